@@ -1,0 +1,31 @@
+# make demo   set up .venv and run the main job    make lint   ruff, format and rules
+# make test   set up .venv and run the tests       make clean  remove .venv and caches
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEMO ?= runs/demo
+
+.PHONY: demo test lint clean
+.DELETE_ON_ERROR:
+
+$(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "capsviz needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
+
+demo: $(VENV)/.ready
+	$(BIN)/capsviz rotate --digit 2 --output $(DEMO)
+	@echo "The figures are in $(DEMO)"
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

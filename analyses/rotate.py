@@ -1,0 +1,213 @@
+"""Turn a digit through a full circle: what do the capsules say at each angle?
+
+Method: every angle is one warp of the original image (kornia, bilinear, zeros outside), all angles
+go through the network as one batch, and the winning capsule is decoded. Over a test set
+(`--evaluate`): accuracy and mean length of the true class's capsule at every angle.
+
+A reader should see over which range of angles the true class stays the longest, and what the
+network takes the digit for outside it. One digit proves nothing about robustness: the test-set
+curve is the evidence. CapsNet is trained on upright digits, so failure far from 0° is no defect of
+this picture; and 6 and 9 swap at 180° for people too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz import options
+
+
+class Result(NamedTuple):
+    """One image at A angles."""
+
+    angles_deg: np.ndarray  # (A,) counter-clockwise
+    lengths: np.ndarray  # (A, J)
+    predicted: np.ndarray  # (A,) class of the longest capsule
+    inputs: np.ndarray  # (A, C, H, W) uint8
+    reconstructions: np.ndarray  # (A, C, H, W) uint8, from the winning capsule
+    sse: np.ndarray  # (A,) sum of squared differences, pixels in [0, 1]
+    classes: list[str]
+    label: int | None  # true class, if it is known
+
+
+class Statistics(NamedTuple):
+    """N test images at A angles; intervals are 95 %."""
+
+    angles_deg: np.ndarray  # (A,)
+    accuracy: np.ndarray  # (A,)
+    accuracy_ci95: np.ndarray  # (A, 2) Wilson
+    true_length: np.ndarray  # (A,) mean length of the true class's capsule
+    true_length_ci95: np.ndarray  # (A, 2) normal approximation
+    n: int
+    dataset: str
+
+
+def angles(start: float, stop: float, step: float) -> np.ndarray:
+    """Angles from start to stop, both included where the step allows; ValueError for a bad step."""
+    if not step > 0 or not np.isfinite([start, stop, step]).all():
+        raise ValueError(f"the step must be a positive number of degrees, got {step:g}")
+    if stop < start:
+        raise ValueError(f"expected --from below --to, got {start:g} and {stop:g}")
+    count = int((stop - start) / step + 1e-9) + 1
+    if count > 3600:
+        raise ValueError(f"{count} angles are too many, expected at most 3600: use a larger --step")
+    return start + step * np.arange(count)
+
+
+def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.0) -> Result:
+    """Turn one image (1, C, H, W) and look at every angle.
+
+    Parameters
+    ----------
+    label              true class, if it is known.
+    classes            names of the classes.
+    start, stop, step  degrees, counter-clockwise.
+    """
+    from capsviz.functional import predict, reconstruction_loss
+    from capsviz.trace import trace
+    from capsviz.warps import rotate
+
+    degrees = angles(start, stop, step)
+    turned = rotate(image, _tensor(degrees)).clamp(0, 1)
+    seen = trace(model, turned, keep=("lengths", "reconstruction"))
+    if seen.reconstruction is None:
+        raise ValueError("this network has no decoder, so there is no reconstruction to show")
+    return Result(
+        angles_deg=degrees,
+        lengths=seen.lengths.numpy(),
+        predicted=predict(seen.lengths).numpy(),
+        inputs=_uint8(turned),
+        reconstructions=_uint8(seen.reconstruction),
+        sse=reconstruction_loss(turned, seen.reconstruction).numpy(),
+        classes=list(classes),
+        label=label,
+    )
+
+
+def evaluate(
+    model, images, labels, *, dataset, start=0.0, stop=360.0, step=4.0, progress=iter
+) -> Statistics:
+    """Accuracy and true-class length of N images (N, C, H, W) at every angle.
+
+    Parameters
+    ----------
+    labels    (N,).
+    dataset   its name, for the record.
+    progress  wraps the angles, for a progress bar.
+    """
+    import torch
+
+    from capsviz.evaluate import wilson
+    from capsviz.trace import inference
+    from capsviz.warps import rotate
+
+    degrees = angles(start, stop, step)
+    n = len(images)
+    right, lengths = [], []
+    device = next(model.parameters()).device
+    with inference(model):
+        for degree in progress(degrees):
+            hits, of_true = 0, []
+            for part, truth in zip(images.split(256), labels.split(256), strict=True):
+                turned = rotate(part.to(device), float(degree)).clamp(0, 1)
+                found = model(turned).lengths.cpu()
+                hits += int((found.argmax(1) == truth).sum())
+                of_true.append(found.gather(1, truth[:, None])[:, 0])
+            right.append(hits)
+            lengths.append(torch.cat(of_true).double())
+    mean = np.array([float(v.mean()) for v in lengths])
+    half = 1.96 * np.array([float(v.std(unbiased=n > 1)) for v in lengths]) / np.sqrt(n)
+    return Statistics(
+        angles_deg=degrees,
+        accuracy=np.array(right) / n,
+        accuracy_ci95=np.array([wilson(k, n) for k in right]),
+        true_length=mean,
+        true_length_ci95=np.stack([mean - half, mean + half], 1),
+        n=n,
+        dataset=dataset,
+    )
+
+
+def changes(result: Result) -> list[tuple[float, str]]:
+    """(angle, class) at the first angle and wherever the prediction changes."""
+    starts = [0, *np.flatnonzero(np.diff(result.predicted)) + 1]
+    return [(float(result.angles_deg[i]), result.classes[result.predicted[i]]) for i in starts]
+
+
+def plot(result: Result | Statistics, *, width=7.16):
+    """Film strip and length curve of one image, or the test-set curves."""
+    from analyses import _rotate_drawing as drawing
+
+    if isinstance(result, Statistics):
+        return drawing.curves(result, width)
+    return drawing.film_strip(result, width)
+
+
+@click.command(help=__doc__.split("\n")[0])
+@options.subject
+@options.picture
+@click.option("--from", "start", default=0.0, show_default=True, help="First angle, degrees.")
+@click.option("--to", "stop", default=360.0, show_default=True, help="Last angle, degrees.")
+@click.option("--step", default=4.0, show_default=True, help="Between angles, degrees.")
+@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@click.option(
+    "--size", type=click.IntRange(200, 2000), default=720, show_default=True, help="GIF, pixels."
+)
+@click.option("--fps", type=click.FloatRange(1, 50), default=15, show_default=True, help="Of GIF.")
+@options.figure
+@options.as_json
+def command(start, stop, step, n, size, fps, as_json, figure, picture, subject):
+    """Write the GIF, the print figure and their numbers; say where the prediction changes."""
+    sweep = {"start": start, "stop": stop, "step": step}
+    angles(**sweep)
+    opened = options.open_subject(subject)
+    if n is not None:
+        images, labels = opened.images(n)
+        progress = options.progress("angles")
+        name = opened.dataset.name
+        result = evaluate(
+            opened.model, images, labels, dataset=name, **sweep, progress=progress
+        )
+        paths = options.save(f"rotate-{name}-{n}-images", "rotate", result, opened, figure)
+    else:
+        shown = options.open_picture(opened, picture)
+        result = compute(
+            opened.model, shown.image, shown.label, classes=opened.dataset.classes, **sweep
+        )
+        paths = options.save(f"rotate-{shown.name}", "rotate", result, opened, figure)
+        paths.append(animation(result, paths[-1].with_suffix(".gif"), size=size, fps=fps))
+    options.report(result, findings(result), paths, as_json)
+
+
+def findings(result: Result | Statistics) -> str:
+    """What the numbers say, in a line or two."""
+    if isinstance(result, Statistics):
+        at = [int(np.abs(result.angles_deg - a).argmin()) for a in (0, 30, 90, 180)]
+        parts = [f"{result.accuracy[i]:.1%} at {result.angles_deg[i]:g}°" for i in dict.fromkeys(at)]
+        return f"accuracy on {result.n} {result.dataset} images: " + ", ".join(parts)
+    first, *later = changes(result)
+    text = f"predicted {first[1]} at {first[0]:g}°"
+    if not later:
+        return f"{text}, and at every angle up to {result.angles_deg[-1]:g}°"
+    return text + "".join(f", {name} from {angle:g}°" for angle, name in later)
+
+
+def animation(result: Result, path, *, size: int = 720, fps: float = 15):
+    """The GIF of a result: `size` pixels wide."""
+    from analyses._rotate_drawing import frames
+    from capsviz.figures import animate
+
+    return animate(frames(result, size), path, fps=fps)
+
+
+def _uint8(images) -> np.ndarray:
+    return (images * 255).round().byte().numpy()
+
+
+def _tensor(values: np.ndarray):
+    import torch
+
+    return torch.from_numpy(values)

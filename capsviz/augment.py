@@ -1,0 +1,34 @@
+"""Augmentation in batches: per-image shifts of whole pixels by one gather."""
+
+import torch
+from torch import Tensor
+
+
+def to_float(images: Tensor) -> Tensor:
+    """uint8 (N, C, H, W) -> float32 in [0, 1]."""
+    return images.float() / 255
+
+
+def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Move each image by its own whole number of pixels, filling with zeros.
+
+    Parameters
+    ----------
+    images     (B, C, H, W), any dtype; taken to be zero outside.
+    max_px     both shifts are drawn uniformly from -max_px ... max_px (the paper uses 2).
+    generator  of the shifts, on the CPU: the same shifts on every device.
+
+    Returns
+    -------
+    Same shape and dtype.
+    """
+    if max_px == 0:
+        return images
+    B, C, H, W = images.shape
+    offsets = torch.randint(0, 2 * max_px + 1, (2, B, 1), generator=generator).to(images.device)
+    padded = torch.nn.functional.pad(images, (max_px,) * 4)
+    rows = (offsets[0] + torch.arange(H, device=images.device)).view(B, 1, H, 1)
+    columns = (offsets[1] + torch.arange(W, device=images.device)).view(B, 1, 1, W)
+    batch = torch.arange(B, device=images.device).view(B, 1, 1, 1)
+    channel = torch.arange(C, device=images.device).view(1, C, 1, 1)
+    return padded[batch, channel, rows, columns]

@@ -1,0 +1,179 @@
+"""Checkpoints: weights as safetensors, a card that says what they are, both written atomically.
+
+`NAME.safetensors` holds tensors only, `NAME.json` the card: network, data set, recipe, results,
+provenance and the SHA-256 of the weights. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from capsviz import discovery, models
+
+SHIPPED = "trained"  # the folder of shipped weights, beside the package
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, also when the machine stops."""
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)  # mkstemp's files are private
+        os.replace(temporary, path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, content: str) -> None:
+    """`write_bytes` for text."""
+    write_bytes(path, content.encode())
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None):
+    """Write tensors, and strings about them, as one safetensors file."""
+    whole = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    write_bytes(path, to_bytes(whole, about))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and strings of a safetensors file; ValueError for anything else."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a whole safetensors file ({error}): it is damaged, or another format; "
+            "pickled weights are not read, convert them with safetensors.torch.save_file"
+        ) from error
+
+
+def shipped() -> list[str]:
+    """Names of the weights that come with capsviz."""
+    return sorted(p.stem for p in discovery.folder(SHIPPED).glob("*.safetensors"))
+
+
+def find(name: str | os.PathLike) -> Path:
+    """Path of the weights of a shipped name, a `.safetensors` file or a folder with one such file.
+
+    Raises
+    ------
+    ValueError  for anything else, naming the shipped ones.
+    """
+    path = Path(name)
+    if path.suffix == ".safetensors":
+        if path.is_file():
+            return path
+        raise ValueError(f"there is no file '{path}'")
+    here = discovery.folder(SHIPPED) / f"{name}.safetensors"
+    if path.name == str(name) and here.is_file():
+        return here
+    if path.is_dir():
+        cards = [p.with_suffix(".safetensors") for p in sorted(path.glob("*.json"))]
+        files = [p for p in cards if p.is_file()]
+        if len(files) == 1:
+            return files[0]
+        raise ValueError(f"expected one checkpoint with its card in '{path}', found {len(files)}")
+    if path.is_file():
+        raise ValueError(
+            f"'{path}' is not a .safetensors file: pickled weights are not read, "
+            "convert them with safetensors.torch.save_file"
+        )
+    raise ValueError(
+        discovery.unknown("checkpoint", str(name), shipped()) + ", or the path of a .safetensors"
+    )
+
+
+def read_card(weights: Path) -> dict:
+    """The card beside a weight file; ValueError if it is missing or not a card."""
+    path = weights.with_suffix(".json")
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        return card | {"model": card["model"], "dataset": card["dataset"]}
+    except FileNotFoundError as error:
+        raise ValueError(f"{weights} has no card: expected {path} beside it") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a card ({type(error).__name__}: {error})") from error
+
+
+def save(
+    path: Path, model: nn.Module, card: dict, *, dtype: torch.dtype | None = torch.float16
+) -> Path:
+    """Write `NAME.safetensors` and its card.
+
+    Parameters
+    ----------
+    path   of the weights; the card is written beside them.
+    model  a network of `capsviz.models`.
+    card   what to say of it; network, digest and storage type are added.
+    dtype  that floating-point tensors are stored in; None stores them as they are.
+
+    Returns
+    -------
+    The path of the weights.
+    """
+    tensors = model.state_dict()
+    if dtype is not None:
+        tensors = {k: v.to(dtype) if v.is_floating_point() else v for k, v in tensors.items()}
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(path, tensors)
+    weights = {
+        "file": path.name,
+        "sha256": sha256(path),
+        "stored_as": str(dtype or torch.float32).removeprefix("torch."),
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
+    network = {"name": type(model).__module__.rpartition(".")[2], "config": model.config}
+    card = {"format": 1, **card, "model": network, "weights": weights}
+    write_text(path.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
+    return path
+
+
+def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.Module:
+    """A trained network, in float32 and evaluation mode, with its card as `.card`.
+
+    Parameters
+    ----------
+    name    a shipped name ("mnist"), a `.safetensors` file, or a folder that holds one.
+    device  to put it on.
+
+    Raises
+    ------
+    ValueError  for an unknown name, a damaged file, or a card that does not fit its weights.
+    """
+    path = find(name)
+    card = read_card(path)
+    tensors, _ = read_tensors(path)
+    try:
+        config = dict(card["model"]["config"])
+        model = models.build(
+            card["model"]["name"], config.pop("image_shape"), config.pop("classes"), **config
+        )
+        model.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in tensors.items()})
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"the card {path.with_suffix('.json')} does not fit: {reason}") from error
+    model.card = card
+    return model.to(device).eval()
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

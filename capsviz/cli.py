@@ -1,0 +1,56 @@
+"""The command line: one command per file of `capsviz/commands` and `analyses`, imported when called."""
+
+from __future__ import annotations
+
+import click
+
+from capsviz import __version__, discovery, options
+
+PACKAGES = ("capsviz.commands", "analyses")  # in the order of the help
+
+
+class Commands(click.Group):
+    """A group that lists files without importing them, and turns library errors into one line."""
+
+    def list_commands(self, context):
+        """Names of all commands."""
+        return [name.replace("_", "-") for package in PACKAGES for name in discovery.names(package)]
+
+    def get_command(self, context, name):
+        """Import one command; None if there is none of that name."""
+        stem = name.replace("-", "_")
+        for package in PACKAGES:
+            if stem in discovery.names(package):
+                return discovery.load(package, stem, what="command").command
+        return None
+
+    def resolve_command(self, context, args):
+        """As click does, with the nearest name in the message."""
+        name = args[0]
+        if self.get_command(context, name) is None:
+            raise click.UsageError(discovery.unknown("command", name, self.list_commands(context)))
+        return super().resolve_command(context, args)
+
+    def format_commands(self, context, formatter):
+        """Help lines are the first lines of the files' docstrings."""
+        for package, title in zip(PACKAGES, ("Commands", "Analyses"), strict=True):
+            rows = [
+                (name.replace("_", "-"), discovery.summary(package, name))
+                for name in discovery.names(package)
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def invoke(self, context):
+        """Run a command; a mistake of the user ends in one line, never in a traceback."""
+        with options.errors():
+            return super().invoke(context)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="capsviz")
+def main():
+    """Look inside Capsule Networks, and test what they are said to do."""

@@ -1,0 +1,74 @@
+"""Train a network by a recipe, resume it, and write its weights and card."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from capsviz import options
+
+
+@click.command(help=__doc__ + "\n\nRECIPE is a name in trained/ or a TOML file; flags go before it.")
+@click.argument("recipe", required=False)
+@options.data
+@click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")
+@click.option("--model", metavar="NAME", help="A file of capsviz/models. [default: capsnet]")
+@click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]")
+@click.option("--routing", metavar="NAME", help="A file of capsviz/routing. [default: dynamic]")
+@click.option("--routing-iterations", "iterations", type=int, help="[default: 3]")
+@click.option("--types", type=int, help="Primary capsule types. [default: 32]")
+@click.option("--channels", type=int, help="Of the first convolution. [default: 256]")
+@click.option("--reconstruction/--no-reconstruction", default=None, help="Train a decoder.")
+@click.option("--reconstruction-weight", type=float, help="Of the SSE. [default: the preset's]")
+@click.option("--epochs", type=int, help="[default: 50]")
+@click.option("--batch-size", type=int, help="[default: 128]")
+@click.option("--learning-rate", type=float, help="Of Adam. [default: 0.001]")
+@click.option("--schedule", metavar="exponential|linear|cosine", help="[default: exponential]")
+@click.option("--lr-decay", type=float, help="Factor per epoch, for exponential.")
+@click.option("--shift-px", type=int, help="Random shifts in training. [default: 2]")
+@click.option("--precision", metavar="auto|fp32|bf16", help="[default: auto]")
+@click.option("--keep", metavar="best|last", help="Weights of which epoch. [default: best]")
+@click.option("--limit", type=int, metavar="N", help="The first N training images only.")
+@click.option("--seed", type=int, help="[default: 0]")
+@options.device
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the run. [default: runs/NAME]",
+)
+@click.option("--resume", is_flag=True, help="Go on from the last finished epoch in --output.")
+def command(recipe, data_dir, device, output, resume, **flags):
+    """Train one network."""
+    from capsviz import data, pipeline
+    from capsviz.subject import choose_device
+
+    name, recipe = pipeline.prepare(recipe, flags)
+    output = output or Path("runs") / name
+    device = choose_device(device)
+    splits = {
+        split: data.load(recipe.dataset, split, data_dir, **recipe.data_options)
+        for split in data.SPLITS
+    }
+    try:
+        path, card = pipeline.run(
+            name, recipe, splits, output, device=device, resume=resume, report=_report
+        )
+    except KeyboardInterrupt:
+        again = " ".join(a for a in sys.argv[1:] if a != "--resume")
+        raise click.ClickException(
+            f"stopped; finished epochs are in {output}. Go on with: capsviz {again} --resume"
+        ) from None
+    test = card["results"]["test"]
+    low, high = test["accuracy_ci95"]
+    click.echo(
+        f"{path}: test accuracy {test['accuracy']:.2%} on {test['n']:,} images "
+        f"(95 % interval {low:.2%} to {high:.2%}), weights of epoch {card['training']['epoch']}"
+    )
+
+
+def _report(line: str) -> None:
+    from tqdm import tqdm
+
+    tqdm.write(line, file=sys.stderr)

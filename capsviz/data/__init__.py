@@ -1,0 +1,118 @@
+"""Data sets: each file here loads one, found by its name.
+
+A file offers `load(split, root, **options) -> Dataset`, where `root` is the folder to look in, and
+`download` says whether it may be fetched. Splits are "train", "validation" and "test".
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from capsviz import discovery
+
+SPLITS = ("train", "validation", "test")
+DEFAULT = "mnist"
+FALLBACK = "digits"  # embedded in scikit-learn: always there
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A whole split in memory."""
+
+    images: Tensor  # (N, C, H, W) uint8
+    labels: Tensor  # (N,) int64
+    classes: tuple[str, ...]
+    name: str
+    split: str
+
+    def __post_init__(self):
+        if self.images.dtype != torch.uint8 or self.images.dim() != 4:
+            raise TypeError(
+                f"images must be uint8 (N, C, H, W), got {self.images.dtype} of the shape "
+                f"{tuple(self.images.shape)}"
+            )
+        if len(self.images) != len(self.labels):
+            raise ValueError(f"{len(self.images)} images, but {len(self.labels)} labels")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """(C, H, W)."""
+        return tuple(self.images.shape[1:])
+
+    def first(self, n: int | None) -> Dataset:
+        """The first n images, or all for None; ValueError if there are fewer than n, or n < 1."""
+        if n is None:
+            return self
+        if not 1 <= n <= len(self):
+            raise ValueError(
+                f"asked for {n} images of {self.name} {self.split}, expected 1 to {len(self)}"
+            )
+        return self.take(slice(n))
+
+    def take(self, index) -> Dataset:
+        """A part, by slice or index tensor."""
+        return replace(self, images=self.images[index], labels=self.labels[index])
+
+    def nth_of_class(self, label: int, index: int) -> tuple[Tensor, int]:
+        """The index-th image (1, C, H, W) uint8 of a class, and its place in the split."""
+        if not 0 <= label < len(self.classes):
+            raise ValueError(
+                f"{self.name} has no class {label}, expected 0 to {len(self.classes) - 1}"
+            )
+        places = (self.labels == label).nonzero().flatten()
+        if not 0 <= index < len(places):
+            raise ValueError(
+                f"{self.name} {self.split} has {len(places)} images of class {label}: "
+                f"expected an index from 0 to {len(places) - 1}, got {index}"
+            )
+        place = int(places[index])
+        return self.images[place : place + 1], place
+
+
+def available() -> list[str]:
+    """Names of the data sets."""
+    return discovery.names("capsviz.data")
+
+
+def search_path(root: str | os.PathLike | None = None) -> list[Path]:
+    """Folders in which data are looked for: `root` alone if given, else $CAPSVIZ_DATA, the cache."""
+    if root is not None:
+        return [Path(root)]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "capsviz"
+    given = os.environ.get("CAPSVIZ_DATA")
+    return [Path(given), cache] if given else [cache]
+
+
+def load(name: str, split: str, root: str | os.PathLike | None = None, **options) -> Dataset:
+    """Load one split of a data set.
+
+    Parameters
+    ----------
+    name     a file in `capsviz/data`.
+    split    "train", "validation" or "test". Validation is the last part of the training images.
+    root     the folder it lies in; None looks in $CAPSVIZ_DATA, then in the user's cache.
+    options  of that data set, e.g. `download=False`, or `image_size` for `folder`.
+
+    Raises
+    ------
+    ValueError         for an unknown name or split, or damaged files.
+    FileNotFoundError  where it is not found and cannot be downloaded; the text says where to put it.
+    """
+    if split not in SPLITS:
+        raise ValueError(discovery.unknown("split", split, list(SPLITS)))
+    module = discovery.load("capsviz.data", name, what="dataset")
+    return module.load(split, root, **options)
+
+
+def hold_out(images: Tensor, labels: Tensor, split: str, n: int) -> tuple[Tensor, Tensor]:
+    """The last n training images for "validation", the others for "train"."""
+    part = slice(-n, None) if split == "validation" else slice(None, -n)
+    return images[part], labels[part]

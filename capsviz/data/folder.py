@@ -1,0 +1,102 @@
+"""Your own pictures in class folders (torchvision's ImageFolder convention), any size, resized."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from capsviz import memory
+from capsviz.data import SPLITS, Dataset
+
+SEED = 0  # of the split of a folder that is not split already
+SHARES = {"validation": 0.1, "test": 0.2}
+
+
+def load(split, root=None, *, image_size=28, channels=1, download=True):
+    """Class folders of pictures.
+
+    `root` holds train/, test/ and perhaps validation/, each with one folder per class; or the class
+    folders themselves, which are then split 70 / 10 / 20 %, stratified, always the same way. Where
+    only validation/ is missing, a tenth of train/ serves.
+
+    Parameters
+    ----------
+    image_size  pixels of the square that pictures are resized to: the shorter side, then the centre.
+    channels    1 for grey, 3 for colour.
+
+    Raises
+    ------
+    FileNotFoundError  if `root` is not given or has no class folders.
+    ValueError         for pictures that cannot be read, or other channels.
+    """
+    if channels not in (1, 3):
+        raise ValueError(f"channels must be 1 or 3, got {channels}")
+    if root is None or not Path(root).is_dir():
+        raise FileNotFoundError(
+            f"the data set 'folder' needs --data-dir with class folders in it, got {root}"
+        )
+    root = Path(root)
+    ready = {name for name in SPLITS if (root / name).is_dir()}
+    if split in ready:
+        source, index = root / split, None
+    elif ready >= {"train"} and split == "validation":
+        source, index = root / "train", "validation"
+    elif ready:
+        raise FileNotFoundError(f"{root} has {sorted(ready)}, but no folder '{split}'")
+    else:
+        source, index = root, split
+    if split == "train" and ready and "validation" not in ready:
+        index = "train"
+    samples, classes = _list(source)
+    if index is not None:
+        samples = _part(samples, index, with_test=not ready)
+    memory.require(
+        len(samples) * channels * image_size**2,
+        f"{len(samples)} pictures of {image_size} x {image_size}",
+        "choose a smaller image_size",
+    )
+    images = torch.stack([_read(path, image_size, channels) for path, _ in samples])
+    labels = torch.tensor([label for _, label in samples])
+    return Dataset(images, labels, classes, "folder", split)
+
+
+def _list(source: Path):
+    from torchvision.datasets import ImageFolder
+
+    try:
+        found = ImageFolder(source)
+    except FileNotFoundError as error:
+        reason = " ".join(str(error).split())[:160]
+        raise FileNotFoundError(f"{source} is no folder of class folders: {reason}") from error
+    return found.samples, tuple(found.classes)
+
+
+def _part(samples, split: str, *, with_test: bool):
+    from sklearn.model_selection import train_test_split
+
+    rest = samples
+    shares = SHARES if with_test else {"validation": SHARES["validation"]}
+    for name in reversed(shares):
+        rest, taken = train_test_split(
+            rest,
+            test_size=max(round(shares[name] * len(samples)), 1),
+            stratify=[label for _, label in rest],
+            random_state=SEED,
+        )
+        if name == split:
+            return taken
+    return rest
+
+
+def _read(path: str, size: int, channels: int) -> torch.Tensor:
+    from PIL import Image, UnidentifiedImageError
+    from torchvision.transforms import functional
+
+    try:
+        with Image.open(path) as picture:
+            picture = picture.convert("L" if channels == 1 else "RGB")
+    except (UnidentifiedImageError, OSError) as error:
+        raise ValueError(f"'{path}' is not a picture that can be read: remove it") from error
+    picture = functional.center_crop(functional.resize(picture, size, antialias=True), size)
+    return functional.pil_to_tensor(picture)

@@ -1,0 +1,8 @@
+"""MNIST: 70,000 handwritten digits, 28x28 (LeCun, Cortes & Burges)."""
+
+from capsviz.data._torchvision import load_idx
+
+
+def load(split, root=None, *, download=True):
+    """55,000 train, 5,000 validation, 10,000 test images (N, 1, 28, 28)."""
+    return load_idx("MNIST", "mnist", split, root, map(str, range(10)), download)

@@ -1,0 +1,239 @@
+"""Figures on disk: house style, export, the numbers beside every picture, animation.
+
+A figure NAME is `NAME.pdf|png|svg` and `NAME.json`, which holds the analysis, its result, options,
+command line and provenance; arrays past 1 MB lie in `NAME.npz`. No torch is needed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib
+import matplotlib.style
+import numpy as np
+from matplotlib.figure import Figure
+
+import capsviz
+from capsviz import discovery
+
+FORMATS = ("pdf", "png", "svg")
+INCHES = {"single": 3.5, "double": 7.16}  # column widths that most venues share
+COLOURS = tuple(
+    "#" + c
+    for c in (
+        "0072B2", "D55E00", "009E73", "CC79A7", "E69F00",
+        "56B4E9", "7F7F7F", "C9B800", "882255", "332288",
+    )
+)  # fmt: skip  # one per class, the house style's own
+INLINE_BYTES = 1_000_000
+LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-learn")
+
+
+def style():
+    """Context manager: the house style for every figure made inside."""
+    return matplotlib.style.context(Path(__file__).parent / "house.mplstyle")
+
+
+def inches(width: str | float) -> float:
+    """"single", "double" or a number of inches; ValueError for others."""
+    if width in INCHES:
+        return INCHES[width]
+    try:
+        value = float(width)
+    except ValueError:
+        value = 0
+    if not 2 <= value <= 30:
+        raise ValueError(f"width '{width}': expected single, double, or 2 to 30 inches")
+    return value
+
+
+def draw(analysis: str, result: NamedTuple, width: str | float = "double") -> Figure:
+    """The figure of a result, by its analysis's own `plot`, in the house style."""
+    module = discovery.load("analyses", analysis, what="analysis")
+    with style():
+        return module.plot(result, width=inches(width))
+
+
+def save(
+    stem: Path,
+    analysis: str,
+    result: NamedTuple,
+    *,
+    formats: Sequence[str] = ("pdf", "png"),
+    width: str | float = "double",
+    options: Mapping | None = None,
+    card: Mapping | None = None,
+    device: str = "cpu",
+) -> list[Path]:
+    """Draw a result and write its pictures and its numbers.
+
+    Parameters
+    ----------
+    stem      path without ending; its folder is made.
+    analysis  file in `analyses/` that the result belongs to.
+    formats   of `FORMATS`.
+    width     "single", "double" or inches.
+    options   that the analysis was run with.
+    card      of the network's checkpoint.
+    device    that it ran on.
+
+    Returns
+    -------
+    The files written; the JSON last.
+    """
+    paths = export(stem, analysis, result, formats, width)
+    about = {
+        "analysis": analysis,
+        "kind": type(result).__name__,
+        "width": width,
+        "options": dict(options or {}),
+        "command": shlex.join(["capsviz", *sys.argv[1:]]),
+        "provenance": provenance(card, device),
+    }
+    return [*paths, *write_result(Path(stem), result, about)]
+
+
+def export(
+    stem: Path, analysis: str, result: NamedTuple, formats: Sequence[str], width: str | float
+) -> list[Path]:
+    """Draw a result and write its pictures as `stem.FORMAT`; the folder is made."""
+    for name in formats:
+        if name not in FORMATS:
+            raise ValueError(discovery.unknown("format", name, list(FORMATS)))
+    stem = Path(stem)
+    figure = draw(analysis, result, width)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    return [save_figure(figure, stem.with_name(f"{stem.name}.{name}")) for name in formats]
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write one picture without a window; no dates in it, so equal figures are equal files."""
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
+    with style():
+        kind = path.suffix[1:]
+        figure.savefig(path, format=kind, metadata=undated.get(kind))
+    return path
+
+
+def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
+    """Write a result as `stem.json`, its large arrays as `stem.npz`."""
+    arrays = {k: v for k, v in result._asdict().items() if isinstance(v, np.ndarray)}
+    large = sum(a.nbytes for a in arrays.values()) > INLINE_BYTES
+    paths = []
+    if large:
+        paths.append(stem.with_name(f"{stem.name}.npz"))
+        np.savez_compressed(paths[0], **arrays)
+    values = {k: _encode(k, v, large) for k, v in result._asdict().items()}
+    paths.append(stem.with_name(f"{stem.name}.json"))
+    text = json.dumps({"capsviz": capsviz.__version__, **about, "result": values})
+    paths[-1].write_text(text + "\n", encoding="utf-8")
+    return paths
+
+
+def read_result(path: Path) -> tuple[NamedTuple, dict]:
+    """A result and what was written about it; ValueError for a file that holds none."""
+    path = Path(path)
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        analysis, kind, values = about["analysis"], about["kind"], about.pop("result")
+    except FileNotFoundError as error:
+        raise ValueError(f"there is no file '{path}'") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"'{path}' is not a result of capsviz ({type(error).__name__})") from error
+    kind = getattr(discovery.load("analyses", analysis, what="analysis"), kind, None)
+    arrays = {}
+    if any(isinstance(v, dict) and "npz" in v for v in values.values()):
+        try:
+            with np.load(path.with_suffix(".npz")) as stored:
+                arrays = dict(stored)
+        except FileNotFoundError as error:
+            raise ValueError(f"'{path}' needs {path.with_suffix('.npz').name} beside it") from error
+    if kind is None or set(values) != set(kind._fields):
+        raise ValueError(f"'{path}' was made by another version of '{analysis}': run it again")
+    return kind(**{k: _decode(v, arrays) for k, v in values.items()}), about
+
+
+def _encode(name: str, value, large: bool):
+    if isinstance(value, np.ndarray):
+        if large:
+            return {"npz": name}
+        flat = value.ravel()
+        # str() of a float32 is its shortest exact form, half the digits of the double
+        data = [float(str(v)) for v in flat] if value.dtype == np.float32 else flat.tolist()
+        return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _decode(value, arrays: Mapping[str, np.ndarray]):
+    if isinstance(value, dict) and "npz" in value:
+        return arrays[value["npz"]]
+    if isinstance(value, dict) and set(value) == {"dtype", "shape", "data"}:
+        return np.array(value["data"], value["dtype"]).reshape(value["shape"])
+    return value
+
+
+def provenance(card: Mapping | None, device: str) -> dict:
+    """What made a result: commit, weights, versions, hardware."""
+    weights = (card or {}).get("weights", {})
+    return {
+        "commit": commit(),
+        "weights": weights.get("file"),
+        "weights_sha256": weights.get("sha256"),
+        "device": device,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "versions": {name: _version(name) for name in LIBRARIES},
+    }
+
+
+def commit() -> str | None:
+    """Git commit of the checkout that capsviz runs from, with "+" if it was changed; else None."""
+    root = discovery.folder("")
+    if not (root / ".git").exists():
+        return None
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        git = ["git", "-C", str(root)]
+        quiet = {"text": True, "stderr": subprocess.DEVNULL}
+        head = subprocess.check_output([*git, "rev-parse", "HEAD"], **quiet).strip()
+        dirty = subprocess.check_output([*git, "status", "--porcelain", "-uno"], **quiet)
+        return head + ("+" if dirty.strip() else "")
+    return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
+    """Write RGB frames (h, w, 3) uint8 as a GIF that loops, all in one palette.
+
+    The palette holds greys, the colour map and the house colours: a palette chosen for each frame
+    would lose the rare ones, and the colours of the legend would flicker.
+    """
+    from imageio.v3 import imwrite
+    from PIL import Image
+
+    greys = np.linspace(0, 255, 64).round().repeat(3)
+    scale = (matplotlib.colormaps["viridis"](np.linspace(0, 1, 128))[:, :3] * 255).round().ravel()
+    house = [int(c[i : i + 2], 16) for c in COLOURS for i in (1, 3, 5)]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*greys.astype(int), *scale.astype(int), *house])
+    flat = (
+        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
+        for frame in frames
+    )
+    pictures = [np.asarray(picture.convert("RGB")) for picture in flat]
+    imwrite(path, pictures, plugin="pillow", duration=round(1000 / fps), loop=0)
+    return path

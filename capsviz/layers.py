@@ -1,0 +1,105 @@
+"""The two capsule layers: primary capsules from a convolution, class capsules by routing."""
+
+import torch
+from torch import Tensor, einsum, nn
+
+from capsviz import routing as routings
+from capsviz.functional import squash
+
+
+class PrimaryCapsules(nn.Module):
+    """Convolutional capsules without routing (section 4 of arXiv:1710.09829).
+
+    A convolution gives types x dimensions channels. A capsule is `dimensions` channels of one type
+    at one place: index i = (type * rows + row) * columns + column. There is no ReLU before the
+    squash.
+
+    Parameters
+    ----------
+    channels    of the incoming feature map.
+    types       capsule types (32 in the paper).
+    dimensions  D, of one capsule (8 in the paper).
+    kernel      pixels, of the square kernel.
+    stride      pixels.
+    scale       factor on the convolution before bias and squash: 1 in the paper's text, 1/types in
+                the authors' code, where a softmax over types couples one input to all of them.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        types: int = 32,
+        dimensions: int = 8,
+        kernel: int = 9,
+        stride: int = 2,
+        scale: float = 1.0,
+    ):
+        super().__init__()
+        self.types, self.dimensions, self.scale = types, dimensions, scale
+        self.convolution = nn.Conv2d(channels, types * dimensions, kernel, stride)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Feature map (B, channels, h, w) -> capsules (B, I, D), squashed, float32."""
+        conv = self.convolution
+        features = features.contiguous(memory_format=torch.channels_last)
+        weight = conv.weight if self.scale == 1 else conv.weight * self.scale
+        out = nn.functional.conv2d(features, weight, conv.bias, conv.stride)
+        B, _, rows, columns = out.shape
+        capsules = out.reshape(B, self.types, self.dimensions, rows, columns).movedim(2, 4)
+        capsules = capsules.reshape(B, self.types * rows * columns, self.dimensions)
+        return squash(capsules.to(conv.weight.dtype))
+
+
+class ClassCapsules(nn.Module):
+    """One capsule per class, from all primary capsules by routing ("DigitCaps" in the paper).
+
+    Parameters
+    ----------
+    children, parents                    I and J.
+    child_dimensions, parent_dimensions  D and E.
+    routing                              name of a file in `capsviz/routing`.
+    iterations                           R, rounds of routing.
+    bias                                 learn a (J, E) bias inside routing, as the authors' code.
+    std                                  standard deviation of the initial weights.
+    """
+
+    def __init__(
+        self,
+        children: int,
+        parents: int,
+        *,
+        child_dimensions: int = 8,
+        parent_dimensions: int = 16,
+        routing: str = "dynamic",
+        iterations: int = 3,
+        bias: bool = False,
+        std: float = 0.1,
+    ):
+        super().__init__()
+        routings.check_iterations(iterations)
+        self.routing, self.iterations = routings.get(routing), iterations
+        shape = (children, parents, parent_dimensions, child_dimensions)
+        self.weight = nn.Parameter(torch.randn(shape) * std)
+        shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
+        self.register_parameter("bias", shift)
+
+    def votes(self, primary: Tensor) -> Tensor:
+        """What each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""
+        return einsum("ijed,bid->bije", self.weight, primary)
+
+    def forward(self, primary: Tensor) -> Tensor:
+        """Poses of the parents: (B, I, D) -> (B, J, E), by the routing's fused form if it has one."""
+        options = {"iterations": self.iterations, "bias": self.bias}
+        if hasattr(self.routing, "fused"):
+            return self.routing.fused(primary, self.weight, **options)
+        return self.route(primary)[1].poses[-1]
+
+    def route(
+        self, primary: Tensor, *, couplings: Tensor | None = None, iterations: int | None = None
+    ) -> tuple[Tensor, routings.Routing]:
+        """The slow path that shows everything: votes (B, I, J, E) and the whole `Routing`."""
+        votes = self.votes(primary)
+        rounds = self.iterations if iterations is None else iterations
+        routing = self.routing.route(votes, iterations=rounds, bias=self.bias, couplings=couplings)
+        return votes, routing

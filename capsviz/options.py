@@ -1,0 +1,192 @@
+"""Command-line options that commands share. Importing this costs click alone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+
+def _stack(*decorators: Callable, into: str | None = None) -> Callable:
+    """One decorator from several options; `into` hands their values over as one dict."""
+
+    def decorate(function):
+        inner = function
+        if into is not None:
+            names = [name for d in decorators for name in _names(d)]
+
+            @functools.wraps(function)
+            def inner(**values):
+                group = {name: values.pop(name) for name in names}
+                return function(**values, **{into: group})
+
+        for decorator in reversed(decorators):
+            inner = decorator(inner)
+        return inner
+
+    decorate.names = [name for d in decorators for name in _names(d)]
+    return decorate
+
+
+def _names(decorator: Callable) -> list[str]:
+    """Parameter names that an option decorator, or a stack of them, adds."""
+    if hasattr(decorator, "names"):
+        return decorator.names
+
+    def probe():
+        pass
+
+    decorator(probe)
+    return [option.name for option in probe.__click_params__]
+
+
+data = _stack(
+    click.option("--dataset", metavar="NAME", help="Data set. [default: the checkpoint's]"),
+    click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path),
+        help="Folder that holds the data. [default: $CAPSVIZ_DATA, then the user cache]",
+    ),
+)
+device = click.option(
+    "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda or mps."
+)
+seed = click.option("--seed", default=0, show_default=True, help="Of everything random.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+
+subject = _stack(
+    click.option(
+        "--checkpoint",
+        metavar="NAME|FILE",
+        help="Shipped weights, a .safetensors file, or a folder that holds one. "
+        "[default: those of the data set]",
+    ),
+    data,
+    device,
+    into="subject",
+)
+
+picture = _stack(
+    click.option("--digit", default=2, show_default=True, help="Class of the test image."),
+    click.option("--index", default=0, show_default=True, help="Which image of that class."),
+    click.option(
+        "--image", type=click.Path(path_type=Path), help="Your own picture instead of a test image."
+    ),
+    into="picture",
+)
+
+figure = _stack(
+    click.option(
+        "--output",
+        type=click.Path(path_type=Path, file_okay=False),
+        default="figures",
+        show_default=True,
+        help="Folder to write to.",
+    ),
+    click.option(
+        "--format",
+        "formats",
+        multiple=True,
+        default=("pdf", "png"),
+        show_default=True,
+        metavar="pdf|png|svg",
+        help="May be given several times.",
+    ),
+    click.option(
+        "--width",
+        default="double",
+        show_default=True,
+        metavar="single|double|INCHES",
+        help="Printed width: a column, a page, or inches.",
+    ),
+    into="figure",
+)
+
+
+def open_subject(given: dict, **more):
+    """The network and data that `@subject` asks for; says on stderr what the user did not choose."""
+    from capsviz import subject as module
+
+    opened = module.open_subject(**given, **more)
+    if opened.notice:
+        click.echo(opened.notice, err=True)
+    return opened
+
+
+def open_picture(opened, given: dict):
+    """The one image that `@picture` asks for."""
+    from capsviz import subject as module
+
+    return module.open_picture(opened, **given)
+
+
+def save(name: str, analysis: str, result, opened, given: dict) -> list[Path]:
+    """Write a result's pictures and numbers as `@figure` asks; the JSON comes last."""
+    from capsviz import figures
+
+    return figures.save(
+        given["output"] / name,
+        analysis,
+        result,
+        formats=given["formats"],
+        width=given["width"],
+        options={k: _plain(v) for k, v in click.get_current_context().params.items()},
+        card=opened.model.card,
+        device=str(opened.device),
+    )
+
+
+def report(result, findings: str, paths, as_json: bool) -> None:
+    """Findings on stdout, or the result as JSON there; the files written on stderr."""
+    click.echo(to_json(result._asdict()) if as_json else findings)
+    for path in paths:
+        click.echo(f"wrote {path}", err=True)
+
+
+def to_json(values) -> str:
+    """One JSON document; arrays as nested lists."""
+    return json.dumps(values, default=lambda value: value.tolist())
+
+
+def _plain(value):
+    return str(value) if isinstance(value, Path) else value
+
+
+def progress(label: str) -> Callable:
+    """Wraps an iterable in a progress bar on stderr; silent where that is not a terminal."""
+    from tqdm import tqdm
+
+    return functools.partial(tqdm, desc=label, disable=None, leave=False, delay=2)
+
+
+class AskedWrongly(click.ClickException):
+    """A mistake in what was asked for: one line, exit status 2."""
+
+    exit_code = 2
+
+
+@contextlib.contextmanager
+def errors():
+    """Library errors as one line: status 2 for what was asked wrongly, 1 for what could not be."""
+    try:
+        yield
+    except ValueError as error:
+        raise AskedWrongly(_line(error)) from error
+    except OSError as error:
+        raise click.ClickException(_system(error)) from error
+    except (MemoryError, ArithmeticError, ImportError) as error:
+        raise click.ClickException(_line(error)) from error
+
+
+def _system(error: OSError) -> str:
+    if error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return _line(error)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

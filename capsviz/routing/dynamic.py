@@ -1,0 +1,56 @@
+"""Dynamic routing by agreement (Sabour, Frosst & Hinton 2017).
+
+`route` works on votes that exist and returns everything that happened; `fused` gives the same poses
+straight from the primary capsules, without ever holding the votes (see `_blocked`).
+"""
+
+from torch import Tensor, einsum, zeros
+
+from capsviz.functional import squash
+from capsviz.routing import Routing, check_votes, stack
+from capsviz.routing._blocked import route_blocked as fused
+
+__all__ = ["fused", "route"]
+
+
+def route(
+    votes: Tensor,
+    *,
+    iterations: int = 3,
+    bias: Tensor | None = None,
+    couplings: Tensor | None = None,
+) -> Routing:
+    """Couple children to parents by agreement.
+
+    Procedure 1 of arXiv:1710.09829. Couplings are a softmax over parents, so each child spreads one
+    unit of evidence; images in a batch do not interact; gradients flow through all iterations.
+
+    Parameters
+    ----------
+    votes       (B, I, J, E) what child i predicts for parent j.
+    iterations  rounds of agreement, at least 1; the paper uses 3.
+    bias        (J, E) added to every parent's input in each iteration, as the authors' code does.
+    couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
+                the softmax of the logits: an intervention. The logits are still recorded.
+
+    Returns
+    -------
+    Routing with logits and couplings (R, B, I, J) and poses (R, B, J, E). Entry 1 of R holds zero
+    logits and uniform couplings; entry R is the result.
+
+    Raises
+    ------
+    ValueError  if `votes` is not four-dimensional or `iterations` < 1.
+    """
+    check_votes(votes, iterations)
+    B, I, J, _ = votes.shape
+    logits = zeros(B, I, J, dtype=votes.dtype, device=votes.device)  # b_ij
+    history = []
+    for iteration in range(iterations):
+        coupling = logits.softmax(2) if couplings is None else couplings.to(votes).expand(B, I, J)
+        total = einsum("bij,bije->bje", coupling, votes)  # s_j
+        poses = squash(total if bias is None else total + bias)  # v_j
+        history.append((logits, coupling, poses))
+        if iteration + 1 < iterations:
+            logits = logits + einsum("bije,bje->bij", votes, poses)
+    return stack(history)

@@ -1,0 +1,117 @@
+"""What a command looks at: a network, a data set, and one image or many of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from capsviz import checkpoint as checkpoints
+from capsviz import data, pictures
+from capsviz.augment import to_float
+
+
+class Subject(NamedTuple):
+    """A network and a split for it."""
+
+    model: nn.Module
+    dataset: data.Dataset
+    notice: str | None  # what the user must be told of the choice
+
+    @property
+    def name(self) -> str:
+        """Of the network, from its card."""
+        return self.model.card.get("name", "unnamed")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.model.parameters()).device
+
+    def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
+        """The first n images (N, C, H, W) in [0, 1] and labels (N,), on the CPU; all for None."""
+        part = self.dataset.first(n)
+        return to_float(part.images), part.labels
+
+
+class Picture(NamedTuple):
+    """One image, and what is known of it."""
+
+    image: Tensor  # (1, C, H, W) in [0, 1]
+    label: int | None  # its class, if it is known
+    name: str  # for file names and titles
+
+
+def choose_device(name: str) -> torch.device:
+    """The device for "auto", "cpu", "cuda" or "mps"; ValueError if it is not there."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return torch.device(next((kind for kind, has in there.items() if has), "cpu"))
+    if not there.get(name.partition(":")[0], name == "cpu"):
+        raise ValueError(f"device '{name}' is not available here, expected 'auto' or 'cpu'")
+    return torch.device(name)
+
+
+def open_subject(
+    *,
+    checkpoint: str | None = None,
+    dataset: str | None = None,
+    data_dir: str | Path | None = None,
+    split: str = "test",
+    device: str = "auto",
+) -> Subject:
+    """The network and the split that a command's options ask for.
+
+    Without a checkpoint, the shipped weights of the data set; without a data set, the one that the
+    checkpoint was trained on; without both, MNIST, or where that can neither be found nor
+    downloaded, the embedded digits with their own weights, and a notice that says so.
+    """
+    notice = None
+    if checkpoint is None:
+        if dataset is None:
+            dataset, part, notice = _default(split, data_dir)
+        else:
+            part = data.load(dataset, split, data_dir)
+        if dataset not in checkpoints.shipped():
+            raise ValueError(
+                f"no weights for '{dataset}' come with capsviz: name some by --checkpoint"
+            )
+        model = checkpoints.load(dataset, device=choose_device(device))
+    else:
+        model = checkpoints.load(checkpoint, device=choose_device(device))
+        trained_on = model.card["dataset"]
+        options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
+        part = data.load(dataset or trained_on["name"], split, data_dir, **options)
+    _check_fit(model, part)
+    return Subject(model, part, notice)
+
+
+def open_picture(
+    subject: Subject, *, digit: int = 2, index: int = 0, image: str | Path | None = None
+) -> Picture:
+    """A user's file, or the index-th image of a class of the split."""
+    if image is not None:
+        pixels = pictures.read(image, subject.dataset.image_shape)
+        return Picture(pixels, None, Path(image).stem)
+    pixels, _ = subject.dataset.nth_of_class(digit, index)
+    return Picture(to_float(pixels), digit, f"{subject.dataset.name}-{digit}-{index}")
+
+
+def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:
+    try:
+        return data.DEFAULT, data.load(data.DEFAULT, split, data_dir), None
+    except FileNotFoundError as error:
+        notice = f"using the embedded '{data.FALLBACK}' data and their weights instead: {error}"
+        return data.FALLBACK, data.load(data.FALLBACK, split), notice
+
+
+def _check_fit(model: nn.Module, part: data.Dataset) -> None:
+    config = model.config
+    expected = (tuple(config["image_shape"]), config["classes"])
+    if expected != (part.image_shape, len(part.classes)):
+        raise ValueError(
+            f"the network is for images {expected[0]} of {expected[1]} classes, "
+            f"but {part.name} has {part.image_shape} of {len(part.classes)}"
+        )

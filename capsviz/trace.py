@@ -1,0 +1,150 @@
+"""Trace: everything worth looking at in one forward pass, by name, and interventions on routing.
+
+Any capsule network can be traced, and so analysed, that has
+    look(images, *, couplings=None, iterations=None) -> dict of the tensors named below
+    decode(poses (B,J,E), classes (B,)) -> images (B,C,H,W) in [0, 1]
+    grid                               (types, rows, columns) of its primary capsules
+    receptive_field(row, column)       -> two slices: the image rows and columns a capsule sees
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from capsviz import memory
+from capsviz.discovery import unknown
+from capsviz.functional import random_couplings
+
+CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one forward pass of N images shows, on the CPU. Parts that were not kept are None.
+
+    Capsule i of `primary` is of the type and at the place for which
+    i = (type * rows + row) * columns + column. Iterations are numbered from 1; entry 1 (index 0)
+    of R holds zero logits and uniform couplings, entry R (index -1) the result.
+    """
+
+    images: Tensor  # (N, C, H, W) in [0, 1]
+    grid: tuple[int, int, int]  # (types, rows, columns)
+    primary: Tensor | None = None  # (N, I, D)
+    votes: Tensor | None = None  # (N, I, J, E)
+    logits: Tensor | None = None  # (R, N, I, J)
+    couplings: Tensor | None = None  # (R, N, I, J)
+    poses: Tensor | None = None  # (R, N, J, E)
+    lengths: Tensor | None = None  # (N, J), after the last iteration
+    reconstruction: Tensor | None = None  # (N, C, H, W), decoded from the longest capsule
+
+
+KEEP = tuple(field.name for field in fields(Trace) if field.name not in ("images", "grid"))
+PER_ITERATION = ("logits", "couplings", "poses")  # their batch axis is the second
+
+
+def trace(
+    model,
+    images: Tensor,
+    *,
+    keep: Sequence[str] = KEEP,
+    couplings: str | Tensor | None = None,
+    iterations: int | None = None,
+    chunk: int | None = None,
+    seed: int = 0,
+) -> Trace:
+    """Run a network and return what happened inside; the network is left as it was found.
+
+    Parameters
+    ----------
+    images      (N, C, H, W) float in [0, 1], on any device.
+    keep        names of the parts to return; the votes are by far the largest.
+    couplings   an intervention: "uniform" (1/J), "random" (uniform on the simplex, another draw for
+                each image), or a tensor (N, I, J) or (I, J); used in every iteration. None routes.
+    iterations  of routing, instead of the network's own.
+    chunk       images at a time; None chooses from the size of one image's trace.
+    seed        of random couplings; the draws do not depend on `chunk`.
+
+    Raises
+    ------
+    ValueError   for images that are not (N, C, H, W) in [0, 1], or an unknown part or intervention.
+    MemoryError  if what is to be kept would not fit, with its size.
+    """
+    _check(images, keep)
+    device = _device(model)
+    with inference(model):
+        first = model.look(images[:1].to(device), iterations=iterations)
+        votes_shape = first["votes"].shape[1:3]
+        size = sum(value.numel() * value.element_size() for value in first.values())
+        kept = sum(first[k].numel() * first[k].element_size() for k in keep if k in first)
+        memory.require(
+            kept * len(images),
+            f"a trace of {len(images)} images",
+            "trace fewer images, or name only the parts you need by keep=(...)",
+        )
+        chunk = chunk or max(1, CHUNK_BYTES // size)
+        parts = {name: [] for name in keep}
+        generator = torch.Generator().manual_seed(seed)
+        for start in range(0, len(images), chunk):
+            batch = images[start : start + chunk].to(device)
+            given = _couplings(couplings, start, len(batch), votes_shape, generator)
+            given = None if given is None else given.to(device)
+            seen = model.look(batch, couplings=given, iterations=iterations)
+            for name in keep:
+                if name in seen:
+                    parts[name].append(seen[name].cpu())
+    joined = {
+        name: torch.cat(values, int(name in PER_ITERATION))
+        for name, values in parts.items()
+        if values
+    }
+    return Trace(images=images.cpu(), grid=tuple(model.grid), **joined)
+
+
+@contextmanager
+def inference(model):
+    """Evaluation mode without gradients; the network's mode is put back, also after an error."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def _couplings(given, start: int, n: int, shape: tuple[int, int], generator) -> Tensor | None:
+    I, J = shape
+    if given is None:
+        return None
+    if isinstance(given, Tensor):
+        if given.shape[-2:] != (I, J) or given.dim() not in (2, 3):
+            raise ValueError(f"expected couplings (N, {I}, {J}), got {tuple(given.shape)}")
+        return given if given.dim() == 2 else given[start : start + n]
+    if given == "uniform":
+        return torch.full((I, J), 1 / J)
+    if given == "random":
+        draws = [random_couplings((1, I, J), generator=generator) for _ in range(n)]
+        return torch.cat(draws)
+    raise ValueError(unknown("couplings", str(given), ["uniform", "random"]))
+
+
+def _check(images: Tensor, keep: Sequence[str]) -> None:
+    if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
+        raise ValueError(
+            f"expected float images (N, C, H, W), got {images.dtype} of {tuple(images.shape)}"
+        )
+    low, high = float(images.min()), float(images.max())
+    if not (low >= 0 and high <= 1):
+        raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
+    for name in keep:
+        if name not in KEEP:
+            raise ValueError(unknown("part of a trace", name, list(KEEP)))
+
+
+def _device(model) -> torch.device:
+    return next((p.device for p in model.parameters()), torch.device("cpu"))

@@ -1,0 +1,71 @@
+"""Affine warps: parameters -> one matrix per image -> one warp of the original (kornia)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def matrix(
+    image_size: tuple[int, int],
+    *,
+    angle_deg: Tensor | float = 0.0,
+    shear: Tensor | float = 0.0,
+    scale_x: Tensor | float = 1.0,
+    scale_y: Tensor | float = 1.0,
+    shift_x_px: Tensor | float = 0.0,
+    shift_y_px: Tensor | float = 0.0,
+) -> Tensor:
+    """Matrices that rotate, then shear, then scale about the centre, then shift.
+
+    Parameters
+    ----------
+    image_size              (H, W) in pixels; the centre is ((W - 1) / 2, (H - 1) / 2).
+    angle_deg               counter-clockwise, degrees.
+    shear                   adds shear * x to y, as affNIST does (y down).
+    scale_x, scale_y        1 leaves the size, 2 doubles it.
+    shift_x_px, shift_y_px  to the right and down, pixels.
+    Each is a number or a tensor (B,).
+
+    Returns
+    -------
+    (B, 2, 3), which map a pixel (x, y) of the original to its place in the warped image.
+    """
+    given = (angle_deg, shear, scale_x, scale_y, shift_x_px, shift_y_px)
+    values = [torch.as_tensor(v, dtype=torch.float64).reshape(-1) for v in given]
+    angle, shear, sx, sy, tx, ty = torch.broadcast_tensors(*values)
+    cos, sin = torch.cos(torch.deg2rad(angle)), torch.sin(torch.deg2rad(angle))
+    rotation = torch.stack([cos, sin, -sin, cos], 1).view(-1, 2, 2)  # y points down
+    one, zero = torch.ones_like(shear), torch.zeros_like(shear)
+    shearing = torch.stack([one, zero, shear, one], 1).view(-1, 2, 2)
+    linear = torch.diag_embed(torch.stack([sx, sy], 1)) @ shearing @ rotation
+    height, width = image_size
+    centre = torch.tensor([(width - 1) / 2, (height - 1) / 2], dtype=torch.float64)
+    offset = centre - linear @ centre + torch.stack([tx, ty], 1)
+    return torch.cat([linear, offset[:, :, None]], 2).float()
+
+
+def warp(images: Tensor, matrices: Tensor) -> Tensor:
+    """Warp each image once, bilinearly, with zeros outside.
+
+    Parameters
+    ----------
+    images    (B, C, H, W), or (1, C, H, W) for one image under many matrices.
+    matrices  (B, 2, 3) from `matrix`, on any device.
+
+    Returns
+    -------
+    (B, C, H, W).
+    """
+    from kornia.geometry.transform import warp_affine  # takes a second to import
+
+    B = max(len(images), len(matrices))
+    images = images.expand(B, *images.shape[1:])
+    matrices = matrices.to(images).expand(B, 2, 3)
+    size = tuple(images.shape[-2:])
+    return warp_affine(images, matrices, size, mode="bilinear", align_corners=True)
+
+
+def rotate(images: Tensor, angle_deg: Tensor | float) -> Tensor:
+    """Rotate counter-clockwise about the centre: `warp` by rotation matrices alone."""
+    return warp(images, matrix(tuple(images.shape[-2:]), angle_deg=angle_deg))

@@ -1,0 +1,62 @@
+"""Fixtures: tiny networks, the embedded digits, MNIST where it is, and a foreign capsule network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from capsviz import data, models
+from capsviz.augment import to_float
+
+
+def pytest_configure(config):
+    torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))))
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def tiny():
+    """A CapsNet of 3 classes for 1 x 21 x 19 images: I = 2 * 3 * 2 = 12, D = 4, E = 6."""
+    return build_tiny()
+
+
+def build_tiny(**options):
+    small = {
+        "channels": 5,
+        "types": 2,
+        "primary_dimensions": 4,
+        "class_dimensions": 6,
+        "hidden": (8, 9),
+    }
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return models.build("capsnet", (1, 21, 19), 3, **{**small, **options}).eval()
+
+
+@pytest.fixture
+def tiny_images(generator):
+    """(8, 1, 21, 19) in [0, 1] for `tiny`."""
+    return torch.rand(8, 1, 21, 19, generator=generator)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """scikit-learn's digits, test split: images (360, 1, 28, 28) in [0, 1], labels (360,)."""
+    part = data.load("digits", "test")
+    return to_float(part.images), part.labels
+
+
+@pytest.fixture(scope="session")
+def mnist_root():
+    """The folder that holds MNIST, or a skip."""
+    for folder in data.search_path():
+        if (folder / "MNIST" / "raw" / "t10k-images-idx3-ubyte").is_file():
+            return Path(folder)
+    pytest.skip("MNIST is not here: set CAPSVIZ_DATA to the folder that holds MNIST/raw")
