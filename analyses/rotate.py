@@ -67,7 +67,7 @@ def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.
     start, stop, step  degrees, counter-clockwise.
     """
     from capsviz.functional import predict, reconstruction_loss
-    from capsviz.trace import trace
+    from capsviz.tracing import trace
     from capsviz.warps import rotate
 
     degrees = angles(start, stop, step)
@@ -98,28 +98,20 @@ def evaluate(
     dataset   its name, for the record.
     progress  wraps the angles, for a progress bar.
     """
-    import torch
-
     from capsviz.evaluate import wilson
-    from capsviz.trace import inference
+    from capsviz.tracing import trace
     from capsviz.warps import rotate
 
     degrees = angles(start, stop, step)
     n = len(images)
     right, lengths = [], []
-    device = next(model.parameters()).device
-    with inference(model):
-        for degree in progress(degrees):
-            hits, of_true = 0, []
-            for part, truth in zip(images.split(256), labels.split(256), strict=True):
-                turned = rotate(part.to(device), float(degree)).clamp(0, 1)
-                found = model(turned).lengths.cpu()
-                hits += int((found.argmax(1) == truth).sum())
-                of_true.append(found.gather(1, truth[:, None])[:, 0])
-            right.append(hits)
-            lengths.append(torch.cat(of_true).double())
+    for degree in progress(degrees):
+        turned = rotate(images, float(degree)).clamp(0, 1)
+        found = trace(model, turned, keep=("lengths",)).lengths
+        right.append(int((found.argmax(1) == labels).sum()))
+        lengths.append(found.gather(1, labels[:, None])[:, 0].double())
     mean = np.array([float(v.mean()) for v in lengths])
-    half = 1.96 * np.array([float(v.std(unbiased=n > 1)) for v in lengths]) / np.sqrt(n)
+    half = 1.96 * np.array([float(v.std(correction=min(1, n - 1))) for v in lengths]) / np.sqrt(n)
     return Statistics(
         angles_deg=degrees,
         accuracy=np.array(right) / n,
@@ -168,9 +160,7 @@ def command(start, stop, step, n, size, fps, as_json, figure, picture, subject):
         images, labels = opened.images(n)
         progress = options.progress("angles")
         name = opened.dataset.name
-        result = evaluate(
-            opened.model, images, labels, dataset=name, **sweep, progress=progress
-        )
+        result = evaluate(opened.model, images, labels, dataset=name, **sweep, progress=progress)
         paths = options.save(f"rotate-{name}-{n}-images", "rotate", result, opened, figure)
     else:
         shown = options.open_picture(opened, picture)
@@ -186,7 +176,9 @@ def findings(result: Result | Statistics) -> str:
     """What the numbers say, in a line or two."""
     if isinstance(result, Statistics):
         at = [int(np.abs(result.angles_deg - a).argmin()) for a in (0, 30, 90, 180)]
-        parts = [f"{result.accuracy[i]:.1%} at {result.angles_deg[i]:g}°" for i in dict.fromkeys(at)]
+        parts = [
+            f"{result.accuracy[i]:.1%} at {result.angles_deg[i]:g}°" for i in dict.fromkeys(at)
+        ]
         return f"accuracy on {result.n} {result.dataset} images: " + ", ".join(parts)
     first, *later = changes(result)
     text = f"predicted {first[1]} at {first[0]:g}°"

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from capsviz.augment import to_float
 from capsviz.data import Dataset
-from capsviz.trace import inference
+from capsviz.tracing import inference
 
 SHOWN = 16  # images
 

@@ -166,7 +166,9 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
         model = models.build(
             card["model"]["name"], config.pop("image_shape"), config.pop("classes"), **config
         )
-        model.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in tensors.items()})
+        model.load_state_dict(
+            {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
+        )
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"the card {path.with_suffix('.json')} does not fit: {reason}") from error

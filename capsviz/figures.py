@@ -44,7 +44,7 @@ def style():
 
 
 def inches(width: str | float) -> float:
-    """"single", "double" or a number of inches; ValueError for others."""
+    """ "single", "double" or a number of inches; ValueError for others."""
     if width in INCHES:
         return INCHES[width]
     try:

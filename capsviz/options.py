@@ -56,7 +56,9 @@ device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda or mps."
 )
 seed = click.option("--seed", default=0, show_default=True, help="Of everything random.")
-as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
+)
 
 subject = _stack(
     click.option(

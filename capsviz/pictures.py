@@ -16,7 +16,9 @@ BOX = 20 / 28  # MNIST: the ink's longer side fills 20 of 28 pixels
 INK = 0.15  # grey level above the background that counts as ink when looking for its box
 
 
-def read(path: str | os.PathLike, image_shape: tuple[int, int, int], invert: str = "auto") -> Tensor:
+def read(
+    path: str | os.PathLike, image_shape: tuple[int, int, int], invert: str = "auto"
+) -> Tensor:
     """Read a picture for a network.
 
     Grey networks get what MNIST did to its digits: bright ink on black, its box scaled to 20 of 28

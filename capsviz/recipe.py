@@ -19,7 +19,9 @@ class Recipe:
     dataset: str = "mnist"
     image_size: int | None = None  # pixels, for data sets that can be resized
     model: str = "capsnet"  # a file in capsviz/models
-    options: dict = field(default_factory=dict)  # of that model, e.g. {"preset": "authors", "iterations": 1}
+    options: dict = field(
+        default_factory=dict
+    )  # of that model, e.g. {"preset": "authors", "iterations": 1}
     epochs: int = 50
     batch_size: int = 128
     learning_rate: float = 1e-3  # of Adam

@@ -13,7 +13,9 @@ from capsviz.augment import to_float
 
 
 def pytest_configure(config):
-    torch.set_num_threads(max(1, torch.get_num_threads() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))))
+    torch.set_num_threads(
+        max(1, torch.get_num_threads() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))
+    )
 
 
 @pytest.fixture

@@ -33,7 +33,9 @@ def _table(about: dict, classes) -> str:
     ]
     if about["reconstruction_sse"] is not None:
         lines.append(f"  SSE          {about['reconstruction_sse']:.2f} per image")
-    width = max(5, *(len(name) for name in classes), *(len(str(max(r))) for r in about["confusion"]))
+    width = max(
+        5, *(len(name) for name in classes), *(len(str(max(r))) for r in about["confusion"])
+    )
     lines += ["", "row: true class, column: predicted, right: accuracy of the class"]
     lines.append(" " * width + "".join(f" {name:>{width}}" for name in classes))
     for name, row in zip(classes, about["confusion"], strict=True):

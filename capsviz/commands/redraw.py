@@ -23,5 +23,7 @@ def command(files, output, formats, width):
     for path in files:
         result, about = figures.read_result(path)
         stem = (output or path.parent) / path.stem
-        for written in figures.export(stem, about["analysis"], result, formats, width or about["width"]):
+        for written in figures.export(
+            stem, about["analysis"], result, formats, width or about["width"]
+        ):
             click.echo(f"wrote {written}", err=True)

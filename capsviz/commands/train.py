@@ -10,7 +10,9 @@ import click
 from capsviz import options
 
 
-@click.command(help=__doc__ + "\n\nRECIPE is a name in trained/ or a TOML file; flags go before it.")
+@click.command(
+    help=__doc__ + "\n\nRECIPE is a name in trained/ or a TOML file; flags go before it."
+)
 @click.argument("recipe", required=False)
 @options.data
 @click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")

@@ -5,7 +5,7 @@ A file offers `build(image_shape, classes, **options) -> Module`. The module tak
     config                               what `build` needs to make it again, as plain data
     forward(images) -> Output            an output that names its parts, `lengths` (B, J) at least
     objective(output, images, labels)    -> Objective, what training minimises
-and, if it is a capsule network, `look` and `decode` (see `capsviz.trace`).
+and, if it is a capsule network, `look` and `decode` (see `capsviz.tracing`).
 """
 
 from typing import NamedTuple

@@ -7,6 +7,7 @@ Two presets, because paper and code differ:
              averaged over classes, which makes the reconstruction weigh 20 times more.
 """
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, fields, replace
 
 import torch
@@ -19,6 +20,7 @@ from capsviz.layers import ClassCapsules, PrimaryCapsules
 from capsviz.models import Objective, Output
 
 KERNEL = 9
+INSIDE_ROUTING = {"votes", "logits", "couplings", "poses"}  # parts of a trace that need its votes
 
 
 @dataclass(frozen=True)
@@ -132,27 +134,32 @@ class CapsNet(nn.Module):
         return self.decoder(poses, classes)
 
     def look(
-        self, images: Tensor, *, couplings: Tensor | None = None, iterations: int | None = None
-    ) -> dict:
-        """One forward pass with everything in it, for `capsviz.trace`; holds the votes."""
+        self,
+        images: Tensor,
+        *,
+        keep: Collection[str],
+        couplings: Tensor | None = None,
+        iterations: int | None = None,
+    ) -> dict[str, Tensor]:
+        """One forward pass for `capsviz.tracing`; holds the votes only if `keep` or a change asks."""
         primary = self.encode(images)
-        votes, routing = self.capsules.route(primary, couplings=couplings, iterations=iterations)
-        seen = {"primary": primary, "votes": votes, **routing._asdict()}
-        seen["lengths"] = F.lengths(routing.poses[-1])
-        if self.decoder is not None:
-            seen["reconstruction"] = self.decode(routing.poses[-1], F.predict(seen["lengths"]))
+        if couplings is None and iterations is None and not INSIDE_ROUTING & set(keep):
+            poses, seen = self.capsules(primary), {"primary": primary}
+        else:
+            votes, routing = self.capsules.route(
+                primary, couplings=couplings, iterations=iterations
+            )
+            poses = routing.poses[-1]
+            seen = {"primary": primary, "votes": votes, **routing._asdict()}
+        seen["lengths"] = F.lengths(poses)
+        if self.decoder is not None and "reconstruction" in keep:
+            seen["reconstruction"] = self.decode(poses, F.predict(seen["lengths"]))
         return seen
 
     @property
     def grid(self) -> tuple[int, int, int]:
         """(types, rows, columns): capsule i = (type * rows + row) * columns + column."""
         return self.settings.grid
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """(I, J, E, R) of the network, from which the size of a trace follows."""
-        c = self.settings
-        return c.children, c.classes, c.class_dimensions, c.iterations
 
     def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
         """Rows and columns of the image that the primary capsules of one place can see."""

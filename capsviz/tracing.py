@@ -1,7 +1,8 @@
 """Trace: everything worth looking at in one forward pass, by name, and interventions on routing.
 
 Any capsule network can be traced, and so analysed, that has
-    look(images, *, couplings=None, iterations=None) -> dict of the tensors named below
+    look(images, *, keep, couplings=None, iterations=None)
+                                       -> dict of the tensors named below, those of `keep` at least
     decode(poses (B,J,E), classes (B,)) -> images (B,C,H,W) in [0, 1]
     grid                               (types, rows, columns) of its primary capsules
     receptive_field(row, column)       -> two slices: the image rows and columns a capsule sees
@@ -21,6 +22,7 @@ from capsviz.discovery import unknown
 from capsviz.functional import random_couplings
 
 CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
+CHUNK_IMAGES = 256  # at most: feature maps that no trace shows take memory too
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Trace:
     couplings: Tensor | None = None  # (R, N, I, J)
     poses: Tensor | None = None  # (R, N, J, E)
     lengths: Tensor | None = None  # (N, J), after the last iteration
-    reconstruction: Tensor | None = None  # (N, C, H, W), decoded from the longest capsule
+    reconstruction: Tensor | None = None  # (N, C, H, W) of the longest capsule; None: no decoder
 
 
 KEEP = tuple(field.name for field in fields(Trace) if field.name not in ("images", "grid"))
@@ -77,8 +79,8 @@ def trace(
     _check(images, keep)
     device = _device(model)
     with inference(model):
-        first = model.look(images[:1].to(device), iterations=iterations)
-        votes_shape = first["votes"].shape[1:3]
+        options = {"keep": tuple(keep), "iterations": iterations}
+        first = model.look(images[:1].to(device), **options)
         size = sum(value.numel() * value.element_size() for value in first.values())
         kept = sum(first[k].numel() * first[k].element_size() for k in keep if k in first)
         memory.require(
@@ -86,17 +88,23 @@ def trace(
             f"a trace of {len(images)} images",
             "trace fewer images, or name only the parts you need by keep=(...)",
         )
-        chunk = chunk or max(1, CHUNK_BYTES // size)
+        chunk = chunk or min(max(1, CHUNK_BYTES // size), CHUNK_IMAGES)
+        if couplings is not None:
+            shape = model.look(images[:1].to(device), keep=("couplings",))["couplings"].shape[2:]
         parts = {name: [] for name in keep}
         generator = torch.Generator().manual_seed(seed)
         for start in range(0, len(images), chunk):
             batch = images[start : start + chunk].to(device)
-            given = _couplings(couplings, start, len(batch), votes_shape, generator)
-            given = None if given is None else given.to(device)
-            seen = model.look(batch, couplings=given, iterations=iterations)
+            if couplings is not None:
+                given = _couplings(couplings, start, len(batch), shape, generator)
+                options["couplings"] = given.to(device)
+            seen = model.look(batch, **options)
             for name in keep:
                 if name in seen:
                     parts[name].append(seen[name].cpu())
+    missing = [name for name in keep if not parts[name] and name != "reconstruction"]
+    if missing:
+        raise ValueError(f"the network's `look` gave no {', '.join(missing)}")
     joined = {
         name: torch.cat(values, int(name in PER_ITERATION))
         for name, values in parts.items()
@@ -117,10 +125,8 @@ def inference(model):
         model.train(was_training)
 
 
-def _couplings(given, start: int, n: int, shape: tuple[int, int], generator) -> Tensor | None:
+def _couplings(given, start: int, n: int, shape: tuple[int, int], generator) -> Tensor:
     I, J = shape
-    if given is None:
-        return None
     if isinstance(given, Tensor):
         if given.shape[-2:] != (I, J) or given.dim() not in (2, 3):
             raise ValueError(f"expected couplings (N, {I}, {J}), got {tuple(given.shape)}")
