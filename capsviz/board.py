@@ -40,7 +40,7 @@ class Board:
 
 
 def reconstructions(model: nn.Module, images: Tensor) -> Tensor | None:
-    """Inputs above reconstructions of the predicted class (C, 2H, N * W); None without a decoder."""
+    """Inputs above their reconstructions (C, 2H, N * W); None without a decoder."""
     if getattr(model, "decoder", None) is None:
         return None
     with inference(model):

@@ -56,7 +56,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and strings of a safetensors file; ValueError for anything else."""
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}
+            return {
+                name: file.get_tensor(name) for name in list(file.keys())
+            }, file.metadata() or {}
     except SafetensorError as error:
         raise ValueError(
             f"{path} is not a whole safetensors file ({error}): it is damaged, or another format; "

@@ -1,4 +1,4 @@
-"""The command line: one command per file of `capsviz/commands` and `analyses`, imported when called."""
+"""The command line: one command per file of `capsviz/commands` and `analyses`."""
 
 from __future__ import annotations
 

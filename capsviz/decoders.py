@@ -1,6 +1,7 @@
 """Decoders: from the masked class poses back to an image."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 
 from torch import Tensor, nn
@@ -29,7 +30,7 @@ class FullyConnected(nn.Module):
         self.image_shape = tuple(image_shape)
         sizes = [classes * dimensions, *hidden]
         layers = []
-        for before, after in zip(sizes, sizes[1:], strict=False):
+        for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU()]
         self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], prod(image_shape)), nn.Sigmoid())
 

@@ -89,7 +89,7 @@ class ClassCapsules(nn.Module):
         return einsum("ijed,bid->bije", self.weight, primary)
 
     def forward(self, primary: Tensor) -> Tensor:
-        """Poses of the parents: (B, I, D) -> (B, J, E), by the routing's fused form if it has one."""
+        """Poses of the parents: (B, I, D) -> (B, J, E), by the routing's fused form if it can."""
         options = {"iterations": self.iterations, "bias": self.bias}
         if hasattr(self.routing, "fused"):
             return self.routing.fused(primary, self.weight, **options)

@@ -110,7 +110,7 @@ figure = _stack(
 
 
 def open_subject(given: dict, **more):
-    """The network and data that `@subject` asks for; says on stderr what the user did not choose."""
+    """The network and data that `@subject` asks for; says on stderr what was chosen."""
     from capsviz import subject as module
 
     opened = module.open_subject(**given, **more)

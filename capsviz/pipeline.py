@@ -1,4 +1,4 @@
-"""A whole training run: recipe and flags -> training -> one reading of the test set -> checkpoint."""
+"""A whole run: recipe and flags -> training -> one reading of the test set -> checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures: tiny networks, the embedded digits, MNIST where it is, and a foreign capsule network."""
+"""Fixtures: tiny networks, the embedded digits, MNIST where it is."""
 
 from __future__ import annotations
 

@@ -7,11 +7,10 @@ from torch import nn
 class Foreign(nn.Module):
     """One linear map to capsules, votes by a tensor product, two rounds of routing."""
 
-    card = {"name": "foreign", "dataset": {"name": "digits"}}
-
     def __init__(self, image_shape=(1, 28, 28), classes=10, grid=(3, 2, 2), D=4, E=5):
         super().__init__()
         torch.manual_seed(0)
+        self.card = {"name": "foreign", "dataset": {"name": "digits"}}
         self.image_shape, self.grid, self.D = image_shape, grid, D
         I, pixels = grid[0] * grid[1] * grid[2], image_shape[0] * image_shape[1] * image_shape[2]
         self.to_capsules = nn.Linear(pixels, I * D)

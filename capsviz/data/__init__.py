@@ -83,7 +83,7 @@ def available() -> list[str]:
 
 
 def search_path(root: str | os.PathLike | None = None) -> list[Path]:
-    """Folders in which data are looked for: `root` alone if given, else $CAPSVIZ_DATA, the cache."""
+    """Folders to look for data in: `root` alone if given, else $CAPSVIZ_DATA and the cache."""
     if root is not None:
         return [Path(root)]
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "capsviz"
@@ -104,7 +104,7 @@ def load(name: str, split: str, root: str | os.PathLike | None = None, **options
     Raises
     ------
     ValueError         for an unknown name or split, or damaged files.
-    FileNotFoundError  where it is not found and cannot be downloaded; the text says where to put it.
+    FileNotFoundError  where it is neither found nor downloaded; the text says where to put it.
     """
     if split not in SPLITS:
         raise ValueError(discovery.unknown("split", split, list(SPLITS)))

@@ -1,4 +1,4 @@
-"""Data sets that torchvision reads: found locally first, downloaded where that can start at once."""
+"""Data sets that torchvision reads: found locally first, else downloaded if that can start."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _read(kind, train: bool, root, download: bool):
     where = f"put its files in {target / name / 'raw'}, or name their folder by --data-dir"
     if not download:
         raise FileNotFoundError(f"{name} is not in {', '.join(map(str, folders))}: {where}")
-    if not _reachable([mirror for mirror in kind.mirrors]):
+    if not _reachable(kind.mirrors):
         raise FileNotFoundError(
             f"{name} is not in {', '.join(map(str, folders))}, and its download did not start "
             f"within {START_SECONDS} seconds: {where}"

@@ -22,7 +22,7 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
 
     Parameters
     ----------
-    image_size  pixels of the square that pictures are resized to: the shorter side, then the centre.
+    image_size  pixels of the square that a picture's shorter side is resized to, then its centre.
     channels    1 for grey, 3 for colour.
 
     Raises

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 import torch
 from torch import Tensor, nn
 
-from capsviz import functional as F
-from capsviz import memory
+from capsviz import functional, memory
 from capsviz.decoders import FullyConnected
 from capsviz.layers import ClassCapsules, PrimaryCapsules
 from capsviz.models import Objective, Output
@@ -125,7 +124,7 @@ class CapsNet(nn.Module):
         """Images (B, C, H, W) in [0, 1] -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
         primary = self.encode(images)
         poses = self.capsules(primary)
-        return Output(F.lengths(poses), poses, primary)
+        return Output(functional.lengths(poses), poses, primary)
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
@@ -141,7 +140,7 @@ class CapsNet(nn.Module):
         couplings: Tensor | None = None,
         iterations: int | None = None,
     ) -> dict[str, Tensor]:
-        """One forward pass for `capsviz.tracing`; holds the votes only if `keep` or a change asks."""
+        """One forward pass for `capsviz.tracing`; votes only where asked for."""
         primary = self.encode(images)
         if couplings is None and iterations is None and not INSIDE_ROUTING & set(keep):
             poses, seen = self.capsules(primary), {"primary": primary}
@@ -151,9 +150,9 @@ class CapsNet(nn.Module):
             )
             poses = routing.poses[-1]
             seen = {"primary": primary, "votes": votes, **routing._asdict()}
-        seen["lengths"] = F.lengths(poses)
+        seen["lengths"] = functional.lengths(poses)
         if self.decoder is not None and "reconstruction" in keep:
-            seen["reconstruction"] = self.decode(poses, F.predict(seen["lengths"]))
+            seen["reconstruction"] = self.decode(poses, functional.predict(seen["lengths"]))
         return seen
 
     @property
@@ -168,10 +167,10 @@ class CapsNet(nn.Module):
 
     def objective(self, output: Output, images: Tensor, labels: Tensor) -> Objective:
         """Margin loss plus weighted SSE, the decoder masked by the true class (training)."""
-        margin = F.margin_loss(output.lengths, labels)
+        margin = functional.margin_loss(output.lengths, labels)
         if self.decoder is None:
             return Objective(margin.mean(), margin)
-        sse = F.reconstruction_loss(images, self.decode(output.poses, labels))
+        sse = functional.reconstruction_loss(images, self.decode(output.poses, labels))
         return Objective((margin + self.settings.reconstruction_weight * sse).mean(), margin, sse)
 
     def _initialise_as_authors(self) -> None:

@@ -3,8 +3,8 @@
 The votes of 1,152 capsules for 10 classes are 0.74 MB per image, and a literal implementation moves
 them through memory some twenty times. Two facts make that unnecessary.
 
-1. Logits start at zero, so after t rounds they are û·(v_1 + ... + v_t): the running sum of the poses
-   (B,J,E) stands for the history of the logits.
+1. Logits start at zero, so after t rounds they are û·(v_1 + ... + v_t): the running sum of the
+   poses (B,J,E) stands for the history of the logits.
 2. With s_t = Σ_i c_t û (+ bias), a round's gradient with respect to û is an outer product,
    c_t ⊗ ds_t + db_t ⊗ S_t, where S_t is that running sum. It can be formed for a block of children,
    with û recomputed by a small matrix product, and folded at once into the gradients of u and W.
@@ -80,7 +80,7 @@ class _Blocked(torch.autograd.Function):
             total = u.new_zeros(J, E, B)
             for block in _blocks(I, J * E * B * u.element_size(), u.device):
                 votes = torch.bmm(w[block], u[block]).view(-1, J, E, B)
-                c = torch.softmax((votes * summed).sum(2), 1, out=None)
+                c = torch.softmax((votes * summed).sum(2), 1)
                 coupling[block] = c
                 total += votes.mul_(c[:, :, None]).sum(0)
             total += offset
