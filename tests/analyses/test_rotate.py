@@ -1,0 +1,104 @@
+"""Rotate: the numbers are those of single images turned one by one."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import build_tiny
+from foreign import Foreign
+
+from analyses import rotate
+from analyses._rotate_drawing import frames
+from capsviz.warps import rotate as turn
+
+CLASSES = ["a", "b", "c"]
+
+
+@pytest.fixture
+def result(tiny, tiny_images):
+    return rotate.compute(tiny, tiny_images[:1], 1, classes=CLASSES, step=60.0)
+
+
+def test_each_angle_is_one_warp_of_the_original(tiny, tiny_images, result):
+    assert result.angles_deg.tolist() == [0, 60, 120, 180, 240, 300, 360]
+    for i, angle in enumerate(result.angles_deg):
+        image = turn(tiny_images[:1], float(angle)).clamp(0, 1)
+        with torch.no_grad():
+            output = tiny(image)
+            winner = output.lengths.argmax(1)
+            made = tiny.decode(output.poses, winner)
+        assert np.allclose(result.lengths[i], output.lengths[0], atol=1e-6)
+        assert result.predicted[i] == int(winner)
+        assert result.sse[i] == pytest.approx(float((made - image).square().sum()), rel=1e-4)
+        assert np.abs(result.inputs[i] / 255 - image[0].numpy()).max() <= 0.5 / 255 + 1e-6
+
+
+def test_a_full_turn_ends_where_it_began(result):
+    assert np.allclose(result.lengths[0], result.lengths[-1], atol=1e-4)
+
+
+def test_changes_name_the_first_angle_of_each_prediction(result):
+    predicted = np.array([2, 2, 0, 0, 1, 1, 2])
+    found = rotate.changes(result._replace(predicted=predicted))
+    assert found == [(0, "c"), (120, "a"), (240, "b"), (360, "c")]
+    assert "a from 120°" in rotate.findings(result._replace(predicted=predicted))
+
+
+def test_a_prediction_that_never_changes_is_said_so(result):
+    same = result._replace(predicted=np.zeros(7, int))
+    assert rotate.findings(same) == "predicted a at 0°, and at every angle up to 360°"
+
+
+def test_statistics_are_means_over_images(tiny, tiny_images):
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    found = rotate.evaluate(tiny, tiny_images, labels, dataset="x", step=90.0)
+    for i, angle in enumerate(found.angles_deg):
+        with torch.no_grad():
+            lengths = tiny(turn(tiny_images, float(angle)).clamp(0, 1)).lengths
+        assert found.accuracy[i] == float((lengths.argmax(1) == labels).float().mean())
+        true = lengths[torch.arange(8), labels].double()
+        assert found.true_length[i] == pytest.approx(float(true.mean()), rel=1e-5)
+        half = 1.96 * float(true.std()) / 8**0.5
+        assert found.true_length_ci95[i, 1] - found.true_length[i] == pytest.approx(half, rel=1e-3)
+    assert found.n == 8 and (found.accuracy_ci95[:, 0] <= found.accuracy).all()
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "step", "message"),
+    [
+        (0, 360, 0, "positive"),
+        (0, 360, -4, "positive"),
+        (0, 360, float("nan"), "positive"),
+        (90, 0, 4, "--from below --to"),
+        (0, 360, 1e-3, "too many"),
+    ],
+)
+def test_angles_that_make_no_sweep_are_refused(start, stop, step, message):
+    with pytest.raises(ValueError, match=message):
+        rotate.angles(start, stop, step)
+
+
+def test_angles_hold_both_ends_where_the_step_allows():
+    assert rotate.angles(-30, 30, 15).tolist() == [-30, -15, 0, 15, 30]
+    assert rotate.angles(0, 10, 4).tolist() == [0, 4, 8]
+    assert rotate.angles(5, 5, 4).tolist() == [5]
+
+
+def test_the_animation_has_a_frame_for_each_angle_but_the_repeated_last(result):
+    made = list(frames(result, 360))
+    assert len(made) == 6 and made[0].shape[1] == 360 and made[0].dtype == np.uint8
+    assert (made[0] != made[3]).any()
+
+
+def test_pictures_of_one_angle_no_label_and_colour_are_drawn():
+    model = Foreign(image_shape=(3, 20, 24), classes=4)
+    image = torch.rand(1, 3, 20, 24)
+    found = rotate.compute(model, image, classes=["plane", "car", "bird", "cat"], stop=0.0)
+    assert len(list(frames(found, 300))) == 1
+    rotate.plot(found, width=3.5)
+    assert found.inputs.shape == (1, 3, 20, 24)
+
+
+def test_a_network_without_decoder_is_refused(tiny_images):
+    model = build_tiny(reconstruction_weight=0.0)
+    with pytest.raises(ValueError, match="no decoder"):
+        rotate.compute(model, tiny_images[:1], classes=CLASSES)

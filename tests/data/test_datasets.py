@@ -1,0 +1,213 @@
+"""Every data set keeps the contract; local files come first; damage and absence are said plainly."""
+
+import gzip
+import shutil
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from capsviz import data
+from capsviz.data import _torchvision
+
+IDX = ("mnist", "fashion_mnist")
+
+
+def write_idx(folder: Path, n_train: int, n_test: int):
+    """MNIST-like files of random images under folder/raw."""
+    raw = folder / "raw"
+    raw.mkdir(parents=True)
+    generator = torch.Generator().manual_seed(0)
+    for prefix, n in (("train", n_train), ("t10k", n_test)):
+        pixels = torch.randint(0, 256, (n, 28, 28), generator=generator, dtype=torch.uint8)
+        labels = (torch.arange(n) % 10).byte()
+        head = (2051).to_bytes(4, "big") + b"".join(k.to_bytes(4, "big") for k in (n, 28, 28))
+        (raw / f"{prefix}-images-idx3-ubyte").write_bytes(head + pixels.numpy().tobytes())
+        head = (2049).to_bytes(4, "big") + n.to_bytes(4, "big")
+        (raw / f"{prefix}-labels-idx1-ubyte").write_bytes(head + labels.numpy().tobytes())
+
+
+@pytest.fixture
+def idx_root(tmp_path):
+    for name in ("MNIST", "FashionMNIST"):
+        write_idx(tmp_path / name, 5_020, 12)
+    return tmp_path
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.mark.parametrize("name", IDX)
+@pytest.mark.parametrize(("split", "n"), [("train", 20), ("validation", 5_000), ("test", 12)])
+def test_an_idx_data_set_is_read_from_local_files(idx_root, name, split, n):
+    part = data.load(name, split, idx_root)
+    assert part.images.shape == (n, 1, 28, 28) and part.images.dtype == torch.uint8
+    assert part.labels.dtype == torch.int64 and len(part) == n and len(part.classes) == 10
+    assert (part.name, part.split) == (name, split)
+
+
+def test_validation_is_the_end_of_the_training_images(idx_root):
+    train, validation = (data.load("mnist", s, idx_root) for s in ("train", "validation"))
+    raw = (idx_root / "MNIST/raw/train-images-idx3-ubyte").read_bytes()[16:]
+    whole = torch.frombuffer(bytearray(raw), dtype=torch.uint8).view(-1, 1, 28, 28)
+    assert torch.equal(torch.cat([train.images, validation.images]), whole)
+
+
+def test_capsviz_data_is_searched_before_the_cache(idx_root, monkeypatch):
+    monkeypatch.setenv("CAPSVIZ_DATA", str(idx_root))
+    assert len(data.load("mnist", "test")) == 12
+
+
+def test_a_missing_data_set_says_where_its_files_belong(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"MNIST/raw.*--data-dir"):
+        data.load("mnist", "test", tmp_path, download=False)
+
+
+def test_a_download_that_cannot_start_is_given_up_within_five_seconds(tmp_path, no_network):
+    start = time.monotonic()
+    with pytest.raises(FileNotFoundError, match="did not start within 5 seconds"):
+        data.load("mnist", "test", tmp_path)
+    assert time.monotonic() - start < 6.5
+
+
+def test_a_name_server_that_hangs_does_not_hang_the_download(tmp_path, monkeypatch):
+    def hang(*_, **__):
+        time.sleep(2)
+        raise OSError("no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    monkeypatch.setattr(_torchvision, "START_SECONDS", 0.3)
+    start = time.monotonic()
+    with pytest.raises(FileNotFoundError, match="did not start"):
+        data.load("mnist", "test", tmp_path)
+    assert time.monotonic() - start < 1.5
+    time.sleep(2)  # the threads end before the network is given back
+
+
+@pytest.mark.parametrize("keep", [0, 10, 4_000])
+def test_truncated_files_are_called_damaged(idx_root, keep):
+    path = idx_root / "MNIST/raw/t10k-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match="damaged or truncated"):
+        data.load("mnist", "test", idx_root)
+
+
+def test_images_without_as_many_labels_are_called_damaged(idx_root):
+    path = idx_root / "MNIST/raw/t10k-labels-idx1-ubyte"
+    shutil.copy(idx_root / "MNIST/raw/train-labels-idx1-ubyte", path)
+    with pytest.raises(ValueError, match="damaged"):
+        data.load("mnist", "test", idx_root)
+
+
+def test_digits_are_always_there_and_their_splits_do_not_overlap():
+    parts = [data.load("digits", split) for split in data.SPLITS]
+    assert [len(p) for p in parts] == [1257, 180, 360]
+    seen = torch.cat([p.images.flatten(1) for p in parts])
+    assert len(torch.unique(seen, dim=0)) == len(seen)
+    for part in parts:
+        counts = torch.bincount(part.labels)
+        assert counts.min() > 0.09 * len(part) and part.image_shape == (1, 28, 28)
+        assert part.images[:, :, :3].max() == 0, "a margin is left for shifts"
+    assert torch.equal(data.load("digits", "test").images, parts[2].images)
+
+
+def make_folder(root: Path, counts, size=(40, 30), mode="RGB"):
+    for name, n in counts.items():
+        (root / name).mkdir(parents=True)
+        for k in range(n):
+            Image.new(mode, size, color=k * 3).save(root / name / f"{k}.png")
+
+
+def test_class_folders_are_split_by_class_and_always_the_same_way(tmp_path):
+    make_folder(tmp_path, {"cat": 20, "dog": 40})
+    parts = {s: data.load("folder", s, tmp_path, image_size=20) for s in data.SPLITS}
+    assert {s: len(p) for s, p in parts.items()} == {"train": 42, "validation": 6, "test": 12}
+    assert parts["test"].classes == ("cat", "dog")
+    assert torch.bincount(parts["test"].labels).tolist() == [4, 8]
+    assert parts["train"].image_shape == (1, 20, 20)
+    again = data.load("folder", "train", tmp_path, image_size=20)
+    assert torch.equal(again.images, parts["train"].images)
+
+
+def test_a_folder_that_is_split_already_keeps_its_split(tmp_path):
+    make_folder(tmp_path / "train", {"a": 20, "b": 20})
+    make_folder(tmp_path / "test", {"a": 3, "b": 4})
+    sizes = {s: len(data.load("folder", s, tmp_path)) for s in data.SPLITS}
+    assert sizes == {"train": 36, "validation": 4, "test": 7}
+
+
+def test_colour_folders_keep_three_channels(tmp_path):
+    make_folder(tmp_path, {"a": 10, "b": 10})
+    part = data.load("folder", "train", tmp_path, channels=3, image_size=24)
+    assert part.image_shape == (3, 24, 24)
+
+
+def test_a_folder_without_classes_or_with_a_broken_picture_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="needs --data-dir"):
+        data.load("folder", "train")
+    with pytest.raises(FileNotFoundError, match="no folder of class folders"):
+        data.load("folder", "train", tmp_path)
+    make_folder(tmp_path, {"a": 10, "b": 10})
+    for path in (tmp_path / "a").iterdir():
+        path.write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"a/\d+.png' is not a picture"):
+        data.load("folder", "train", tmp_path)
+
+
+def test_unknown_names_and_splits_list_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown dataset 'mnits'.*did you mean 'mnist'"):
+        data.load("mnits", "test")
+    with pytest.raises(ValueError, match="unknown split 'tset'"):
+        data.load("digits", "tset")
+
+
+def test_asking_for_more_images_than_there_are_says_how_many_there_are():
+    part = data.load("digits", "test")
+    with pytest.raises(ValueError, match="expected 1 to 360"):
+        part.first(361)
+    with pytest.raises(ValueError, match="expected 1 to 360"):
+        part.first(0)
+    with pytest.raises(ValueError, match="no class 11"):
+        part.nth_of_class(11, 0)
+    with pytest.raises(ValueError, match="expected an index from 0"):
+        part.nth_of_class(2, 1000)
+
+
+def test_the_nth_image_of_a_class_is_of_that_class():
+    part = data.load("digits", "test")
+    image, place = part.nth_of_class(7, 3)
+    assert part.labels[place] == 7 and torch.equal(image[0], part.images[place])
+    assert int((part.labels[:place] == 7).sum()) == 3
+
+
+def test_a_data_set_checks_its_tensors():
+    with pytest.raises(TypeError, match="uint8"):
+        data.Dataset(torch.rand(2, 1, 4, 4), torch.zeros(2), ("a",), "x", "test")
+    with pytest.raises(ValueError, match="2 images, but 3 labels"):
+        data.Dataset(torch.zeros(2, 1, 4, 4).byte(), torch.zeros(3), ("a",), "x", "test")
+
+
+@pytest.mark.mnist
+def test_real_mnist_is_the_canonical_one(mnist_root):
+    part = data.load("mnist", "test", mnist_root)
+    assert len(part) == 10_000 and part.labels[:5].tolist() == [7, 2, 1, 0, 4]
+    assert len(data.load("mnist", "train", mnist_root)) == 55_000
+
+
+def test_gzip_archives_of_a_download_are_unpacked_by_torchvision(idx_root, tmp_path_factory):
+    root = tmp_path_factory.mktemp("fetched")
+    (root / "MNIST" / "raw").mkdir(parents=True)
+    for path in (idx_root / "MNIST" / "raw").iterdir():
+        with gzip.open(root / "MNIST" / "raw" / f"{path.name}.gz", "wb") as file:
+            file.write(path.read_bytes())
+    with pytest.raises(FileNotFoundError):  # archives alone are no data set: say where files belong
+        data.load("mnist", "test", root, download=False)

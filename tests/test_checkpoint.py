@@ -1,0 +1,145 @@
+"""Checkpoints: what is written is what is read; damage, mismatch and pickles are refused."""
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import build_tiny
+
+from capsviz import checkpoint
+
+CARD = {"name": "x", "dataset": {"name": "random", "classes": ["a", "b", "c"]}}
+
+
+@pytest.fixture
+def stored(tmp_path):
+    return checkpoint.save(tmp_path / "x.safetensors", build_tiny(), CARD, dtype=None)
+
+
+def test_a_stored_network_gives_the_same_output(stored, tiny_images):
+    with torch.no_grad():
+        again, before = checkpoint.load(stored)(tiny_images), build_tiny()(tiny_images)
+    assert torch.equal(again.lengths, before.lengths)
+
+
+def test_half_precision_storage_is_loaded_as_float32(tmp_path, tiny_images):
+    path = checkpoint.save(tmp_path / "x.safetensors", build_tiny(), CARD)
+    model = checkpoint.load(path)
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert model.card["weights"]["stored_as"] == "float16" and not model.training
+    with torch.no_grad():
+        assert torch.allclose(
+            model(tiny_images).lengths, build_tiny()(tiny_images).lengths, atol=1e-2
+        )
+
+
+def test_the_card_has_the_digest_of_the_weights(stored):
+    card = checkpoint.read_card(stored)
+    assert card["weights"]["sha256"] == checkpoint.sha256(stored)
+    assert card["weights"]["parameters"] == sum(p.numel() for p in build_tiny().parameters())
+
+
+def test_a_folder_with_one_checkpoint_stands_for_it(stored):
+    assert checkpoint.find(stored.parent) == stored
+
+
+@pytest.mark.parametrize("name", checkpoint.shipped())
+def test_shipped_weights_are_whole_and_say_where_they_come_from(name):
+    path = checkpoint.find(name)
+    card = checkpoint.load(name).card
+    assert card["weights"]["sha256"] == checkpoint.sha256(path)
+    assert card["provenance"]["commit"] and card["results"]["test"]["n"] >= 360
+    assert path.stat().st_size <= (17_000_000 if name == "mnist" else 3_000_000)
+
+
+def test_the_shipped_folder_stays_under_36_megabytes():
+    files = checkpoint.discovery.folder("trained").iterdir()
+    assert sum(p.stat().st_size for p in files if p.is_file()) < 36_000_000
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, 0.5, 0.99])
+def test_damaged_weights_are_refused(stored, keep):
+    whole = stored.read_bytes()
+    stored.write_bytes(whole[: int(keep if keep >= 4 or keep == 0 else keep * len(whole))])
+    with pytest.raises(ValueError, match="not a whole safetensors file"):
+        checkpoint.load(stored)
+
+
+def test_a_pickle_is_never_read(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.system, ("touch " + str(tmp_path / "sprung"),)
+
+    for name in ("x.pt", "x.safetensors"):
+        torch.save({"a": Trap()}, tmp_path / name)
+        (tmp_path / name).with_suffix(".json").write_text(json.dumps({"model": {}, "dataset": {}}))
+        with pytest.raises(ValueError, match="pickled weights are not read"):
+            checkpoint.load(tmp_path / name)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_card_that_does_not_fit_its_weights_is_refused(stored):
+    path = stored.with_suffix(".json")
+    card = json.loads(path.read_text())
+    card["model"]["config"]["classes"] = 5
+    path.write_text(json.dumps(card))
+    with pytest.raises(ValueError, match="does not fit"):
+        checkpoint.load(stored)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "not json", '{"model": 1}'])
+def test_a_card_that_is_no_card_is_refused(stored, text):
+    stored.with_suffix(".json").write_text(text)
+    with pytest.raises(ValueError, match="is not a card|does not fit"):
+        checkpoint.load(stored)
+
+
+def test_weights_without_a_card_are_refused(stored):
+    stored.with_suffix(".json").unlink()
+    with pytest.raises(ValueError, match="has no card"):
+        checkpoint.load(stored)
+
+
+def test_unknown_names_list_the_shipped_ones():
+    with pytest.raises(ValueError, match=r"unknown checkpoint 'digist'.*did you mean 'digits'"):
+        checkpoint.find("digist")
+    with pytest.raises(ValueError, match="there is no file"):
+        checkpoint.find("nowhere/x.safetensors")
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    checkpoint.write_text(path, "old")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        checkpoint.write_text(path, "new")
+    assert error.value.filename == str(path)
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    checkpoint.write_text(path, "old")
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint.os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.write_text(path, "new")
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_tensors_survive_with_what_is_said_of_them(tmp_path):
+    path = Path(tmp_path / "t.safetensors")
+    tensors = {"a": torch.arange(6).view(2, 3), "b": torch.tensor(1.5)}
+    checkpoint.write_tensors(path, tensors, {"note": "x"})
+    read, about = checkpoint.read_tensors(path)
+    assert about == {"note": "x"} and all(torch.equal(read[k], v) for k, v in tensors.items())

@@ -1,0 +1,102 @@
+"""Figures on disk: numbers beside pictures, the same picture again from the numbers alone."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from foreign import Foreign
+
+from analyses import rotate
+from capsviz import figures
+
+
+@pytest.fixture(scope="module")
+def result():
+    import torch
+
+    image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    return rotate.compute(Foreign(), image, 3, classes=list("0123456789"), step=30.0)
+
+
+def test_a_result_survives_the_disk(result, tmp_path):
+    paths = figures.save(tmp_path / "x", "rotate", result, formats=["png"])
+    assert [p.name for p in paths] == ["x.png", "x.json"]
+    again, about = figures.read_result(paths[-1])
+    for name, value in result._asdict().items():
+        assert np.array_equal(getattr(again, name), value), name
+        if isinstance(value, np.ndarray):
+            assert getattr(again, name).dtype == value.dtype
+    assert about["provenance"]["versions"]["torch"] and "command" in about
+
+
+def test_large_results_go_to_an_npz_beside_the_json(result, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "INLINE_BYTES", 1000)
+    paths = figures.save(tmp_path / "x", "rotate", result, formats=["png"])
+    assert [p.name for p in paths] == ["x.png", "x.npz", "x.json"]
+    assert paths[-1].stat().st_size < 5000
+    again, _ = figures.read_result(paths[-1])
+    assert np.array_equal(again.lengths, result.lengths)
+    paths[1].unlink()
+    with pytest.raises(ValueError, match="needs x.npz beside it"):
+        figures.read_result(paths[-1])
+
+
+def test_redraw_gives_the_identical_files_without_torch(result, tmp_path):
+    formats = ["png", "pdf", "svg"]
+    figures.save(tmp_path / "x", "rotate", result, formats=formats, width="single")
+    code = (
+        "import sys; from capsviz.cli import main\n"
+        "sys.modules['torch'] = None\n"
+        f"main(['redraw', {str(tmp_path / 'x.json')!r}, '--output', {str(tmp_path / 'again')!r},"
+        " '--format', 'png', '--format', 'pdf', '--format', 'svg'])"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    for name in formats:
+        one, other = (tmp_path / f"x.{name}", tmp_path / "again" / f"x.{name}")
+        assert one.read_bytes() == other.read_bytes(), name
+
+
+def test_text_in_pdf_is_truetype(result, tmp_path):
+    path, *_ = figures.save(tmp_path / "x", "rotate", result, formats=["pdf"])
+    content = path.read_bytes()
+    assert b"/Type3" not in content and b"/FontFile2" in content
+
+
+def test_files_that_hold_no_result_are_refused(tmp_path):
+    path = tmp_path / "x.json"
+    for text in ("", "[]", "{}", '{"analysis": "rotate", "kind": "Result", "result": {}}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="is not a result|another version"):
+            figures.read_result(path)
+    path.write_text(json.dumps({"analysis": "nothing", "kind": "Result", "result": {}}))
+    with pytest.raises(ValueError, match="unknown analysis 'nothing'"):
+        figures.read_result(path)
+    with pytest.raises(ValueError, match="there is no file"):
+        figures.read_result(tmp_path / "none.json")
+
+
+def test_widths_are_columns_or_inches():
+    assert figures.inches("single") < figures.inches("double") and figures.inches("5") == 5
+    for wrong in ("triple", "0", "-3", "400", "nan"):
+        with pytest.raises(ValueError, match="expected single, double"):
+            figures.inches(wrong)
+
+
+def test_an_unknown_format_is_refused_before_anything_is_written(result, tmp_path):
+    with pytest.raises(ValueError, match="unknown format 'jpg'"):
+        figures.save(tmp_path / "new" / "x", "rotate", result, formats=["png", "jpg"])
+    assert not (tmp_path / "new").exists()
+
+
+def test_every_frame_of_an_animation_is_written_in_one_palette(tmp_path):
+    from PIL import Image
+
+    frames = [np.full((20, 30, 3), 8 * k, np.uint8) for k in range(5)]
+    frames[3][5:10, 5:10] = [0xD5, 0x5E, 0x00]  # a house colour that one frame alone has
+    path = figures.animate(frames, tmp_path / "x.gif", fps=10)
+    with Image.open(path) as gif:
+        assert (gif.n_frames, gif.size, gif.info["duration"], gif.info["loop"]) == (5, (30, 20), 100, 0)
+        gif.seek(3)
+        assert gif.convert("RGB").getpixel((7, 7)) == (0xD5, 0x5E, 0x00)

@@ -1,0 +1,127 @@
+"""A user's pictures: every kind that people have is read, everything else is refused in words."""
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from capsviz import pictures
+
+SHAPE = (1, 28, 28)
+
+
+def stroke(size=(280, 280), ink=255, ground=0, mode="L", where=(60, 40, 90, 230)):
+    image = Image.new(mode, size, ground)
+    ImageDraw.Draw(image).rectangle(where, fill=ink)
+    return image
+
+
+def save(tmp_path, image, name="x.png"):
+    image.save(tmp_path / name)
+    return tmp_path / name
+
+
+def test_a_drawing_is_scaled_and_centred_as_mnist_was(tmp_path):
+    image = pictures.read(save(tmp_path, stroke()), SHAPE)
+    assert image.shape == (1, 1, 28, 28) and 0 <= image.min() and image.max() <= 1
+    ink = image[0, 0] > 0.5
+    rows, columns = ink.any(1).nonzero(), ink.any(0).nonzero()
+    assert int(rows.max() - rows.min()) + 1 == 20
+    assert abs(float(rows.float().mean()) - 13.5) <= 0.5
+    assert abs(float(columns.float().mean()) - 13.5) <= 0.6
+
+
+def test_dark_ink_on_light_paper_gives_the_same_as_its_inverse(tmp_path):
+    one = pictures.read(save(tmp_path, stroke()), SHAPE)
+    other = pictures.read(save(tmp_path, stroke(ink=0, ground=255)), SHAPE)
+    assert abs(one - other).max() < 1e-6
+
+
+def test_inversion_can_be_forced_either_way(tmp_path):
+    path = save(tmp_path, stroke(ink=0, ground=255))
+    assert pictures.read(path, SHAPE, invert="yes").mean() < 0.5
+    kept = pictures.read(save(tmp_path, Image.new("L", (28, 28), 200), "y.png").parent / "x.png",
+                         SHAPE, invert="auto")  # fmt: skip
+    assert kept.shape == (1, 1, 28, 28)
+
+
+def test_a_picture_of_the_networks_size_is_left_where_it_is(tmp_path):
+    pixels = np.zeros((28, 28), np.uint8)
+    pixels[2:5, 3:9] = 255
+    image = pictures.read(save(tmp_path, Image.fromarray(pixels)), SHAPE)
+    assert np.allclose(image[0, 0], pixels / 255)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "1", "LA", "CMYK"])
+def test_every_mode_of_colour_is_read(tmp_path, mode):
+    image = stroke().convert("RGB").convert(mode)
+    path = save(tmp_path, image, "x.tif" if mode == "CMYK" else "x.png")
+    plain = pictures.read(save(tmp_path, stroke(), "y.png"), SHAPE)
+    assert abs(pictures.read(path, SHAPE) - plain).max() < 0.02
+
+
+@pytest.mark.parametrize("ink", [0, 255])
+def test_ink_on_a_transparent_ground_is_seen_whether_black_or_white(tmp_path, ink):
+    image = Image.new("RGBA", (280, 280), (0, 0, 0, 0))
+    ImageDraw.Draw(image).rectangle((60, 40, 90, 230), fill=(ink, ink, ink, 255))
+    plain = pictures.read(save(tmp_path, stroke(), "y.png"), SHAPE)
+    assert abs(pictures.read(save(tmp_path, image), SHAPE) - plain).max() < 1e-6
+
+
+def test_sixteen_bit_pictures_keep_their_range(tmp_path):
+    deep = np.asarray(stroke()).astype(np.uint16) * 257
+    plain = pictures.read(save(tmp_path, stroke(), "y.png"), SHAPE)
+    image = pictures.read(save(tmp_path, Image.fromarray(deep)), SHAPE)
+    assert abs(image - plain).max() < 1e-3
+
+
+def test_a_picture_of_4000_pixels_is_read(tmp_path):
+    path = save(tmp_path, stroke((4000, 3000), where=(900, 400, 1300, 2500)))
+    assert pictures.read(path, SHAPE).max() > 0.9
+
+
+def test_grey_ground_and_faint_ink_are_stretched(tmp_path):
+    image = pictures.read(save(tmp_path, stroke(ink=90, ground=180)), SHAPE)
+    assert image.max() > 0.95 and float(image[0, 0, 0].max()) == 0
+
+
+def test_colour_networks_get_three_channels_resized(tmp_path):
+    path = save(tmp_path, stroke(mode="RGB", ink=(255, 0, 0), ground=(0, 0, 255)))
+    image = pictures.read(path, (3, 32, 20))
+    assert image.shape == (1, 3, 32, 20) and image[0, 0].max() > 0.9 and image[0, 1].max() < 0.1
+
+
+@pytest.mark.parametrize("size", [(1, 300), (300, 1), (3, 3)])
+def test_pictures_of_a_pixel_or_three_are_refused(tmp_path, size):
+    path = save(tmp_path, Image.new("L", size, 255))
+    with pytest.raises(ValueError, match=rf"is {size[0]} x {size[1]} pixels"):
+        pictures.read(path, SHAPE)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x89PNG\r\n\x1a\n"])
+def test_what_is_not_a_picture_is_refused(tmp_path, content):
+    (tmp_path / "x.png").write_bytes(content)
+    with pytest.raises(ValueError, match="is not a picture that can be read"):
+        pictures.read(tmp_path / "x.png", SHAPE)
+
+
+def test_a_truncated_picture_is_refused(tmp_path):
+    path = save(tmp_path, Image.effect_noise((200, 200), 80))
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(ValueError, match="is not a picture that can be read"):
+        pictures.read(path, SHAPE)
+
+
+def test_a_missing_file_a_folder_and_an_empty_sheet_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="there is no file"):
+        pictures.read(tmp_path / "none.png", SHAPE)
+    with pytest.raises(ValueError, match="is not a picture"):
+        pictures.read(tmp_path, SHAPE)
+    for grey in (0, 128, 255):
+        with pytest.raises(ValueError, match="no ink"):
+            pictures.read(save(tmp_path, Image.new("L", (50, 50), grey)), SHAPE)
+
+
+def test_a_gigantic_picture_is_refused_before_it_is_unpacked(tmp_path):
+    path = save(tmp_path, Image.new("1", (12_000, 12_000)))
+    with pytest.raises(ValueError, match="at most 50,000,000"):
+        pictures.read(path, SHAPE)

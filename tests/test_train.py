@@ -1,0 +1,196 @@
+"""Training: it learns, it resumes to the same weights, it survives kills, it refuses mixed runs."""
+
+from __future__ import annotations
+
+import csv
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import build_tiny
+
+from capsviz import checkpoint
+from capsviz.data import Dataset
+from capsviz.recipe import Recipe
+from capsviz.train import BEST, STATE, Epoch, best_epoch, fit, read_history
+
+RECIPE = Recipe(
+    dataset="random",
+    options={"channels": 5, "types": 2, "primary_dimensions": 4, "hidden": [8, 9]},
+    epochs=4,
+    batch_size=8,
+    schedule="linear",
+    precision="fp32",
+    keep="last",
+)
+
+
+@pytest.fixture
+def parts(generator):
+    """Images whose class is the third of the image that is bright: learnable in seconds."""
+    labels = torch.arange(60) % 3
+    images = torch.randint(0, 60, (60, 1, 21, 21), generator=generator, dtype=torch.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[:, :, 7 * label : 7 * label + 7] += 180
+    split = [Dataset(images[k::2], labels[k::2], ("a", "b", "c"), "random", "x") for k in (0, 1)]
+    return tuple(split)
+
+
+def weights(folder):
+    return checkpoint.read_tensors(folder / STATE)[0]
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def test_training_learns_what_can_be_learned(parts, tmp_path):
+    recipe = replace(RECIPE, epochs=15, learning_rate=3e-3, shift_px=1)
+    _, history = fit(recipe, *parts, tmp_path)
+    assert history[-1].validation_accuracy > 0.9
+    assert history[-1].train_loss < history[0].train_loss
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(parts, tmp_path):
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        fit(replace(RECIPE, epochs=1, seed=seed), *parts, tmp_path / name)
+    a, b, c = (weights(tmp_path / name) for name in "abc")
+    assert same(a, b) and not same(a, c)
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_a_resumed_run_is_bit_equal_to_an_uninterrupted_one(parts, tmp_path, stop):
+    fit(RECIPE, *parts, tmp_path / "whole")
+
+    class StopError(Exception):
+        pass
+
+    def on_epoch(epoch, model):
+        if epoch.epoch == stop:
+            raise StopError
+
+    with pytest.raises(StopError):
+        fit(RECIPE, *parts, tmp_path / "cut", on_epoch=on_epoch)
+    assert len(read_history(tmp_path / "cut")) == stop
+    fit(RECIPE, *parts, tmp_path / "cut", resume=True)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
+
+
+def test_the_global_random_state_is_neither_read_nor_changed(parts, tmp_path):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    fit(replace(RECIPE, epochs=1), *parts, tmp_path / "a")
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    fit(replace(RECIPE, epochs=1), *parts, tmp_path / "b")
+    assert same(weights(tmp_path / "a"), weights(tmp_path / "b"))
+
+
+def test_the_csv_has_a_line_for_every_epoch(parts, tmp_path):
+    _, history = fit(RECIPE, *parts, tmp_path)
+    with open(tmp_path / "epochs.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [int(line["epoch"]) for line in lines] == [1, 2, 3, 4]
+    assert float(lines[2]["train_loss"]) == history[2].train_loss
+
+
+def test_a_run_is_not_overwritten_and_not_mixed_with_another(parts, tmp_path):
+    fit(replace(RECIPE, epochs=1), *parts, tmp_path)
+    with pytest.raises(ValueError, match="--resume"):
+        fit(replace(RECIPE, epochs=1), *parts, tmp_path)
+    with pytest.raises(ValueError, match=r"another recipe .*learning_rate"):
+        fit(replace(RECIPE, epochs=1, learning_rate=0.1), *parts, tmp_path, resume=True)
+
+
+def test_the_best_epoch_is_chosen_on_validation_and_its_weights_are_returned(parts, tmp_path):
+    model, history = fit(replace(RECIPE, keep="best"), *parts, tmp_path)
+    stored = checkpoint.read_tensors(tmp_path / BEST)[0]
+    assert same(model.state_dict(), stored)
+    assert history[best_epoch(history) - 1].validation_accuracy == max(
+        epoch.validation_accuracy for epoch in history
+    )
+
+
+def test_of_equal_epochs_the_one_with_the_lower_loss_is_best():
+    lines = [Epoch(k, 0.0, 0.0, acc, loss, None, 0.0, 0.0) for k, acc, loss in
+             ((1, 0.9, 0.3), (2, 0.9, 0.1), (3, 0.8, 0.0))]  # fmt: skip
+    assert best_epoch(lines) == 2
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_epoch(
+    parts, tmp_path, monkeypatch
+):
+    fit(replace(RECIPE, epochs=1), *parts, tmp_path / "a")
+    network = type(build_tiny())
+    objective = network.objective
+
+    def broken(self, output, images, labels):
+        found = objective(self, output, images, labels)
+        return found._replace(loss=found.loss * float("nan"))
+
+    monkeypatch.setattr(network, "objective", broken)
+    with pytest.raises(ArithmeticError, match="--learning-rate"):
+        fit(replace(RECIPE, epochs=1), *parts, tmp_path / "b")
+    assert read_history(tmp_path / "b") == []
+
+
+def test_bf16_autocast_trains_with_float32_poses(parts, tmp_path):
+    model, history = fit(replace(RECIPE, precision="bf16", epochs=2), *parts, tmp_path)
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert history[-1].train_loss < history[0].train_loss
+
+
+COMMAND = [
+    *(sys.executable, "-m", "capsviz", "train", "--dataset", "digits", "--types", "2"),
+    *("--channels", "8", "--limit", "320", "--epochs", "6", "--precision", "fp32"),
+    *("--schedule", "linear"),
+]
+
+
+def train(folder, **options):
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*COMMAND, "--output", str(folder), "--resume"],
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_weights(tmp_path):
+    kills = int(os.environ.get("CAPSVIZ_KILLS", 3))
+    whole = train(tmp_path / "whole")
+    start = time.monotonic()
+    assert whole.wait(300) == 0, whole.stderr.read()
+    seconds = time.monotonic() - start
+    moments = random.Random(0)
+    for _ in range(kills):
+        run = train(tmp_path / "killed")
+        time.sleep(moments.uniform(0.3, 1.1) * seconds)
+        run.send_signal(signal.SIGKILL)
+        run.communicate()
+        for stray in (tmp_path / "killed").glob(".*"):
+            stray.unlink()
+    last = train(tmp_path / "killed")
+    assert last.wait(300) == 0, last.stderr.read()
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    digests = [checkpoint.sha256(tmp_path / k / "digits.safetensors") for k in ("whole", "killed")]
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.slow
+def test_an_interrupt_in_the_middle_of_an_epoch_says_how_to_resume(tmp_path):
+    run = train(tmp_path / "run", start_new_session=True)
+    while not (tmp_path / "run" / STATE).exists():
+        assert run.poll() is None, run.stderr.read()
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    _, stderr = run.communicate(timeout=60)
+    assert run.returncode == 1
+    assert "Traceback" not in stderr
+    assert "Go on with: capsviz train" in stderr and "--resume" in stderr.splitlines()[-1]
