@@ -1,12 +1,13 @@
 # make demo   set up .venv and run the main job    make lint   ruff, format and rules
 # make test   set up .venv and run the tests       make clean  remove .venv and caches
+# make readme fill README.md from cards and commands (needs MNIST)
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint readme clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
@@ -26,6 +27,9 @@ test: $(VENV)/.ready
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+readme: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.readme
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

@@ -97,6 +97,11 @@ def test_every_frame_of_an_animation_is_written_in_one_palette(tmp_path):
     frames[3][5:10, 5:10] = [0xD5, 0x5E, 0x00]  # a house colour that one frame alone has
     path = figures.animate(frames, tmp_path / "x.gif", fps=10)
     with Image.open(path) as gif:
-        assert (gif.n_frames, gif.size, gif.info["duration"], gif.info["loop"]) == (5, (30, 20), 100, 0)
+        assert (gif.n_frames, gif.size, gif.info["duration"], gif.info["loop"]) == (
+            5,
+            (30, 20),
+            100,
+            0,
+        )
         gif.seek(3)
         assert gif.convert("RGB").getpixel((7, 7)) == (0xD5, 0x5E, 0x00)

@@ -1,0 +1,79 @@
+"""Fill README.md: outputs of its commands, results from the cards, the list of commands.
+
+`python -m benchmarks.readme` rewrites the marked parts; `--no-run` leaves command outputs as they are.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from capsviz import checkpoint, discovery
+from capsviz.cli import PACKAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+PART = re.compile(r"<!-- (?P<what>run: [^>]+|results|commands) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def results() -> str:
+    """The table of shipped weights, from their cards."""
+    rows = [
+        "| weights | parameters | test accuracy (95 % interval) | n | SSE per image | training |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in checkpoint.shipped():
+        card = checkpoint.read_card(discovery.folder("trained") / f"{name}.safetensors")
+        test, made = card["results"]["test"], card["training"]
+        low, high = test["accuracy_ci95"]
+        rows.append(
+            f"| `{name}` | {card['weights']['parameters']:,} "
+            f"| **{test['accuracy']:.2%}** ({low:.2%} to {high:.2%}) | {test['n']:,} "
+            f"| {test['reconstruction_sse']:.1f} "
+            f"| {made['epochs']} epochs of {made['images']:,} images, {made['precision']}, "
+            f"{made['hardware']}; `capsviz train {name}` |"
+        )
+    return "\n".join(rows)
+
+
+def commands() -> str:
+    """One row for each command, from the first line of its file."""
+    return "\n".join(
+        f"| `capsviz {name.replace('_', '-')}` | {discovery.summary(package, name)} |"
+        for package in reversed(PACKAGES)
+        for name in discovery.names(package)
+    )
+
+
+def output(command: str) -> str:
+    """A command and what it prints, as a code block."""
+    words = shlex.split(command)
+    run = [
+        sys.executable,
+        "-m",
+        *words,
+        *(["--output", "figures"] if words[1] != "evaluate" else []),
+    ]
+    text = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return f"```\n$ {command}\n{text.rstrip()}\n```"
+
+
+def fill(text: str, *, run: bool) -> str:
+    """The README with its marked parts made anew."""
+
+    def replace(match: re.Match) -> str:
+        what = match["what"]
+        if what.startswith("run: "):
+            if not run:
+                return match[0]
+            body = output(what.removeprefix("run: "))
+        else:
+            body = {"results": results, "commands": commands}[what]()
+        return f"<!-- {what} -->\n{body}\n<!-- end -->"
+
+    return PART.sub(replace, text)
+
+
+if __name__ == "__main__":
+    readme = ROOT / "README.md"
+    readme.write_text(fill(readme.read_text("utf-8"), run="--no-run" not in sys.argv), "utf-8")

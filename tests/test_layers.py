@@ -1,0 +1,125 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+import twins
+from draws import B, D, E, I, J, draw
+
+from capsviz import routing
+from capsviz.layers import ClassCapsules, PrimaryCapsules
+
+
+def draw32(*shape, seed=0):
+    return draw(*shape, seed=seed, dtype=torch.float32)
+
+
+@pytest.fixture(params=[1.0, 1 / 3], ids=["paper", "scaled"])
+def primary_layer(request):
+    """3 types of 4 dimensions, a 3x3 kernel, from 2 channels."""
+    torch.manual_seed(0)
+    return PrimaryCapsules(2, types=3, dimensions=4, kernel=3, scale=request.param)
+
+
+@pytest.fixture
+def class_layer():
+    torch.manual_seed(0)
+    return ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, bias=True)
+
+
+def test_a_primary_capsule_is_the_channels_of_one_type_at_one_place(primary_layer):
+    features = draw32(2, 2, 9, 7)  # 4 rows, 3 columns of capsules
+    found = primary_layer(features)
+    weight = primary_layer.convolution.weight.detach() * primary_layer.scale
+    bias = primary_layer.convolution.bias.detach()
+    assert found.shape == (2, 3 * 4 * 3, 4)
+    for b in range(2):
+        for kind in range(3):
+            for row in range(4):
+                for column in range(3):
+                    patch = features[b, :, 2 * row : 2 * row + 3, 2 * column : 2 * column + 3]
+                    channels = range(4 * kind, 4 * kind + 4)
+                    s = [float((weight[c] * patch).sum() + bias[c]) for c in channels]
+                    i = (kind * 4 + row) * 3 + column
+                    torch.testing.assert_close(found[b, i], torch.tensor(twins.squash(s)))
+
+
+def test_primary_capsules_do_not_depend_on_the_memory_format(primary_layer):
+    features = draw32(2, 2, 9, 7)
+    last = features.contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(primary_layer(last), primary_layer(features))
+
+
+def test_primary_capsules_are_float32_under_autocast(primary_layer):
+    with torch.autocast("cpu", torch.bfloat16):
+        found = primary_layer(draw32(2, 2, 9, 7))
+    assert found.dtype == torch.float32 and found.norm(dim=-1).max() < 1
+
+
+def test_votes_are_matrix_products_of_each_child_with_each_parents_matrix(class_layer):
+    primary = draw32(B, I, D)
+    expected = twins.votes(primary, class_layer.weight.detach())
+    torch.testing.assert_close(class_layer.votes(primary).double(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", routing.available())
+@pytest.mark.parametrize("biased", [False, True])
+def test_the_fast_path_gives_the_poses_of_the_path_that_shows_everything(name, biased):
+    torch.manual_seed(0)
+    layer = ClassCapsules(
+        I, J, child_dimensions=D, parent_dimensions=E, routing=name, iterations=4, bias=biased
+    )
+    primary = draw32(B, I, D)
+    votes, routed = layer.route(primary)
+    assert votes.shape == (B, I, J, E) and len(routed.poses) == 4
+    torch.testing.assert_close(layer(primary), routed.poses[-1])
+
+
+def test_a_routing_without_a_fused_form_serves_as_well(class_layer, monkeypatch):
+    primary = draw32(B, I, D)
+    expected = class_layer(primary)
+    monkeypatch.setattr(class_layer, "routing", SimpleNamespace(route=class_layer.routing.route))
+    torch.testing.assert_close(class_layer(primary), expected)
+
+
+def test_the_bias_is_added_in_routing_and_trained(class_layer):
+    assert class_layer.bias.shape == (J, E) and (class_layer.bias == 0.1).all()
+    primary = draw32(B, I, D)
+    plain = class_layer(primary)
+    plain.sum().backward()
+    assert class_layer.bias.grad.abs().sum() > 0
+    with torch.no_grad():
+        class_layer.bias += 1
+    assert not torch.allclose(class_layer(primary), plain)
+
+
+def test_a_layer_without_bias_has_only_its_matrices():
+    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E)
+    assert {name: p.shape for name, p in layer.named_parameters()} == {"weight": (I, J, E, D)}
+
+
+@pytest.mark.parametrize("name", routing.available())
+@pytest.mark.parametrize("fused", [False, True])
+def test_routing_stays_float32_under_autocast(name, fused):
+    torch.manual_seed(0)
+    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name, std=1.0)
+    primary = draw32(B, I, D)
+    call = layer if fused else lambda u: layer.route(u)[1].poses[-1]
+    expected = call(primary)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = call(primary)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_traced_path_takes_other_iterations_and_couplings(class_layer):
+    primary, given = draw32(B, I, D), draw32(B, I, J, seed=1).softmax(2)
+    _, routed = class_layer.route(primary, iterations=2, couplings=given)
+    assert len(routed.poses) == 2
+    torch.testing.assert_close(routed.couplings[1], given)
+
+
+def test_what_cannot_be_built_is_refused():
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        ClassCapsules(I, J, iterations=0)
+    with pytest.raises(ValueError, match="unknown routing 'agreement'"):
+        ClassCapsules(I, J, routing="agreement")

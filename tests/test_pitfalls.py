@@ -1,0 +1,374 @@
+"""One test for each pitfall of capsule-network code; each is in a public repository.
+
+The numbers are those of the list in anchors.md, section 5. Fast and slow path are both tested.
+"""
+
+from contextlib import nullcontext
+from itertools import pairwise
+
+import pytest
+import sources
+import torch
+import twins
+from conftest import build_tiny
+from draws import B, D, E, I, J, draw, inputs, votes_of
+
+import capsviz
+from capsviz import augment, functional, models, train
+from capsviz.board import reconstructions
+from capsviz.data import Dataset
+from capsviz.evaluate import evaluate
+from capsviz.layers import ClassCapsules, PrimaryCapsules
+from capsviz.models import Output
+from capsviz.recipe import FLOOR, Recipe, learning_rate
+from capsviz.routing import dynamic
+
+close = torch.testing.assert_close
+
+
+def slow(primary, weight, *, iterations=3, bias=None):
+    return dynamic.route(votes_of(primary, weight), iterations=iterations, bias=bias).poses[-1]
+
+
+both_paths = pytest.mark.parametrize("route", [slow, dynamic.fused], ids=["route", "fused"])
+
+
+@pytest.fixture
+def part(generator):
+    """30 images for `tiny` in bytes, black and white among them."""
+    images = torch.randint(0, 256, (30, 1, 21, 19), generator=generator, dtype=torch.uint8)
+    images[0], images[1] = 0, 255
+    return Dataset(images, torch.arange(30) % 3, ("a", "b", "c"), "noise", "test")
+
+
+@pytest.fixture
+def decoded(tiny, monkeypatch):
+    """`tiny`, and the list of the classes that its decoder is masked by, call by call."""
+    calls, decode = [], tiny.decode
+    monkeypatch.setattr(
+        tiny, "decode", lambda poses, classes: calls.append(classes) or decode(poses, classes)
+    )
+    return tiny, calls
+
+
+def test_pitfall_01_a_primary_capsule_is_not_several_places_of_one_channel():
+    layer = PrimaryCapsules(2, types=3, dimensions=4, kernel=3)
+    with torch.no_grad():
+        layer.convolution.weight.zero_()  # every place gives the biases of the channels
+        layer.convolution.bias.copy_(torch.arange(12.0))
+    capsules = layer(torch.rand(1, 2, 9, 7)).view(3, 4 * 3, 4)
+    for kind in range(3):
+        expected = torch.tensor(twins.squash(range(4 * kind, 4 * kind + 4)))
+        close(capsules[kind], expected.expand(12, 4))
+
+
+@both_paths
+def test_pitfall_02_the_softmax_is_over_parents_not_over_children(route):
+    couplings = dynamic.route(draw(B, I, J, E), iterations=3).couplings
+    close(couplings.sum(3), torch.ones(3, B, I, dtype=torch.float64))
+    assert (couplings[-1].sum(1) - 1).abs().max() > 0.1
+    primary, weight, _ = inputs()
+    expected = twins.dynamic_routing(twins.votes(primary, weight), 3)[2][-1]
+    close(route(primary, weight), expected)
+
+
+@both_paths
+def test_pitfall_03_logits_belong_to_one_image(route):
+    primary, weight, _ = inputs()
+    together = route(primary, weight)
+    close(torch.cat([route(primary[b : b + 1], weight) for b in range(B)]), together)
+    logits = dynamic.route(votes_of(primary, weight)).logits[-1]
+    assert not torch.allclose(logits[0], logits[1])
+
+
+def test_pitfall_04_primary_capsules_are_squashed_one_by_one():
+    layer = PrimaryCapsules(2, types=3, dimensions=4, kernel=1, stride=1)
+    features = torch.rand(1, 2, 5, 6)
+    plain = layer(features).view(3, 5, 6, 4)
+    features[..., 2, 3] += 1
+    changed = (layer(features).view(3, 5, 6, 4) != plain).any(3)
+    assert changed[:, 2, 3].all() and changed.sum() == 3
+
+
+@both_paths
+def test_pitfall_04_class_capsules_are_squashed_one_by_one(route):
+    primary, weight, _ = inputs()
+    plain = route(primary, weight, iterations=1)
+    changed = weight.clone()
+    changed[:, 2] += 1
+    differs = (route(primary, changed, iterations=1) != plain).any(2)
+    assert differs[:, 2].all() and differs.sum() == B
+
+
+@pytest.mark.parametrize("zero", ["conv1", "primary", "capsules"])
+def test_pitfall_05_zero_norms_have_finite_losses_and_gradients(zero):
+    model = build_tiny().train()
+    with torch.no_grad():
+        for parameter in getattr(model, zero).parameters():
+            parameter.zero_()
+        model.primary.convolution.bias.zero_()
+    images, labels = torch.zeros(2, 1, 21, 19), torch.tensor([0, 2])
+    output = model(images)
+    assert output.poses.abs().max() == 0
+    loss = model.objective(output, images, labels).loss + output.primary.norm(dim=2).sum() * 0
+    loss = (
+        loss + functional.lengths(dynamic.route(model.capsules.votes(output.primary)).poses).sum()
+    )
+    loss.backward()
+    assert loss.isfinite()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_pitfall_06_primary_capsules_are_squashed(tiny, tiny_images):
+    with torch.no_grad():
+        tiny.primary.convolution.weight.mul_(1000)
+    norms = tiny.encode(tiny_images).norm(dim=2)
+    assert norms.min() > 0.9 and norms.max() <= 1 + 1e-6
+
+
+def test_pitfall_07_no_relu_before_the_primary_squash(tiny, tiny_images):
+    out = tiny.primary.convolution(tiny.conv1(tiny_images).relu())
+    assert (tiny.encode(tiny_images) < 0).sum() == (out < 0).sum() > 0
+
+
+def test_pitfall_08_no_softmax_on_lengths_before_the_margin_loss(tiny, tiny_images):
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    perfect = torch.where(torch.nn.functional.one_hot(labels, 3).bool(), 0.95, 0.05)
+    output = Output(perfect, poses=torch.zeros(8, 3, 6))
+    assert tiny.objective(output, tiny_images, labels).margin.max() == 0
+    output = tiny(tiny_images)
+    close(output.lengths, output.poses.norm(dim=2), rtol=0, atol=1e-5)
+
+
+def test_pitfall_09_margins_are_squared():
+    lengths = torch.tensor([[0.4, 0.1, 0.3]])  # missed by 0.5, right, false by 0.2
+    close(functional.margin_loss(lengths, torch.tensor([0])), torch.tensor([0.25 + 0.5 * 0.04]))
+
+
+def test_pitfall_10_the_reconstruction_loss_is_a_sum_over_pixels(tiny, tiny_images):
+    black, white = torch.zeros(2, 1, 28, 28), torch.ones(2, 1, 28, 28)
+    assert functional.reconstruction_loss(black, white).tolist() == [784, 784]
+    labels = torch.zeros(8, dtype=torch.long)
+    output = tiny(tiny_images)
+    found = tiny.objective(output, tiny_images, labels)
+    squares = (tiny.decode(output.poses, labels) - tiny_images).square()
+    close(found.loss, found.margin.mean() + 0.0005 * squares.sum() / 8)
+
+
+def test_pitfall_11_targets_and_reconstructions_share_the_range_0_1(tiny, part, tmp_path):
+    seen = fit_recorded(tiny, part, tmp_path, shift_px=0)["trained on"]
+    targets = torch.cat(seen)
+    expected = augment.to_float(part.images)
+    assert targets.min() == 0 and targets.max() == 1
+    order = [int((expected == t).flatten(1).all(1).nonzero()) for t in targets]
+    assert sorted(order) == list(range(30))
+    made = tiny.decode(100 * torch.randn(50, 3, 6), torch.arange(50) % 3)
+    assert made.min() >= 0 and made.max() <= 1 and made.min() < 0.1 and made.max() > 0.9
+
+
+def test_pitfall_13_the_decoder_is_masked_by_the_truth_in_training(decoded, tiny_images):
+    model, calls = decoded
+    output = model(tiny_images)
+    labels = (output.lengths.argmax(1) + 1) % 3  # the prediction is wrong everywhere
+    model.objective(output, tiny_images, labels)
+    assert len(calls) == 1 and torch.equal(calls[0], labels)
+
+
+def test_pitfall_13_the_decoder_is_masked_by_the_prediction_at_test(decoded, part):
+    model, calls = decoded
+    images = augment.to_float(part.images)
+    with torch.no_grad():
+        winner = model(images).lengths.argmax(1)
+    wrong = Dataset(part.images, (winner + 1) % 3, part.classes, "noise", "test")
+    evaluate(model, wrong)
+    capsviz.trace(model, images, chunk=30)
+    reconstructions(model, images)
+    # a trace looks at its first image first, to know the size of the others
+    assert [len(c) for c in calls] == [30, 1, 30, 30]
+    assert all(torch.equal(c, winner[: len(c)]) for c in calls)
+
+
+def test_pitfall_14_images_are_not_moved_at_test(tiny, part, monkeypatch):
+    seen, forward = [], tiny.forward
+    monkeypatch.setattr(tiny, "forward", lambda x: seen.append(x) or forward(x))
+    evaluate(tiny, part, batch_size=7)
+    assert torch.equal(torch.cat(seen), augment.to_float(part.images))
+
+
+def test_pitfall_14_training_moves_each_image_by_itself_and_validation_none(tiny, part, tmp_path):
+    same = Dataset(part.images[2:3].expand(30, -1, -1, -1), part.labels, part.classes, "same", "-")
+    seen = fit_recorded(tiny, same, tmp_path, shift_px=2)
+    (batch,) = seen["trained on"]
+    assert len(batch) == 30 and len(batch.unique(dim=0)) > 10
+    assert torch.equal(torch.cat(seen["evaluated"]), augment.to_float(same.images))
+
+
+def fit_recorded(model, part, folder, **options):
+    """Train one epoch in one batch; the images of training steps and of the validation."""
+    seen = {"trained on": [], "evaluated": []}
+    forward, objective = model.forward, model.objective
+
+    def record(output, images, labels):
+        seen["trained on"].append(images.clone())
+        return objective(output, images, labels)
+
+    def look(images):
+        if not model.training:
+            seen["evaluated"].append(images.clone())
+        return forward(images)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "forward", look)
+        patch.setattr(model, "objective", record)
+        patch.setattr(train, "build_model", lambda recipe, dataset: model)
+        recipe = Recipe(dataset="noise", epochs=1, batch_size=30, precision="fp32", **options)
+        train.fit(recipe, part, part, folder / "run")
+    return seen
+
+
+@both_paths
+@pytest.mark.parametrize("iterations", [2, 3])
+def test_pitfall_16_gradients_flow_through_all_iterations(route, iterations):
+    primary, weight, bias = (x.requires_grad_() for x in inputs())
+
+    def gradients(poses):
+        weights = torch.linspace(-1, 2, B * J * E, dtype=torch.float64).view(B, J, E)
+        return torch.autograd.grad((poses * weights).sum(), (primary, weight, bias))
+
+    def unrolled(**options):
+        votes = votes_of(primary, weight)
+        return twins.dynamic_routing(votes, iterations, bias=bias, **options)[2][-1]
+
+    found = gradients(route(primary, weight, iterations=iterations, bias=bias))
+    expected, cut = gradients(unrolled()), gradients(unrolled(detach=True))
+    for a, b, c in zip(found, expected, cut, strict=True):
+        close(a, b, rtol=1e-9, atol=1e-10)
+        assert (b - c).abs().max() > 1e-3  # what detaching would have given
+
+
+@both_paths
+def test_pitfall_17_iterations_are_counted_as_in_the_paper(route):
+    primary, weight, _ = inputs()
+    poses = twins.dynamic_routing(twins.votes(primary, weight), 5)[2]
+    for before, after in pairwise(poses):
+        assert (before - after).abs().max() > 1e-4
+    for iterations in range(1, 6):
+        close(route(primary, weight, iterations=iterations), poses[iterations - 1])
+    mean = votes_of(primary, weight).mean(1) * I / J  # one iteration: every coupling is 1/J
+    close(route(primary, weight, iterations=1), functional.squash(mean))
+
+
+def test_pitfall_17_the_network_routes_as_often_as_it_is_told(tiny_images):
+    for iterations in (1, 2, 3):
+        model = build_tiny(iterations=iterations)
+        with torch.no_grad():
+            votes = model.capsules.votes(model.encode(tiny_images))
+            expected = twins.dynamic_routing(votes[:2].double(), iterations)[2][-1]
+            close(model(tiny_images[:2]).poses.double(), expected, rtol=0, atol=1e-6)
+        assert len(capsviz.trace(model, tiny_images).poses) == iterations
+
+
+def test_pitfall_18_a_batch_of_one_keeps_its_axes(tiny_images, part):
+    model = build_tiny()
+    image, label = tiny_images[:1], torch.tensor([1])
+    output = model(image)
+    assert output.lengths.shape == (1, 3) and output.poses.shape == (1, 3, 6)
+    assert output.primary.shape == (1, 12, 4)
+    objective = model.objective(output, image, label)
+    assert objective.margin.shape == objective.reconstruction.shape == (1,)
+    assert model.decode(output.poses, label).shape == image.shape
+    seen = capsviz.trace(model, image)
+    assert seen.votes.shape == (1, 12, 3, 6) and seen.poses.shape == (3, 1, 3, 6)
+    assert evaluate(model, part.first(1)).n == 1
+    # no axis is taken away that happens to have length one
+    ones = {"types": 1, "primary_dimensions": 1, "class_dimensions": 1}
+    model = models.build("capsnet", (1, 17, 17), 2, channels=1, hidden=(1,), **ones)
+    output = model(torch.rand(1, 1, 17, 17))
+    assert output.primary.shape == (1, 1, 1) and output.poses.shape == (1, 2, 1)
+    assert model.decode(output.poses, label).shape == (1, 1, 17, 17)
+
+
+@both_paths
+@pytest.mark.parametrize("size", [1e3, 1e6, 1e12])
+def test_pitfall_19_large_logits_do_not_overflow_the_softmax(route, size):
+    primary, weight, _ = inputs(torch.float32)
+    primary, weight = (size * primary).requires_grad_(), weight.requires_grad_()
+    poses = route(primary, weight)
+    functional.lengths(poses).sum().backward()
+    found = dynamic.route(votes_of(primary, weight))
+    assert found.logits.abs().max() > 100  # exp of it is not finite in float32
+    assert found.couplings.isfinite().all() and poses.isfinite().all()
+    assert primary.grad.isfinite().all() and weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("module", sources.MODULES)
+def test_pitfall_20_no_device_is_written_into_the_code(module):
+    code = sources.MODULES[module].read_text(encoding="utf-8")
+    assert sources.devices(code) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x.cuda()",
+        "x.cuda",
+        "x.to('cuda')",
+        "x.to(device='cuda:0')",
+        "torch.zeros(3, device='mps')",
+        "torch.device('cuda')",
+        "torch.Generator('cuda')",
+        "torch.cuda.FloatTensor(3)",
+        "torch.set_default_device('cuda')",
+        "def f(x, device='cuda'): pass",
+        "def f(x, *, device='cuda'): pass",
+    ],
+)
+def test_pitfall_20_is_seen_where_it_is(code):
+    assert sources.devices(code) == [1]
+
+
+def test_pitfall_20_everything_follows_the_device_of_its_inputs(monkeypatch):
+    # On "meta" nothing is computed, but a tensor that is made elsewhere in between is an error.
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # knows no "meta"
+    with torch.device("meta"):
+        model = models.build("capsnet", (1, 28, 28), 10, preset="authors")
+        images = torch.rand(2, 1, 28, 28)
+    output = model(images)
+    votes, routed = model.capsules.route(output.primary)
+    sse = functional.reconstruction_loss(images, images)
+    (output.lengths.sum() + sse.sum()).backward()
+    assert {x.device.type for x in (*output, votes, *routed, sse)} == {"meta"}
+
+
+def test_pitfall_21_the_decoder_is_told_the_class(tiny):
+    poses = draw(1, 1, 6, dtype=torch.float32).expand(3, 3, 6)  # every class has the same pose
+    images = tiny.decode(poses, torch.tensor([0, 1, 2]))
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert (images[a] - images[b]).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("schedule", ["exponential", "linear", "cosine"])
+def test_pitfall_22_no_schedule_dies_before_the_training_ends(schedule):
+    recipe = Recipe(schedule=schedule, epochs=50)
+    assert learning_rate(recipe, 0) == recipe.learning_rate
+    assert learning_rate(recipe, 45) > 1e-5
+    assert min(learning_rate(recipe, epoch / 10) for epoch in range(501)) >= FLOOR
+    assert learning_rate(Recipe(schedule="exponential", epochs=100_000), 100_000) == FLOOR
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+def test_pitfall_23_a_new_network_does_not_saturate_its_capsules(preset, digits):
+    images, _ = digits
+    torch.manual_seed(0)
+    model = models.build("capsnet", (1, 28, 28), 10, preset=preset, hidden=(8,))
+    with torch.inference_mode():
+        output = model(images[:8])
+        assert output.lengths.max() < 0.3
+        model.capsules.weight.mul_(1 / model.capsules.weight.std())
+        assert model(images[:8]).lengths.mean() > 0.85  # weights of deviation 1 would saturate
+
+
+def test_pitfall_23_matrices_start_with_a_deviation_of_a_tenth():
+    torch.manual_seed(0)
+    layer = ClassCapsules(50, 10, child_dimensions=D, parent_dimensions=E)
+    assert abs(layer.weight.std() - 0.1) < 0.005
