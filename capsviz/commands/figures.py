@@ -1,0 +1,41 @@
+"""The whole figure set of one network: figures, numbers, manifest and LaTeX in one folder."""
+
+from __future__ import annotations
+
+import click
+
+from capsviz import options
+
+
+@click.command(help=__doc__)
+@options.subject
+@click.option("--style", type=click.Choice(["paper"]), default="paper", show_default=True)
+@click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
+@click.option("--venue", metavar="NAME", help="Its column widths: neurips, icml, cvpr, ieee, ...")
+@click.option("--limit", "n", default=1000, show_default=True, help="Test images per statistic.")
+@click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
+@click.option("--index", default=0, show_default=True, help="Which image of that class.")
+@options.seed
+@options.figure
+def command(style, only, venue, n, digit, index, seed, figure, subject):
+    """Draw the set; one figure that fails does not lose the others."""
+    from capsviz import paperset
+
+    width = paperset.width_for(figure["width"], venue)
+    names = paperset.choose([name for text in only for name in text.split(",")])
+    opened = options.open_subject(subject)
+    opened.dataset.first(n)
+    opened.dataset.nth_of_class(digit, index)
+    settings = paperset.Settings(n, digit, index, seed, options.progress)
+    entries, failed = paperset.make(
+        opened,
+        figure["output"],
+        names,
+        settings,
+        formats=figure["formats"],
+        width=width,
+        report=lambda line: click.echo(line, err=True),
+    )
+    click.echo(f"{len(entries)} figures in {figure['output']}")
+    if failed:
+        raise click.ClickException(f"{len(failed)} failed: {', '.join(failed)}")

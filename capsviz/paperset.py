@@ -1,0 +1,183 @@
+"""The figure set of a paper: every analysis's figures in one folder, a manifest, and a LaTeX file.
+
+An analysis takes part if it offers
+    paper(subject, settings) -> iterator of (stem, result)   its figures, cheapest first
+    caption(result) -> str                                   plain text that carries the numbers
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from capsviz import checkpoint, discovery, figures
+from capsviz.tracing import remember
+
+VENUES = {  # column and text width in inches, from the venues' LaTeX classes
+    "neurips": (5.5, 5.5),
+    "iclr": (5.5, 5.5),
+    "icml": (3.25, 6.75),
+    "cvpr": (3.25, 6.875),
+    "eccv": (4.8, 4.8),
+    "ieee": (3.5, 7.16),
+    "nature": (3.5, 7.2),
+}
+LATEX = {
+    "\\": r"\textbackslash{}", "%": r"\%", "&": r"\&", "#": r"\#", "_": r"\_", "$": r"\$",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "°": r"$^\circ$", "×": r"$\times$", "±": r"$\pm$", "·": r"$\cdot$", "≤": r"$\le$",
+    "≥": r"$\ge$", "Σ": r"$\Sigma$", "²": "$^2$", "→": r"$\to$", "−": "$-$", "–": "--",
+    "…": r"\dots{}", "û": r"$\hat u$", "v̂": r"$\hat v$", "σ": r"$\sigma$", "<": "$<$", ">": "$>$", "|": "$|$",
+}  # fmt: skip
+
+
+class Settings(NamedTuple):
+    """What the figures of a set share."""
+
+    n: int  # test images behind every statistic
+    digit: int = 2  # class and number of the image that single-image figures show
+    index: int = 0
+    seed: int = 0
+    progress: Callable[[str], Callable] = lambda label: iter  # label -> wrapper of an iterable
+
+
+class Entry(NamedTuple):
+    """One figure of the set."""
+
+    name: str
+    analysis: str
+    caption: str
+    files: list[str]
+    seconds: float
+
+
+def offering() -> list[str]:
+    """The analyses that take part in the set."""
+    every = discovery.names("analyses")
+    return [n for n in every if hasattr(discovery.load("analyses", n, what="analysis"), "paper")]
+
+
+def choose(only: Sequence[str]) -> list[str]:
+    """The analyses to draw, all for an empty choice; ValueError for an unknown one."""
+    known = offering()
+    for name in only:
+        if name not in known:
+            raise ValueError(discovery.unknown("figure", name, known))
+    return [name for name in known if not only or name in only]
+
+
+def width_for(width: str, venue: str | None) -> str | float:
+    """Width to draw at: a venue's column or text width, or what `figures.inches` takes."""
+    if venue is not None:
+        if venue not in VENUES:
+            raise ValueError(discovery.unknown("venue", venue, sorted(VENUES)))
+        if width in figures.INCHES:
+            return VENUES[venue][width == "double"]
+    figures.inches(width)
+    return width
+
+
+def make(
+    subject,
+    output: Path,
+    names: Sequence[str],
+    settings: Settings,
+    *,
+    formats: Sequence[str],
+    width: str | float,
+    report: Callable[[str], None],
+) -> tuple[list[Entry], dict[str, str]]:
+    """Draw the figures of the named analyses; what one figure traced, the others take over.
+
+    Returns
+    -------
+    The entries, and for every analysis that failed its error: the others are drawn all the same.
+    """
+    entries, failed = [], {}
+    with remember():
+        for name in names:
+            module = discovery.load("analyses", name, what="analysis")
+            try:
+                for entry in _draw(module, name, subject, output, settings, formats, width):
+                    entries.append(entry)
+                    report(f"{entry.name}: {entry.seconds:.1f} s")
+            except (ValueError, OSError, MemoryError, ArithmeticError, RuntimeError) as error:
+                failed[name] = " ".join(str(error).split()) or type(error).__name__
+                report(f"{name} failed: {failed[name]}")
+    _write(output, subject, settings, entries, failed, formats, width)
+    return entries, failed
+
+
+def _draw(module, analysis, subject, output, settings, formats, width) -> Iterator[Entry]:
+    start = time.perf_counter()
+    for stem, result in module.paper(subject, settings):
+        paths = figures.save(
+            output / stem,
+            analysis,
+            result,
+            formats=formats,
+            width=width,
+            options={k: v for k, v in settings._asdict().items() if k != "progress"},
+            card=subject.model.card,
+            device=str(subject.device),
+        )
+        now = time.perf_counter()
+        yield Entry(
+            stem, analysis, module.caption(result), [p.name for p in paths], round(now - start, 2)
+        )
+        start = now
+
+
+def _write(output, subject, settings, entries, failed, formats, width) -> None:
+    manifest = {
+        "checkpoint": subject.name,
+        "dataset": subject.dataset.name,
+        "split": subject.dataset.split,
+        "n": settings.n,
+        "provenance": figures.provenance(subject.model.card, str(subject.device)),
+        "figures": [entry._asdict() for entry in entries],
+        "failed": failed,
+    }
+    checkpoint.write_text(output / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+    kind = next((f for f in ("pdf", "png") if f in formats), None)
+    if kind is not None:
+        text = latex(entries, kind, figures.inches(width))
+        checkpoint.write_text(output / "figures.tex", text)
+
+
+def latex(entries: Sequence[Entry], kind: str, inches: float) -> str:
+    """A LaTeX document that shows every figure with caption and label, and compiles as it is."""
+    parts = [
+        r"% Made by capsviz figures. Copy the figure environments, or compile it as it is.",
+        r"\documentclass{article}",
+        r"\usepackage{graphicx}",
+        r"\usepackage[T1]{fontenc}",
+        r"\usepackage[margin=2cm]{geometry}",
+        r"\begin{document}",
+    ]
+    for entry in entries:
+        parts += [
+            "",
+            r"\begin{figure}[p]",
+            r"  \centering",
+            rf"  \includegraphics[width={min(inches, 6.6):.3g}in,"
+            rf"height=8in,keepaspectratio]{{{entry.name}.{kind}}}",
+            rf"  \caption{{{escape(entry.caption)}}}",
+            rf"  \label{{fig:{entry.name}}}",
+            r"\end{figure}",
+            r"\clearpage",
+        ]
+    return "\n".join([*parts, "", r"\end{document}", ""])
+
+
+def escape(text: str) -> str:
+    """Plain text as LaTeX; ValueError for a character that LaTeX would not know."""
+    out = text.replace("v̂", "\0")
+    out = "".join(LATEX["v̂"] if c == "\0" else LATEX.get(c, c) for c in out)
+    strange = sorted({c for c in out if ord(c) > 126})
+    if strange:
+        raise ValueError(f"no LaTeX for {strange} in the caption '{text}'")
+    return out
