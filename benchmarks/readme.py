@@ -1,6 +1,6 @@
 """Fill README.md: outputs of its commands, results from the cards, the list of commands.
 
-`python -m benchmarks.readme` rewrites the marked parts; `--no-run` leaves command outputs as they are.
+`python -m benchmarks.readme` rewrites the marked parts; `--no-run` keeps the commands' outputs.
 """
 
 import re
@@ -38,11 +38,12 @@ def results() -> str:
 
 def commands() -> str:
     """One row for each command, from the first line of its file."""
-    return "\n".join(
+    rows = [
         f"| `capsviz {name.replace('_', '-')}` | {discovery.summary(package, name)} |"
         for package in reversed(PACKAGES)
         for name in discovery.names(package)
-    )
+    ]
+    return "\n".join(["| command | |", "|---|---|", *rows])
 
 
 def output(command: str) -> str:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from capsviz import discovery, models
 
 SHIPPED = "trained"  # the folder of shipped weights, beside the package
+PRIMARY = ".primary"  # ends the stem of a decoder that lies beside a network, and is none itself
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -68,7 +69,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def shipped() -> list[str]:
     """Names of the weights that come with capsviz."""
-    return sorted(p.stem for p in discovery.folder(SHIPPED).glob("*.safetensors"))
+    files = discovery.folder(SHIPPED).glob("*.safetensors")
+    return sorted(p.stem for p in files if not p.stem.endswith(PRIMARY))
 
 
 def find(name: str | os.PathLike) -> Path:
@@ -88,7 +90,7 @@ def find(name: str | os.PathLike) -> Path:
         return here
     if path.is_dir():
         cards = [p.with_suffix(".safetensors") for p in sorted(path.glob("*.json"))]
-        files = [p for p in cards if p.is_file()]
+        files = [p for p in cards if p.is_file() and not p.stem.endswith(PRIMARY)]
         if len(files) == 1:
             return files[0]
         raise ValueError(f"expected one checkpoint with its card in '{path}', found {len(files)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from capsviz import __version__, discovery, options
+from capsviz import __version__, allocator, discovery, options
 
 PACKAGES = ("capsviz.commands", "analyses")  # in the order of the help
 
@@ -43,6 +43,7 @@ class Commands(click.Group):
 
     def invoke(self, context):
         """Run a command; a mistake of the user ends in one line, never in a traceback."""
+        allocator.keep_freed_memory()
         with options.errors():
             return super().invoke(context)
 

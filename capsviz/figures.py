@@ -56,6 +56,14 @@ def inches(width: str | float) -> float:
     return value
 
 
+def check_formats(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, if all are in `FORMATS`; ValueError for others."""
+    for name in names:
+        if name not in FORMATS:
+            raise ValueError(discovery.unknown("format", name, list(FORMATS)))
+    return tuple(names)
+
+
 def draw(analysis: str, result: NamedTuple, width: str | float = "double") -> Figure:
     """The figure of a result, by its analysis's own `plot`, in the house style."""
     module = discovery.load("analyses", analysis, what="analysis")
@@ -106,13 +114,10 @@ def export(
     stem: Path, analysis: str, result: NamedTuple, formats: Sequence[str], width: str | float
 ) -> list[Path]:
     """Draw a result and write its pictures as `stem.FORMAT`; the folder is made."""
-    for name in formats:
-        if name not in FORMATS:
-            raise ValueError(discovery.unknown("format", name, list(FORMATS)))
-    stem = Path(stem)
+    stem, kinds = Path(stem), check_formats(formats)
     figure = draw(analysis, result, width)
     stem.parent.mkdir(parents=True, exist_ok=True)
-    return [save_figure(figure, stem.with_name(f"{stem.name}.{name}")) for name in formats]
+    return [save_figure(figure, stem.with_name(f"{stem.name}.{name}")) for name in kinds]
 
 
 def save_figure(figure: Figure, path: Path) -> Path:

@@ -81,6 +81,15 @@ picture = _stack(
     into="picture",
 )
 
+
+def _checked(what: str, value):
+    """Refuse a format or a width before anything is computed."""
+    from capsviz import figures
+
+    with errors():
+        return getattr(figures, what)(value)
+
+
 figure = _stack(
     click.option(
         "--output",
@@ -96,6 +105,7 @@ figure = _stack(
         default=("pdf", "png"),
         show_default=True,
         metavar="pdf|png|svg",
+        callback=lambda context, option, value: _checked("check_formats", value),
         help="May be given several times.",
     ),
     click.option(
@@ -103,6 +113,7 @@ figure = _stack(
         default="double",
         show_default=True,
         metavar="single|double|INCHES",
+        callback=lambda context, option, value: _checked("inches", value) and value,
         help="Printed width: a column, a page, or inches.",
     ),
     into="figure",

@@ -1,0 +1,173 @@
+"""The test-set side of `routing`: its statistics, how they are made, and what they say."""
+
+from __future__ import annotations
+
+from math import inf, log
+from typing import NamedTuple
+
+import numpy as np
+
+NEARLY_UNIFORM = 0.9  # of all parents effective, and more: the couplings hardly choose
+LITTLE = 0.01  # of the predictions changed, and less: routing hardly matters
+
+
+class Statistics(NamedTuple):
+    """N test images, r = 1 ... M iterations, R of them the network's own; intervals are 95 %.
+
+    Intervals of proportions are Wilson's, those of means over images normal approximations.
+    """
+
+    accuracy: np.ndarray  # (M,) with r = 1 ... M iterations
+    accuracy_ci95: np.ndarray  # (M, 2)
+    changed: np.ndarray  # (M,) share of predictions that differ from those of r = 1
+    changed_ci95: np.ndarray  # (M, 2)
+    to_right: np.ndarray  # (M,) images that r = 1 gets wrong and r gets right
+    to_wrong: np.ndarray  # (M,) the reverse
+    controls: list[str]  # uniform, random
+    control_accuracy: np.ndarray  # (2,)
+    control_accuracy_ci95: np.ndarray  # (2, 2)
+    control_changed: np.ndarray  # (2,) against r = 1
+    control_changed_ci95: np.ndarray  # (2, 2)
+    true_length: np.ndarray  # (M,) mean length of the true class
+    true_length_ci95: np.ndarray  # (M, 2)
+    control_true_length: np.ndarray  # (2,)
+    control_true_length_ci95: np.ndarray  # (2, 2)
+    entropy_nats: np.ndarray  # (R,) mean over capsules and images
+    entropy_nats_ci95: np.ndarray  # (R, 2)
+    effective_parents: np.ndarray  # (R,) mean of exp(H_i)
+    effective_parents_ci95: np.ndarray  # (R, 2)
+    random_effective_parents: np.ndarray  # () of the random control
+    random_effective_parents_ci95: np.ndarray  # (2,)
+    polarisation: np.ndarray  # (R,) mean of max_j c_ij
+    polarisation_ci95: np.ndarray  # (R, 2)
+    agreement: np.ndarray  # (R, 2) with the true class, and the mean of the others
+    agreement_ci95: np.ndarray  # (R, 2, 2)
+    true_classes: np.ndarray  # (K,) those among the images
+    images_of_class: np.ndarray  # (K,)
+    coupling: np.ndarray  # (K, J) mean coupling of a true class's images, last iteration
+    coupling_ci95: np.ndarray  # (K, J, 2)
+    type_coupling: np.ndarray  # (K, types, J) the same for each capsule type
+    type_coupling_ci95: np.ndarray  # (K, types, J, 2)
+    norm: np.ndarray  # (I,) mean |u_i| over images
+    norm_ci95: np.ndarray  # (I, 2)
+    variance: np.ndarray  # (I,) of u_i over images, summed over its dimensions
+    dead: int  # capsules with norm and variance below the thresholds
+    dead_ci95: list[int]  # fewest and most that the intervals of the norms allow
+    dead_norm: float
+    dead_variance: float
+    classes: list[str]
+    n: int
+    dataset: str
+
+
+def evaluate(
+    model,
+    images,
+    labels,
+    *,
+    classes,
+    dataset,
+    iterations=None,
+    most=6,
+    dead_norm=0.05,
+    dead_variance=0.001,
+    seed=0,
+    progress=iter,
+) -> Statistics:
+    """What routing does over N images (N, C, H, W), N at least 2, with controls.
+
+    Parameters
+    ----------
+    labels         (N,).
+    classes        names of the classes.
+    dataset        its name, for the record.
+    iterations     R, of routing, instead of the network's own.
+    most           M is the larger of this and R.
+    dead_norm      a capsule is dead if its mean norm over the images is below this, and
+    dead_variance  its variance, summed over its dimensions, is below this.
+    seed           of the random control, which is another draw for each image.
+    progress       wraps the chunks of images, for a progress bar.
+    """
+    from analyses._routing_measures import CHUNK, Survey
+
+    n, J = len(images), len(classes)
+    if n < 2:
+        raise ValueError(f"statistics of routing need at least 2 images, got {n}")
+    survey = Survey(iterations, most, seed)
+    for start in progress(range(0, n, CHUNK)):
+        part = slice(start, start + CHUNK)
+        survey.add(model, images[part], labels[part])
+    means, counts, of_class = survey.means, survey.counts, survey.of_class
+    controls = len(survey.CONTROLS)
+    norm, variance = means["norm"], means["primary"].variance.sum(1)
+    bounds = norm.ci95(0, inf)
+    below = np.stack([norm.mean, bounds[:, 1], bounds[:, 0]]) < dead_norm
+    dead, fewest, most_dead = (below & (variance < dead_variance)).sum(1).tolist()
+    return Statistics(
+        **survey.by_rounds(),
+        to_right=counts["to_right"][:-controls],
+        to_wrong=counts["to_wrong"][:-controls],
+        controls=list(survey.CONTROLS),
+        **means["entropy"].named("entropy_nats", 0, log(J)),
+        **means["effective"].named("effective_parents", 1, J),
+        **means["random"].named("random_effective_parents", 1, J),
+        **means["polarisation"].named("polarisation", 1 / J, 1),
+        **means["agreement"].named("agreement", -1, 1),
+        true_classes=np.array(sorted(of_class)),
+        images_of_class=np.array([of_class[k]["all"].n for k in sorted(of_class)]),
+        **survey.by_class("all", "coupling"),
+        **survey.by_class("types", "type_coupling"),
+        norm=norm.mean,
+        norm_ci95=bounds,
+        variance=variance,
+        dead=dead,
+        dead_ci95=[fewest, most_dead],
+        dead_norm=dead_norm,
+        dead_variance=dead_variance,
+        classes=list(classes),
+        n=n,
+        dataset=dataset,
+    )
+
+
+def said(result: Statistics) -> str:
+    """Findings; the words follow `NEARLY_UNIFORM` and `LITTLE`, and the interval."""
+    R, J = len(result.entropy_nats), len(result.classes)
+    low, high = result.changed_ci95[R - 1]
+    effective, bounds = result.effective_parents[-1], result.effective_parents_ci95[-1]
+    text = (
+        f"routing (r = {R} against r = 1) changes {result.changed[R - 1]:.2%} [{low:.2%}, "
+        f"{high:.2%}] of the predictions on {result.n} {result.dataset} images: "
+        f"{result.to_right[R - 1]} become right, {result.to_wrong[R - 1]} wrong; "
+        f"{_effect(R, low, high)}\n"
+        f"a capsule has {effective:.3f} [{bounds[0]:.3f}, {bounds[1]:.3f}] of {J} effective "
+        f"parents: {spread(effective, J)}; the true class's length goes from "
+        f"{result.true_length[0]:.3f} to {result.true_length[R - 1]:.3f}\n"
+    )
+    rows = [
+        (f"r = {r}", result.accuracy[r - 1], result.accuracy_ci95[r - 1]) for r in sorted({1, R})
+    ]
+    rows += zip(result.controls, result.control_accuracy, result.control_accuracy_ci95, strict=True)
+    rows = [f"{name} {value:.2%} [{a:.2%}, {b:.2%}]" for name, value, (a, b) in rows]
+    fewest, most = result.dead_ci95
+    return (
+        f"{text}accuracy: {', '.join(rows)}\n"
+        f"dead capsules: {result.dead} [{fewest}, {most}] of {len(result.norm)}"
+    )
+
+
+def spread(effective: float, parents: int) -> str:
+    """What a mean number of effective parents says of couplings, in words."""
+    if effective >= NEARLY_UNIFORM * parents:
+        return f"couplings stay nearly uniform ({NEARLY_UNIFORM:.0%} of all or more)"
+    return f"couplings choose (fewer than {NEARLY_UNIFORM:.0%} of all)"
+
+
+def _effect(iterations: int, low: float, high: float) -> str:
+    if iterations == 1:
+        return "with one iteration couplings are uniform, and routing does nothing"
+    if high <= LITTLE:
+        return f"routing does little to predictions here (at most {LITTLE:.0%} changed)"
+    if low > LITTLE:
+        return f"routing decides some predictions (more than {LITTLE:.0%} changed)"
+    return f"too few images to say whether it changes more than {LITTLE:.0%}"

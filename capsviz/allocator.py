@@ -1,0 +1,28 @@
+"""Memory that was freed is kept for the next tensor: no page is mapped and cleared twice.
+
+glibc gives large blocks back to the system at once and has them mapped and zeroed anew for the next
+tensor. For CapsNet that costs more than the arithmetic of routing (`benchmarks/notes.md`).
+"""
+
+import ctypes
+import sys
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # of mallopt(3)
+TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc's malloc to keep what is freed; False where there is no glibc.
+
+    Call it before torch is imported. It holds for the whole process, which then keeps its peak
+    memory until it ends: for commands, not for a library to do to its user.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):  # another C library
+        return False
+    settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, TOP_PAD_BYTES))
+    done = [mallopt(ctypes.c_int(key), ctypes.c_int(value)) for key, value in settings]
+    return all(done)

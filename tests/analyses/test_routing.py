@@ -1,0 +1,310 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from matplotlib.text import Text
+
+from analyses import _routing_measures as measure
+from analyses import routing
+from capsviz import cli, data, figures, options
+from capsviz.evaluate import wilson
+from capsviz.subject import Subject
+from capsviz.tracing import trace
+from tests.conftest import build_tiny
+from tests.foreign import Foreign
+
+NAMES = ["a", "b", "c"]
+DIGITS = list("0123456789")
+
+
+def one(model, image, **more):
+    return routing.compute(model, image, 1, classes=NAMES, **more)
+
+
+def many(model, images, **more):
+    labels = torch.arange(len(images)) % 3
+    return routing.evaluate(model, images, labels, classes=NAMES, dataset="noise", **more), labels
+
+
+@pytest.fixture
+def foreign():
+    """Of 3 classes for the images of `tiny`."""
+    return Foreign((1, 21, 19), 3, grid=(3, 2, 4))
+
+
+def before_squash(lengths):
+    """Norm of what the squash of equation 1 made a capsule of this length of."""
+    lengths = np.asarray(lengths, float)
+    return np.sqrt(lengths / (1 - lengths))
+
+
+def test_maps_sum_to_the_input_of_each_class_along_its_pose(tiny, foreign, tiny_images):
+    for model in (tiny, foreign):
+        result = one(model, tiny_images[:1])
+        expected = before_squash(result.lengths)
+        np.testing.assert_allclose(result.map_sums, expected, rtol=1e-5)
+        np.testing.assert_allclose(result.input_norms, expected, rtol=1e-5)
+        np.testing.assert_allclose(result.maps.sum((1, 2)), expected, rtol=1e-5)
+        control = before_squash(result.uniform_lengths)
+        np.testing.assert_allclose(result.uniform_map_sums, control, rtol=1e-5)
+
+
+def test_maps_leave_out_the_bias_that_the_authors_add_inside_routing(tiny_images):
+    model = build_tiny(preset="authors")
+    result = one(model, tiny_images[:1])
+    pose = trace(model, tiny_images[:1]).poses[-1, 0].double()
+    along_pose = (model.capsules.bias.detach().double() * pose).sum(1) / pose.norm(dim=1)
+    expected = before_squash(result.lengths) - along_pose.numpy()
+    np.testing.assert_allclose(result.map_sums, expected, rtol=1e-5)
+    assert (np.abs(result.map_sums) < result.input_norms).all()
+
+
+def test_maps_and_type_means_agree_with_loops_over_types_rows_and_columns(foreign, tiny_images):
+    seen = trace(foreign, tiny_images[:1])
+    types, rows, columns = seen.grid
+    result = one(foreign, tiny_images[:1])
+    maps, means = np.zeros((3, rows, columns)), np.zeros((2, types, 3))
+    for t in range(types):
+        for row in range(rows):
+            for column in range(columns):
+                i = (t * rows + row) * columns + column
+                for j in range(3):
+                    pose = seen.poses[-1, 0, j]
+                    along = float(seen.votes[0, i, j] @ pose / pose.norm())
+                    maps[j, row, column] += float(seen.couplings[-1, 0, i, j]) * along
+                    means[:, t, j] += seen.couplings[:, 0, i, j].numpy() / (rows * columns)
+    np.testing.assert_allclose(result.maps, maps, atol=1e-5)
+    np.testing.assert_allclose(result.couplings, means, atol=1e-6)
+
+
+def test_agreement_is_the_cosine_of_vote_and_pose_weighted_by_coupling(foreign, tiny_images):
+    seen = trace(foreign, tiny_images[:1])
+    for r in range(2):
+        for j in range(3):
+            cosines = torch.cosine_similarity(seen.votes[0, :, j], seen.poses[r, 0, j], dim=-1)
+            expected = np.average(cosines, weights=seen.couplings[r, 0, :, j])
+            assert one(foreign, tiny_images[:1]).agreement[r, j] == pytest.approx(expected, 1e-4)
+
+
+def test_entropy_is_that_of_a_choice_or_of_no_choice():
+    assert measure.entropy(torch.full((7, 5), 0.2)).exp().numpy() == pytest.approx(5)
+    assert measure.entropy(torch.eye(5)).abs().max() == 0
+    half = torch.tensor([[0.5, 0.5, 0.0]])
+    assert measure.entropy(half).item() == pytest.approx(np.log(2))
+
+
+def test_uniform_couplings_are_what_plain_dynamic_routing_has_after_one_iteration(
+    tiny, tiny_images
+):
+    single = trace(tiny, tiny_images[:1], iterations=1)
+    result = one(tiny, tiny_images[:1])
+    np.testing.assert_allclose(result.uniform_lengths, single.lengths[0], rtol=1e-6)
+    assert np.ptp(result.couplings[0]) == 0
+    statistics, _ = many(tiny, tiny_images)
+    assert statistics.controls == ["uniform", "random"]
+    assert statistics.control_changed[0] == 0
+    assert statistics.control_accuracy[0] == statistics.accuracy[0]
+
+
+def test_extent_puts_each_place_at_the_centre_of_what_it_sees(tiny, foreign):
+    assert measure.extent(tiny) == [7, 11, 13, 7]  # 17 px wide every 2 px, 3 rows and 2 columns
+    assert measure.extent(foreign) == [-0.5, 18.5, 20.5, -0.5]  # every place sees the whole image
+
+
+def test_statistics_are_those_of_all_images_traced_at_once(
+    monkeypatch, foreign, tiny_images, generator
+):
+    images = torch.cat([tiny_images, torch.rand(12, 1, 21, 19, generator=generator)])
+    monkeypatch.setattr(measure, "CHUNK", 7)
+    result, labels = many(foreign, images, most=4)
+    seen = trace(foreign, images)
+    predicted = np.stack([trace(foreign, images, iterations=r).lengths for r in range(1, 5)])
+    predicted = predicted.argmax(2)
+    right, changed = (predicted == labels.numpy()).sum(1), (predicted != predicted[0]).sum(1)
+    np.testing.assert_allclose(result.accuracy, right / 20)
+    np.testing.assert_allclose(result.accuracy_ci95, [wilson(int(k), 20) for k in right])
+    np.testing.assert_allclose(result.changed, changed / 20)
+    np.testing.assert_allclose(result.changed_ci95, [wilson(int(k), 20) for k in changed])
+    assert changed[1] > result.control_changed[0] == 0
+    np.testing.assert_array_equal(result.to_right - result.to_wrong, right - right[0])
+    assert (result.to_right + result.to_wrong <= changed).all()
+    couplings = seen.couplings.double().numpy()
+    _check_mean(result, "entropy_nats", -(couplings * np.log(couplings)).sum(3).mean(2).T)
+    _check_mean(result, "polarisation", couplings.max(3).mean(2).T)
+    _check_mean(result, "norm", seen.primary.double().norm(dim=2).numpy())
+    variance = seen.primary.double().numpy().var(0, ddof=1).sum(1)
+    np.testing.assert_allclose(result.variance, variance, rtol=1e-6)
+    own = seen.lengths[torch.arange(20), labels].double().numpy()
+    assert result.true_length[1] == pytest.approx(own.mean())
+    assert result.images_of_class.tolist() == [7, 7, 6]
+    for k in range(3):
+        of_class = couplings[-1, labels == k]
+        np.testing.assert_allclose(result.coupling[k], of_class.mean((0, 1)), rtol=1e-6)
+        of_types = of_class.reshape(-1, 3, 8, 3).mean((0, 2))
+        np.testing.assert_allclose(result.type_coupling[k], of_types, rtol=1e-6)
+
+
+def _check_mean(result, name, values):
+    """`values` (N, ...): the field is their mean, its interval 1.96 standard errors each way."""
+    half = 1.959964 * values.std(0, ddof=1) / np.sqrt(len(values))
+    np.testing.assert_allclose(getattr(result, name), values.mean(0), rtol=1e-6)
+    low, high = getattr(result, f"{name}_ci95").T
+    np.testing.assert_allclose(high - low, 2 * half.T, atol=1e-6)
+
+
+def test_true_class_and_others_are_told_apart_in_the_agreement(foreign, tiny_images):
+    result, labels = many(foreign, tiny_images)
+    single = np.stack([one(foreign, image[None]).agreement for image in tiny_images])
+    true = single[np.arange(8), :, labels]
+    np.testing.assert_allclose(result.agreement[:, 0], true.mean(0), rtol=1e-4)
+    others = (single.sum(2) - true) / 2
+    np.testing.assert_allclose(result.agreement[:, 1], others.mean(0), rtol=1e-4, atol=1e-6)
+
+
+def test_every_image_gets_its_own_random_couplings(foreign, tiny_images):
+    given = []
+
+    class Recording(Foreign):
+        def look(self, images, *, keep, couplings=None, iterations=None):
+            if couplings is not None and couplings.dim() == 3:
+                given.extend(couplings)
+            return super().look(images, keep=keep, couplings=couplings, iterations=iterations)
+
+    model = Recording((1, 21, 19), 3)
+    first, _ = many(model, tiny_images, seed=3)
+    again, _ = many(model, tiny_images, seed=3)
+    other, _ = many(model, tiny_images, seed=4)
+    draws = torch.stack(given[:8])
+    assert draws.sum(2).numpy() == pytest.approx(1, abs=1e-5)
+    assert len(torch.unique(draws[:, 0], dim=0)) == 8
+    effective = [r.random_effective_parents for r in (first, again, other)]
+    assert effective[0] == effective[1] != effective[2]
+
+
+def test_capsules_without_input_weights_are_dead(tiny, tiny_images):
+    with torch.no_grad():
+        tiny.primary.convolution.weight[:4] = 0  # the first of two types
+        tiny.primary.convolution.bias[:4] = 0
+    result, _ = many(tiny, tiny_images, dead_norm=1e-4, dead_variance=1e-8)
+    assert (result.dead, result.dead_ci95) == (6, [6, 6])
+    assert many(tiny, tiny_images, dead_norm=0)[0].dead == 0
+
+
+def test_more_iterations_can_be_asked_for_than_the_network_has(foreign, tiny_images):
+    assert one(foreign, tiny_images[:1], iterations=5).couplings.shape == (5, 3, 3)
+    result, _ = many(foreign, tiny_images, iterations=8)
+    assert result.accuracy.shape == (8,)
+    assert result.entropy_nats.shape == (8,)
+
+
+def test_one_image_of_a_class_leaves_its_mean_coupling_open(tiny, tiny_images):
+    result, _ = many(tiny, tiny_images[:3])
+    assert result.images_of_class.tolist() == [1, 1, 1]
+    assert (result.coupling_ci95 == [0, 1]).all()
+
+
+def test_statistics_of_one_image_are_refused(tiny, tiny_images):
+    with pytest.raises(ValueError, match="at least 2 images, got 1"):
+        many(tiny, tiny_images[:1])
+
+
+def test_the_network_is_left_in_the_mode_it_was_found_in(tiny, tiny_images):
+    tiny.train()
+    one(tiny, tiny_images[:1])
+    many(tiny, tiny_images[:2])
+    assert tiny.training
+
+
+def test_findings_follow_their_stated_thresholds(tiny, tiny_images):
+    result, _ = many(tiny, tiny_images)
+    for interval, words in (
+        ((0.0, 0.009), "routing does little to predictions"),
+        ((0.02, 0.05), "routing decides some predictions"),
+        ((0.001, 0.05), "too few images to say"),
+    ):
+        bands = np.tile(interval, (len(result.changed), 1))
+        assert words in routing.findings(result._replace(changed_ci95=bands))
+    for effective, words in ((2.9, "nearly uniform"), (1.5, "couplings choose")):
+        parents = np.full(3, effective)
+        assert words in routing.findings(result._replace(effective_parents=parents))
+    single, _ = many(tiny, tiny_images, iterations=1)
+    assert "routing does nothing" in routing.findings(single)
+
+
+def test_findings_of_one_image_compare_it_with_uniform_couplings(tiny, tiny_images):
+    result = one(tiny, tiny_images[:1])
+    certain = result._replace(entropy_nats=np.zeros_like(result.entropy_nats))
+    assert "1.000 of 3 effective parents: couplings choose" in routing.findings(certain)
+    same = result._replace(uniform_maps=result.maps)
+    assert "differ from those of uniform couplings by 0.0%" in routing.findings(same)
+
+
+@pytest.mark.parametrize("width", ["single", "double"])
+@pytest.mark.parametrize("kind", ["one", "many"])
+def test_figures_are_drawn_from_the_file_with_nothing_cut_off(
+    kind, width, foreign, tiny_images, tmp_path
+):
+    result = one(foreign, tiny_images[:1]) if kind == "one" else many(foreign, tiny_images)[0]
+    about = {"analysis": "routing", "kind": type(result).__name__}
+    figures.write_result(tmp_path / "result", result, about)
+    read, _ = figures.read_result(tmp_path / "result.json")
+    for before, after in zip(result, read, strict=True):
+        np.testing.assert_array_equal(before, after)
+    figure = figures.draw("routing", read, width)
+    with figures.style():
+        figure.draw_without_rendering()
+        ink = figure.get_tightbbox()
+    assert min(ink.x0, ink.y0) > -0.02
+    assert ink.x1 < figure.get_figwidth() + 0.02
+    assert ink.y1 < figure.get_figheight() + 0.02
+    texts = figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_text())
+    assert min(text.get_fontsize() for text in texts) >= 6
+
+
+def test_one_iteration_and_many_unlabelled_classes_can_be_drawn(tiny_images):
+    names = [f"class {j}" for j in range(13)]
+    model = Foreign((1, 21, 19), 13, grid=(2, 1, 1))
+    result = routing.compute(model, tiny_images[:1], classes=names, iterations=1)
+    figure = figures.draw("routing", result)
+    titles = [axes.get_title() for axes in figure.axes]
+    longest = {names[j] for j in np.argsort(-result.lengths)[:10]}
+    assert longest == {title for title in titles if title in names}
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Runs `capsviz routing` on a foreign network and the embedded digits."""
+    subject = Subject(Foreign(), data.load("digits", "test"), None)
+    monkeypatch.setattr(options, "open_subject", lambda given: subject)
+
+    def run(*arguments):
+        given = ["routing", "--output", str(tmp_path), "--format", "svg", *arguments]
+        return CliRunner().invoke(cli.main, given)
+
+    return run
+
+
+def test_command_writes_the_figure_and_its_numbers(command, tmp_path):
+    done = command("--digit", "3")
+    assert done.exit_code == 0, done.output
+    assert "effective parents" in done.stdout
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["routing-digits-3-0.json", "routing-digits-3-0.svg"]
+
+
+def test_command_prints_the_statistics_as_json(command, tmp_path):
+    done = command("--evaluate", "20", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["n"] == 20
+    assert (tmp_path / "routing-digits-20-images.json").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--digit", "11"), ("--evaluate", "999"), ("--evaluate", "1"), ("--iterations", "0")]
+)
+def test_command_refuses_what_is_not_there_and_writes_nothing(wrong, command, tmp_path):
+    done = command(*wrong)
+    assert done.exit_code == 2
+    assert not list(tmp_path.iterdir())
