@@ -175,7 +175,8 @@ def command(start, stop, step, n, size, fps, as_json, figure, picture, subject):
 def findings(result: Result | Statistics) -> str:
     """What the numbers say, in a line or two."""
     if isinstance(result, Statistics):
-        at = [int(np.abs(result.angles_deg - a).argmin()) for a in (0, 30, 90, 180)]
+        wanted = [a for a in (0, 30, 60, 90, 180) if a <= result.angles_deg[-1]]
+        at = [int(np.abs(result.angles_deg - a).argmin()) for a in wanted]
         parts = [
             f"{result.accuracy[i]:.1%} at {result.angles_deg[i]:g}°" for i in dict.fromkeys(at)
         ]
@@ -185,6 +186,29 @@ def findings(result: Result | Statistics) -> str:
     if not later:
         return f"{text}, and at every angle up to {result.angles_deg[-1]:g}°"
     return text + "".join(f", {name} from {angle:g}°" for angle, name in later)
+
+
+def paper(subject, settings):
+    """For `capsviz figures`: one image through a full turn, and the test set."""
+    from capsviz.subject import open_picture
+
+    name = subject.dataset.name
+    shown = open_picture(subject, digit=settings.digit, index=settings.index)
+    classes = subject.dataset.classes
+    result = compute(subject.model, shown.image, shown.label, classes=classes)
+    yield f"rotate-{shown.name}", result
+    images, labels = subject.images(settings.n)
+    sweep = {"start": -90.0, "stop": 90.0, "step": 10.0}
+    progress = settings.progress("rotating")
+    result = evaluate(subject.model, images, labels, dataset=name, **sweep, progress=progress)
+    yield f"rotate-{name}-{settings.n}-images", result
+
+
+def caption(result: Result | Statistics) -> str:
+    """What the figure shows, with its numbers."""
+    if isinstance(result, Statistics):
+        return f"Rotation of the test set, bands: 95 % intervals. {findings(result)}."
+    return f"One digit turned counter-clockwise. {findings(result)}."
 
 
 def animation(result: Result, path, *, size: int = 720, fps: float = 15):

@@ -139,6 +139,38 @@ def command(iterations, n, dead_norm, dead_variance, seed, as_json, figure, pict
     options.report(result, findings(result), paths, as_json)
 
 
+def paper(subject, settings):
+    """For `capsviz figures`: one image, and the test set."""
+    from capsviz.subject import open_picture
+
+    classes, name = subject.dataset.classes, subject.dataset.name
+    shown = open_picture(subject, digit=settings.digit, index=settings.index)
+    result = compute(subject.model, shown.image, shown.label, classes=classes)
+    yield f"routing-{shown.name}", result
+    progress = settings.progress("routing")
+    result = evaluate(
+        subject.model,
+        *subject.images(settings.n),
+        dataset=name,
+        classes=classes,
+        seed=settings.seed,
+        progress=progress,
+    )
+    yield f"routing-{name}-{settings.n}-images", result
+
+
+def caption(result: Result | Statistics) -> str:
+    """What the figure shows, with its numbers."""
+    if isinstance(result, Statistics):
+        return f"Routing over a test set. {findings(result)}."
+    return (
+        "Routing of one image. Top: couplings by iteration, mean over the places of a capsule type; "
+        "middle: where the evidence for each class comes from, as c (û·v̂) summed over types, with "
+        "routing and with uniform couplings; bottom: effective parents, agreement of the votes, and "
+        f"lengths. {findings(result)}."
+    )
+
+
 def findings(result: Result | Statistics) -> str:
     """What the numbers say, in a line or two."""
     if isinstance(result, Statistics):
