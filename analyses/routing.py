@@ -164,10 +164,10 @@ def caption(result: Result | Statistics) -> str:
     if isinstance(result, Statistics):
         return f"Routing over a test set. {findings(result)}."
     return (
-        "Routing of one image. Top: couplings by iteration, mean over the places of a capsule type; "
-        "middle: where the evidence for each class comes from, as c (û·v̂) summed over types, with "
-        "routing and with uniform couplings; bottom: effective parents, agreement of the votes, and "
-        f"lengths. {findings(result)}."
+        "Routing of one image. Top: couplings by iteration, mean over the places of a capsule "
+        "type; middle: where the evidence for each class comes from, as c (û·v̂) summed over "
+        "types, with routing and with uniform couplings; bottom: effective parents, agreement of "
+        f"the votes, and lengths. {findings(result)}."
     )
 
 

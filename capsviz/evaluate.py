@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from capsviz.augment import to_float
 from capsviz.data import Dataset
 from capsviz.functional import margin_loss, reconstruction_loss
+from capsviz.tracing import inference
 
 BATCH = 256
 
@@ -43,27 +44,22 @@ def evaluate(
     predicted, margins, sses = [], [], []
     device = next(model.parameters()).device
     classes = len(dataset.classes)
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            for start in progress(range(0, len(dataset), batch_size)):
-                images = to_float(dataset.images[start : start + batch_size].to(device))
-                labels = dataset.labels[start : start + batch_size].to(device)
-                output = model(images)
-                if output.lengths.shape[1] != classes:
-                    raise ValueError(
-                        f"the network knows {output.lengths.shape[1]} classes, "
-                        f"but {dataset.name} has {classes}"
-                    )
-                winner = output.lengths.argmax(1)
-                predicted.append(winner.cpu())
-                margins.append(margin_loss(output.lengths, labels).cpu())
-                if getattr(model, "decoder", None) is not None:
-                    made = model.decode(output.poses, winner)
-                    sses.append(reconstruction_loss(images, made).cpu())
-    finally:
-        model.train(was_training)
+    with inference(model):
+        for start in progress(range(0, len(dataset), batch_size)):
+            images = to_float(dataset.images[start : start + batch_size].to(device))
+            labels = dataset.labels[start : start + batch_size].to(device)
+            output = model(images)
+            if output.lengths.shape[1] != classes:
+                raise ValueError(
+                    f"the network knows {output.lengths.shape[1]} classes, "
+                    f"but {dataset.name} has {classes}"
+                )
+            winner = output.lengths.argmax(1)
+            predicted.append(winner.cpu())
+            margins.append(margin_loss(output.lengths, labels).cpu())
+            if getattr(model, "decoder", None) is not None:
+                made = model.decode(output.poses, winner)
+                sses.append(reconstruction_loss(images, made).cpu())
     table = confusion_matrix(dataset.labels, torch.cat(predicted), classes)
     right, n = int(table.diagonal().sum()), len(dataset)
     totals = table.sum(1)

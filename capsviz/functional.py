@@ -29,7 +29,8 @@ def squash(x: Tensor, dim: int = -1) -> Tensor:
 
     Returns
     -------
-    Same shape as `x`. Zero vectors stay zero, with a zero gradient.
+    Same shape as `x`. Zero vectors stay zero, with a zero gradient; rounding may take very long
+    ones to 1.
     """
     squared = x.square().sum(dim, keepdim=True)
     return x * (squared / (1 + squared) / (squared + EPSILON).sqrt())
@@ -63,6 +64,7 @@ def margin_loss(
     (B,) losses.
     """
     target = one_hot(labels, lengths.shape[1]) if labels.dim() == 1 else labels
+    target = target.to(lengths.dtype)
     missed = target * (present - lengths).clamp_min(0).square()
     false = (1 - target) * (lengths - absent).clamp_min(0).square()
     return (missed + down_weight * false).sum(1)

@@ -99,6 +99,10 @@ class ClassCapsules(nn.Module):
         self, primary: Tensor, *, couplings: Tensor | None = None, iterations: int | None = None
     ) -> tuple[Tensor, routings.Routing]:
         """The slow path that shows everything: votes (B, I, J, E) and the whole `Routing`."""
+        with torch.autocast(primary.device.type, enabled=False):  # routing state stays float32
+            return self._route(primary.to(self.weight.dtype), couplings, iterations)
+
+    def _route(self, primary: Tensor, couplings: Tensor | None, iterations: int | None):
         votes = self.votes(primary)
         rounds = self.iterations if iterations is None else iterations
         routing = self.routing.route(votes, iterations=rounds, bias=self.bias, couplings=couplings)

@@ -109,4 +109,4 @@ def learning_rate(recipe: Recipe, progress: float) -> float:
         factor = (1 + math.cos(math.pi * progress / recipe.epochs)) / 2
     else:
         factor = recipe.lr_decay**progress
-    return max(recipe.learning_rate * factor, FLOOR)
+    return max(recipe.learning_rate * factor, min(FLOOR, recipe.learning_rate))

@@ -78,12 +78,16 @@ def trace(
     ValueError   for images that are not (N, C, H, W) in [0, 1], or an unknown part or intervention.
     MemoryError  if what is to be kept would not fit, with its size.
     """
+    keep = (keep,) if isinstance(keep, str) else tuple(dict.fromkeys(keep))
     _check(images, keep)
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk must be at least 1 image, got {chunk}")
     made = _made.get()
-    if made is None or isinstance(couplings, Tensor):
+    if made is None or isinstance(couplings, Tensor) or images.is_inference():
         return _run(model, images, keep, couplings, iterations, chunk, seed)
     # The references in `made` keep these addresses from being used again.
-    key = (id(model), images.data_ptr(), images.shape, images.stride(), couplings, iterations, seed)
+    at = (images.data_ptr(), images.shape, images.stride(), images._version)
+    key = (id(model), at, couplings, iterations, seed)
     for *_, kept, found in made.get(key, ()):
         if set(keep) <= set(kept):
             return replace(found, **{name: None for name in KEEP if name not in keep})
@@ -94,10 +98,10 @@ def trace(
 
 
 def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
-    device = _device(model)
+    like = next(model.parameters(), torch.zeros(()))
     with inference(model):
         options = {"keep": tuple(keep), "iterations": iterations}
-        first = model.look(images[:1].to(device), **options)
+        first = model.look(images[:1].to(like), **options)
         size = sum(_bytes(value) for value in first.values())
         kept = sum(_bytes(first[name]) for name in keep if name in first)
         memory.require(
@@ -107,14 +111,17 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
         )
         chunk = chunk or min(max(1, CHUNK_BYTES // size), CHUNK_IMAGES)
         if couplings is not None:
-            shape = model.look(images[:1].to(device), keep=("couplings",))["couplings"].shape[2:]
+            shape = (
+                len(images),
+                *model.look(images[:1].to(like), keep=("couplings",))["couplings"].shape[2:],
+            )
         parts = {name: [] for name in keep}
         generator = torch.Generator().manual_seed(seed)
         for start in range(0, len(images), chunk):
-            batch = images[start : start + chunk].to(device)
+            batch = images[start : start + chunk].to(like)
             if couplings is not None:
                 given = _couplings(couplings, start, len(batch), shape, generator)
-                options["couplings"] = given.to(device)
+                options["couplings"] = given.to(like)
             seen = model.look(batch, **options)
             for name in keep:
                 if name in seen:
@@ -136,7 +143,8 @@ _made: ContextVar[dict | None] = ContextVar("made", default=None)
 @contextmanager
 def remember():
     """Inside this context an equal call of `trace` on the same, unchanged tensor is answered from
-    the first one whose `keep` covers it. Tensors given as couplings are never taken as equal.
+    the first one whose `keep` covers it: with the same tensors, which must not be written to.
+    Tensors given as couplings are never taken as equal.
     """
     token = _made.set({})
     try:
@@ -147,21 +155,22 @@ def remember():
 
 @contextmanager
 def inference(model):
-    """Evaluation mode without gradients; the network's mode is put back, also after an error."""
-    was_training = model.training
+    """Evaluation mode without gradients; every module's mode is put back, also after an error."""
+    training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         with torch.inference_mode():
             yield
     finally:
-        model.train(was_training)
+        for module in training:
+            module.training = True
 
 
-def _couplings(given, start: int, n: int, shape: tuple[int, int], generator) -> Tensor:
-    I, J = shape
+def _couplings(given, start: int, n: int, shape: tuple[int, int, int], generator) -> Tensor:
+    _, I, J = shape
     if isinstance(given, Tensor):
-        if given.shape[-2:] != (I, J) or given.dim() not in (2, 3):
-            raise ValueError(f"expected couplings (N, {I}, {J}), got {tuple(given.shape)}")
+        if tuple(given.shape) not in (shape, shape[1:]):
+            raise ValueError(f"expected couplings {shape}, got {tuple(given.shape)}")
         return given if given.dim() == 2 else given[start : start + n]
     if given == "uniform":
         return torch.full((I, J), 1 / J)
@@ -186,7 +195,3 @@ def _check(images: Tensor, keep: Sequence[str]) -> None:
 
 def _bytes(value) -> int:
     return value.numel() * value.element_size() if isinstance(value, Tensor) else 0
-
-
-def _device(model) -> torch.device:
-    return next((p.device for p in model.parameters()), torch.device("cpu"))

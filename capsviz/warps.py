@@ -60,6 +60,11 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
     from kornia.geometry.transform import warp_affine  # takes a second to import
 
     B = max(len(images), len(matrices))
+    if {len(images), len(matrices)} - {1, B}:
+        raise ValueError(
+            f"expected as many matrices as images, or one of either: "
+            f"got {len(images)} images and {len(matrices)} matrices"
+        )
     images = images.expand(B, *images.shape[1:])
     matrices = matrices.to(images).expand(B, 2, 3)
     size = tuple(images.shape[-2:])

@@ -64,7 +64,7 @@ def test_the_shipped_folder_stays_under_36_megabytes():
 def test_damaged_weights_are_refused(stored, keep):
     whole = stored.read_bytes()
     stored.write_bytes(whole[: int(keep if keep >= 4 or keep == 0 else keep * len(whole))])
-    with pytest.raises(ValueError, match="not a whole safetensors file"):
+    with pytest.raises(ValueError, match="not a whole safetensors"):
         checkpoint.load(stored)
 
 
@@ -93,7 +93,7 @@ def test_a_card_that_does_not_fit_its_weights_is_refused(stored):
 @pytest.mark.parametrize("text", ["", "[]", "{}", "not json", '{"model": 1}'])
 def test_a_card_that_is_no_card_is_refused(stored, text):
     stored.with_suffix(".json").write_text(text)
-    with pytest.raises(ValueError, match="is not a card|does not fit"):
+    with pytest.raises(ValueError, match=r"is not a card|does not fit"):
         checkpoint.load(stored)
 
 

@@ -39,7 +39,7 @@ def test_large_results_go_to_an_npz_beside_the_json(result, tmp_path, monkeypatc
     again, _ = figures.read_result(paths[-1])
     assert np.array_equal(again.lengths, result.lengths)
     paths[1].unlink()
-    with pytest.raises(ValueError, match="needs x.npz beside it"):
+    with pytest.raises(ValueError, match=r"needs x\.npz beside it"):
         figures.read_result(paths[-1])
 
 
@@ -68,7 +68,7 @@ def test_files_that_hold_no_result_are_refused(tmp_path):
     path = tmp_path / "x.json"
     for text in ("", "[]", "{}", '{"analysis": "rotate", "kind": "Result", "result": {}}'):
         path.write_text(text)
-        with pytest.raises(ValueError, match="is not a result|another version"):
+        with pytest.raises(ValueError, match=r"is not a result|another version"):
             figures.read_result(path)
     path.write_text(json.dumps({"analysis": "nothing", "kind": "Result", "result": {}}))
     with pytest.raises(ValueError, match="unknown analysis 'nothing'"):

@@ -12,7 +12,7 @@ from capsviz import discovery
 # From the bottom up. A module may import from rows above its own in this table (lower layers), and
 # from its own family: `capsviz.data.mnist` from `capsviz.data`. Within a row nobody knows another.
 LAYERS = (
-    ("capsviz", "capsviz.discovery", "capsviz.memory"),
+    ("capsviz", "capsviz.discovery", "capsviz.memory", "capsviz.allocator"),
     # what stands alone
     ("capsviz.functional", "capsviz.data", "capsviz.warps", "capsviz.augment", "capsviz.moments",
      "capsviz.pictures", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
@@ -21,8 +21,8 @@ LAYERS = (
     ("capsviz.models",),
     ("capsviz.tracing",),
     ("capsviz.checkpoint", "capsviz.evaluate", "capsviz.board"),
-    ("capsviz.train", "capsviz.subject"),
-    ("capsviz.pipeline",),
+    ("capsviz.train", "capsviz.subject", "capsviz.primary_decoder"),
+    ("capsviz.pipeline", "capsviz.paperset", "capsviz.primary_training"),
     ("capsviz.commands", "analyses"),
     ("capsviz.cli",),
     ("capsviz.__main__",),

@@ -10,8 +10,7 @@ import pytest
 import sources
 import torch
 import twins
-from conftest import build_tiny
-from draws import B, D, E, I, J, draw, inputs, votes_of
+from draws import B, D, E, I, J, build_strong, draw, inputs, votes_of
 
 import capsviz
 from capsviz import augment, functional, models, train
@@ -24,6 +23,12 @@ from capsviz.recipe import FLOOR, Recipe, learning_rate
 from capsviz.routing import dynamic
 
 close = torch.testing.assert_close
+
+
+@pytest.fixture
+def tiny():
+    """conftest's, with couplings that are far from even."""
+    return build_strong()
 
 
 def slow(primary, weight, *, iterations=3, bias=None):
@@ -102,7 +107,7 @@ def test_pitfall_04_class_capsules_are_squashed_one_by_one(route):
 
 @pytest.mark.parametrize("zero", ["conv1", "primary", "capsules"])
 def test_pitfall_05_zero_norms_have_finite_losses_and_gradients(zero):
-    model = build_tiny().train()
+    model = build_strong().train()
     with torch.no_grad():
         for parameter in getattr(model, zero).parameters():
             parameter.zero_()
@@ -260,7 +265,7 @@ def test_pitfall_17_iterations_are_counted_as_in_the_paper(route):
 
 def test_pitfall_17_the_network_routes_as_often_as_it_is_told(tiny_images):
     for iterations in (1, 2, 3):
-        model = build_tiny(iterations=iterations)
+        model = build_strong(iterations=iterations)
         with torch.no_grad():
             votes = model.capsules.votes(model.encode(tiny_images))
             expected = twins.dynamic_routing(votes[:2].double(), iterations)[2][-1]
@@ -269,7 +274,7 @@ def test_pitfall_17_the_network_routes_as_often_as_it_is_told(tiny_images):
 
 
 def test_pitfall_18_a_batch_of_one_keeps_its_axes(tiny_images, part):
-    model = build_tiny()
+    model = build_strong()
     image, label = tiny_images[:1], torch.tensor([1])
     output = model(image)
     assert output.lengths.shape == (1, 3) and output.poses.shape == (1, 3, 6)
@@ -286,6 +291,9 @@ def test_pitfall_18_a_batch_of_one_keeps_its_axes(tiny_images, part):
     output = model(torch.rand(1, 1, 17, 17))
     assert output.primary.shape == (1, 1, 1) and output.poses.shape == (1, 2, 1)
     assert model.decode(output.poses, label).shape == (1, 1, 17, 17)
+    seen = capsviz.trace(model, torch.rand(1, 1, 17, 17))
+    assert seen.votes.shape == (1, 1, 2, 1) and seen.couplings.shape == (3, 1, 1, 2)
+    assert seen.reconstruction.shape == (1, 1, 17, 17)
 
 
 @both_paths

@@ -3,8 +3,8 @@
 import re
 
 import torch
-from benchmarks import readme
 
+from benchmarks import readme
 from capsviz import discovery
 from capsviz.routing import Routing
 

@@ -1,5 +1,7 @@
 """Recipes: files, flags, and what is refused."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -63,7 +65,7 @@ def test_schedules_start_full_end_at_the_floor_and_never_rise(schedule):
     recipe = Recipe(epochs=10, schedule=schedule)
     rates = [learning_rate(recipe, t / 10) for t in range(101)]
     assert rates[0] == 1e-3 and rates[-1] == FLOOR
-    assert all(a >= b for a, b in zip(rates, rates[1:], strict=False))
+    assert all(a >= b for a, b in pairwise(rates))
 
 
 def test_precision_auto_is_decided_by_the_processor():

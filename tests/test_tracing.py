@@ -1,6 +1,6 @@
 import pytest
 import torch
-from conftest import build_tiny
+from draws import build_strong
 from foreign import Foreign
 
 import capsviz
@@ -11,12 +11,18 @@ trace = capsviz.trace
 NUMBERS = ("primary", "votes", "logits", "couplings", "poses", "lengths", "reconstruction")
 
 
+@pytest.fixture
+def tiny():
+    """conftest's, with couplings that are far from even."""
+    return build_strong()
+
+
 @pytest.fixture(params=["tiny", "with bias", "foreign"])
 def network(request):
     """Our network in two forms, and one that shares no layer with it; images (·, 1, 21, 19)."""
     if request.param == "foreign":
         return Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
-    return build_tiny(routing_bias=request.param == "with bias")
+    return build_strong(routing_bias=request.param == "with bias")
 
 
 def same(a, b, **tolerance):
@@ -54,7 +60,7 @@ def test_a_trace_says_what_forward_says(tiny, tiny_images):
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_poses_follow_by_hand_from_the_traced_votes(tiny_images, biased):
-    model = build_tiny(routing_bias=biased, iterations=4)
+    model = build_strong(routing_bias=biased, iterations=4)
     seen = trace(model, tiny_images)
     bias = model.capsules.bias.detach() if biased else 0
     weight = model.capsules.weight.detach()
@@ -208,7 +214,7 @@ def test_more_images_than_memory_holds_are_refused_with_the_size(tiny, tiny_imag
 
 
 def test_a_network_without_a_decoder_has_no_reconstruction(tiny_images):
-    seen = trace(build_tiny(reconstruction_weight=0), tiny_images)
+    seen = trace(build_strong(reconstruction_weight=0), tiny_images)
     assert seen.reconstruction is None and seen.votes is not None
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import build_tiny
+from draws import build_strong
 from foreign import Foreign
 
 import capsviz
@@ -11,12 +11,18 @@ from capsviz.functional import squash
 trace = capsviz.trace
 
 
+@pytest.fixture
+def tiny():
+    """conftest's, with couplings that are far from even."""
+    return build_strong()
+
+
 @pytest.fixture(params=["tiny", "with bias", "foreign"])
 def network(request):
     """Our network in two forms, and one that shares no layer with it; images (·, 1, 21, 19)."""
     if request.param == "foreign":
         return Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
-    return build_tiny(routing_bias=request.param == "with bias")
+    return build_strong(routing_bias=request.param == "with bias")
 
 
 def test_uniform_couplings_are_one_over_parents_in_every_iteration(network, tiny_images):
@@ -77,7 +83,7 @@ def test_an_intervention_reaches_parts_that_need_no_votes(network, tiny_images, 
     ("given", "message"),
     [
         ("unifrom", "unknown couplings 'unifrom', expected one of: uniform, random"),
-        (torch.full((3, 12), 1 / 3), r"expected couplings \(N, 12, 3\), got \(3, 12\)"),
+        (torch.full((3, 12), 1 / 3), r"expected couplings \(8, 12, 3\), got \(3, 12\)"),
         (torch.full((12,), 1 / 3), r"got \(12,\)"),
         (torch.full((1, 8, 12, 3), 1 / 3), r"got \(1, 8, 12, 3\)"),
     ],

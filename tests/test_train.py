@@ -161,12 +161,16 @@ def train(folder, **options):
     )  # fmt: skip
 
 
+def finish(run):
+    _, stderr = run.communicate(timeout=300)
+    assert run.returncode == 0, stderr
+
+
 @pytest.mark.slow
 def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_weights(tmp_path):
     kills = int(os.environ.get("CAPSVIZ_KILLS", 3))
-    whole = train(tmp_path / "whole")
     start = time.monotonic()
-    assert whole.wait(300) == 0, whole.stderr.read()
+    finish(train(tmp_path / "whole"))
     seconds = time.monotonic() - start
     moments = random.Random(0)
     for _ in range(kills):
@@ -176,8 +180,7 @@ def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_weights(tmp_p
         run.communicate()
         for stray in (tmp_path / "killed").glob(".*"):
             stray.unlink()
-    last = train(tmp_path / "killed")
-    assert last.wait(300) == 0, last.stderr.read()
+    finish(train(tmp_path / "killed"))
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     digests = [checkpoint.sha256(tmp_path / k / "digits.safetensors") for k in ("whole", "killed")]
     assert digests[0] == digests[1]

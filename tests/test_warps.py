@@ -20,8 +20,8 @@ def square(matrices):
 def test_the_identity_leaves_every_pixel(shape):
     images = (draw(*shape) * 255).round() / 255
     same = warp(images, matrix(shape[2:]))
-    # noise changes by up to 1 from pixel to pixel, and float32 coordinates are good to 4e-6 pixels
-    torch.testing.assert_close(same, images, rtol=0, atol=5e-6)
+    # noise changes by up to 1 from pixel to pixel, where float32 coordinates are off by a few 1e-6
+    torch.testing.assert_close(same, images, rtol=0, atol=1e-5)
     assert torch.equal((same * 255).round(), (images * 255).round())
 
 

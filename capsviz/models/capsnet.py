@@ -8,13 +8,14 @@ Two presets, because paper and code differ:
 """
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 
 import torch
 from torch import Tensor, nn
 
 from capsviz import functional, memory
 from capsviz.decoders import FullyConnected
+from capsviz.discovery import unknown
 from capsviz.layers import ClassCapsules, PrimaryCapsules
 from capsviz.models import Objective, Output
 
@@ -52,11 +53,15 @@ class Config:
         return types * rows * columns
 
 
-PRESETS = {
-    "paper": {},
-    # margin / 2, averaged over 10 classes = margin / 20; the SSE's 0.0005 then weighs 0.01
-    "authors": {"routing_bias": True, "reconstruction_weight": 0.01},
-}
+def preset_values(preset: str, classes: int) -> dict:
+    """What a preset sets; ValueError for an unknown one."""
+    if preset == "paper":
+        return {}
+    if preset == "authors":
+        # Their margin loss is halved and averaged over J classes, so beside a sum over classes
+        # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes.
+        return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
+    raise ValueError(unknown("preset", preset, ["paper", "authors"]))
 
 
 def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNet":
@@ -67,15 +72,13 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNe
     ValueError   for an unknown preset or option, fewer than two classes, or images too small.
     MemoryError  if the weights alone would not fit.
     """
-    preset = options.get("preset", "paper")
-    if preset not in PRESETS:
-        raise ValueError(f"unknown preset '{preset}', expected one of: {', '.join(PRESETS)}")
+    values = preset_values(options.get("preset", "paper"), classes)
     known = {field.name for field in fields(Config)}
     if strange := sorted(set(options) - known):
-        raise ValueError(f"unknown capsnet option '{strange[0]}', expected one of: {sorted(known)}")
-    config = replace(Config(), **PRESETS[preset])
-    config = replace(config, image_shape=tuple(image_shape), classes=classes, **options)
-    return CapsNet(replace(config, hidden=tuple(config.hidden)))
+        raise ValueError(unknown("capsnet option", strange[0], sorted(known)))
+    values |= {"image_shape": tuple(image_shape), "classes": classes, **options}
+    values["hidden"] = tuple(values.get("hidden", Config.hidden))
+    return CapsNet(Config(**values))
 
 
 class CapsNet(nn.Module):
@@ -196,6 +199,10 @@ def _check(config: Config) -> None:
     for name in ("channels", "types", "primary_dimensions", "class_dimensions"):
         if getattr(config, name) < 1:
             raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
+    if config.reconstruction_weight < 0:
+        raise ValueError(
+            f"reconstruction_weight must not be negative, got {config.reconstruction_weight}"
+        )
     per_child = config.classes * config.class_dimensions * config.primary_dimensions
     size = torch.finfo(torch.get_default_dtype()).bits // 8
     memory.require(

@@ -1,4 +1,4 @@
-"""Every data set keeps the contract; local files come first; damage and absence are said plainly."""
+"""Data sets keep the contract; local files come first; damage and absence are said plainly."""
 
 import gzip
 import shutil

@@ -1,0 +1,268 @@
+"""Perturb: sheets decode the very poses they say, effects are those of a decoder that is known."""
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_tiny
+from foreign import Foreign
+from page import assert_fits
+from torch import nn
+
+from analyses import _perturb_effects, perturb
+from capsviz import figures, paperset
+from capsviz.cli import main
+from capsviz.moments import moments
+from capsviz.subject import open_subject
+
+DIGITS = [str(k) for k in range(10)]
+
+
+class Boxes(nn.Module):
+    """A network whose poses are given by the images, and whose decoder draws a soft box.
+
+    Dimensions 0 to 3 of a pose are, in units of 0.1, the box's shift along x, its height, its slant
+    (1: the top leans right by a pixel per row), and nothing.
+    """
+
+    grid = (1, 1, 1)
+
+    def look(self, images, *, keep, couplings=None, iterations=None):
+        poses = images[:, 0, :2, :4] - 0.5
+        return {"poses": poses[None], "lengths": poses.norm(dim=-1)}
+
+    def decode(self, poses, classes):
+        pose = 10 * poses[torch.arange(len(poses)), classes].double()
+        shift, taller, lean, _ = pose[:, :, None, None].unbind(1)
+        axis = torch.arange(41, dtype=torch.float64) - 20
+        y, x = axis[None, :, None], axis[None, None, :]
+        inside = 4 - (x - shift - lean * y).abs()
+        within = 9 + taller / 2 - y.abs()
+        return (torch.sigmoid(3 * inside) * torch.sigmoid(3 * within))[:, None].float()
+
+
+@pytest.fixture
+def boxes(generator):
+    """Images (30, 1, 41, 41) whose poses scatter about 0 by up to 0.1; class 1 is the longer."""
+    images = torch.full((30, 1, 41, 41), 0.5)
+    images[:, 0, 1, :4] += 0.2 * torch.rand(30, 4, generator=generator) - 0.1
+    return images
+
+
+@pytest.fixture
+def measured(boxes):
+    return perturb.evaluate(Boxes(), boxes, capsule=1, classes=["a", "b"], dataset="boxes")
+
+
+@pytest.fixture(scope="module")
+def foreign():
+    return Foreign()
+
+
+@pytest.fixture(scope="module")
+def twos(digits):
+    images, labels = digits
+    return images[labels == 2][:12]
+
+
+@pytest.fixture(scope="module")
+def statistics(foreign, twos):
+    return perturb.evaluate(foreign, twos, capsule=2, classes=DIGITS, dataset="digits")
+
+
+def effect(statistics, dimension, measure):
+    return statistics.effect[dimension, statistics.measures.index(measure)]
+
+
+def test_effects_of_a_decoder_that_moves_stretches_and_slants_are_found(measured):
+    assert effect(measured, 0, "x_px") == pytest.approx(1, abs=0.02)
+    assert effect(measured, 1, "height_px") == pytest.approx(1, abs=0.05)
+    # one unit shears by 45 degrees from upright: half the difference of +45 and -45, about
+    assert effect(measured, 2, "slant_deg") == pytest.approx(-45, abs=6)
+    assert abs(effect(measured, 0, "height_px")) < 1e-3
+    assert abs(effect(measured, 1, "x_px")) < 0.05
+
+
+def test_captions_name_the_largest_effect_and_none_where_nothing_changes(measured):
+    texts = perturb.captions(measured)
+    assert texts[0] == "moves right by 1 px"
+    assert texts[1].startswith("taller by")
+    assert texts[2].startswith("leans left by")
+    assert texts[3] == "no clear effect"
+    assert "dim 3: no clear effect" in perturb.findings(measured)
+
+
+def test_a_caption_needs_an_interval_that_leaves_out_zero(measured):
+    wide = measured._replace(effect_ci95=np.stack([measured.effect - 99, measured.effect + 99], 2))
+    assert perturb.captions(wide) == ["no clear effect"] * 4
+
+
+def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
+    foreign, twos, statistics
+):
+    with torch.no_grad():
+        poses = foreign.look(twos, keep=())["poses"][-1]
+
+        def measure(dimension, step):
+            """Moments (12, 6) and pictures, image by image."""
+            pictures = []
+            for pose in poses:
+                moved = pose.clone()
+                moved[2, dimension] += step
+                pictures.append(foreign.decode(moved[None], torch.tensor([2]))[0])
+            pictures = torch.stack(pictures).numpy()
+            return np.stack(moments(pictures), 1), pictures
+
+        before, itself = measure(0, 0.0)
+        assert statistics.spread == pytest.approx(before.std(0, ddof=1), rel=1e-4)
+        for d in range(5):
+            (up, pictures), (down, _) = measure(d, 0.1), measure(d, -0.1)
+            change = (up - down) / 2
+            half = 1.96 * change.std(0, ddof=1) / 12**0.5
+            assert statistics.effect[d] == pytest.approx(change.mean(0), abs=1e-4)
+            high = statistics.effect_ci95[d, :, 1] - statistics.effect[d]
+            assert high == pytest.approx(half, abs=1e-4)
+            moved = np.abs(pictures - itself).mean((1, 2, 3))
+            assert statistics.difference[d] == pytest.approx(moved.mean(), rel=1e-4)
+            expected = np.quantile(poses[:, 2, d].numpy(), [0.05, 0.95])
+            assert statistics.quantiles[d] == pytest.approx(expected, abs=1e-6)
+    expected = statistics.effect / statistics.spread
+    assert statistics.standardised == pytest.approx(expected)
+    assert statistics.n == 12
+
+
+def test_effects_do_not_depend_on_the_chunk(foreign, twos, statistics, monkeypatch):
+    monkeypatch.setattr(_perturb_effects, "CHUNK", 5)
+    again = perturb.evaluate(foreign, twos, capsule=2, classes=DIGITS, dataset="digits")
+    assert again.effect == pytest.approx(statistics.effect, abs=1e-4)
+    assert again.n == statistics.n
+
+
+@pytest.mark.parametrize("span", ["paper", "data"])
+def test_a_sheet_decodes_the_pose_with_one_dimension_changed(foreign, twos, statistics, span):
+    found = perturb.compute(foreign, twos[:1], 2, statistics=statistics, span=span)
+    with torch.no_grad():
+        poses = foreign.look(twos[:1], keep=())["poses"][-1]
+        for d in range(5):
+            for column, value in enumerate(found.values[d]):
+                moved = poses.clone()
+                moved[0, 2, d] = value
+                expected = foreign.decode(moved, torch.tensor([2]))[0].numpy()
+                assert np.abs(found.images[d, column] / 255 - expected).max() <= 0.51 / 255
+            own = found.own[d]
+            assert found.values[d, own] == pytest.approx(float(poses[0, 2, d]), abs=1e-6)
+            assert (found.images[d, own] == found.reconstruction).all()
+    assert (np.diff(found.values, axis=1) >= 0).all() and found.values.shape == (5, 11)
+
+
+def test_the_papers_range_is_a_quarter_in_steps_of_a_twentieth(foreign, twos, statistics):
+    found = perturb.compute(foreign, twos[:1], 2, statistics=statistics, span="paper")
+    assert (found.own == 5).all()
+    shifts = found.values - found.values[:, [5]]
+    assert shifts == pytest.approx(np.tile(np.arange(-5, 6) * 0.05, (5, 1)))
+
+
+def test_the_datas_range_goes_from_quantile_to_quantile_and_holds_the_images_own(
+    foreign, twos, statistics
+):
+    found = perturb.compute(foreign, twos[:1], 2, statistics=statistics, span="data")
+    for d in range(5):
+        others = np.delete(found.values[d], found.own[d])
+        assert others == pytest.approx(np.linspace(*statistics.quantiles[d], 10))
+
+
+def test_the_winning_or_the_true_class_is_chosen(foreign, twos):
+    with torch.no_grad():
+        winner = int(foreign.look(twos[:1], keep=())["lengths"].argmax())
+    assert perturb.choose(foreign, twos[:1], 2) == winner
+    assert perturb.choose(foreign, twos[:1], 2, pose="true") == 2
+    with pytest.raises(ValueError, match="not known"):
+        perturb.choose(foreign, twos[:1], None, pose="true")
+
+
+@pytest.mark.parametrize("width", [3.5, 7.16])
+def test_colour_images_without_a_label_are_drawn(width, generator):
+    model = Foreign(image_shape=(3, 20, 24), classes=4)
+    images = torch.rand(6, 3, 20, 24, generator=generator)
+    names = ["aeroplane", "automobile", "bird", "cat"]
+    found = perturb.evaluate(model, images, capsule=1, classes=names, dataset="x")
+    for span in ("paper", "data"):
+        sheet = perturb.compute(model, images[:1], statistics=found, span=span)
+        assert sheet.images.shape == (5, 11, 3, 20, 24)
+        assert_fits(figures.draw("perturb", sheet, width))
+    assert_fits(figures.draw("perturb", found, width))
+
+
+def test_images_whose_reconstruction_is_black_are_left_out(boxes):
+    class Fading(Boxes):
+        def decode(self, poses, classes):
+            seen = (poses[:, 1, 3] > 0)[:, None, None, None]
+            return super().decode(poses, classes) * seen
+
+    boxes[:, 0, 1, 3] = 0.5 + torch.tensor([0.2] * 20 + [-0.2] * 10)
+    found = perturb.evaluate(Fading(), boxes, capsule=1, classes=["a", "b"], dataset="x")
+    assert found.n == 20 and np.isfinite(found.effect).all()
+    with pytest.raises(ValueError, match="at least 2 images"):
+        perturb.evaluate(Fading(), boxes[19:], capsule=1, classes=["a", "b"], dataset="x")
+
+
+def test_a_sheet_keeps_its_layout_when_it_is_saved_again(foreign, twos, statistics, tmp_path):
+    sheet = perturb.compute(foreign, twos[:1], 2, statistics=statistics)
+    figure = figures.draw("perturb", sheet)
+    before = [axes.get_position().bounds for axes in figure.axes]
+    for kind in ("pdf", "png"):
+        figures.save_figure(figure, tmp_path / f"x.{kind}")
+    assert [axes.get_position().bounds for axes in figure.axes] == before
+
+
+def test_results_survive_the_disk(foreign, twos, statistics, tmp_path):
+    sheet = perturb.compute(foreign, twos[:1], 2, statistics=statistics)
+    for result in (statistics, sheet):
+        about = {"analysis": "perturb", "kind": type(result).__name__}
+        *_, path = figures.write_result(tmp_path / "x", result, about)
+        again, _ = figures.read_result(path)
+        assert all(np.array_equal(a, b) for a, b in zip(result, again, strict=True))
+
+
+def test_what_cannot_be_is_refused(foreign, twos, statistics, tiny_images):
+    with pytest.raises(ValueError, match="paper, data"):
+        perturb.compute(foreign, twos[:1], statistics=statistics, span="wide")
+    model = build_tiny(reconstruction_weight=0.0)
+    with pytest.raises(ValueError, match="without a decoder"):
+        perturb.evaluate(model, tiny_images, capsule=0, classes=["a"], dataset="x")
+
+
+def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
+    opened = open_subject(checkpoint="digits")
+    made = dict(perturb.paper(opened, paperset.Settings(n=20)))
+    assert list(made) == ["perturb-digits-2-0", "perturb-digits-2-20-images"]
+    for result in made.values():
+        assert "20 images" in paperset.escape(perturb.caption(result))
+
+
+def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
+    given = [
+        "perturb",
+        "--digit",
+        "3",
+        "--range",
+        "data",
+        "--checkpoint",
+        "digits",
+        "--output",
+        str(tmp_path),
+    ]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 0, done.output
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == [f"perturb-digits-3-0.{kind}" for kind in ("json", "pdf", "png")]
+    result, _ = figures.read_result(tmp_path / "perturb-digits-3-0.json")
+    assert done.stdout.strip() == perturb.findings(result)
+
+
+def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
+    given = ["perturb", "--evaluate", "5000", "--checkpoint", "digits", "--output", str(tmp_path)]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert "expected 2 to 35" in done.stderr
+    assert not list(tmp_path.iterdir())

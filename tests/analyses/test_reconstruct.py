@@ -1,0 +1,198 @@
+"""Reconstruct: examples, failures and errors are those of single images decoded one by one."""
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_tiny
+from foreign import Foreign
+from page import assert_fits
+
+from analyses import reconstruct
+from capsviz import figures, paperset
+from capsviz.cli import main
+from capsviz.subject import open_subject
+
+NAMES = [str(k) for k in range(10)]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Foreign()
+
+
+@pytest.fixture(scope="module")
+def some(digits):
+    return digits[0][:60], digits[1][:60]
+
+
+@pytest.fixture(scope="module")
+def result(model, some):
+    return reconstruct.compute(model, *some, classes=NAMES, dataset="digits", failures=5)
+
+
+@pytest.fixture(scope="module")
+def slowly(model, some):
+    """For each image: predicted class, all lengths, pictures and SSE from predicted and true."""
+    found = []
+    with torch.no_grad():
+        for image, label in zip(*some, strict=True):
+            seen = model.look(image[None], keep=())
+            winner = int(seen["lengths"][0].argmax())
+            made, errors = [], []
+            for k in (winner, int(label)):
+                flat = torch.zeros(1, 10, 5)
+                flat[0, k] = seen["poses"][-1][0, k]
+                picture = torch.sigmoid(model.to_pixels(flat.flatten(1))).view(image.shape)
+                made.append(picture)
+                errors.append(float((picture - image).double().square().sum()))
+            found.append((winner, seen["lengths"][0].numpy(), torch.stack([image, *made]), errors))
+    return found
+
+
+def test_decoding_is_the_same_in_chunks(tiny, tiny_images, monkeypatch):
+    classes = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    with torch.no_grad():
+        poses = tiny(tiny_images).poses
+        expected = tiny.decode(poses, classes)
+    monkeypatch.setattr(reconstruct, "CHUNK", 3)
+    assert torch.allclose(reconstruct.decode(tiny, poses, classes), expected, atol=1e-6)
+
+
+def test_examples_are_the_first_images_of_each_class_and_both_decodings(result, some, slowly):
+    assert result.example_labels.tolist() == list(range(10))
+    for k in range(10):
+        place = int((some[1] == k).nonzero()[0])
+        winner, _, pictures, _ = slowly[place]
+        assert result.example_predicted[k] == winner
+        assert np.abs(result.examples[k] / 255 - pictures.numpy()).max() <= 0.51 / 255
+
+
+def test_failures_are_the_misread_images_with_the_longest_wrong_capsule(result, some, slowly):
+    wrong = [i for i, one in enumerate(slowly) if one[0] != some[1][i]]
+    assert result.wrong == len(wrong) > 5
+    longest = sorted(wrong, key=lambda i: -slowly[i][1].max())[:5]
+    assert result.failure_places.tolist() == longest
+    for row, place in enumerate(longest):
+        winner, lengths, pictures, _ = slowly[place]
+        label = int(some[1][place])
+        assert (result.failure_predicted[row], result.failure_labels[row]) == (winner, label)
+        assert result.failure_lengths[row] == pytest.approx(lengths[[winner, label]], rel=1e-5)
+        assert np.abs(result.failures[row] / 255 - pictures.numpy()).max() <= 0.51 / 255
+
+
+def test_errors_are_means_per_true_class_with_normal_intervals(result, some, slowly):
+    for row, k in enumerate(result.shown):
+        errors = np.array(
+            [one[3] for one, label in zip(slowly, some[1], strict=True) if label == k]
+        )
+        assert result.counts[row] == len(errors) >= 2
+        for column, (mean, interval) in enumerate(
+            (
+                (result.sse_predicted[row], result.sse_predicted_ci95[row]),
+                (result.sse_true[row], result.sse_true_ci95[row]),
+            )
+        ):
+            half = 1.96 * errors[:, column].std(ddof=1) / len(errors) ** 0.5
+            expected = errors[:, column].mean()
+            assert mean == pytest.approx(expected, rel=1e-5)
+            assert interval == pytest.approx([expected - half, expected + half], rel=1e-4)
+    every = [one[3][0] for one in slowly]
+    assert result.mean_sse == pytest.approx(np.mean(every), rel=1e-5) and result.n == 60
+
+
+def test_a_network_in_training_stays_in_training(some):
+    model = Foreign().train()
+    reconstruct.compute(model, some[0][:4], some[1][:4], classes=NAMES, dataset="digits")
+    assert model.training
+
+
+def test_the_result_does_not_depend_on_the_chunk(model, some, result, monkeypatch):
+    monkeypatch.setattr(reconstruct, "CHUNK", 7)
+    again = reconstruct.compute(model, *some, classes=NAMES, dataset="digits", failures=5)
+    for one, two in zip(result, again, strict=True):
+        if isinstance(one, np.ndarray):
+            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1 if one.dtype == np.uint8 else 0)
+        else:
+            assert one == pytest.approx(two) if isinstance(one, float) else one == two
+
+
+def test_a_class_with_one_image_has_no_interval_and_is_left_out(model, some):
+    found = reconstruct.compute(
+        model, some[0][:3], torch.tensor([4, 4, 7]), classes=NAMES, dataset="x"
+    )
+    assert found.shown.tolist() == [4] and found.counts.tolist() == [2]
+    assert sorted(found.example_labels.tolist()) == [4, 7]
+
+
+@pytest.mark.parametrize("width", [3.5, 7.16])
+@pytest.mark.parametrize("right", [True, False])
+def test_colour_images_are_drawn_with_and_without_failures(width, right, generator):
+    model = Foreign(image_shape=(3, 20, 24), classes=4)
+    images = torch.rand(12, 3, 20, 24, generator=generator)
+    with torch.no_grad():
+        predicted = model.look(images, keep=())["lengths"].argmax(1)
+    labels = predicted if right else (predicted + 1) % 4
+    names = ["aeroplane", "automobile", "bird", "cat"]
+    found = reconstruct.compute(model, images, labels, classes=names, dataset="x", per_class=2)
+    assert len(found.failures) == (0 if right else 6) and found.examples.shape[1:] == (3, 3, 20, 24)
+    figure = figures.draw("reconstruct", found, width)
+    assert_fits(figure)
+
+
+def test_the_most_confident_failure_is_told(result):
+    a, b = result.failure_lengths[0]
+    text = reconstruct.findings(result)
+    assert f"(length {b:.2f})" in text and f"(length {a:.2f})" in text
+    assert f"{result.wrong} misread" in text
+
+
+def test_a_result_survives_the_disk(result, tmp_path):
+    *_, path = figures.write_result(
+        tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result"}
+    )
+    again, _ = figures.read_result(path)
+    for one, two in zip(result, again, strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_a_network_without_decoder_is_refused(tiny_images):
+    model = build_tiny(reconstruction_weight=0.0)
+    with pytest.raises(ValueError, match="without a decoder"):
+        reconstruct.compute(
+            model, tiny_images, torch.zeros(8, dtype=torch.long), classes=["a"], dataset="x"
+        )
+
+
+def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
+    opened = open_subject(checkpoint="digits")
+    made = dict(reconstruct.paper(opened, paperset.Settings(n=40)))
+    assert list(made) == ["reconstruct-digits-40-images"]
+    for result in made.values():
+        assert "40 digits images" in paperset.escape(reconstruct.caption(result))
+
+
+def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
+    given = ["reconstruct", "--evaluate", "50", "--checkpoint", "digits", "--output", str(tmp_path)]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 0, done.output
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == [f"reconstruct-digits-50-images.{kind}" for kind in ("json", "pdf", "png")]
+    result, _ = figures.read_result(tmp_path / "reconstruct-digits-50-images.json")
+    assert done.stdout.strip() == reconstruct.findings(result)
+
+
+def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
+    given = [
+        "reconstruct",
+        "--evaluate",
+        "5000",
+        "--checkpoint",
+        "digits",
+        "--output",
+        str(tmp_path),
+    ]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert "expected 1 to 360" in done.stderr
+    assert not list(tmp_path.iterdir())

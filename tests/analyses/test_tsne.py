@@ -1,0 +1,261 @@
+"""t-SNE: vectors are the parts of the trace they say, scores those of scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from foreign import Foreign
+from page import assert_fits
+from sklearn.manifold import trustworthiness
+from sklearn.metrics import silhouette_score
+from sklearn.model_selection import LeaveOneOut, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+
+from analyses import _tsne_drawing, _tsne_scores, _tsne_vectors, tsne
+from capsviz import figures, paperset
+from capsviz.cli import main
+from capsviz.evaluate import wilson
+from capsviz.subject import open_subject
+from capsviz.warps import rotate
+
+NAMES = [str(k) for k in range(10)]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Foreign()
+
+
+@pytest.fixture(scope="module")
+def some(digits):
+    return digits[0][:90], digits[1][:90]
+
+
+@pytest.fixture(scope="module")
+def mapped(model, some):
+    """By PCA, with three trajectories."""
+    return tsne.compute(model, *some, classes=NAMES, dataset="digits", method="pca", trajectories=3)
+
+
+@pytest.fixture(scope="module")
+def scattered():
+    """Vectors (80, 6) of four overlapping classes, a map of them (80, 2), and the classes."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 4, 80)
+    vectors = random.normal(size=(80, 6)) + 1.5 * np.eye(4, 6)[labels]
+    return vectors, vectors[:, :2] + 0.1 * random.normal(size=(80, 2)), labels
+
+
+@pytest.mark.parametrize("of", tsne.OF)
+def test_vectors_are_the_part_of_the_trace_that_was_asked_for(model, some, of, monkeypatch):
+    monkeypatch.setattr(_tsne_vectors, "CHUNK", 40)
+    vectors, predicted = _tsne_vectors.features(model, some[0], of)
+    with torch.no_grad():
+        seen = model.look(some[0], keep=())
+    winner = seen["lengths"].argmax(1)
+    expected = {
+        "poses": torch.stack([pose[k] for pose, k in zip(seen["poses"][-1], winner, strict=True)]),
+        "all-poses": seen["poses"][-1].flatten(1),
+        "couplings": seen["couplings"][-1].flatten(1),
+        "primary": seen["primary"].flatten(1),
+    }[of]
+    assert vectors.shape == expected.shape
+    assert np.allclose(vectors, expected, atol=1e-5)
+    assert (predicted == winner.numpy()).all()
+
+
+def test_trustworthiness_is_that_of_scikit_learn(scattered):
+    vectors, flat, _ = scattered
+    far = [np.linalg.norm(part[:, None] - part, axis=2) for part in (vectors, flat)]
+    for k in (5, 10):
+        found = _tsne_scores.trustworthiness(*far, k=k)
+        assert found.shape == (80,)
+        assert found.mean() == pytest.approx(trustworthiness(vectors, flat, n_neighbors=k))
+    assert (_tsne_scores.trustworthiness(far[0], far[0]) == 1).all()
+
+
+def test_scores_are_those_of_scikit_learn_with_their_intervals(scattered):
+    vectors, flat, labels = scattered
+    values, intervals = _tsne_scores.scores(vectors, flat, labels)
+    expected = {
+        "trustworthiness of the map": trustworthiness(vectors, flat, n_neighbors=10),
+        "silhouette in the map": silhouette_score(flat, labels),
+        "silhouette in the full space": silhouette_score(vectors, labels),
+    }
+    for part, name in (
+        (flat, "kNN accuracy in the map"),
+        (vectors, "kNN accuracy in the full space"),
+    ):
+        right = cross_val_score(KNeighborsClassifier(10), part, labels, cv=LeaveOneOut())
+        expected[name] = right.mean()
+        row = _tsne_scores.NAMES.index(name)
+        assert intervals[row] == pytest.approx(wilson(int(right.sum()), 80))
+    for name, value in expected.items():
+        assert values[_tsne_scores.NAMES.index(name)] == pytest.approx(value), name
+    assert set(expected) == set(_tsne_scores.NAMES)
+    assert (intervals[:, 0] <= values).all() and (values <= intervals[:, 1]).all()
+
+
+def test_pca_keeps_the_two_widest_directions():
+    random = np.random.default_rng(1)
+    axes = np.linalg.qr(random.normal(size=(60, 60)))[0]
+    hidden = random.normal(size=(100, 60)) * np.r_[9, 5, np.full(58, 0.1)]
+    found = tsne.embed(hidden @ axes, "pca")
+    for i in (0, 1):
+        assert abs(np.corrcoef(found[:, i], hidden[:, i])[0, 1]) > 0.99
+
+
+def test_tsne_keeps_apart_what_is_apart_and_is_the_same_for_the_same_seed():
+    random = np.random.default_rng(2)
+    labels = np.repeat([0, 1, 2], 30)
+    vectors = random.normal(size=(90, 80)) + 20 * np.eye(3, 80)[labels]
+    found = tsne.embed(vectors, "tsne", perplexity=10, seed=3)
+    values, _ = _tsne_scores.scores(vectors, found, labels)
+    assert values[_tsne_scores.NAMES.index("kNN accuracy in the map")] == 1
+    assert np.array_equal(found, tsne.embed(vectors, "tsne", perplexity=10, seed=3))
+
+
+def test_the_pixels_are_mapped_the_same_way_as_the_capsules(mapped, some):
+    flat = some[0].flatten(1).numpy()
+    degrees = [a for a in mapped.angles_deg if a != 0]
+    firsts = [int((some[1] == k).nonzero()[0]) for k in range(3)]
+    turned = [
+        rotate(some[0][[i]], float(a)).clamp(0, 1).flatten().numpy()
+        for i in firsts
+        for a in degrees
+    ]
+    everything = np.concatenate([flat, turned])
+    expected = tsne.embed(everything, "pca")
+    assert np.allclose(mapped.positions[1], expected[:90], atol=1e-3)
+    assert np.allclose(mapped.paths[1, 2, -1], expected[-1], atol=1e-3)
+    assert mapped.dimensions == [5, 784] and mapped.n == 90
+
+
+def test_trajectories_pass_through_the_image_itself_at_zero_degrees(mapped, model, some):
+    assert mapped.angles_deg[[0, 12, 24]].tolist() == [-60, 0, 60]
+    assert mapped.paths.shape == (2, 3, 25, 2) and mapped.path_labels.tolist() == [0, 1, 2]
+    for k in range(3):
+        first = int((some[1] == k).nonzero()[0])
+        assert np.array_equal(mapped.paths[:, k, 12], mapped.positions[:, first])
+        assert mapped.path_predicted[k, 12] == mapped.predicted[first]
+        turned = rotate(some[0][[first]], 60.0).clamp(0, 1)
+        with torch.no_grad():
+            seen = model.look(turned, keep=())["lengths"].argmax(1)
+        assert mapped.path_predicted[k, 24] == int(seen)
+
+
+def test_scores_leave_the_turned_images_out(mapped, model, some):
+    vectors, _ = _tsne_vectors.features(model, some[0], "poses")
+    values, _ = _tsne_scores.scores(vectors, mapped.positions[0], some[1].numpy())
+    assert mapped.scores[0] == pytest.approx(values, abs=1e-6)
+
+
+def test_thumbnails_show_every_class_then_misread_images(mapped, some):
+    assert len(mapped.thumbnails) == len(set(mapped.thumbnails)) == 16
+    assert mapped.labels[mapped.thumbnails[:10]].tolist() == list(range(10))
+    rest = mapped.thumbnails[10:]
+    assert (mapped.labels[rest] != mapped.predicted[rest]).all()
+    expected = some[0][mapped.thumbnails].numpy()
+    assert np.abs(mapped.thumbnail_images / 255 - expected).max() <= 0.51 / 255
+
+
+def test_thumbnails_do_not_overlap():
+    points = np.random.default_rng(4).normal(size=(300, 2))
+    side = 0.075 * np.ptp(points, axis=0).max()
+    found = _tsne_drawing.places(points, range(16), side)
+    for i in range(16):
+        others = np.delete(found, i, axis=0)
+        assert np.abs(others - found[i]).max(1).min() > side
+
+
+@pytest.mark.parametrize("width", [3.5, 7.16])
+def test_many_classes_of_colour_images_are_drawn(width, generator):
+    model = Foreign(image_shape=(3, 20, 24), classes=12)
+    images = torch.rand(60, 3, 20, 24, generator=generator)
+    labels = torch.arange(60) % 12
+    names = [f"class number {k}" for k in range(12)]
+    found = tsne.compute(
+        model, images, labels, classes=names, dataset="x", method="pca", of="couplings"
+    )
+    assert found.paths.shape == (2, 0, 25, 2)
+    assert_fits(figures.draw("tsne", found, width))
+
+
+def test_a_map_with_trajectories_is_drawn(mapped):
+    assert_fits(figures.draw("tsne", mapped, 3.5))
+
+
+def test_findings_give_both_scores(mapped):
+    text = tsne.findings(mapped)
+    for name, ours, theirs in zip(mapped.score_names, *mapped.scores, strict=True):
+        assert f"{name}: {ours:.3f} ({theirs:.3f})" in text
+
+
+def test_a_result_survives_the_disk(mapped, tmp_path):
+    *_, path = figures.write_result(tmp_path / "x", mapped, {"analysis": "tsne", "kind": "Result"})
+    again, _ = figures.read_result(path)
+    for one, two in zip(mapped, again, strict=True):
+        assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("options", "n", "message"),
+    [
+        ({"of": "pose"}, 90, "unknown .*'pose'"),
+        ({"method": "umap"}, 90, "unknown method 'umap'"),
+        ({"perplexity": 0.0}, 90, "perplexity must be above 1"),
+        ({}, 89, "89 images are too few, expected at least 90"),
+        ({"method": "pca"}, 29, "expected at least 30"),
+        ({"trajectories": 11}, 90, "0 to 10 trajectories"),
+        ({"trajectories": -1}, 90, "0 to 10 trajectories"),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused(model, some, options, n, message):
+    images, labels = some[0][:n], some[1][:n]
+    with pytest.raises(ValueError, match=message):
+        tsne.compute(model, images, labels, classes=NAMES, dataset="digits", **options)
+
+
+def test_one_class_alone_is_refused(model, some):
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        tsne.compute(
+            model, some[0], torch.zeros(90, dtype=torch.long), classes=NAMES, dataset="digits"
+        )
+
+
+def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
+    opened = open_subject(checkpoint="digits")
+    made = dict(tsne.paper(opened, paperset.Settings(n=60)))
+    assert list(made) == ["tsne-digits-poses-60-images", "tsne-digits-primary-60-images"]
+    for result in made.values():
+        assert "60 digits images" in paperset.escape(tsne.caption(result))
+
+
+def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
+    given = [
+        "tsne",
+        "--method",
+        "pca",
+        "--evaluate",
+        "60",
+        "--trajectories",
+        "2",
+        "--checkpoint",
+        "digits",
+        "--output",
+        str(tmp_path),
+    ]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 0, done.output
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == [f"pca-digits-poses-60-images.{kind}" for kind in ("json", "pdf", "png")]
+    result, _ = figures.read_result(tmp_path / "pca-digits-poses-60-images.json")
+    assert done.stdout.strip() == tsne.findings(result)
+
+
+def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
+    given = ["tsne", "--evaluate", "5000", "--checkpoint", "digits", "--output", str(tmp_path)]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert "expected 1 to 360" in done.stderr
+    assert not list(tmp_path.iterdir())
