@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyses.reconstruct import CHUNK, decode, mean_interval
+from capsviz.intervals import mean_interval
 from capsviz.moments import Moments, moments
+
+CHUNK = 256  # images at a time
 
 DELTA = 0.1  # of a dimension: effects are per this much
 WORDS = {  # for an increase and a decrease of each measure
@@ -88,6 +90,8 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
 def _changes(model, poses, capsule: int):
     """Of B poses (B, J, E): measures (B, M), half differences (B, E, M), pixel change (B, E)."""
     import torch
+
+    from capsviz.tracing import decode
 
     which = torch.full((len(poses),), capsule)
     itself = decode(model, poses, which).numpy()

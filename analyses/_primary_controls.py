@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from capsviz.functional import reconstruction_loss
@@ -77,10 +76,3 @@ def errors(model, decoders, images, *, capsules: int, generator: torch.Generator
     }
     spread = (seen.classes * seen.couplings).std(1)
     return torch.stack([found[name] for name in CONDITIONS], 1), spread.double()
-
-
-def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means over N images of (N, M), and their normal 95 % intervals (M, 2)."""
-    mean = values.mean(0)
-    half = 1.96 * values.std(0, ddof=1) / np.sqrt(len(values))
-    return mean, np.stack([mean - half, mean + half], 1)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.evaluate import wilson
 from capsviz.functional import random_couplings
+from capsviz.intervals import wilson
 from capsviz.tracing import trace
 
 CHUNK = 64  # images at a time: their votes are 47 MB for a CapsNet on 28 x 28 images

@@ -24,7 +24,7 @@ def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray):
     """
     from sklearn.metrics import pairwise_distances, silhouette_samples
 
-    from capsviz.evaluate import wilson
+    from capsviz.intervals import wilson
 
     full, flat = (pairwise_distances(part.astype(float)) for part in (features, positions))
     each = (

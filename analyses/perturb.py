@@ -28,7 +28,6 @@ import click
 import numpy as np
 
 from analyses._perturb_effects import DELTA, Statistics, captions, evaluate
-from analyses.reconstruct import decode, pixels
 from capsviz import options
 
 N = 200  # images of the class, for the quantiles and captions of a sheet
@@ -76,7 +75,8 @@ def compute(model, image, label=None, *, statistics, span="paper") -> Result:
     """
     import torch
 
-    from capsviz.tracing import trace
+    from capsviz.augment import to_uint8
+    from capsviz.tracing import decode, trace
 
     if span not in ("paper", "data"):
         raise ValueError(f"unknown range '{span}', expected one of: paper, data")
@@ -97,9 +97,9 @@ def compute(model, image, label=None, *, statistics, span="paper") -> Result:
     return Result(
         values=values,
         own=np.abs(values - base[:, None]).argmin(1),
-        images=pixels(made.unflatten(0, values.shape)),
-        input=pixels(image[0]),
-        reconstruction=pixels(itself),
+        images=to_uint8(made.unflatten(0, values.shape)),
+        input=to_uint8(image[0]),
+        reconstruction=to_uint8(itself),
         capsule=k,
         length=float(seen.lengths[0, k]),
         label=label,

@@ -22,6 +22,7 @@ import click
 import numpy as np
 
 from capsviz import options
+from capsviz.intervals import mean_interval
 
 N = 1000  # images, where the split has as many
 CHUNK = 256  # images at a time
@@ -51,33 +52,6 @@ class Result(NamedTuple):
     dataset: str
 
 
-def decode(model, poses, classes):
-    """Reconstructions (N, C, H, W) on the CPU from poses (N, J, E) of `classes` (N,), in chunks."""
-    import torch
-
-    from capsviz.tracing import inference
-
-    device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    with inference(model):
-        parts = [
-            model.decode(some.to(device), which.to(device)).cpu()
-            for some, which in zip(poses.split(CHUNK), classes.split(CHUNK), strict=True)
-        ]
-    return torch.cat(parts)
-
-
-def pixels(images) -> np.ndarray:
-    """Images in [0, 1], a tensor of any shape, as uint8."""
-    return (images * 255).round().byte().numpy()
-
-
-def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the first axis, n >= 2 long, and its normal 95 % interval (..., 2)."""
-    mean = values.mean(0)
-    half = 1.96 * values.std(0, ddof=1) / np.sqrt(len(values))
-    return mean, np.stack([mean - half, mean + half], -1)
-
-
 def compute(
     model, images, labels, *, classes, dataset, per_class=1, failures=6, progress=iter
 ) -> Result:
@@ -98,8 +72,9 @@ def compute(
     """
     import torch
 
+    from capsviz.augment import to_uint8
     from capsviz.functional import reconstruction_loss
-    from capsviz.tracing import trace
+    from capsviz.tracing import decode, trace
 
     wanted = set(_first_of_each(labels.numpy(), per_class).tolist())
     examples, worst, predicted, errors = {}, [], [], []
@@ -108,7 +83,7 @@ def compute(
         seen = trace(model, batch, keep=("poses", "lengths"))
         found = seen.lengths.argmax(1)
         made = [decode(model, seen.poses[-1], which) for which in (found, truth)]
-        stacked = pixels(torch.stack([batch, *made], 1))
+        stacked = to_uint8(torch.stack([batch, *made], 1))
         errors.append(torch.stack([reconstruction_loss(batch, one) for one in made], 1))
         predicted.append(found)
         examples |= {start + i: stacked[i] for i in range(len(batch)) if start + i in wanted}

@@ -66,6 +66,7 @@ def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.
     classes            names of the classes.
     start, stop, step  degrees, counter-clockwise.
     """
+    from capsviz.augment import to_uint8
     from capsviz.functional import predict, reconstruction_loss
     from capsviz.tracing import trace
     from capsviz.warps import rotate
@@ -79,8 +80,8 @@ def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.
         angles_deg=degrees,
         lengths=seen.lengths.numpy(),
         predicted=predict(seen.lengths).numpy(),
-        inputs=_uint8(turned),
-        reconstructions=_uint8(seen.reconstruction),
+        inputs=to_uint8(turned),
+        reconstructions=to_uint8(seen.reconstruction),
         sse=reconstruction_loss(turned, seen.reconstruction).numpy(),
         classes=list(classes),
         label=label,
@@ -98,7 +99,7 @@ def evaluate(
     dataset   its name, for the record.
     progress  wraps the angles, for a progress bar.
     """
-    from capsviz.evaluate import wilson
+    from capsviz.intervals import wilson
     from capsviz.tracing import trace
     from capsviz.warps import rotate
 
@@ -217,10 +218,6 @@ def animation(result: Result, path, *, size: int = 720, fps: float = 15):
     from capsviz.figures import animate
 
     return animate(frames(result, size), path, fps=fps)
-
-
-def _uint8(images) -> np.ndarray:
-    return (images * 255).round().byte().numpy()
 
 
 def _tensor(values: np.ndarray):

@@ -27,7 +27,6 @@ import numpy as np
 
 from analyses._tsne_scores import NAMES, NEIGHBOURS, scores
 from analyses._tsne_vectors import ANGLES_DEG, along, embed, features, turn
-from analyses.reconstruct import pixels
 from capsviz import options
 
 N = 1000  # images, where the split has as many
@@ -94,6 +93,8 @@ def compute(
     """
     import torch
 
+    from capsviz.augment import to_uint8
+
     labels = labels.numpy()
     _check(labels, of, method, trajectories, perplexity)
     firsts = np.unique(labels, return_index=True)[1][:trajectories]
@@ -110,7 +111,7 @@ def compute(
         labels=labels,
         predicted=predicted[:n],
         thumbnails=chosen,
-        thumbnail_images=pixels(images[chosen]),
+        thumbnail_images=to_uint8(images[chosen]),
         paths=np.stack([along(part, firsts, n) for part in maps]),
         path_labels=labels[firsts],
         path_predicted=along(predicted[:, None], firsts, n)[:, :, 0],

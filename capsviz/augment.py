@@ -1,5 +1,6 @@
-"""Augmentation in batches: per-image shifts of whole pixels by one gather."""
+"""Images in batches: float and uint8, per-image shifts of whole pixels by one gather."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -7,6 +8,11 @@ from torch import Tensor
 def to_float(images: Tensor) -> Tensor:
     """uint8 (N, C, H, W) -> float32 in [0, 1]."""
     return images.float() / 255
+
+
+def to_uint8(images: Tensor) -> np.ndarray:
+    """Images in [0, 1], of any shape and device, -> uint8 array, rounded."""
+    return (images * 255).round().byte().cpu().numpy()
 
 
 def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = None) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import sqrt
 from typing import NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from capsviz.augment import to_float
 from capsviz.data import Dataset
 from capsviz.functional import margin_loss, reconstruction_loss
+from capsviz.intervals import wilson
 from capsviz.tracing import inference
 
 BATCH = 256
@@ -84,13 +84,3 @@ def confusion_matrix(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
     return torch.bincount(labels.cpu() * classes + predicted.cpu(), minlength=classes**2).view(
         classes, classes
     )
-
-
-def wilson(right: int, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """Wilson's 95 % interval of a proportion: `right` successes among n."""
-    if n < 1:
-        raise ValueError(f"an interval needs at least 1 image, got {n}")
-    p = right / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)

@@ -1,38 +1,27 @@
-"""A decoder from primary capsules to the image, trained with the network frozen.
+"""A decoder from primary capsules to the image, and its files.
 
 Capsule i comes in as J c_ij u_i: scaled by its coupling to the predicted class j in the last
 iteration of routing, times the number of classes, so that uniform couplings leave it as it is.
-Two decoders are trained side by side: "routed" sees the couplings, "uniform" (the control) does
-not. Every image is shown twice, with all of its capsules and with a random few, often only one:
-without that, a single capsule would be like no input that the decoder knows.
+There are two decoders to a network: "routed" is given the couplings; "uniform", its control, is
+not. Both lie in NAME.primary.safetensors with the card NAME.primary.json.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import math
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from capsviz import checkpoint as checkpoints
-from capsviz.augment import shift, to_float
-from capsviz.data import Dataset
 from capsviz.figures import provenance
-from capsviz.functional import reconstruction_loss
 from capsviz.tracing import trace
 
-SUFFIX = checkpoints.PRIMARY  # NAME.primary.safetensors lies beside NAME.safetensors
 BATCH = 100  # images at a time
-VALIDATION = 1000  # images, at most, that choose the epoch
 HIDDEN = (112, 512)  # two decoders then fit into 6 MB for MNIST
-LEARNING_RATE = 3e-3  # of Adam, to zero by a cosine
 
 
 class PrimaryDecoder(nn.Module):
@@ -99,106 +88,10 @@ def inputs(seen: Seen) -> dict[str, Tensor]:
     return {"routed": seen.scaled(), "uniform": seen.primary}
 
 
-def some(children: int, n: int, generator: torch.Generator) -> Tensor:
-    """Random subsets (n, I) of zeros and ones: I^(u^2) capsules each, u uniform in [0, 1)."""
-    counts = children ** torch.rand(n, 1, generator=generator).square()
-    ranks = torch.rand(n, children, generator=generator).argsort(1).argsort(1)
-    return (ranks < counts).float()
-
-
-def fit(
-    model,
-    train: Dataset,
-    validation: Dataset,
-    *,
-    epochs: int = 5,
-    seed: int = 0,
-    shift_px: int = 2,
-    progress: Callable = iter,
-    report: Callable[[str], None] = lambda line: None,
-) -> tuple[dict[str, PrimaryDecoder], list[dict]]:
-    """Train both decoders; the network is not changed.
-
-    Parameters
-    ----------
-    train       images to learn from, shifted at random anew in each epoch.
-    validation  its first images choose the epoch whose weights are kept, for each decoder.
-    seed        of weights, order, shifts and subsets.
-    progress    wraps the batches of an epoch.
-    report      is given one line for each epoch.
-
-    Returns
-    -------
-    The decoders "routed" and "uniform", and the record: for each epoch its number, seconds and
-    the validation SSE of both.
-
-    Raises
-    ------
-    ValueError       for less than one epoch.
-    ArithmeticError  if the loss is not finite.
-    """
-    if epochs < 1:
-        raise ValueError(f"epochs must be at least 1, got {epochs}")
-    device = next(model.parameters()).device
-    shape = look(model, to_float(train.images[:1])).primary.shape
-    decoders = {}
-    with torch.random.fork_rng(devices=[]):
-        for name in ("routed", "uniform"):
-            torch.manual_seed(seed)
-            decoders[name] = PrimaryDecoder(*shape[1:], train.image_shape).to(device)
-    steps = epochs * math.ceil(len(train) / BATCH)
-    optimisers = {k: torch.optim.Adam(d.parameters(), LEARNING_RATE) for k, d in decoders.items()}
-    schedules = {k: CosineAnnealingLR(o, steps) for k, o in optimisers.items()}
-    validation = validation.first(min(VALIDATION, len(validation)))
-    best, record = {}, []
-    for epoch in range(1, epochs + 1):
-        start = time.perf_counter()
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
-        order = torch.randperm(len(train), generator=generator)
-        for batch in progress(order.split(BATCH)):
-            moved = shift(train.images[batch], shift_px, generator=generator)
-            images = to_float(moved)
-            seen = look(model, images)
-            shown = some(shape[1], len(batch), generator)[..., None]
-            target = images.repeat(2, 1, 1, 1).to(device)
-            for name, capsules in inputs(seen).items():
-                twice = torch.cat([capsules, capsules * shown]).to(device)
-                loss = reconstruction_loss(target, decoders[name](twice)).mean()
-                if not math.isfinite(float(loss)):
-                    raise ArithmeticError(f"the loss is {float(loss)} in epoch {epoch}")
-                optimisers[name].zero_grad()
-                loss.backward()
-                optimisers[name].step()
-                schedules[name].step()
-        found = validation_sse(model, decoders, validation)
-        for name, sse in found.items():
-            if name not in best or sse < best[name][0]:
-                best[name] = sse, epoch, copy.deepcopy(decoders[name].state_dict())
-        record.append({"epoch": epoch, "seconds": time.perf_counter() - start, "sse": found})
-        report(
-            f"epoch {epoch}/{epochs}: validation SSE {found['routed']:.2f}, with uniform couplings "
-            f"{found['uniform']:.2f}, {record[-1]['seconds']:.0f} s"
-        )
-    for name, (_, _, weights) in best.items():
-        decoders[name].load_state_dict(weights)
-    return {name: decoder.eval() for name, decoder in decoders.items()}, record
-
-
 @torch.inference_mode()
 def decode(decoder: PrimaryDecoder, capsules: Tensor) -> Tensor:
     """Images (N, C, H, W) on the CPU from scaled capsules (N, I, D)."""
     return decoder(capsules.to(next(decoder.parameters()).device)).cpu()
-
-
-def validation_sse(model, decoders: dict[str, PrimaryDecoder], part: Dataset) -> dict[str, float]:
-    """Mean SSE of a split from all capsules, by each decoder."""
-    totals = dict.fromkeys(decoders, 0.0)
-    for batch in part.images.split(BATCH):
-        images = to_float(batch)
-        for name, capsules in inputs(look(model, images)).items():
-            made = decode(decoders[name], capsules)
-            totals[name] += float(reconstruction_loss(images, made).sum())
-    return {name: total / len(part) for name, total in totals.items()}
 
 
 def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: dict) -> Path:
@@ -235,8 +128,8 @@ def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: d
     return path
 
 
-def load(path: Path, network: dict, *, checkpoint: str) -> dict[str, PrimaryDecoder]:
-    """Both decoders, on the CPU, for the network that has the card `network`.
+def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[str, PrimaryDecoder]:
+    """Both decoders, for the network that has the card `network`.
 
     Raises
     ------
@@ -262,7 +155,12 @@ def load(path: Path, network: dict, *, checkpoint: str) -> dict[str, PrimaryDeco
         ) from error
     if belongs != network.get("weights", {}).get("sha256"):
         raise ValueError(f"the decoder '{path}' was trained for other weights: {advice}")
-    return {name: decoder.eval() for name, decoder in decoders.items()}
+    return {name: decoder.to(device).eval() for name, decoder in decoders.items()}
+
+
+def file_name(name: str) -> str:
+    """Of the decoders of a network."""
+    return f"{name}{checkpoints.PRIMARY}.safetensors"
 
 
 def default_folder(name: str) -> Path:
@@ -276,5 +174,5 @@ def find(checkpoint: str, name: str) -> Path:
     The first of the two that exists; if none does, the path beside the weights.
     """
     folders = [checkpoints.find(checkpoint).parent, default_folder(name)]
-    paths = [folder / f"{name}{SUFFIX}.safetensors" for folder in folders]
+    paths = [folder / file_name(name) for folder in folders]
     return next((path for path in paths if path.is_file()), paths[0])

@@ -18,7 +18,8 @@ class Subject(NamedTuple):
 
     model: nn.Module
     dataset: data.Dataset
-    notice: str | None  # what the user must be told of the choice
+    source: str  # name or path of the network, as a command takes it
+    notice: str | None = None  # what the user must be told of the choice
 
     @property
     def name(self) -> str:
@@ -78,6 +79,7 @@ def open_subject(
             raise ValueError(
                 f"no weights for '{dataset}' come with capsviz: name some by --checkpoint"
             )
+        checkpoint = dataset
         model = checkpoints.load(dataset, device=choose_device(device))
     else:
         model = checkpoints.load(checkpoint, device=choose_device(device))
@@ -85,7 +87,7 @@ def open_subject(
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     _check_fit(model, part)
-    return Subject(model, part, notice)
+    return Subject(model, part, str(checkpoint), notice)
 
 
 def open_picture(

@@ -137,6 +137,19 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
     return Trace(images=images.cpu(), grid=tuple(model.grid), **joined)
 
 
+def decode(model, poses: Tensor, classes: Tensor) -> Tensor:
+    """Reconstructions (N, C, H, W), on the CPU, from poses (N, J, E) of `classes` (N,)."""
+    like = next(model.parameters(), torch.zeros(()))
+    with inference(model):
+        parts = [
+            model.decode(some.to(like), which.to(like.device)).cpu()
+            for some, which in zip(
+                poses.split(CHUNK_IMAGES), classes.split(CHUNK_IMAGES), strict=True
+            )
+        ]
+    return torch.cat(parts)
+
+
 _made: ContextVar[dict | None] = ContextVar("made", default=None)
 
 

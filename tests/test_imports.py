@@ -14,8 +14,8 @@ from capsviz import discovery
 LAYERS = (
     ("capsviz", "capsviz.discovery", "capsviz.memory", "capsviz.allocator"),
     # what stands alone
-    ("capsviz.functional", "capsviz.data", "capsviz.warps", "capsviz.augment", "capsviz.moments",
-     "capsviz.pictures", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
+    ("capsviz.functional", "capsviz.data", "capsviz.warps", "capsviz.augment", "capsviz.intervals",
+     "capsviz.moments", "capsviz.pictures", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
     ("capsviz.routing",),
     ("capsviz.layers", "capsviz.decoders"),
     ("capsviz.models",),

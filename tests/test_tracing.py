@@ -229,3 +229,12 @@ def test_a_look_that_leaves_out_a_part_is_named(tiny, tiny_images, monkeypatch):
     monkeypatch.setattr(tiny, "look", short)
     with pytest.raises(ValueError, match="`look` gave no logits"):
         trace(tiny, tiny_images, keep=("logits", "poses"))
+
+
+def test_decoding_is_the_same_in_chunks(tiny, tiny_images, monkeypatch):
+    classes = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    with torch.no_grad():
+        poses = tiny(tiny_images).poses
+        expected = tiny.decode(poses, classes)
+    monkeypatch.setattr(tracing, "CHUNK_IMAGES", 3)
+    assert torch.allclose(tracing.decode(tiny, poses, classes), expected, atol=1e-6)

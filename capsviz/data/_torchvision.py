@@ -7,8 +7,6 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from capsviz.data import Dataset, hold_out, search_path
 
 START_SECONDS = 5  # a download that has not begun by then is given up
@@ -91,8 +89,3 @@ def _reachable(mirrors: Sequence[str]) -> bool:
             return True
         waited += 0.05
     return answered.is_set()
-
-
-def to_uint8(images: torch.Tensor) -> torch.Tensor:
-    """Float images in [0, 1] -> uint8, rounded."""
-    return (images.clamp(0, 1) * 255).round().to(torch.uint8)

@@ -50,15 +50,6 @@ def slowly(model, some):
     return found
 
 
-def test_decoding_is_the_same_in_chunks(tiny, tiny_images, monkeypatch):
-    classes = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
-    with torch.no_grad():
-        poses = tiny(tiny_images).poses
-        expected = tiny.decode(poses, classes)
-    monkeypatch.setattr(reconstruct, "CHUNK", 3)
-    assert torch.allclose(reconstruct.decode(tiny, poses, classes), expected, atol=1e-6)
-
-
 def test_examples_are_the_first_images_of_each_class_and_both_decodings(result, some, slowly):
     assert result.example_labels.tolist() == list(range(10))
     for k in range(10):

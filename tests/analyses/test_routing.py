@@ -9,7 +9,7 @@ from matplotlib.text import Text
 from analyses import _routing_measures as measure
 from analyses import routing
 from capsviz import cli, data, figures, options
-from capsviz.evaluate import wilson
+from capsviz.intervals import wilson
 from capsviz.subject import Subject
 from capsviz.tracing import trace
 from tests.conftest import build_tiny

@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from analyses import _tsne_drawing, _tsne_scores, _tsne_vectors, tsne
 from capsviz import figures, paperset
 from capsviz.cli import main
-from capsviz.evaluate import wilson
+from capsviz.intervals import wilson
 from capsviz.subject import open_subject
 from capsviz.warps import rotate
 

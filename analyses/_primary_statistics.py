@@ -1,0 +1,80 @@
+"""What `primary` finds over a test set: errors under every condition, and a verdict."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Statistics(NamedTuple):
+    """N test images under M conditions; intervals are 95 %, normal approximation."""
+
+    conditions: list[str]  # (M,) "all capsules" first
+    sse: np.ndarray  # (M,) mean over images
+    sse_ci95: np.ndarray  # (M, 2)
+    added: np.ndarray  # (M,) mean difference from "all capsules", image by image
+    added_ci95: np.ndarray  # (M, 2)
+    spread: float  # standard deviation of J c_ij over the capsules of an image, mean over images
+    capsules: int  # single capsules of each image behind the two means of single capsules
+    children: int  # I
+    n: int
+    dataset: str
+
+
+def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=iter) -> Statistics:
+    """SSE of N images (N, C, H, W), at least 2, from all capsules, single ones and the controls.
+
+    Parameters
+    ----------
+    decoders  of `capsviz.primary_decoder.load`.
+    dataset   its name, for the record.
+    capsules  single capsules of each image to average over, at most.
+    seed      of the shuffles and of the capsules at random.
+    progress  wraps the chunks of images, for a progress bar.
+    """
+    import torch
+
+    from analyses._primary_controls import CONDITIONS, errors
+    from capsviz.intervals import mean_interval
+    from capsviz.primary_decoder import BATCH
+
+    n = len(images)
+    if n < 2:
+        raise ValueError(f"an interval of means needs at least 2 images, got {n}")
+    generator = torch.Generator().manual_seed(seed)
+    chunks = [
+        errors(model, decoders, batch, capsules=capsules, generator=generator)
+        for batch in progress(images.split(BATCH))
+    ]
+    found, spread = (torch.cat(part).numpy() for part in zip(*chunks, strict=True))
+    sse, sse_ci95 = mean_interval(found)
+    added, added_ci95 = mean_interval(found - found[:, :1])
+    types, rows, columns = model.grid
+    return Statistics(
+        conditions=list(CONDITIONS),
+        sse=sse,
+        sse_ci95=sse_ci95,
+        added=added,
+        added_ci95=added_ci95,
+        spread=float(spread.mean()),
+        capsules=min(capsules, types, rows * columns),
+        children=types * rows * columns,
+        n=n,
+        dataset=dataset,
+    )
+
+
+def verdict(statistics: Statistics) -> str:
+    """What the couplings are good for, by the decoder that was trained without them."""
+    place = statistics.conditions.index("trained with uniform couplings")
+    added, (low, high) = statistics.added[place], statistics.added_ci95[place]
+    share = abs(added) / statistics.sse[0]
+    interval = f"{added:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, {share:.1%}"
+    if low > 0:
+        text = f"is worse ({interval}): they help by that, or training luck does"
+    else:
+        better = "better" if high < 0 else "as good"
+        text = f"is {better} ({interval}): they carry nothing that it needs"
+    spread = f"they spread by {statistics.spread:.0%} about uniform"
+    return f"a decoder trained without the couplings {text} ({spread})"

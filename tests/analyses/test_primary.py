@@ -1,0 +1,304 @@
+"""Primary: single capsules are alone, controls are what they say, wrong requests end well."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_tiny
+from draws import build_strong
+from foreign import Foreign
+from page import assert_fits
+
+from analyses import _primary_controls as controls
+from analyses import primary
+from capsviz import checkpoint, data, discovery, figures
+from capsviz.augment import to_float
+from capsviz.cli import main
+from capsviz.primary_decoder import PrimaryDecoder, decode, file_name
+from capsviz.tracing import trace
+
+CLASSES = ["a", "b", "c"]
+DIGITS = ["--checkpoint", "digits"]
+SHIPPED = discovery.folder("trained") / file_name("mnist")
+
+
+def build_decoders(children, dimensions, shape):
+    """Two untrained decoders that differ, and draw something else for every input."""
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        pair = [PrimaryDecoder(children, dimensions, shape).eval() for _ in range(2)]
+    return dict(zip(("routed", "uniform"), pair, strict=True))
+
+
+@pytest.fixture(scope="module")
+def decoders():
+    return build_decoders(12, 4, (1, 21, 19))
+
+
+@pytest.fixture
+def strong():
+    return build_strong()
+
+
+@pytest.fixture
+def result(strong, decoders, tiny_images):
+    return primary.compute(strong, decoders, tiny_images[:1], 1, classes=CLASSES, levels=3)
+
+
+@pytest.fixture
+def statistics(strong, decoders, tiny_images):
+    return primary.evaluate(strong, decoders, tiny_images, dataset="noise", capsules=2)
+
+
+def seen(model, image):
+    """Primary capsules (I, D) and J times their couplings to the predicted class (I,)."""
+    found = trace(model, image)
+    winner = int(found.lengths[0].argmax())
+    J = found.lengths.shape[1]
+    return found.primary[0], J * found.couplings[-1, 0, :, winner]
+
+
+def sse(image, made):
+    return float((image - made).square().sum())
+
+
+def test_strongest_are_distinct_in_type_and_place_and_in_order(generator):
+    grid = (4, 2, 3)
+    strength = torch.rand(50, 24, generator=generator)
+    for one, chosen in zip(strength, controls.strongest(strength, grid, 3), strict=True):
+        expected, types, places = [], set(), set()
+        for i in one.argsort(descending=True).tolist():
+            if i // 6 not in types and i % 6 not in places and len(expected) < 3:
+                expected.append(i)
+                types.add(i // 6)
+                places.add(i % 6)
+        assert chosen.tolist() == expected
+
+
+def test_there_are_no_more_rows_than_types_or_places(generator):
+    assert controls.strongest(torch.rand(1, 24, generator=generator), (4, 2, 3), 99).shape == (1, 4)
+    assert controls.strongest(torch.rand(1, 12, generator=generator), (6, 1, 2), 99).shape == (1, 2)
+    with pytest.raises(ValueError, match="at least 1 capsule, got 0"):
+        controls.strongest(torch.rand(1, 24), (4, 2, 3), 0)
+
+
+def test_each_picture_is_of_one_capsule_at_a_share_of_its_coupling(
+    strong, decoders, tiny_images, result
+):
+    primary_capsules, scale = seen(strong, tiny_images[:1])
+    assert result.shares.tolist() == [0, 0.5, 1]
+    for k in range(len(result.types)):
+        row, column = result.places[k]
+        i = (result.types[k] * 3 + row) * 2 + column  # of the grid (2, 3, 2)
+        assert result.couplings[k] == pytest.approx(float(scale[i]) / 3, rel=1e-5)
+        for level, share in enumerate(result.shares):
+            alone = torch.zeros(1, 12, 4)
+            alone[0, i] = float(share) * scale[i] * primary_capsules[i]
+            made = decode(decoders["routed"], alone)
+            assert np.abs(result.pictures[k, level] / 255 - made[0].numpy()).max() < 0.51 / 255
+            assert result.sse[k, level] == pytest.approx(sse(tiny_images[:1], made), rel=1e-4)
+    assert (np.diff(result.couplings) <= 0).all()
+    assert not np.array_equal(result.pictures[0, 0], result.pictures[0, 2])
+
+
+def test_the_last_picture_is_of_all_capsules(strong, decoders, tiny_images, result):
+    primary_capsules, scale = seen(strong, tiny_images[:1])
+    made = decode(decoders["routed"], (scale[:, None] * primary_capsules)[None])
+    assert np.abs(result.whole / 255 - made[0].numpy()).max() < 0.51 / 255
+    assert result.whole_sse == pytest.approx(sse(tiny_images[:1], made), rel=1e-4)
+
+
+def test_the_marked_field_is_all_that_the_capsule_sees(strong, tiny_images, result):
+    before = trace(strong, tiny_images[:1], keep=("primary",)).primary[0]
+    for k, (top, bottom, left, right) in enumerate(result.fields):
+        row, column = result.places[k]
+        i = (result.types[k] * 3 + row) * 2 + column
+        outside = torch.zeros_like(tiny_images[:1])
+        outside[..., top:bottom, left:right] = tiny_images[:1, :, top:bottom, left:right]
+        after = trace(strong, outside, keep=("primary",)).primary[0]
+        assert torch.allclose(before[i], after[i], atol=1e-6)
+
+
+def test_means_are_those_of_single_images(strong, decoders, tiny_images, statistics):
+    found = {name: [] for name in controls.CONDITIONS}
+    for image in tiny_images.split(1):
+        capsules, scale = seen(strong, image)
+        scaled = scale[:, None] * capsules
+        alone = []
+        for i in controls.strongest(scale[None], (2, 3, 2), 2)[0]:
+            one = torch.zeros_like(scaled)
+            one[i] = scaled[i]
+            alone.append(sse(image, decode(decoders["routed"], one[None])))
+        found[controls.ALL].append(sse(image, decode(decoders["routed"], scaled[None])))
+        found[controls.UNIFORM].append(sse(image, decode(decoders["routed"], capsules[None])))
+        found[controls.RETRAINED].append(sse(image, decode(decoders["uniform"], capsules[None])))
+        found[controls.STRONGEST].append(np.mean(alone))
+        found[controls.NONE].append(
+            sse(image, decode(decoders["routed"], torch.zeros_like(scaled)[None]))
+        )
+    assert statistics.conditions == list(controls.CONDITIONS) and statistics.n == 8
+    for place, name in enumerate(controls.CONDITIONS):
+        if not found[name]:
+            continue  # random: below
+        values = np.array(found[name])
+        half = 1.96 * values.std(ddof=1) / 8**0.5
+        assert statistics.sse[place] == pytest.approx(values.mean(), rel=1e-5)
+        assert np.diff(statistics.sse_ci95[place])[0] == pytest.approx(2 * half, rel=1e-3)
+        extra = values - found[controls.ALL]
+        assert statistics.added[place] == pytest.approx(extra.mean(), abs=1e-4)
+
+
+def test_shuffling_moves_couplings_between_capsules(strong, decoders, tiny_images):
+    given = []
+
+    def spy(decoder, inputs):
+        given.append(inputs)
+        return decode(decoder, inputs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(controls, "decode", spy)
+        controls.errors(
+            strong, decoders, tiny_images, capsules=1, generator=torch.Generator().manual_seed(0)
+        )
+    plain = trace(strong, tiny_images, keep=("primary",)).primary
+    routed, shuffled = (inputs.norm(dim=2) / plain.norm(dim=2) for inputs in given[:2])
+    assert torch.allclose(routed.sort(1).values, shuffled.sort(1).values, atol=1e-4)
+    moved = ((routed - shuffled).abs() > 1e-4).float().mean(1)
+    assert (moved > 0.5).all()
+
+
+def test_without_routing_the_couplings_carry_nothing(decoders, tiny_images):
+    found = primary.evaluate(build_tiny(iterations=1), decoders, tiny_images, dataset="noise")
+    at = [found.conditions.index(name) for name in (controls.SHUFFLED, controls.UNIFORM)]
+    assert np.allclose(found.added[at], 0, atol=1e-4) and found.spread < 1e-6
+
+
+def test_results_do_not_depend_on_the_images_that_come_together(
+    strong, decoders, tiny_images, statistics, monkeypatch
+):
+    monkeypatch.setattr("capsviz.primary_decoder.BATCH", 3)
+    found = primary.evaluate(strong, decoders, tiny_images, dataset="noise", capsules=2)
+    drawn = [found.conditions.index(name) for name in (controls.SHUFFLED, controls.RANDOM)]
+    same = [k for k in range(7) if k not in drawn]
+    assert np.allclose(found.sse[same], statistics.sse[same], rtol=1e-5)
+
+
+def test_one_image_gives_no_interval(strong, decoders, tiny_images):
+    with pytest.raises(ValueError, match="at least 2 images, got 1"):
+        primary.evaluate(strong, decoders, tiny_images[:1], dataset="noise")
+
+
+@pytest.mark.parametrize(
+    ("added", "interval", "words"),
+    [
+        (0.5, (0.4, 0.6), ["is worse (+0.50", "5.0%", "they help by that"]),
+        (0.01, (-0.1, 0.12), ["is as good (+0.01", "they carry nothing"]),
+        (-0.5, (-0.6, -0.4), ["is better (-0.50", "they carry nothing"]),
+    ],
+)
+def test_findings_say_what_the_couplings_carry(statistics, added, interval, words):
+    place = statistics.conditions.index(controls.RETRAINED)
+    sse, extra, ci95 = statistics.sse.copy(), statistics.added.copy(), statistics.added_ci95.copy()
+    sse[0], extra[place], ci95[place] = 10.0, added, interval
+    text = primary.findings(statistics._replace(sse=sse, added=extra, added_ci95=ci95))
+    assert all(word in text for word in words), text
+
+
+def test_any_capsule_network_can_be_looked_at(digits):
+    model, images = Foreign(), digits[0][:3]
+    decoders = build_decoders(12, 4, (1, 28, 28))
+    result = primary.compute(model, decoders, images[:1], classes=list("0123456789"))
+    assert len(result.types) == 3 and result.fields.tolist() == [[0, 28, 0, 28]] * 3
+    assert primary.evaluate(model, decoders, images, dataset="digits").capsules == 3
+
+
+def test_a_network_without_its_own_decoder_can_be_looked_at(decoders, tiny_images):
+    model = build_tiny(reconstruction_weight=0.0)
+    result = primary.compute(model, decoders, tiny_images[:1], classes=CLASSES)
+    assert result.whole.shape == (1, 21, 19) and result.label is None
+
+
+def test_colour_images_are_drawn_in_colour():
+    model = Foreign((3, 12, 20), 3)
+    decoders = build_decoders(12, 4, (3, 12, 20))
+    image = torch.rand(1, 3, 12, 20, generator=torch.Generator().manual_seed(0))
+    result = primary.compute(model, decoders, image, classes=CLASSES)
+    assert result.pictures.shape == (3, 5, 3, 12, 20)
+    assert_fits(figures.draw("primary", result))
+
+
+@pytest.mark.parametrize("width", ["single", "double"])
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
+    tmp_path, result, statistics, width
+):
+    for name, found in (("one", result), ("many", statistics)):
+        figures.save(tmp_path / name, "primary", found, formats=["png"], width=width)
+        again, _ = figures.read_result(tmp_path / f"{name}.json")
+        for one, two in zip(found, again, strict=True):
+            assert np.array_equal(one, two) if isinstance(one, np.ndarray) else one == two
+        assert_fits(figures.draw("primary", again, width))
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *args: CliRunner().invoke(main, ["primary", *map(str, args)])
+
+
+def assert_refused(found, *words):
+    assert found.exit_code in (1, 2) and isinstance(found.exception, SystemExit)
+    last = found.stderr.strip().splitlines()[-1]
+    assert last.startswith("Error: ") and all(word in last for word in words), last
+
+
+def test_train_then_draw_then_evaluate(run, tmp_path):
+    trained = run("train", *DIGITS, "--limit", 60, "--epochs", 1)
+    assert trained.exit_code == 0, trained.output
+    assert "trained with uniform couplings" in trained.stdout
+    card = json.loads((tmp_path / "runs/digits-primary/digits.primary.json").read_text())
+    assert card["results"]["test"]["n"] == 60 and card["training"]["images"] == 60
+    assert card["network"]["weights"] == checkpoint.load("digits").card["weights"]
+    assert_refused(run("train", *DIGITS, "--limit", 60), "is there already", "--output")
+    decoder = ["--decoder", "runs/digits-primary/digits.primary.safetensors", "--format", "png"]
+    drawn = run(*DIGITS, *decoder, "--digit", 3)
+    assert drawn.exit_code == 0 and "predicted 3: SSE " in drawn.stdout
+    assert sorted(p.suffix for p in (tmp_path / "figures").iterdir()) == [".json", ".png"]
+    many = run(*DIGITS, *decoder, "--evaluate", 60, "--json")
+    assert json.loads(many.stdout)["sse"] == pytest.approx(card["results"]["test"]["sse"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([*DIGITS, "--decoder", "none"], ["there is no", "primary train --checkpoint digits"]),
+        ([*DIGITS, "train"], ["options go after 'train'"]),
+        ([*DIGITS, "--capsules", 0], ["0"]),
+        ([*DIGITS, "--levels", 1], ["1"]),
+        (["draw"], ["No such command 'draw'"]),
+        (["train", *DIGITS, "--epochs", 0], ["0"]),
+        (["train", *DIGITS, "--limit", 0], ["expected 1 to 1257"]),
+        (["train", *DIGITS, "--limit", 10**6], ["expected 1 to 1257"]),
+        (["train", *DIGITS, "--limit", 9, "--output", "file/inside"], ["file/inside"]),
+    ],
+)
+def test_a_wrong_request_gets_one_line_and_writes_nothing(run, tmp_path, args, words):
+    (tmp_path / "file").touch()
+    assert_refused(run(*args), *words)
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.mnist
+@pytest.mark.skipif(not SHIPPED.is_file(), reason="no MNIST decoder is here")
+def test_the_shipped_decoder_does_what_its_card_says(mnist_root):
+    from capsviz.primary_decoder import load
+
+    model = checkpoint.load("mnist")
+    decoders = load(SHIPPED, model.card, checkpoint="mnist")
+    stated = json.loads(SHIPPED.with_suffix(".json").read_text())["results"]["test"]
+    images = to_float(data.load("mnist", "test", mnist_root).first(300).images)
+    found = primary.evaluate(model, decoders, images, dataset="mnist")
+    assert stated["n"] == 10_000
+    assert abs(found.sse[0] - stated["sse"][0]) < 4 * (found.sse_ci95[0, 1] - found.sse[0]) / 1.96
+    assert found.sse[0] < 0.5 * found.sse[found.conditions.index(controls.NONE)]
