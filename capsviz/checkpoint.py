@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 
 import torch
@@ -18,33 +17,10 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from capsviz import discovery, models
+from capsviz.files import write_bytes, write_text
 
 SHIPPED = "trained"  # the folder of shipped weights, beside the package
 PRIMARY = ".primary"  # ends the stem of a decoder that lies beside a network, and is none itself
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also when the machine stops."""
-    path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp's files are private
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def write_text(path: Path, content: str) -> None:
-    """`write_bytes` for text."""
-    write_bytes(path, content.encode())
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None):

@@ -7,6 +7,7 @@ command line and provenance; arrays past 1 MB lie in `NAME.npz`. No torch is nee
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import platform
 import shlex
@@ -24,6 +25,7 @@ from matplotlib.figure import Figure
 
 import capsviz
 from capsviz import discovery
+from capsviz.files import write_bytes, write_text
 
 FORMATS = ("pdf", "png", "svg")
 INCHES = {"single": 3.5, "double": 7.16}  # column widths that most venues share
@@ -123,9 +125,10 @@ def export(
 def save_figure(figure: Figure, path: Path) -> Path:
     """Write one picture without a window; no dates in it, so equal figures are equal files."""
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
+    kind, content = path.suffix[1:], io.BytesIO()
     with style():
-        kind = path.suffix[1:]
-        figure.savefig(path, format=kind, metadata=undated.get(kind))
+        figure.savefig(content, format=kind, metadata=undated[kind])
+    write_bytes(path, content.getvalue())
     return path
 
 
@@ -136,11 +139,13 @@ def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
     paths = []
     if large:
         paths.append(stem.with_name(f"{stem.name}.npz"))
-        np.savez_compressed(paths[0], **arrays)
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)
+        write_bytes(paths[0], content.getvalue())
     values = {k: _encode(k, v, large) for k, v in result._asdict().items()}
     paths.append(stem.with_name(f"{stem.name}.json"))
     text = json.dumps({"capsviz": capsviz.__version__, **about, "result": values})
-    paths[-1].write_text(text + "\n", encoding="utf-8")
+    write_text(paths[-1], text + "\n")
     return paths
 
 
@@ -240,5 +245,6 @@ def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
         for frame in frames
     )
     pictures = [np.asarray(picture.convert("RGB")) for picture in flat]
-    imwrite(path, pictures, plugin="pillow", duration=round(1000 / fps), loop=0)
+    options = {"plugin": "pillow", "extension": ".gif", "duration": round(1000 / fps), "loop": 0}
+    write_bytes(path, imwrite("<bytes>", pictures, **options))
     return path

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from capsviz import checkpoint, discovery, figures
+from capsviz import discovery, figures
+from capsviz.files import write_text
 from capsviz.tracing import remember
 
 VENUES = {  # column and text width in inches, from the venues' LaTeX classes
@@ -142,11 +143,11 @@ def _write(output, subject, settings, entries, failed, formats, width) -> None:
         "figures": [entry._asdict() for entry in entries],
         "failed": failed,
     }
-    checkpoint.write_text(output / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+    write_text(output / "manifest.json", json.dumps(manifest, indent=1) + "\n")
     kind = next((f for f in ("pdf", "png") if f in formats), None)
     if kind is not None:
         text = latex(entries, kind, figures.inches(width))
-        checkpoint.write_text(output / "figures.tex", text)
+        write_text(output / "figures.tex", text)
 
 
 def latex(entries: Sequence[Entry], kind: str, inches: float) -> str:

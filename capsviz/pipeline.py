@@ -14,6 +14,7 @@ from torch import nn
 from capsviz import checkpoint, data, discovery, figures
 from capsviz.board import Board
 from capsviz.evaluate import evaluate
+from capsviz.files import write_text
 from capsviz.recipe import Recipe, read_recipe, resolve_precision, to_toml
 from capsviz.train import best_epoch, fit, read_history
 
@@ -134,7 +135,7 @@ def store(path: Path, model: nn.Module, recipe: Recipe, splits, history, device)
     }
     card["provenance"] = figures.provenance(None, str(device))
     checkpoint.save(path, model, card, dtype=dtype)
-    checkpoint.write_text(path.with_suffix(".toml"), to_toml(recipe))
+    write_text(path.with_suffix(".toml"), to_toml(recipe))
     return path, card
 
 

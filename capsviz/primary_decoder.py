@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
 from capsviz.figures import provenance
+from capsviz.files import write_text
 from capsviz.tracing import trace
 
 BATCH = 100  # images at a time
@@ -124,7 +125,7 @@ def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: d
         },
         "provenance": provenance(network, device),
     }
-    checkpoints.write_text(path.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
+    write_text(path.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
     return path
 
 

@@ -17,6 +17,7 @@ from torch import nn
 from capsviz import checkpoint, data, models
 from capsviz.augment import shift, to_float
 from capsviz.evaluate import evaluate
+from capsviz.files import write_text
 from capsviz.recipe import Recipe, learning_rate, resolve_precision
 
 STATE = "state.safetensors"
@@ -167,7 +168,7 @@ def _save(output: Path, recipe: Recipe, model, optimiser, history: list[Epoch]) 
         tensors |= {f"adam.{number}.{key}": value for key, value in state.items()}
     about = {"recipe": asdict(recipe), "history": [asdict(epoch) for epoch in history]}
     checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about)})
-    checkpoint.write_text(output / "epochs.csv", _csv(history))
+    write_text(output / "epochs.csv", _csv(history))
 
 
 def _restore(output: Path, recipe: Recipe, model, optimiser, resume: bool) -> list[Epoch]:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import build_tiny
 
-from capsviz import checkpoint
+from capsviz import checkpoint, files
 
 CARD = {"name": "x", "dataset": {"name": "random", "classes": ["a", "b", "c"]}}
 
@@ -112,28 +112,28 @@ def test_unknown_names_list_the_shipped_ones():
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "x"
-    checkpoint.write_text(path, "old")
+    files.write_text(path, "old")
 
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left") as error:
-        checkpoint.write_text(path, "new")
+        files.write_text(path, "new")
     assert error.value.filename == str(path)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "x"
-    checkpoint.write_text(path, "old")
+    files.write_text(path, "old")
 
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoint.os, "fsync", interrupt)
+    monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.write_text(path, "new")
+        files.write_text(path, "new")
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 

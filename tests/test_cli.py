@@ -235,7 +235,7 @@ def test_a_full_disk_in_the_middle_of_training_is_one_line(run, tmp_path, monkey
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     small = ["--types", 2, "--channels", 8, "--limit", 64, "--epochs", 1, "--output", "out"]
     result = run("train", "--dataset", "digits", *small)
     assert result.exit_code == 1

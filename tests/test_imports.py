@@ -12,7 +12,7 @@ from capsviz import discovery
 # From the bottom up. A module may import from rows above its own in this table (lower layers), and
 # from its own family: `capsviz.data.mnist` from `capsviz.data`. Within a row nobody knows another.
 LAYERS = (
-    ("capsviz", "capsviz.discovery", "capsviz.memory", "capsviz.allocator"),
+    ("capsviz", "capsviz.discovery", "capsviz.files", "capsviz.memory", "capsviz.allocator"),
     # what stands alone
     ("capsviz.functional", "capsviz.data", "capsviz.warps", "capsviz.augment", "capsviz.intervals",
      "capsviz.moments", "capsviz.pictures", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
