@@ -29,8 +29,9 @@ if TUNED:
 import torch  # noqa: E402
 
 from benchmarks.networks import Floor, Literal  # noqa: E402
-from capsviz import data, figures, models, pipeline  # noqa: E402
+from capsviz import data, models, pipeline  # noqa: E402
 from capsviz.augment import shift, to_float  # noqa: E402
+from capsviz.provenance import provenance  # noqa: E402
 
 NETWORKS = {
     "floor": Floor,
@@ -223,7 +224,7 @@ def main() -> None:
         code = tuned + "import json; from benchmarks.speed import epoch; print(json.dumps(epoch()))"
         found["epoch"] = json.loads(python("-c", code))
     found["about"] = {
-        "provenance": figures.provenance(None, "cpu"),
+        "provenance": provenance(None, "cpu"),
         "hardware": pipeline.hardware(torch.device("cpu")),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),

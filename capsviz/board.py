@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,19 +17,32 @@ SHOWN = 16  # images
 
 
 class Board:
-    """Writes event files that TensorBoard reads; call it with an epoch's record and the network."""
+    """Writes event files that TensorBoard reads; call it with an epoch's record and the network.
 
-    def __init__(self, folder: Path, dataset: Dataset, first_epoch: int):
+    Parameters
+    ----------
+    folder   of the event files.
+    dataset  whose first images are shown.
+    past     records of earlier epochs of the same run. The last of them is written again: the
+             process that trained it may have been killed before it could write it.
+    """
+
+    def __init__(self, folder: Path, dataset: Dataset, past: Sequence):
         from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
-        self.writer = SummaryWriter(str(folder), purge_step=first_epoch)
+        self.writer = SummaryWriter(str(folder), purge_step=max(1, len(past)))
         self.images = to_float(dataset.images[:SHOWN])
+        if past:
+            self._scalars(past[-1])
+
+    def _scalars(self, epoch) -> None:
+        for name, value in asdict(epoch).items():
+            if name != "epoch" and isinstance(value, int | float):
+                self.writer.add_scalar(name, value, epoch.epoch)
 
     def __call__(self, epoch, model: nn.Module) -> None:
         """Log one `train.Epoch`."""
-        for name, value in asdict(epoch).items():
-            if name != "epoch" and value is not None:
-                self.writer.add_scalar(name, value, epoch.epoch)
+        self._scalars(epoch)
         picture = reconstructions(model, self.images)
         if picture is not None:
             self.writer.add_image("input_and_reconstruction", picture, epoch.epoch)

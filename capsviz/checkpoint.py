@@ -85,7 +85,11 @@ def read_card(weights: Path) -> dict:
     path = weights.with_suffix(".json")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
-        return card | {"model": card["model"], "dataset": card["dataset"]}
+        for part in ("model", "dataset", "weights"):
+            if not isinstance(card[part], dict):
+                raise TypeError(f"'{part}' is no table")
+        card["dataset"]["name"], card["model"]["name"], card["model"]["config"]
+        return card
     except FileNotFoundError as error:
         raise ValueError(f"{weights} has no card: expected {path} beside it") from error
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
@@ -139,8 +143,13 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
     ValueError  for an unknown name, a damaged file, or a card that does not fit its weights.
     """
     path = find(name)
-    card = read_card(path)
     tensors, _ = read_tensors(path)
+    card = read_card(path)
+    if card["weights"].get("sha256") != sha256(path):
+        raise ValueError(
+            f"the card {path.with_suffix('.json')} does not fit: it is of other weights, its "
+            "SHA-256 is not theirs"
+        )
     try:
         config = dict(card["model"]["config"])
         model = models.build(

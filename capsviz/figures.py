@@ -6,15 +6,11 @@ command line and provenance; arrays past 1 MB lie in `NAME.npz`. No torch is nee
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import io
 import json
-import platform
-import shlex
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +22,7 @@ from matplotlib.figure import Figure
 import capsviz
 from capsviz import discovery
 from capsviz.files import write_bytes, write_text
+from capsviz.provenance import provenance
 
 FORMATS = ("pdf", "png", "svg")
 INCHES = {"single": 3.5, "double": 7.16}  # column widths that most venues share
@@ -37,12 +34,11 @@ COLOURS = tuple(
     )
 )  # fmt: skip  # one per class, the house style's own
 INLINE_BYTES = 1_000_000
-LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-learn")
 
 
 def style():
-    """Context manager: the house style for every figure made inside."""
-    return matplotlib.style.context(Path(__file__).parent / "house.mplstyle")
+    """Context manager: the house style, on matplotlib's defaults and not the user's settings."""
+    return matplotlib.style.context(["default", Path(__file__).parent / "house.mplstyle"])
 
 
 def inches(width: str | float) -> float:
@@ -83,6 +79,7 @@ def save(
     options: Mapping | None = None,
     card: Mapping | None = None,
     device: str = "cpu",
+    command: str | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures and its numbers.
 
@@ -95,6 +92,7 @@ def save(
     options   that the analysis was run with.
     card      of the network's checkpoint.
     device    that it ran on.
+    command   the command line, if there was one.
 
     Returns
     -------
@@ -106,7 +104,7 @@ def save(
         "kind": type(result).__name__,
         "width": width,
         "options": dict(options or {}),
-        "command": shlex.join(["capsviz", *sys.argv[1:]]),
+        "command": command,
         "provenance": provenance(card, device),
     }
     return [*paths, *write_result(Path(stem), result, about)]
@@ -133,19 +131,22 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
-    """Write a result as `stem.json`, its large arrays as `stem.npz`."""
+    """Write a result as `stem.json`; large arrays as `stem.npz`, whose digest is in the JSON."""
     arrays = {k: v for k, v in result._asdict().items() if isinstance(v, np.ndarray)}
     large = sum(a.nbytes for a in arrays.values()) > INLINE_BYTES
-    paths = []
+    beside = stem.with_name(f"{stem.name}.npz")
+    paths = [stem.with_name(f"{stem.name}.json")]
     if large:
-        paths.append(stem.with_name(f"{stem.name}.npz"))
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
-        write_bytes(paths[0], content.getvalue())
+        about = {**about, "npz_sha256": hashlib.sha256(content.getvalue()).hexdigest()}
+        write_bytes(beside, content.getvalue())
+        paths.insert(0, beside)
     values = {k: _encode(k, v, large) for k, v in result._asdict().items()}
-    paths.append(stem.with_name(f"{stem.name}.json"))
     text = json.dumps({"capsviz": capsviz.__version__, **about, "result": values})
     write_text(paths[-1], text + "\n")
+    if not large:
+        beside.unlink(missing_ok=True)  # of an earlier, larger result
     return paths
 
 
@@ -154,22 +155,33 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
     path = Path(path)
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        analysis, kind, values = about["analysis"], about["kind"], about.pop("result")
+        analysis, kind, values = about["analysis"], about["kind"], dict(about.pop("result"))
+        about["width"]
     except FileNotFoundError as error:
         raise ValueError(f"there is no file '{path}'") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"'{path}' is not a result of capsviz ({type(error).__name__})") from error
-    kind = getattr(discovery.load("analyses", analysis, what="analysis"), kind, None)
-    arrays = {}
-    if any(isinstance(v, dict) and "npz" in v for v in values.values()):
-        try:
-            with np.load(path.with_suffix(".npz")) as stored:
-                arrays = dict(stored)
-        except FileNotFoundError as error:
-            raise ValueError(f"'{path}' needs {path.with_suffix('.npz').name} beside it") from error
-    if kind is None or set(values) != set(kind._fields):
+    kind = getattr(discovery.load("analyses", analysis, what="analysis"), str(kind), None)
+    if set(values) != set(getattr(kind, "_fields", ())):
         raise ValueError(f"'{path}' was made by another version of '{analysis}': run it again")
+    arrays = {}
+    if "npz_sha256" in about:
+        arrays = _read_arrays(path, about["npz_sha256"])
     return kind(**{k: _decode(v, arrays) for k, v in values.items()}), about
+
+
+def _read_arrays(path: Path, digest: str) -> dict[str, np.ndarray]:
+    beside = path.with_suffix(".npz")
+    try:
+        content = beside.read_bytes()
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise ValueError(f"'{beside}' is damaged or of another run than '{path.name}'")
+        with np.load(io.BytesIO(content)) as stored:
+            return dict(stored)
+    except FileNotFoundError as error:
+        raise ValueError(f"'{path}' needs {beside.name} beside it") from error
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"'{beside}' is damaged") from error
 
 
 def _encode(name: str, value, large: bool):
@@ -189,62 +201,3 @@ def _decode(value, arrays: Mapping[str, np.ndarray]):
     if isinstance(value, dict) and set(value) == {"dtype", "shape", "data"}:
         return np.array(value["data"], value["dtype"]).reshape(value["shape"])
     return value
-
-
-def provenance(card: Mapping | None, device: str) -> dict:
-    """What made a result: commit, weights, versions, hardware."""
-    weights = (card or {}).get("weights", {})
-    return {
-        "commit": commit(),
-        "weights": weights.get("file"),
-        "weights_sha256": weights.get("sha256"),
-        "device": device,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "versions": {name: _version(name) for name in LIBRARIES},
-    }
-
-
-def commit() -> str | None:
-    """Git commit of the checkout that capsviz runs from, with "+" if it was changed; else None."""
-    root = discovery.folder("")
-    if not (root / ".git").exists():
-        return None
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        git = ["git", "-C", str(root)]
-        quiet = {"text": True, "stderr": subprocess.DEVNULL}
-        head = subprocess.check_output([*git, "rev-parse", "HEAD"], **quiet).strip()
-        dirty = subprocess.check_output([*git, "status", "--porcelain", "-uno"], **quiet)
-        return head + ("+" if dirty.strip() else "")
-    return None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
-    """Write RGB frames (h, w, 3) uint8 as a GIF that loops, all in one palette.
-
-    The palette holds greys, the colour map and the house colours: a palette chosen for each frame
-    would lose the rare ones, and the colours of the legend would flicker.
-    """
-    from imageio.v3 import imwrite
-    from PIL import Image
-
-    greys = np.linspace(0, 255, 64).round().repeat(3)
-    scale = (matplotlib.colormaps["viridis"](np.linspace(0, 1, 128))[:, :3] * 255).round().ravel()
-    house = [int(c[i : i + 2], 16) for c in COLOURS for i in (1, 3, 5)]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([*greys.astype(int), *scale.astype(int), *house])
-    flat = (
-        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
-        for frame in frames
-    )
-    pictures = [np.asarray(picture.convert("RGB")) for picture in flat]
-    options = {"plugin": "pillow", "extension": ".gif", "duration": round(1000 / fps), "loop": 0}
-    write_bytes(path, imwrite("<bytes>", pictures, **options))
-    return path

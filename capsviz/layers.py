@@ -1,5 +1,7 @@
 """The two capsule layers: primary capsules from a convolution, class capsules by routing."""
 
+from types import ModuleType
+
 import torch
 from torch import Tensor, einsum, nn
 
@@ -78,11 +80,17 @@ class ClassCapsules(nn.Module):
     ):
         super().__init__()
         routings.check_iterations(iterations)
-        self.routing, self.iterations = routings.get(routing), iterations
+        routings.get(routing)  # refuses an unknown name now
+        self.routing_name, self.iterations = routing, iterations
         shape = (children, parents, parent_dimensions, child_dimensions)
         self.weight = nn.Parameter(torch.randn(shape) * std)
         shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
         self.register_parameter("bias", shift)
+
+    @property
+    def routing(self) -> ModuleType:
+        """The routing's module; not an attribute, for a module cannot be copied with the layer."""
+        return routings.get(self.routing_name)
 
     def votes(self, primary: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""

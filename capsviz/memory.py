@@ -1,5 +1,8 @@
 """Memory: what is free, and a refusal in words before the machine refuses in its own way."""
 
+import math
+from pathlib import Path
+
 import psutil
 import torch
 
@@ -9,7 +12,18 @@ def available(device: torch.device | str = "cpu") -> int:
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return psutil.virtual_memory().available
+    return min(psutil.virtual_memory().available, _container())
+
+
+def _container() -> float:
+    """Bytes that a container's limit (cgroup v2) leaves; infinite without one."""
+    try:
+        limit, used = (
+            Path("/sys/fs/cgroup", f"memory.{k}").read_text() for k in ("max", "current")
+        )
+        return int(limit) - int(used)
+    except (OSError, ValueError):  # no such file, or "max"
+        return math.inf
 
 
 def require(needed: int, what: str, advice: str, device: torch.device | str = "cpu") -> None:

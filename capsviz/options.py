@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,7 +96,7 @@ figure = _stack(
     click.option(
         "--output",
         type=click.Path(path_type=Path, file_okay=False),
-        default="figures",
+        default="runs/figures",
         show_default=True,
         help="Folder to write to.",
     ),
@@ -137,6 +139,19 @@ def open_picture(opened, given: dict):
     return module.open_picture(opened, **given)
 
 
+def refuse_with_evaluate(n: int | None, *names: str) -> None:
+    """ValueError for `--evaluate n` beside options, by parameter name, that it would ignore."""
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    given = [
+        option.opts[0]
+        for option in context.command.params
+        if option.name in names and context.get_parameter_source(option.name) is typed
+    ]
+    if n is not None and given:
+        raise ValueError(f"--evaluate looks at test images, not at one: drop {', '.join(given)}")
+
+
 def save(name: str, analysis: str, result, opened, given: dict) -> list[Path]:
     """Write a result's pictures and numbers as `@figure` asks; the JSON comes last."""
     from capsviz import figures
@@ -150,7 +165,13 @@ def save(name: str, analysis: str, result, opened, given: dict) -> list[Path]:
         options={k: _plain(v) for k, v in click.get_current_context().params.items()},
         card=opened.model.card,
         device=str(opened.device),
+        command=command_line(),
     )
+
+
+def command_line() -> str:
+    """The command that is running, as it was typed."""
+    return shlex.join(["capsviz", *sys.argv[1:]])
 
 
 def report(result, findings: str, paths, as_json: bool) -> None:
@@ -187,11 +208,13 @@ def errors():
     """Library errors as one line: status 2 for what was asked wrongly, 1 for what could not be."""
     try:
         yield
+    except (click.exceptions.Exit, click.Abort):  # RuntimeErrors, but no errors
+        raise
     except ValueError as error:
         raise AskedWrongly(_line(error)) from error
     except OSError as error:
         raise click.ClickException(_system(error)) from error
-    except (MemoryError, ArithmeticError, ImportError) as error:
+    except (MemoryError, ArithmeticError, ImportError, RuntimeError) as error:
         raise click.ClickException(_line(error)) from error
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from capsviz import discovery, figures
 from capsviz.files import write_text
+from capsviz.provenance import provenance
 from capsviz.tracing import remember
 
 VENUES = {  # column and text width in inches, from the venues' LaTeX classes
@@ -36,6 +38,9 @@ LATEX = {
 }  # fmt: skip
 
 
+UNRECORDED = ("progress", "command")
+
+
 class Settings(NamedTuple):
     """What the figures of a set share."""
 
@@ -44,6 +49,7 @@ class Settings(NamedTuple):
     index: int = 0
     seed: int = 0
     progress: Callable[[str], Callable] = lambda label: iter  # label -> wrapper of an iterable
+    command: str | None = None  # the command line
 
 
 class Entry(NamedTuple):
@@ -99,6 +105,8 @@ def make(
     The entries, and for every analysis that failed its error: the others are drawn all the same.
     """
     entries, failed = [], {}
+    output.mkdir(parents=True, exist_ok=True)
+    write_text(output / "figures.tex", "")  # a folder that cannot be written to is refused now
     with remember():
         for name in names:
             module = discovery.load("analyses", name, what="analysis")
@@ -106,8 +114,9 @@ def make(
                 for entry in _draw(module, name, subject, output, settings, formats, width):
                     entries.append(entry)
                     report(f"{entry.name}: {entry.seconds:.1f} s")
-            except (ValueError, OSError, MemoryError, ArithmeticError, RuntimeError) as error:
-                failed[name] = " ".join(str(error).split()) or type(error).__name__
+            except Exception as error:  # whatever it is, the other figures are drawn
+                text = " ".join(str(error).split())
+                failed[name] = f"{type(error).__name__}: {text}"
                 report(f"{name} failed: {failed[name]}")
     _write(output, subject, settings, entries, failed, formats, width)
     return entries, failed
@@ -122,9 +131,10 @@ def _draw(module, analysis, subject, output, settings, formats, width) -> Iterat
             result,
             formats=formats,
             width=width,
-            options={k: v for k, v in settings._asdict().items() if k != "progress"},
+            options={k: v for k, v in settings._asdict().items() if k not in UNRECORDED},
             card=subject.model.card,
             device=str(subject.device),
+            command=settings.command,
         )
         now = time.perf_counter()
         yield Entry(
@@ -134,12 +144,16 @@ def _draw(module, analysis, subject, output, settings, formats, width) -> Iterat
 
 
 def _write(output, subject, settings, entries, failed, formats, width) -> None:
+    drawn = {entry.name for entry in entries}
+    weights = subject.model.card.get("weights", {}).get("sha256")
+    kept = [Entry(**f) for f in _earlier(output, weights, settings.n) if f["name"] not in drawn]
+    entries = sorted([*entries, *kept])
     manifest = {
         "checkpoint": subject.name,
         "dataset": subject.dataset.name,
         "split": subject.dataset.split,
         "n": settings.n,
-        "provenance": figures.provenance(subject.model.card, str(subject.device)),
+        "provenance": provenance(subject.model.card, str(subject.device)),
         "figures": [entry._asdict() for entry in entries],
         "failed": failed,
     }
@@ -150,6 +164,16 @@ def _write(output, subject, settings, entries, failed, formats, width) -> None:
         write_text(output / "figures.tex", text)
 
 
+def _earlier(output: Path, weights: str | None, n: int) -> list[dict]:
+    """Figures of an earlier run in the same folder, of the same weights and n."""
+    try:
+        manifest = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
+        same = (manifest["provenance"]["weights_sha256"], manifest["n"]) == (weights, n)
+        return manifest["figures"] if same else []
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
 def latex(entries: Sequence[Entry], kind: str, inches: float) -> str:
     """A LaTeX document that shows every figure with caption and label, and compiles as it is."""
     parts = [
@@ -157,7 +181,7 @@ def latex(entries: Sequence[Entry], kind: str, inches: float) -> str:
         r"\documentclass{article}",
         r"\usepackage{graphicx}",
         r"\usepackage[T1]{fontenc}",
-        r"\usepackage[margin=2cm]{geometry}",
+        r"\usepackage[margin=1.2cm]{geometry}",
         r"\begin{document}",
     ]
     for entry in entries:
@@ -165,8 +189,8 @@ def latex(entries: Sequence[Entry], kind: str, inches: float) -> str:
             "",
             r"\begin{figure}[p]",
             r"  \centering",
-            rf"  \includegraphics[width={min(inches, 6.6):.3g}in,"
-            rf"height=8in,keepaspectratio]{{{entry.name}.{kind}}}",
+            rf"  \includegraphics[width={min(inches, 7.4):.3g}in,"
+            rf"height=9in,keepaspectratio]{{{entry.name}.{kind}}}",
             rf"  \caption{{{escape(entry.caption)}}}",
             rf"  \label{{fig:{entry.name}}}",
             r"\end{figure}",
@@ -176,10 +200,11 @@ def latex(entries: Sequence[Entry], kind: str, inches: float) -> str:
 
 
 def escape(text: str) -> str:
-    """Plain text as LaTeX; ValueError for a character that LaTeX would not know."""
-    out = text.replace("v̂", "\0")
-    out = "".join(LATEX["v̂"] if c == "\0" else LATEX.get(c, c) for c in out)
-    strange = sorted({c for c in out if ord(c) > 126})
-    if strange:
-        raise ValueError(f"no LaTeX for {strange} in the caption '{text}'")
-    return out
+    """Plain text as LaTeX; a character that pdflatex may not know becomes its code point."""
+
+    def one(c: str) -> str:
+        if c in LATEX or ord(c) < 127:
+            return LATEX.get(c, c)
+        return c if "LATIN" in unicodedata.name(c, "") else f"[U+{ord(c):04X}]"
+
+    return "".join(LATEX["v̂"] if c == "\0" else one(c) for c in text.replace("v̂", "\0"))

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 SMALLEST = 4  # pixels: less shows nothing
@@ -41,7 +41,7 @@ def read(
     ValueError  for what is not a picture, is too small or too large, or shows nothing.
     """
     channels, height, width = image_shape
-    pixels = _open(path)  # (h, w, 3) in [0, 1]
+    pixels = load(path)
     if min(pixels.shape[:2]) < SMALLEST:
         raise ValueError(
             f"'{path}' is {pixels.shape[1]} x {pixels.shape[0]} pixels, "
@@ -82,7 +82,13 @@ def centre(grey: np.ndarray, height: int, width: int) -> Tensor:
     return out
 
 
-def _open(path) -> np.ndarray:
+def load(path: str | os.PathLike) -> np.ndarray:
+    """Any picture as RGB (h, w, 3) float32 in [0, 1], upright, on an opaque ground.
+
+    Raises
+    ------
+    ValueError  for what is not a picture, or has more than `LARGEST` pixels.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -92,6 +98,7 @@ def _open(path) -> np.ndarray:
                         f"'{path}' is {picture.width} x {picture.height} pixels, "
                         f"expected at most {LARGEST:,} in all"
                     )
+                picture = ImageOps.exif_transpose(picture)
                 if picture.mode.startswith(("I", "F")):
                     values = np.asarray(picture, dtype=np.float32)
                     values = values / (65535 if values.max() > 255 else 255)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import platform
 from collections.abc import Callable
@@ -11,14 +12,15 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from capsviz import checkpoint, data, discovery, figures
+from capsviz import checkpoint, data, discovery
 from capsviz.board import Board
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
+from capsviz.provenance import provenance
 from capsviz.recipe import Recipe, read_recipe, resolve_precision, to_toml
 from capsviz.train import best_epoch, fit, read_history
 
-PRECISION_STEPS = 20  # steps between updates of the progress bar's numbers: each one waits
+SHOW_STEPS = 20  # steps between updates of the progress bar's numbers: each one waits
 
 
 def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
@@ -36,8 +38,12 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
             raise ValueError(discovery.unknown("recipe", source, known) + ", or a .toml file")
         recipe, name = read_recipe(path), path.stem
     flags = {k: v for k, v in flags.items() if v is not None}
-    if flags.pop("reconstruction", True) is False:
+    wanted = flags.pop("reconstruction", None)
+    if wanted is False:
         flags["reconstruction_weight"] = 0.0
+    elif wanted and recipe.options.get("reconstruction_weight") == 0:
+        recipe = replace(recipe, options={**recipe.options})
+        del recipe.options["reconstruction_weight"]
     own = {f.name for f in fields(Recipe)}
     options = {**recipe.options, **{k: v for k, v in flags.items() if k not in own}}
     recipe = replace(recipe, **{k: v for k, v in flags.items() if k in own}, options=options)
@@ -67,22 +73,24 @@ def run(
     -------
     Path of the weights, and their card.
     """
-    done = len(read_history(output)) if resume else 0
-    output.mkdir(parents=True, exist_ok=True)
+    path = output / f"{name}.safetensors"
+    past = read_history(output) if resume else []
+    if len(past) == recipe.epochs and (card := _finished(path, recipe)) is not None:
+        return path, card
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
-    bar = _bar(recipe.epochs * steps, done * steps)
+    bar = _bar(recipe.epochs * steps, len(past) * steps)
     board = None
 
     def on_step(epoch, step, steps, loss, accuracy):
         bar.update()
-        if step % PRECISION_STEPS == 0 and not bar.disable:
+        if step % SHOW_STEPS == 0 and not bar.disable:
             bar.set_postfix_str(
                 f"epoch {epoch}, loss {float(loss):.4f}, accuracy {float(accuracy):.2%}"
             )
 
     def on_epoch(epoch, model):
         nonlocal board
-        board = board or Board(output / "tensorboard", splits["validation"], epoch.epoch)
+        board = board or Board(output / "tensorboard", splits["validation"], past)
         board(epoch, model)
         report(
             f"epoch {epoch.epoch}/{recipe.epochs}: loss {epoch.train_loss:.4f}, "
@@ -98,12 +106,25 @@ def run(
         bar.close()
         if board is not None:
             board.close()
-    return store(output / f"{name}.safetensors", model, recipe, splits, history, device)
+    return path, store(path, model, recipe, splits, history, device)
 
 
-def store(path: Path, model: nn.Module, recipe: Recipe, splits, history, device):
-    """Write weights, card and recipe; float16 unless that changes the validation accuracy."""
+def _finished(path: Path, recipe: Recipe) -> dict | None:
+    """The card of a run that ended: its test set is not read a second time."""
+    if not path.is_file():
+        return None
+    card = checkpoint.read_card(path)
+    return card if card.get("recipe") == asdict(recipe) and "results" in card else None
+
+
+def store(path: Path, model: nn.Module, recipe: Recipe, splits, history, device) -> dict:
+    """Write weights, card and recipe; float16 unless that costs validation accuracy."""
     test, validation = splits["test"], splits["validation"]
+    found, dtype = evaluate(model, validation), None
+    half = copy.deepcopy(model).half().float()
+    rounded = evaluate(half, validation)
+    if rounded.accuracy >= found.accuracy:
+        model, found, dtype = half, rounded, torch.float16
     card = {
         "name": path.stem,
         "dataset": {
@@ -118,25 +139,19 @@ def store(path: Path, model: nn.Module, recipe: Recipe, splits, history, device)
             "epochs": len(history),
             "epoch": best_epoch(history) if recipe.keep == "best" else len(history),
             "seconds": round(sum(epoch.seconds for epoch in history)),
+            "commits": list(dict.fromkeys(epoch.commit for epoch in history)),
             "precision": resolve_precision(recipe.precision, device),
             "hardware": hardware(device),
         },
+        "results": {
+            "validation": found._asdict(),
+            "test": evaluate(model, test)._asdict(),
+        },
+        "provenance": provenance(None, str(device)),
     }
-    exact = evaluate(model, validation)
-    for dtype in (torch.float16, None):
-        checkpoint.save(path, model, card, dtype=dtype)
-        stored = checkpoint.load(path, device=device)
-        found = evaluate(stored, validation)
-        if found.confusion == exact.confusion:
-            break
-    card["results"] = {
-        "validation": found._asdict(),
-        "test": evaluate(stored, test)._asdict(),
-    }
-    card["provenance"] = figures.provenance(None, str(device))
     checkpoint.save(path, model, card, dtype=dtype)
     write_text(path.with_suffix(".toml"), to_toml(recipe))
-    return path, card
+    return checkpoint.read_card(path)
 
 
 def hardware(device: torch.device) -> str:

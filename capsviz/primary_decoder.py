@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
-from capsviz.figures import provenance
 from capsviz.files import write_text
+from capsviz.provenance import provenance
 from capsviz.tracing import trace
 
 BATCH = 100  # images at a time

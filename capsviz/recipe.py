@@ -17,7 +17,8 @@ class Recipe:
     """Everything that fixes a training run. `trained/<name>.toml` holds these fields."""
 
     dataset: str = "mnist"
-    image_size: int | None = None  # pixels, for data sets that can be resized
+    image_size: int | None = None  # pixels, for `folder`
+    image_channels: int | None = None  # 3 for colour, for `folder`
     model: str = "capsnet"  # a file in capsviz/models
     options: dict = field(
         default_factory=dict
@@ -36,9 +37,14 @@ class Recipe:
     @property
     def data_options(self) -> dict:
         """What the data set's `load` is given."""
-        return {} if self.image_size is None else {"image_size": self.image_size}
+        given = {"image_size": self.image_size, "channels": self.image_channels}
+        return {k: v for k, v in given.items() if v is not None}
 
     def __post_init__(self):
+        for f in fields(self):
+            value, kinds = getattr(self, f.name), KINDS[f.type]
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise ValueError(f"{f.name} must be {f.type}, got {value!r}")
         for name, least in (("epochs", 1), ("batch_size", 1), ("shift_px", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -50,6 +56,13 @@ class Recipe:
                 raise ValueError(unknown(name, getattr(self, name), list(known)))
 
 
+KINDS = {
+    "str": str,
+    "int": int,
+    "float": (int, float),
+    "int | None": (int, type(None)),
+    "dict": dict,
+}
 CHOICES = {
     "schedule": ("exponential", "linear", "cosine"),
     "precision": ("auto", "fp32", "bf16"),
@@ -98,7 +111,8 @@ def resolve_precision(precision: str, device) -> str:
         return precision
     if device.type == "cuda":
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-    return "bf16" if device.type == "cpu" and torch.cpu._is_avx512_bf16_supported() else "fp32"
+    fast = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    return "bf16" if device.type == "cpu" and fast() else "fp32"
 
 
 def learning_rate(recipe: Recipe, progress: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +14,15 @@ from capsviz import data, pictures
 from capsviz.augment import to_float
 
 
-class Subject(NamedTuple):
+@dataclass(frozen=True)
+class Subject:
     """A network and a split for it."""
 
     model: nn.Module
     dataset: data.Dataset
     source: str  # name or path of the network, as a command takes it
     notice: str | None = None  # what the user must be told of the choice
+    drawn: dict = field(default_factory=dict, repr=False)  # images that were asked for before
 
     @property
     def name(self) -> str:
@@ -32,9 +35,20 @@ class Subject(NamedTuple):
         return next(self.model.parameters()).device
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
-        """The first n images (N, C, H, W) in [0, 1] and labels (N,), on the CPU; all for None."""
-        part = self.dataset.first(n)
-        return to_float(part.images), part.labels
+        """n images (N, C, H, W) in [0, 1] and labels (N,), on the CPU; all for None.
+
+        A random draw from the split, always the same one, in the split's order: the first images
+        of a data set need not be like the others (the first half of MNIST's test set is easier).
+        """
+        key = len(self.dataset) if n is None else n
+        if key not in self.drawn:
+            part = self.dataset
+            if n is not None:
+                part.first(n)  # refuses an n that is not there
+                draw = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
+                part = part.take(draw[:n].sort().values)
+            self.drawn[key] = to_float(part.images), part.labels
+        return self.drawn[key]
 
 
 class Picture(NamedTuple):
@@ -105,6 +119,8 @@ def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:
     try:
         return data.DEFAULT, data.load(data.DEFAULT, split, data_dir), None
     except FileNotFoundError as error:
+        if data_dir is not None:
+            raise  # a folder that was named by hand is meant
         notice = f"using the embedded '{data.FALLBACK}' data and their weights instead: {error}"
         return data.FALLBACK, data.load(data.FALLBACK, split), notice
 
@@ -117,3 +133,7 @@ def _check_fit(model: nn.Module, part: data.Dataset) -> None:
             f"the network is for images {expected[0]} of {expected[1]} classes, "
             f"but {part.name} has {part.image_shape} of {len(part.classes)}"
         )
+    trained_on = model.card["dataset"]
+    classes = trained_on.get("classes", list(part.classes))
+    if trained_on["name"] == part.name and classes != list(part.classes):
+        raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,7 +25,8 @@ from capsviz.functional import random_couplings
 
 CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
 CHUNK_IMAGES = 256  # at most: feature maps that no trace shows take memory too
-REMEMBER_BYTES = 256 << 20  # of one trace, at most, that `remember` holds
+REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
+COMMON = ("primary", "couplings", "poses", "lengths")  # what it keeps for the next who asks
 
 
 @dataclass(frozen=True)
@@ -85,16 +87,20 @@ def trace(
     made = _made.get()
     if made is None or isinstance(couplings, Tensor) or images.is_inference():
         return _run(model, images, keep, couplings, iterations, chunk, seed)
-    # The references in `made` keep these addresses from being used again.
+    # What an entry refers to keeps these addresses from being used again.
     at = (images.data_ptr(), images.shape, images.stride(), images._version)
     key = (id(model), at, couplings, iterations, seed)
-    for *_, kept, found in made.get(key, ()):
-        if set(keep) <= set(kept):
-            return replace(found, **{name: None for name in KEEP if name not in keep})
-    found = _run(model, images, keep, couplings, iterations, chunk, seed)
-    if sum(_bytes(value) for value in vars(found).values()) <= REMEMBER_BYTES:
-        made.setdefault(key, []).append((model, images, tuple(keep), found))
-    return found
+    if key not in made or not set(keep) <= set(made[key].kept):
+        plain = couplings is None and iterations is None and keep != ("lengths",)
+        more = COMMON if plain else ()
+        kept = tuple(dict.fromkeys((*keep, *more)))
+        found = _run(model, images, kept, couplings, iterations, chunk, seed)
+        size = sum(_bytes(value) for value in vars(found).values())
+        while made and size + sum(entry.size for entry in made.values()) > REMEMBER_BYTES:
+            del made[next(iter(made))]  # the oldest
+        made[key] = _Made(model, images, kept, found, size)
+    found = made[key].found
+    return replace(found, **{name: None for name in KEEP if name not in keep})
 
 
 def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
@@ -111,10 +117,8 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
         )
         chunk = chunk or min(max(1, CHUNK_BYTES // size), CHUNK_IMAGES)
         if couplings is not None:
-            shape = (
-                len(images),
-                *model.look(images[:1].to(like), keep=("couplings",))["couplings"].shape[2:],
-            )
+            one = model.look(images[:1].to(like), keep=("couplings",))["couplings"]
+            shape = (len(images), *one.shape[2:])
         parts = {name: [] for name in keep}
         generator = torch.Generator().manual_seed(seed)
         for start in range(0, len(images), chunk):
@@ -148,6 +152,14 @@ def decode(model, poses: Tensor, classes: Tensor) -> Tensor:
             )
         ]
     return torch.cat(parts)
+
+
+class _Made(NamedTuple):
+    model: object
+    images: Tensor
+    kept: tuple[str, ...]
+    found: Trace
+    size: int
 
 
 _made: ContextVar[dict | None] = ContextVar("made", default=None)

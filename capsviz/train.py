@@ -14,14 +14,14 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from capsviz import checkpoint, data, models
+from capsviz import checkpoint, data, memory, models
 from capsviz.augment import shift, to_float
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
+from capsviz.provenance import commit
 from capsviz.recipe import Recipe, learning_rate, resolve_precision
 
 STATE = "state.safetensors"
-BEST = "best.safetensors"
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,13 @@ class Epoch:
     validation_sse: float | None
     learning_rate: float  # at the end of the epoch
     seconds: float
+    commit: str | None = None  # of the code that trained it, if it ran from a checkout
 
 
 def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
     """The recipe's network for this data set, initialised from the recipe's seed."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(recipe.seed)
+        torch.default_generator.manual_seed(recipe.seed)
         shape, classes = dataset.image_shape, len(dataset.classes)
         return models.build(recipe.model, shape, classes, **recipe.options)
 
@@ -81,8 +82,15 @@ def fit(
     device = torch.device(device)
     train = train.first(recipe.limit)
     model = build_model(recipe, train).to(device)
+    if hasattr(model, "training_bytes"):
+        needed = model.training_bytes(min(recipe.batch_size, len(train)))
+        advice = "choose a smaller --batch-size, fewer --types or smaller images"
+        memory.require(needed, "a training step", advice, device)
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, fused=True)
     output.mkdir(parents=True, exist_ok=True)
+    code = commit()
+    for stray in (*output.glob(f".{STATE}.*"), *output.glob(".best-*")):
+        stray.unlink()  # of a run that was killed while it wrote
     history = _restore(output, recipe, model, optimiser, resume)
     train = replace(train, images=train.images.to(device), labels=train.labels.to(device))
     for epoch in range(len(history) + 1, recipe.epochs + 1):
@@ -99,15 +107,19 @@ def fit(
                 validation_sse=found.reconstruction_sse,
                 learning_rate=learning_rate(recipe, epoch),
                 seconds=time.perf_counter() - start,
+                commit=code,
             )
         )
+        best = _best_path(output, history)
         if best_epoch(history) == epoch:
-            checkpoint.write_tensors(output / BEST, model.state_dict())
+            checkpoint.write_tensors(best, model.state_dict())
         _save(output, recipe, model, optimiser, history)
+        for old in set(output.glob("best-*.safetensors")) - {best}:
+            old.unlink()
         if on_epoch is not None:
             on_epoch(history[-1], model)
     if recipe.keep == "best":
-        model.load_state_dict(checkpoint.read_tensors(output / BEST)[0])
+        model.load_state_dict(checkpoint.read_tensors(_best_path(output, history))[0])
     return model.eval(), history
 
 
@@ -162,6 +174,11 @@ def _one_epoch(recipe, model, optimiser, train, epoch, on_step) -> tuple[float, 
     return mean, float(right) / seen
 
 
+def _best_path(output: Path, history: list[Epoch]) -> Path:
+    """Weights of the best epoch so far; each epoch's have their own name, so none stands for it."""
+    return output / f"best-{best_epoch(history)}.safetensors"
+
+
 def _save(output: Path, recipe: Recipe, model, optimiser, history: list[Epoch]) -> None:
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, state in optimiser.state_dict()["state"].items():
@@ -197,7 +214,9 @@ def _restore(output: Path, recipe: Recipe, model, optimiser, resume: bool) -> li
             adam.setdefault(int(number), {})[field] = value
     model.load_state_dict(weights)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": adam})
-    return [Epoch(**line) for line in run["history"]]
+    history = [Epoch(**line) for line in run["history"]]
+    write_text(output / "epochs.csv", _csv(history))  # a kill may have come before its last line
+    return history
 
 
 def _csv(history: list[Epoch]) -> str:

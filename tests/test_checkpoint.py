@@ -90,10 +90,19 @@ def test_a_card_that_does_not_fit_its_weights_is_refused(stored):
         checkpoint.load(stored)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "not json", '{"model": 1}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", "not json", '{"model": {}, "dataset": "x"}'])
 def test_a_card_that_is_no_card_is_refused(stored, text):
     stored.with_suffix(".json").write_text(text)
     with pytest.raises(ValueError, match=r"is not a card|does not fit"):
+        checkpoint.load(stored)
+
+
+def test_a_card_of_other_weights_is_refused(stored):
+    path = stored.with_suffix(".json")
+    card = json.loads(path.read_text())
+    card["weights"]["sha256"] = "0" * 64
+    path.write_text(json.dumps(card))
+    with pytest.raises(ValueError, match="of other weights"):
         checkpoint.load(stored)
 
 

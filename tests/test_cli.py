@@ -165,11 +165,13 @@ def test_asking_for_mnist_never_falls_back(run):
         (["train", "--dataset", "digits", "--learning-rate", -1], ["learning_rate"]),
         (["train", "--dataset", "digits", "--types", 0], ["types must be at least 1"]),
         (["train", "--dataset", "digits", "--limit", 0], ["expected 1 to 1257"]),
+        (["train", "--dataset", "digits", "--image-size", 32], ["takes no image_size"]),
+        (["rotate", "--data-dir", "nowhere"], ["MNIST", "nowhere"]),
     ],
 )
 def test_a_wrong_request_gets_one_line_and_writes_nothing(run, tmp_path, args, words):
     assert_refused(run(*args), *words)
-    assert not (tmp_path / "figures").exists()
+    assert not (tmp_path / "runs").exists()
     assert not list(tmp_path.rglob("*.safetensors"))
 
 

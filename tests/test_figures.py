@@ -10,6 +10,7 @@ from foreign import Foreign
 
 from analyses import rotate
 from capsviz import figures
+from capsviz.animation import animate
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,8 @@ def test_files_that_hold_no_result_are_refused(tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=r"is not a result|another version"):
             figures.read_result(path)
-    path.write_text(json.dumps({"analysis": "nothing", "kind": "Result", "result": {}}))
+    about = {"analysis": "nothing", "kind": "Result", "result": {}, "width": "single"}
+    path.write_text(json.dumps(about))
     with pytest.raises(ValueError, match="unknown analysis 'nothing'"):
         figures.read_result(path)
     with pytest.raises(ValueError, match="there is no file"):
@@ -95,7 +97,7 @@ def test_every_frame_of_an_animation_is_written_in_one_palette(tmp_path):
 
     frames = [np.full((20, 30, 3), 8 * k, np.uint8) for k in range(5)]
     frames[3][5:10, 5:10] = [0xD5, 0x5E, 0x00]  # a house colour that one frame alone has
-    path = figures.animate(frames, tmp_path / "x.gif", fps=10)
+    path = animate(frames, tmp_path / "x.gif", fps=10)
     with Image.open(path) as gif:
         assert (gif.n_frames, gif.size, gif.info["duration"], gif.info["loop"]) == (
             5,

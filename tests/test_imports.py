@@ -12,15 +12,17 @@ from capsviz import discovery
 # From the bottom up. A module may import from rows above its own in this table (lower layers), and
 # from its own family: `capsviz.data.mnist` from `capsviz.data`. Within a row nobody knows another.
 LAYERS = (
-    ("capsviz", "capsviz.discovery", "capsviz.files", "capsviz.memory", "capsviz.allocator"),
+    ("capsviz", "capsviz.discovery", "capsviz.files", "capsviz.memory", "capsviz.allocator",
+     "capsviz.pictures"),
+    ("capsviz.provenance",),
     # what stands alone
     ("capsviz.functional", "capsviz.data", "capsviz.warps", "capsviz.augment", "capsviz.intervals",
-     "capsviz.moments", "capsviz.pictures", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
+     "capsviz.moments", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
     ("capsviz.routing",),
     ("capsviz.layers", "capsviz.decoders"),
     ("capsviz.models",),
     ("capsviz.tracing",),
-    ("capsviz.checkpoint", "capsviz.evaluate", "capsviz.board"),
+    ("capsviz.checkpoint", "capsviz.evaluate", "capsviz.board", "capsviz.animation"),
     ("capsviz.train", "capsviz.subject", "capsviz.primary_decoder"),
     ("capsviz.pipeline", "capsviz.paperset", "capsviz.primary_training"),
     ("capsviz.commands", "analyses"),

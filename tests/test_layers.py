@@ -1,3 +1,4 @@
+import copy
 from types import SimpleNamespace
 
 import pytest
@@ -77,8 +78,14 @@ def test_the_fast_path_gives_the_poses_of_the_path_that_shows_everything(name, b
 def test_a_routing_without_a_fused_form_serves_as_well(class_layer, monkeypatch):
     primary = draw32(B, I, D)
     expected = class_layer(primary)
-    monkeypatch.setattr(class_layer, "routing", SimpleNamespace(route=class_layer.routing.route))
+    alone = SimpleNamespace(route=class_layer.routing.route)
+    monkeypatch.setattr(type(class_layer), "routing", alone)
     torch.testing.assert_close(class_layer(primary), expected)
+
+
+def test_a_layer_can_be_copied(class_layer):
+    primary = draw32(B, I, D)
+    torch.testing.assert_close(copy.deepcopy(class_layer)(primary), class_layer(primary))
 
 
 def test_the_bias_is_added_in_routing_and_trained(class_layer):

@@ -32,6 +32,8 @@ def test_every_shipped_weight_file_has_its_recipe(name):
         ("learning_rate = -1", "learning_rate must be in"),
         ("schedule = 'steps'", "unknown schedule 'steps'"),
         ("epochs = ", "not a TOML file"),
+        ("epochs = 2.5", "epochs must be int, got 2.5"),
+        ("seed = true", "seed must be int, got True"),
     ],
 )
 def test_a_wrong_recipe_says_what_is_wrong(tmp_path, text, message):

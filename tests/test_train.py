@@ -18,7 +18,7 @@ from conftest import build_tiny
 from capsviz import checkpoint
 from capsviz.data import Dataset
 from capsviz.recipe import Recipe
-from capsviz.train import BEST, STATE, Epoch, best_epoch, fit, read_history
+from capsviz.train import STATE, Epoch, best_epoch, fit, read_history
 
 RECIPE = Recipe(
     dataset="random",
@@ -110,8 +110,9 @@ def test_a_run_is_not_overwritten_and_not_mixed_with_another(parts, tmp_path):
 
 def test_the_best_epoch_is_chosen_on_validation_and_its_weights_are_returned(parts, tmp_path):
     model, history = fit(replace(RECIPE, keep="best"), *parts, tmp_path)
-    stored = checkpoint.read_tensors(tmp_path / BEST)[0]
-    assert same(model.state_dict(), stored)
+    (best,) = tmp_path.glob("best-*.safetensors")
+    assert best.name == f"best-{best_epoch(history)}.safetensors"
+    assert same(model.state_dict(), checkpoint.read_tensors(best)[0])
     assert history[best_epoch(history) - 1].validation_accuracy == max(
         epoch.validation_accuracy for epoch in history
     )
@@ -178,10 +179,9 @@ def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_weights(tmp_p
         time.sleep(moments.uniform(0.3, 1.1) * seconds)
         run.send_signal(signal.SIGKILL)
         run.communicate()
-        for stray in (tmp_path / "killed").glob(".*"):
-            stray.unlink()
     finish(train(tmp_path / "killed"))
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
+    assert not list((tmp_path / "killed").glob(".*")), "half-written files are cleared away"
     digests = [checkpoint.sha256(tmp_path / k / "digits.safetensors") for k in ("whole", "killed")]
     assert digests[0] == digests[1]
 

@@ -29,7 +29,7 @@ def command(style, only, venue, n, digit, index, seed, figure, subject):
     n = min(1000, len(opened.dataset)) if n is None else n
     opened.dataset.first(n)
     opened.dataset.nth_of_class(digit, index)
-    settings = paperset.Settings(n, digit, index, seed, options.progress)
+    settings = paperset.Settings(n, digit, index, seed, options.progress, options.command_line())
     entries, failed = paperset.make(
         opened,
         figure["output"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,12 +11,11 @@ import click
 from capsviz import options
 
 
-@click.command(
-    help=__doc__ + "\n\nRECIPE is a name in trained/ or a TOML file; flags go before it."
-)
+@click.command(help=__doc__ + "\n\nRECIPE is a name in trained/ or a TOML file; flags change it.")
 @click.argument("recipe", required=False)
 @options.data
 @click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")
+@click.option("--image-channels", type=int, help="3 for colour, for such data sets.")
 @click.option("--model", metavar="NAME", help="A file of capsviz/models. [default: capsnet]")
 @click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]")
 @click.option("--routing", metavar="NAME", help="A file of capsviz/routing. [default: dynamic]")
@@ -58,7 +58,7 @@ def command(recipe, data_dir, device, output, resume, **flags):
             name, recipe, splits, output, device=device, resume=resume, report=_report
         )
     except KeyboardInterrupt:
-        again = " ".join(a for a in sys.argv[1:] if a != "--resume")
+        again = shlex.join(a for a in sys.argv[1:] if a != "--resume")
         raise click.ClickException(
             f"stopped; finished epochs are in {output}. Go on with: capsviz {again} --resume"
         ) from None

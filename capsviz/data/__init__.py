@@ -6,6 +6,7 @@ A file offers `load(split, root, **options) -> Dataset`, where `root` is the fol
 
 from __future__ import annotations
 
+import inspect
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,6 +110,11 @@ def load(name: str, split: str, root: str | os.PathLike | None = None, **options
     if split not in SPLITS:
         raise ValueError(discovery.unknown("split", split, list(SPLITS)))
     module = discovery.load("capsviz.data", name, what="dataset")
+    known = set(inspect.signature(module.load).parameters)
+    if strange := sorted(set(options) - known):
+        raise ValueError(
+            f"the data set '{name}' takes no {strange[0]}, got {options[strange[0]]!r}"
+        )
     return module.load(split, root, **options)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from capsviz import memory
+from capsviz import memory, pictures
 from capsviz.data import SPLITS, Dataset
 
 SEED = 0  # of the split of a folder that is not split already
@@ -49,6 +49,8 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
     if split == "train" and ready and "validation" not in ready:
         index = "train"
     samples, classes = _list(source)
+    if ready and split != "train" and (known := _list(root / "train")[1]) != classes:
+        raise ValueError(f"{source} has the classes {classes}, but {root / 'train'} has {known}")
     if index is not None:
         samples = _part(samples, index, with_test=not ready)
     memory.require(
@@ -90,13 +92,10 @@ def _part(samples, split: str, *, with_test: bool):
 
 
 def _read(path: str, size: int, channels: int) -> torch.Tensor:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
     from torchvision.transforms import functional
 
-    try:
-        with Image.open(path) as picture:
-            picture = picture.convert("L" if channels == 1 else "RGB")
-    except (UnidentifiedImageError, OSError) as error:
-        raise ValueError(f"'{path}' is not a picture that can be read: remove it") from error
+    picture = Image.fromarray((pictures.load(path) * 255).round().astype("uint8"))
+    picture = picture.convert("L" if channels == 1 else "RGB")
     picture = functional.center_crop(functional.resize(picture, size, antialias=True), size)
     return functional.pil_to_tensor(picture)

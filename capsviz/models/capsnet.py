@@ -168,6 +168,14 @@ class CapsNet(nn.Module):
         size = 2 * KERNEL - 1
         return slice(2 * row, 2 * row + size), slice(2 * column, 2 * column + size)
 
+    def training_bytes(self, batch: int) -> int:
+        """Memory of a training step, at least: weights, gradients, Adam, and what is saved."""
+        c = self.settings
+        _, height, width = c.image_shape
+        features = c.channels * (height - KERNEL + 1) * (width - KERNEL + 1)
+        saved = 2 * features + 4 * c.children * c.primary_dimensions
+        return 4 * (4 * sum(p.numel() for p in self.parameters()) + batch * saved)
+
     def objective(self, output: Output, images: Tensor, labels: Tensor) -> Objective:
         """Margin loss plus weighted SSE, the decoder masked by the true class (training)."""
         margin = functional.margin_loss(output.lengths, labels)

@@ -5,7 +5,9 @@ A routing offers `route(votes, *, iterations, bias, couplings) -> Routing`, and 
 To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -27,7 +29,8 @@ def available() -> list[str]:
     return names("capsviz.routing")
 
 
-def get(name: str) -> Callable[..., Routing]:
+@cache
+def get(name: str) -> ModuleType:
     """The module of a routing; ValueError names the known ones."""
     return load("capsviz.routing", name, what="routing")
 

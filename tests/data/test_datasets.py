@@ -6,6 +6,7 @@ import socket
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -145,6 +146,34 @@ def test_a_folder_that_is_split_already_keeps_its_split(tmp_path):
     assert sizes == {"train": 36, "validation": 4, "test": 7}
 
 
+def test_a_test_folder_with_other_classes_is_refused(tmp_path):
+    make_folder(tmp_path / "train", {"cat": 20, "dog": 20})
+    make_folder(tmp_path / "test", {"dog": 3, "fox": 4})
+    with pytest.raises(ValueError, match=r"'dog', 'fox'.*'cat', 'dog'"):
+        data.load("folder", "test", tmp_path)
+
+
+def test_deep_transparent_and_turned_pictures_are_read_as_they_look(tmp_path):
+    make_folder(tmp_path / "train", {"a": 10, "b": 10})
+    folder = tmp_path / "test"
+    for name in "ab":
+        (folder / name).mkdir(parents=True)
+    ramp = np.linspace(0, 65535, 784).astype(np.uint16).reshape(28, 28)
+    Image.fromarray(ramp).save(folder / "a" / "deep.png")
+    clear = Image.new("LA", (28, 28), (0, 0))
+    clear.paste((0, 255), (0, 0, 14, 28))
+    clear.save(folder / "a" / "ink.png")
+    turned = Image.new("L", (28, 28))
+    turned.paste(255, (0, 0, 28, 5))  # bright at the top, to be shown a quarter turn to the right
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned.save(folder / "b" / "turned.jpg", exif=exif)
+    deep, ink, upright = data.load("folder", "test", tmp_path).images[:, 0].float()
+    assert abs(deep - torch.from_numpy(ramp / 257).float()).max() < 1.5
+    assert ink[:, 2].max() == 0 and ink[:, 25].min() == 255
+    assert upright[14, 26] > 200 and upright[1, 2] < 50
+
+
 def test_colour_folders_keep_three_channels(tmp_path):
     make_folder(tmp_path, {"a": 10, "b": 10})
     part = data.load("folder", "train", tmp_path, channels=3, image_size=24)
@@ -159,6 +188,7 @@ def test_a_folder_without_classes_or_with_a_broken_picture_is_refused(tmp_path):
     make_folder(tmp_path, {"a": 10, "b": 10})
     for path in (tmp_path / "a").iterdir():
         path.write_bytes(b"no picture")
+    Image.new("LA", (30, 30), (0, 0)).save(tmp_path / "b" / "0.png")
     with pytest.raises(ValueError, match=r"a/\d+.png' is not a picture"):
         data.load("folder", "train", tmp_path)
 

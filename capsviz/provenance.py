@@ -1,0 +1,48 @@
+"""Where a result comes from: commit, weights, versions, hardware."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+
+from capsviz import discovery
+
+LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-learn")
+
+
+def provenance(card: Mapping | None, device: str) -> dict:
+    """What made a result: commit, weights, versions, hardware."""
+    weights = (card or {}).get("weights", {})
+    return {
+        "commit": commit(),
+        "weights": weights.get("file"),
+        "weights_sha256": weights.get("sha256"),
+        "device": device,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "versions": {name: _version(name) for name in LIBRARIES},
+    }
+
+
+def commit() -> str | None:
+    """Git commit of the checkout that capsviz runs from, with "+" if it was changed; else None."""
+    root = discovery.folder("")
+    if not (root / ".git").exists():
+        return None
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        git = ["git", "-C", str(root)]
+        quiet = {"text": True, "stderr": subprocess.DEVNULL}
+        head = subprocess.check_output([*git, "rev-parse", "HEAD"], **quiet).strip()
+        dirty = subprocess.check_output([*git, "status", "--porcelain", "-uno"], **quiet)
+        return head + ("+" if dirty.strip() else "")
+    return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
