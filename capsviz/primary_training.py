@@ -82,7 +82,7 @@ def fit(
     decoders = {}
     with torch.random.fork_rng(devices=[]):
         for name in ("routed", "uniform"):
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)
             decoders[name] = PrimaryDecoder(*shape[1:], train.image_shape).to(device)
     steps = epochs * math.ceil(len(train) / BATCH)
     optimisers = {k: torch.optim.Adam(d.parameters(), LEARNING_RATE) for k, d in decoders.items()}

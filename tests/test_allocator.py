@@ -9,9 +9,9 @@ CODE = """
 import resource, sys
 from capsviz import allocator
 kept = allocator.keep_freed_memory() if sys.argv[1] == "keep" else None
-import numpy as np
+
 for _ in range(60):
-    np.ones(5_000_000)  # 40 MB
+    b"x" * (40_000_000 + _)
 print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 """
 

@@ -69,5 +69,5 @@ def test_a_finished_run_does_not_read_the_test_set_again(done, splits, monkeypat
 def test_the_recipe_beside_the_weights_makes_them_again(done, splits, tmp_path):
     folder, path, _ = done
     name, recipe = pipeline.prepare(str(folder / "x.toml"), {})
-    again, card = pipeline.run(name, recipe, splits, tmp_path, device=torch.device("cpu"))
+    again, _ = pipeline.run(name, recipe, splits, tmp_path, device=torch.device("cpu"))
     assert checkpoint.sha256(again) == checkpoint.sha256(path)
