@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
-from analyses._reconstruct_drawing import GAP, mosaic
-from analyses._rotate_drawing import show
+from analyses._panels import GAP, mosaic, show
+from analyses._perturb_effects import plus_minus
 
 OWN = "#E69F00"
 NAMES = {
@@ -24,7 +24,7 @@ NAMES = {
 def sheet(result, width):
     """Every dimension over its range, one row each, its effect in words beside it."""
     E, K, _, tall, wide = result.images.shape
-    left, words = (0.5, 1.35) if width < 5 else (0.8, 1.5)  # inches
+    left, words = (0.45, 1.5) if width < 5 else (0.8, 1.5)  # inches
     head, foot = 0.8, 0.5
     across = width - left - words
     down = across * (E * (tall + GAP) - GAP) / (K * (wide + GAP) - GAP)
@@ -50,7 +50,7 @@ def sheet(result, width):
         shifts = result.values[0] - result.values[0, result.own[0]]
         some = slice(None, None, 5 if width < 5 else 1)
         axes.set_xticks(x[some], [_minus(f"{s:+.2f}") if s else "0" for s in shifts.round(6)[some]])
-        axes.set_xlabel("change of the dimension; framed: unchanged")
+        axes.set_xlabel(f"change{' of the dimension' if width >= 5 else ''}; framed: unchanged")
     else:
         axes.set_xticks([])
         axes.set_xlabel("5 % to 95 % quantile of the class\nframed: the image's own value")
@@ -76,7 +76,7 @@ def _heading(figure, result, width, height):
     text = (
         f"{true}predicted {result.classes[result.predicted]}\n"
         f"changed: pose of {name}, length {result.length:.2f}\n"
-        f"words: mean effect of +0.1, n = {result.n} of this class"
+        f"words: effect of +0.1, mean ±95 %, n = {result.n}"
     )
     figure.text(1.3 / width, 1 - 0.45 / height, text, va="center", fontsize=6, linespacing=1.6)
 
@@ -98,11 +98,10 @@ def table(result, width):
     for d in range(E):
         for m in range(M):
             mean, half = result.effect[d, m], high[d, m] - result.effect[d, m]
-            places = 2 if half >= 0.005 else 3
             left.text(
                 m,
                 d,
-                _minus(f"{mean:+.{places}f}{gap}±{half:.{places}f}") if clear[d, m] else "·",
+                _minus(plus_minus(mean, half, "+", gap)) if clear[d, m] else "·",
                 ha="center",
                 va="center",
                 fontsize=6,

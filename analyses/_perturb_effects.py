@@ -9,8 +9,6 @@ import numpy as np
 from capsviz.intervals import mean_interval
 from capsviz.moments import Moments, moments
 
-CHUNK = 256  # images at a time
-
 DELTA = 0.1  # of a dimension: effects are per this much
 WORDS = {  # for an increase and a decrease of each measure
     "slant_deg": ("leans right", "leans left"),
@@ -55,11 +53,11 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
     ------
     ValueError  without a decoder, or for fewer than 2 images whose reconstruction is not black.
     """
-    from capsviz.tracing import trace
+    from capsviz.tracing import CHUNK_IMAGES, trace
 
-    parts = []
-    for start in progress(range(0, len(images), CHUNK)):
-        poses = trace(model, images[start : start + CHUNK], keep=("poses",)).poses[-1]
+    images, parts = images.cpu(), []
+    for start in progress(range(0, len(images), CHUNK_IMAGES)):
+        poses = trace(model, images[start : start + CHUNK_IMAGES], keep=("poses",)).poses[-1]
         parts.append((poses[:, capsule].numpy(), *_changes(model, poses, capsule)))
     values, before, change, difference = map(np.concatenate, zip(*parts, strict=True))
     drawn = np.isfinite(change).all((1, 2)) & np.isfinite(before).all(1)
@@ -110,7 +108,7 @@ def _changes(model, poses, capsule: int):
 
 
 def captions(statistics: Statistics) -> list[str]:
-    """For each dimension its largest standardised effect whose interval leaves out zero."""
+    """For each dimension its largest standardised effect whose interval leaves out zero, ±95 %."""
     low, high = np.moveaxis(statistics.effect_ci95, 2, 0)
     size = np.where((low > 0) | (high < 0), np.abs(statistics.standardised), 0)
     texts = []
@@ -120,5 +118,12 @@ def captions(statistics: Statistics) -> list[str]:
             continue
         name, change = statistics.measures[best], statistics.effect[d, best]
         unit = "°" if name.endswith("_deg") else " px"
-        texts.append(f"{WORDS[name][int(change < 0)]} by {abs(change):.2g}{unit}")
+        size_and_half = plus_minus(abs(change), high[d, best] - change)
+        texts.append(f"{WORDS[name][int(change < 0)]} by {size_and_half}{unit}")
     return texts
+
+
+def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
+    """A mean and half its interval: "0.12 ±0.01", one place more where the half is small."""
+    places = 2 if half >= 0.005 else 3
+    return f"{mean:{sign}.{places}f}{gap}±{half:.{places}f}"

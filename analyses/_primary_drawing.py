@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+
+from analyses._panels import show
 
 FIELD, ROUTED, CONTROL = "#D55E00", "#0072B2", "#D55E00"
 GAP, GROUP = 0.04, 0.12  # inches between pictures, between groups of them
@@ -29,7 +30,7 @@ def rows(result, width):
 
     for k in range(K):
         axes = place(0, k, 0)
-        picture = _show(axes, result.image, "input" if k == 0 else None)
+        picture = show(axes, result.image, "input" if k == 0 else None)
         axes.add_patch(_field(*result.fields[k]))
         row, column = result.places[k]
         axes.set_ylabel(
@@ -38,9 +39,9 @@ def rows(result, width):
         )  # fmt: skip
         for n, level in enumerate(levels):
             name = _share(result.shares[level]) if k == 0 else None
-            _show(place(n + 1, k, 1), result.pictures[k, level], name)
+            show(place(n + 1, k, 1), result.pictures[k, level], name)
     axes = place(columns - 1, (K - 1) / 2, 2)
-    _show(axes, result.whole, f"all {result.children:,}")
+    show(axes, result.whole, f"all {result.children:,}")
     axes.set_xlabel(f"read as {result.classes[result.predicted]}", fontsize=6.5, labelpad=2)
     middle = LABELS + cell + GROUP + (len(levels) * (cell + GAP) + GAP) / 2
     title = "one capsule alone, its coupling growing to c"
@@ -56,7 +57,7 @@ def rows(result, width):
 
 def errors(result, width):
     """Mean SSE under every condition; beside it, what each control of the couplings adds."""
-    side = width >= 5
+    side = width >= 6
     figure = Figure(figsize=(width, 2.1 if side else 3.6))
     left, right = figure.subplots(
         *((1, 2) if side else (2, 1)), **({} if side else {"height_ratios": [7, 4]})
@@ -82,7 +83,7 @@ def errors(result, width):
     right.axvline(0, color="#7F7F7F", linewidth=0.6)
     right.margins(x=0.3)
     right.set(xlabel="added to the SSE of all capsules")
-    right.set_title("what replacing the couplings costs")
+    right.set_title("replacing the couplings")
     return figure
 
 
@@ -95,13 +96,3 @@ def _field(top, bottom, left, right):
 
 def _share(share) -> str:
     return {0.0: "0", 1.0: "c"}.get(float(share), f"{share:.2g} c")
-
-
-def _show(axes, image, title=None):
-    """One uint8 image (C, H, W), grey or colour, without ticks, on the scale 0 to 255."""
-    picture = image[0] if len(image) == 1 else np.moveaxis(image[:3], 0, -1)
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-    if title is not None:
-        axes.set_title(title, fontsize=6.5)
-    return axes.imshow(picture, cmap="gray", vmin=0, vmax=255)

@@ -6,6 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from analyses._words import number
+
+MARGIN = 0.01  # of the SSE: a difference inside it counts as none
+
 
 class Statistics(NamedTuple):
     """N test images under M conditions; intervals are 95 %, normal approximation."""
@@ -32,20 +36,24 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
     capsules  single capsules of each image to average over, at most.
     seed      of the shuffles and of the capsules at random.
     progress  wraps the chunks of images, for a progress bar.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 images, or less than 1 capsule.
     """
     import torch
 
     from analyses._primary_controls import CONDITIONS, errors
-    from capsviz.intervals import mean_interval
-    from capsviz.primary_decoder import BATCH
+    from capsviz.intervals import mean_interval, require_two
+    from capsviz.tracing import CHUNK_IMAGES
 
+    images = images.cpu()
     n = len(images)
-    if n < 2:
-        raise ValueError(f"an interval of means needs at least 2 images, got {n}")
+    require_two(n)
     generator = torch.Generator().manual_seed(seed)
     chunks = [
         errors(model, decoders, batch, capsules=capsules, generator=generator)
-        for batch in progress(images.split(BATCH))
+        for batch in progress(images.split(CHUNK_IMAGES))
     ]
     found, spread = (torch.cat(part).numpy() for part in zip(*chunks, strict=True))
     sse, sse_ci95 = mean_interval(found)
@@ -69,12 +77,23 @@ def verdict(statistics: Statistics) -> str:
     """What the couplings are good for, by the decoder that was trained without them."""
     place = statistics.conditions.index("trained with uniform couplings")
     added, (low, high) = statistics.added[place], statistics.added_ci95[place]
-    share = abs(added) / statistics.sse[0]
-    interval = f"{added:+.2f}, 95 % interval {low:+.2f} to {high:+.2f}, {share:.1%}"
+    margin = number(MARGIN, ".0%")
+    inside = max(abs(low), abs(high)) <= MARGIN * statistics.sse[0]
     if low > 0:
-        text = f"is worse ({interval}): they help by that, or training luck does"
+        found, meaning = (
+            f"worse by {added:.2f}",
+            "the couplings help by that, or training luck does",
+        )
+    elif high < 0:
+        found, meaning = (
+            f"better by {-added:.2f}",
+            "the couplings do not help, or training luck does",
+        )
     else:
-        better = "better" if high < 0 else "as good"
-        text = f"is {better} ({interval}): they carry nothing that it needs"
-    spread = f"they spread by {statistics.spread:.0%} about uniform"
-    return f"a decoder trained without the couplings {text} ({spread})"
+        found, meaning = "no difference shown", f"more than {margin} of the SSE is not ruled out"
+    if inside:
+        meaning = f"within {margin} of the SSE, so the couplings carry nothing that it needs"
+    return (
+        f"a decoder trained without the couplings: {found} (interval {low:+.2f} to {high:+.2f}); "
+        f"{meaning} (they spread by {number(statistics.spread, '.0%')} about uniform)"
+    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from analyses._panels import mosaic
+
 ROWS = ("input", "from\npredicted", "from\ntrue")
 PREDICTED, TRUE = "#D55E00", "#0072B2"
-GAP = 2  # pixels between pictures
 LETTER, LINE, NAMES = 0.06, 0.12, 0.75  # inches: a letter, a line of text, the names of the rows
-CELL = 0.62  # inches of a picture, at most
+CELL = 0.66  # inches of a picture, at most
 
 
 def sheet(result, width):
@@ -27,33 +28,13 @@ def sheet(result, width):
     parts = list(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     if beside:
         parts[1:] = parts[1].subfigures(1, 2, width_ratios=[0.56, 0.44])
-    blocks[0].draw(parts[0], f"first test images of each class, {result.dataset}")
+    blocks[0].draw(parts[0], f"test images of each class, {result.dataset}")
     if len(result.failures):
         shown = f"{len(result.failures)} of {result.wrong}"
         title = f"misread images, {shown}, most confident first"
         blocks[1].draw(parts[1], title, lengths=result.failure_lengths)
     _errors(parts[-1], result, inches=0.4 * width if beside else 0.85 * width)
     return figure
-
-
-def mosaic(axes, pictures, columns):
-    """Pictures (rows, n, C, H, W) uint8 as one image, on axes for `columns` >= n side by side.
-
-    Returns the centres of rows and of pictures, in the axes' coordinates.
-    """
-    rows, n, _, height, width = pictures.shape
-    tall, wide = height + GAP, width + GAP
-    colours = 3 if pictures.shape[2] >= 3 else 1
-    image = np.full((rows * tall - GAP, n * wide - GAP, colours), 255, np.uint8)
-    for r in range(rows):
-        for c in range(n):
-            picture = np.moveaxis(pictures[r, c, :colours], 0, -1)
-            image[r * tall : r * tall + height, c * wide : c * wide + width] = picture
-    axes.imshow(image[..., 0] if colours == 1 else image, cmap="gray", vmin=0, vmax=255)
-    axes.set_xlim(-0.5, columns * wide - GAP - 0.5)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0, pad=2)
-    return np.arange(rows) * tall + (height - 1) / 2, np.arange(n) * wide + (width - 1) / 2
 
 
 class _Block:
@@ -71,7 +52,7 @@ class _Block:
         cell = min(CELL, (width - NAMES) / self.columns)
         self.rotation = turn(self.names, cell)
         head = LETTER * _longest(self.names) if self.rotation else LINE * 2
-        foot = 0 if kind == "example" else 2.5 * LINE
+        foot = 0 if kind == "example" else 3.4 * LINE
         self.lines = -(-len(self.pictures) // self.columns)
         self.height = self.lines * (3 * cell + head + foot + LINE) + 2.5 * LINE
 
@@ -123,7 +104,8 @@ def _errors(figure, result, inches):
     names = [result.classes[k] for k in result.shown]
     axes.set_xticks(place, names, rotation=turn(names, inches / max(1, len(names))))
     top = max(result.sse_predicted_ci95.max(initial=0), result.sse_true_ci95.max(initial=0)) or 1
-    axes.set(xlabel="true class", ylabel="SSE per image", ylim=(0, 1.35 * top))
+    columns = 2 if inches > 2.5 else 1  # of the key, in the free room above
+    axes.set(xlabel="true class", ylabel="SSE per image", ylim=(0, (1.75 - 0.2 * columns) * top))
     axes.set_xlim(-0.6, len(names) - 0.4)
     axes.set_title(f"mean and 95 %, {result.n:,} images of {result.dataset}")
-    axes.legend(loc="upper center", ncols=2, columnspacing=1, handletextpad=0.3)
+    axes.legend(loc="upper center", ncols=columns, columnspacing=1, handletextpad=0.3)

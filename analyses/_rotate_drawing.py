@@ -6,9 +6,11 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from analyses._panels import picture, show
 from capsviz.figures import COLOURS, style
 
 STRIP = 13  # images in the print figure's strip
+FRAMES = 180  # of an animation, at most
 TRUE, PREDICTED, OTHER = "#0072B2", "#D55E00", "#BBBBBB"
 
 
@@ -24,10 +26,8 @@ def film_strip(result, width):
     ):
         for column, i in enumerate(picked):
             axes = figure.add_subplot(strip[row, column])
-            show(axes, images[i])
-            if row == 0:
-                axes.set_title(f"{angles[i]:g}°", fontsize=6.5)
-            else:
+            show(axes, images[i], f"{angles[i]:g}°" if row == 0 else None)
+            if row == 1:
                 right = result.label is None or result.predicted[i] == result.label
                 axes.set_xlabel(
                     result.classes[result.predicted[i]],
@@ -67,7 +67,7 @@ def film_strip(result, width):
 
 def curves(result, width):
     """Accuracy and true-class length against the angle, with 95 % bands."""
-    figure = Figure(figsize=(width, 0.42 * width))
+    figure = Figure(figsize=(width, max(0.42 * width, 1.6)))
     axes = figure.add_subplot()
     for values, band, colour, name in (
         (result.accuracy, result.accuracy_ci95, TRUE, "accuracy"),
@@ -87,18 +87,11 @@ def curves(result, width):
     return figure
 
 
-def show(axes, image):
-    """One uint8 image (C, H, W), grey or colour, without ticks, on the scale 0 to 255."""
-    picture = image[0] if len(image) == 1 else np.moveaxis(image[:3], 0, -1)
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set_visible(False)
-    return axes.imshow(picture, cmap="gray", vmin=0, vmax=255, aspect="equal")
-
-
 def frames(result, size):
     """RGB frames (h, size, 3) uint8: input, reconstruction, lengths, and a strip that grows.
 
-    The background is drawn once and only what moves is drawn again: a hundredth of a second each.
+    One for each angle, or where that would be more than `FRAMES`, for every k-th. The background is
+    drawn once and only what moves is drawn again.
     """
     inches, dpi = 6.0, size / 6.0
     with style():
@@ -109,7 +102,7 @@ def frames(result, size):
         background = canvas.copy_from_bbox(figure.bbox)
         whole = np.isclose((result.angles_deg[-1] - result.angles_deg[0]) % 360, 0)
         count = len(result.angles_deg) - (1 if whole and len(result.angles_deg) > 1 else 0)
-        for i in range(count):  # a full turn's last angle is its first
+        for i in range(0, count, -(-count // FRAMES)):  # a full turn's last angle is its first
             canvas.restore_region(background)
             for artist in parts.update(i):
                 artist.axes.draw_artist(artist)
@@ -129,9 +122,9 @@ class _Parts:
         ):
             axes = figure.add_axes([left, 0.535, 0.27, 0.36])
             axes.set_title(name, fontsize=8)
-            picture = show(axes, images[0])
-            picture.set_animated(True)
-            self.artists.append(picture)
+            shown = show(axes, images[0])
+            shown.set_animated(True)
+            self.artists.append(shown)
         bars = figure.add_axes([0.70, 0.535, 0.285, 0.36])
         bars.set(ylim=(0, 1.0), xticks=range(J), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
         bars.set_title("capsule lengths", fontsize=8)
@@ -172,8 +165,8 @@ class _Parts:
     def update(self, i: int):
         """Set everything to angle i; the artists to draw."""
         r = self.result
-        for picture, images in zip(self.artists, (r.inputs, r.reconstructions), strict=True):
-            picture.set_data(images[i][0] if len(images[i]) == 1 else np.moveaxis(images[i], 0, -1))
+        for shown, images in zip(self.artists, (r.inputs, r.reconstructions), strict=True):
+            shown.set_data(picture(images[i]))
         for k, bar in enumerate(self.bars):
             bar.set_height(r.lengths[i, k])
             bar.set_color(TRUE if k == r.label else PREDICTED if k == r.predicted[i] else OTHER)

@@ -7,6 +7,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from analyses._panels import picture
 from capsviz.figures import COLOURS
 
 BLUE, RED, GREEN, GREY = COLOURS[0], COLOURS[1], COLOURS[2], "#7F7F7F"
@@ -89,10 +90,7 @@ def _map(axes, result, values, scale):
     """One map at its place on the paler input, its outline above; − where clearly negative."""
     image = result.image
     axes.set_axis_on()
-    axes.imshow(
-        image[0] if len(image) == 1 else np.moveaxis(image[:3], 0, -1),
-        cmap="gray_r", vmin=0, vmax=255, alpha=0.5,
-    )  # fmt: skip
+    axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)
     drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=result.extent_px, zorder=2)
     grey = image.mean(0)
     if np.ptp(grey) > 0:
@@ -165,7 +163,7 @@ def votes(axes, rounds):
     axes.set_ylim(min(low, 0), high + 0.7 * (high - min(low, 0)))
     axes.set(xlabel="iteration", ylabel="mean cosine", title="vote agreement")
     iteration_ticks(axes, rounds)
-    axes.legend(loc="upper left", borderaxespad=0)
+    axes.legend(loc="upper left", borderaxespad=0, handlelength=1.4)
 
 
 def last(axes, x, y, text, *, below):

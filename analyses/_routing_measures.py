@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.functional import random_couplings
-from capsviz.intervals import wilson
+from capsviz.functional import lengths, predict, random_couplings
+from capsviz.intervals import Z, paired_interval, wilson
 from capsviz.tracing import trace
 
-CHUNK = 64  # images at a time: their votes are 47 MB for a CapsNet on 28 x 28 images
 INSIDE = ("votes", "couplings", "poses", "lengths")
 
 
@@ -113,7 +112,7 @@ class Mean:
         """
         if self.n == 1:
             return np.broadcast_to([low, high], (*self.mean.shape, 2)).astype(float)
-        half = 1.959964 * np.sqrt(self.variance / self.n)
+        half = Z * np.sqrt(self.variance / self.n)
         return np.stack([self.mean - half, self.mean + half], -1).clip(low, high)
 
     def named(self, name: str, low: float, high: float) -> dict[str, np.ndarray]:
@@ -124,12 +123,19 @@ class Mean:
 class Survey:
     """What routing did on many images, as sums: memory does not grow with their number.
 
-    Counts and lengths are those of r = 1 ... M iterations, then those of the controls.
+    Counts and lengths are those of r = 1 ... M iterations, then those of the controls. The poses
+    after iteration r of M are the result of r iterations, so one trace has them all.
+
+    Parameters
+    ----------
+    iterations  R, of which the couplings are measured.
+    most        M, at least R.
+    seed        of the random control.
     """
 
     CONTROLS = ("uniform", "random")
 
-    def __init__(self, iterations: int | None, most: int, seed: int):
+    def __init__(self, iterations: int, most: int, seed: int):
         self.iterations, self.most = iterations, most
         self.means = defaultdict(Mean)
         self.of_class = defaultdict(lambda: defaultdict(Mean))  # mean couplings of a true class
@@ -137,25 +143,29 @@ class Survey:
         self.generator = torch.Generator().manual_seed(seed)
 
     def add(self, model, images: Tensor, labels: Tensor) -> None:
-        """Trace images (B, C, H, W) with labels (B,): as asked, with r = 1 ... M, with controls."""
-        seen = trace(model, images, keep=("primary", *INSIDE), iterations=self.iterations)
-        self._measure(seen, labels)
-        R = len(seen.couplings)
+        """Trace images (B, C, H, W) with labels (B,): with M iterations, and with the controls."""
+        seen = trace(model, images, keep=("primary", *INSIDE), iterations=self.most)
         drawn = random_couplings(tuple(seen.couplings.shape[1:]), generator=self.generator)
-        self.means["random"].add(entropy(drawn).exp().mean(1))
-        asked = [{"iterations": r} for r in range(1, max(self.most, R) + 1)]
-        asked += [{"couplings": "uniform"}, {"couplings": drawn}]
-        lengths = [
-            seen.lengths
-            if options == {"iterations": R}
-            else trace(model, images, keep=("lengths",), **options).lengths
-            for options in asked
-        ]
-        self._count(torch.stack(lengths), labels)
+        controls = torch.stack(
+            [
+                trace(model, images, keep=("poses",), couplings=given).poses[-1]
+                for given in ("uniform", drawn)
+            ]
+        )
+        R = self.iterations
+        self._measure("", seen.votes, seen.couplings[:R], seen.poses[:R], labels)
+        self._measure("random_", seen.votes, drawn[None], controls[1:], labels)
+        for k in labels.unique().tolist():
+            types = by_type(seen.couplings[R - 1, labels == k], seen.grid)
+            self.of_class[k]["types"].add(types)
+            self.of_class[k]["all"].add(types.mean(1))
+        self.means["norm"].add(seen.primary.norm(dim=-1))
+        self.means["primary"].add(seen.primary)
+        self._count(lengths(torch.cat([seen.poses, controls])), labels)
 
     def _count(self, lengths: Tensor, labels: Tensor) -> None:
         """Compare predictions with the labels and with those of one iteration: (M + 2, B, J)."""
-        predicted = lengths.argmax(2).numpy()
+        predicted = torch.stack([predict(one) for one in lengths]).numpy()
         right = predicted == labels.numpy()
         self.counts["right"] += right.sum(1)
         self.counts["changed"] += (predicted != predicted[0]).sum(1)
@@ -163,22 +173,16 @@ class Survey:
         self.counts["to_wrong"] += (~right & right[0]).sum(1)
         self.means["length"].add(lengths[:, torch.arange(len(labels)), labels].T)
 
-    def _measure(self, seen, labels: Tensor) -> None:
-        means, couplings = self.means, seen.couplings
-        nats = entropy(couplings)
-        means["entropy"].add(nats.mean(2).T)
-        means["effective"].add(nats.exp().mean(2).T)
-        means["polarisation"].add(couplings.amax(3).mean(2).T)
-        agreed = agreement(seen.votes, couplings, seen.poses).movedim(0, 1)  # (B, R, J)
+    def _measure(self, kind: str, votes, couplings, poses, labels: Tensor) -> None:
+        """Add to the means whose names begin with `kind`."""
+        means, nats = self.means, entropy(couplings)
+        means[f"{kind}entropy"].add(nats.mean(2).T)
+        means[f"{kind}effective"].add(nats.exp().mean(2).T)
+        means[f"{kind}polarisation"].add(couplings.amax(3).mean(2).T)
+        agreed = agreement(votes, couplings, poses).movedim(0, 1)  # (B, R, J)
         true = agreed.gather(2, labels[:, None, None].expand(-1, agreed.shape[1], 1))[..., 0]
         others = (agreed.sum(2) - true) / (agreed.shape[2] - 1)
-        means["agreement"].add(torch.stack([true, others], 2))
-        for k in labels.unique().tolist():
-            types = by_type(couplings[-1, labels == k], seen.grid)
-            self.of_class[k]["types"].add(types)
-            self.of_class[k]["all"].add(types.mean(1))
-        means["norm"].add(seen.primary.norm(dim=-1))
-        means["primary"].add(seen.primary)
+        means[f"{kind}agreement"].add(torch.stack([true, others], 2))
 
     def by_class(self, what: str, name: str) -> dict[str, np.ndarray]:
         """A mean of each true class, (K, ...), and its intervals, under `name`."""
@@ -186,10 +190,14 @@ class Survey:
         return {key: np.stack([values[key] for values in named]) for key in named[0]}
 
     def by_rounds(self) -> dict[str, np.ndarray]:
-        """Accuracy, changed predictions and true lengths with intervals, controls apart."""
+        """Accuracy, its gain, changes and true lengths with intervals, controls apart."""
         n, controls = self.means["length"].n, len(self.CONTROLS)
+        more, less = self.counts["to_right"], self.counts["to_wrong"]
+        pairs = [paired_interval(int(a), int(b), n) for a, b in zip(more, less, strict=True)]
         both = {
             **_proportion("accuracy", self.counts["right"], n),
+            "gain": (more - less) / n,
+            "gain_ci95": np.array(pairs),
             **_proportion("changed", self.counts["changed"], n),
             **self.means["length"].named("true_length", 0, 1),
         }

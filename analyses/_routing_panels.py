@@ -10,10 +10,12 @@ from matplotlib.ticker import MaxNLocator
 from analyses import _routing_drawing as parts
 from analyses._routing_drawing import BLUE, GREEN, GREY, RED
 
+WIDE = 6.0  # inches: from here on three panels stand side by side, below it two
+
 
 def panels(result, width):
     """What routing changes, how it couples, and which capsules are dead; bars are 95 %."""
-    wide = width >= parts.WIDE
+    wide = width >= WIDE
     shape = (2, 3) if wide else (3, 2)
     below = [["dead", "all", "types", "types"]]
     if not wide:
@@ -55,11 +57,11 @@ def _by_rounds(axes, result, field, label, factor):
         else:
             up = value > high
             axes.annotate(
-                f"{value:.3g} {'↑' if up else '↓'}", (at + 0.4, float(up)), ha="right",
+                f"{value:.3g} {'↑' if up else '↓'}", (at + 0.9, float(up)), ha="right",
                 va="top" if up else "bottom", xycoords=("data", "axes fraction"),
                 fontsize=6, color=(RED, GREEN)[k],
             )  # fmt: skip
-    axes.set_ylim(low, high)
+    axes.set(ylim=(low, high), xlim=(0.5, len(values) + 3))
     axes.set_xticks([*rounds, *(len(values) + 1 + k for k in range(2))])
     axes.set_xticklabels([*map(str, rounds), *(name[0].upper() for name in result.controls)])
     names = ", ".join(f"{name[0].upper()} {name}" for name in result.controls)
@@ -70,10 +72,8 @@ def _parents(axes, result):
     rounds = np.arange(1, len(result.effective_parents) + 1)
     mean, band = result.effective_parents, result.effective_parents_ci95
     parts.parents(axes, rounds, mean, band, len(result.classes))
-    axes.axhline(result.random_effective_parents, color=GREY, linestyle=":")
-    at = (rounds[-1], result.random_effective_parents)
-    parts.last(axes, *at, "random control", below=True)
     axes.set_title("spread of couplings")
+    _random(axes, rounds, result.random_effective_parents[0], below=True)
 
 
 def _polarisation(axes, result):
@@ -83,6 +83,7 @@ def _polarisation(axes, result):
     parts.last(axes, rounds[-1], value, f"{value:.3f}", below=value > 0.5)
     axes.set(xlabel="iteration", ylabel="mean of max $c_{ij}$", ylim=(0, 1), title="polarisation")
     parts.iteration_ticks(axes, rounds)
+    _random(axes, rounds, result.random_polarisation[0], below=False)
 
 
 def _agreement(axes, result):
@@ -92,7 +93,15 @@ def _agreement(axes, result):
     ):
         values, band = result.agreement[:, k], result.agreement_ci95[:, k]
         _errorbar(axes, rounds, values, band, colour, marker, name)
+        label = "dotted: random" if colour is GREY else None
+        axes.axhline(result.random_agreement[0, k], color=colour, linestyle=":", label=label)
     parts.votes(axes, rounds)
+
+
+def _random(axes, rounds, value, *, below):
+    """The random control as a dotted line."""
+    axes.axhline(value, color=GREY, linestyle=":")
+    parts.last(axes, rounds[-1], value, "random control", below=below)
 
 
 def _dead(axes, result):

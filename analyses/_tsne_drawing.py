@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from analyses._panels import picture
 from capsviz.figures import COLOURS
 
 SHARE = 0.075  # side of a thumbnail, of the map's
@@ -27,7 +28,7 @@ def maps(result, width):
     height = side + 0.5 if beside else 2 * side + 0.6
     names = [name for k, name in enumerate(result.classes) if k in result.labels]
     columns = max(1, int(width / (0.25 + 0.06 * max(6, *map(len, names)))))
-    foot = 1.6 + 0.15 * -(-(len(names) + 1) // columns)
+    foot = 1.8 + 0.15 * -(-(len(names) + 1) // columns)
     figure = Figure(figsize=(width, height + foot))
     above, below = figure.subfigures(2, 1, height_ratios=[height, foot])
     titles = (TITLES[result.of], "raw pixels")
@@ -89,10 +90,9 @@ def _map(axes, result, which):
 def _thumbnail(axes, image, point, centre, side, colour, line):
     """An image in a frame, with a line to its point."""
     (x, y), half = centre, side / 2
-    picture = image[0] if len(image) < 3 else np.moveaxis(image[:3], 0, -1)
     axes.plot(*zip(point, centre, strict=True), color="black", linewidth=0.4, zorder=4)
     box = (x - half, x + half, y - half, y + half)
-    axes.imshow(picture, extent=box, cmap="gray_r", vmin=0, vmax=255, zorder=5)
+    axes.imshow(picture(image), extent=box, cmap="gray_r", vmin=0, vmax=255, zorder=5)
     frame = {"fill": False, "edgecolor": colour, "linewidth": 1, "linestyle": line}
     axes.add_patch(Rectangle((x - half, y - half), side, side, zorder=6, **frame))
 
@@ -123,14 +123,15 @@ def _scores(axes, result, titles):
             label=titles[i],
         )
     right = axes.secondary_yaxis("right")
-    right.set_yticks(rows, [f"{ours:.3f}, {theirs:.3f}" for ours, theirs in result.scores.T])
+    names = [f"{ours:.3f}, {theirs:.3f}".replace("-", "−") for ours, theirs in result.scores.T]
+    right.set_yticks(rows, names)
     right.spines[:].set_visible(False)
     right.tick_params(length=0)
     axes.set_yticks(rows, result.score_names)
     axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(min(0, result.scores_ci95.min() - 0.02), 1.01))
     axes.set_xlabel("score and 95 % interval, k = 10")
     axes.grid(axis="x", linewidth=0.3)
-    axes.legend(loc="upper left")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
 
 
 def _legend(figure, result, columns):
@@ -139,8 +140,9 @@ def _legend(figure, result, columns):
         for k, name in enumerate(result.classes)
         if k in result.labels
     ]
-    ring = {"marker": "o", "color": "none", "markeredgecolor": "black", "markersize": 4.5}
-    marks.append(Line2D([], [], label="misread", **ring))
+    if (result.labels != result.predicted).any():
+        ring = {"marker": "o", "color": "none", "markeredgecolor": "black", "markersize": 4.5}
+        marks.append(Line2D([], [], label="misread", **ring))
     figure.legend(
         handles=marks,
         loc="outside upper center",

@@ -24,7 +24,7 @@ def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray):
     """
     from sklearn.metrics import pairwise_distances, silhouette_samples
 
-    from capsviz.intervals import wilson
+    from capsviz.intervals import mean_interval, wilson
 
     full, flat = (pairwise_distances(part.astype(float)) for part in (features, positions))
     each = (
@@ -34,9 +34,7 @@ def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray):
         silhouette_samples(flat, labels, metric="precomputed"),
         silhouette_samples(full, labels, metric="precomputed"),
     )
-    values = np.array([one.mean() for one in each])
-    half = 1.96 * np.array([one.std(ddof=1) for one in each]) / np.sqrt(len(labels))
-    intervals = np.stack([values - half, values + half], 1)
+    values, intervals = mean_interval(np.stack(each, 1))
     for row in (1, 2):
         intervals[row] = wilson(int(each[row].sum()), len(labels))
     return values, intervals

@@ -1,13 +1,12 @@
-"""Vectors for `tsne`: what the capsules say of each image, and their map on the plane."""
+"""Vectors for `tsne`: what the capsules say of each image, their map, and which images to show."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from analyses.reconstruct import CHUNK
-
 ANGLES_DEG = np.arange(-60.0, 61, 5)  # of trajectories; the middle one is 0
 COMPONENTS = 50  # of the PCA before t-SNE
+THUMBNAILS = 16  # at most
 
 
 def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndarray]:
@@ -15,13 +14,14 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
     import torch
 
     from capsviz import memory
-    from capsviz.tracing import trace
+    from capsviz.functional import predict
+    from capsviz.tracing import CHUNK_IMAGES, trace
 
     part = "poses" if of == "all-poses" else of
     vectors, predicted = [], []
-    for start in progress(range(0, len(images), CHUNK)):
-        seen = trace(model, images[start : start + CHUNK], keep=(part, "lengths"))
-        winner = seen.lengths.argmax(1)
+    for start in progress(range(0, len(images), CHUNK_IMAGES)):
+        seen = trace(model, images[start : start + CHUNK_IMAGES], keep=(part, "lengths"))
+        winner = predict(seen.lengths)
         value = getattr(seen, part)
         value = value if part == "primary" else value[-1]
         if of == "poses":
@@ -51,17 +51,27 @@ def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int 
 
 
 def turn(images):
-    """Images (K, C, H, W) at the A - 1 angles that are not 0: (K * (A - 1), C, H, W)."""
+    """Images (K, C, H, W), K >= 1, at the A - 1 angles that are not 0: (K * (A - 1), C, H, W)."""
     import torch
 
     from capsviz.warps import rotate
 
     degrees = torch.from_numpy(ANGLES_DEG[ANGLES_DEG != 0])
-    turned = [rotate(image[None], degrees).clamp(0, 1) for image in images]
-    return torch.cat(turned) if turned else images
+    return torch.cat([rotate(image[None], degrees).clamp(0, 1) for image in images])
 
 
 def along(values: np.ndarray, firsts, n: int) -> np.ndarray:
     """Values (n + K (A - 1), m) of images and then of turned ones -> (K, A, m) with 0° inside."""
     turned = values[n:].reshape(len(firsts), ANGLES_DEG.size - 1, values.shape[1])
     return np.insert(turned, ANGLES_DEG.size // 2, values[firsts], axis=1)
+
+
+def thumbnails(positions, labels, predicted) -> np.ndarray:
+    """Images to show: the one in the middle of each class's points, then misread ones."""
+    chosen = []
+    for k in np.unique(labels)[:THUMBNAILS]:
+        own = np.flatnonzero(labels == k)
+        centre = np.median(positions[own], axis=0)
+        chosen.append(own[np.linalg.norm(positions[own] - centre, axis=1).argmin()])
+    wrong = np.setdiff1d(np.flatnonzero(labels != predicted), chosen)
+    return np.concatenate([chosen, wrong]).astype(int)[:THUMBNAILS]

@@ -5,7 +5,8 @@ sheet shows every dimension over a range: -0.25 to 0.25 in steps of 0.05 about t
 (figure 4 of Sabour, Frosst & Hinton 2017, arXiv:1710.09829), or from the 5 % to the 95 % quantile
 that the dimension has over images of the class. The effect table measures the decoded images
 (`capsviz.moments`: slant, width, height, stroke thickness, place) at +0.1 and -0.1 of a dimension
-and gives half the difference, its mean over N images of the class with a normal 95 % interval.
+and gives half the difference, its mean over N images of the class (drawn from the split at random,
+always the same ones) with a normal 95 % interval.
 "Standardised" is that mean over the standard deviation of the measure among the N undisturbed
 reconstructions, so that degrees and pixels compare. The captions beside a sheet are the largest
 standardised effect of each dimension. Dimensions count from 0, as in the arrays.
@@ -30,7 +31,7 @@ import numpy as np
 from analyses._perturb_effects import DELTA, Statistics, captions, evaluate
 from capsviz import options
 
-N = 200  # images of the class, for the quantiles and captions of a sheet
+N = 200  # images of the class, where there are as many: for a sheet and in the figure set
 
 
 class Result(NamedTuple):
@@ -52,11 +53,17 @@ class Result(NamedTuple):
 
 
 def choose(model, image, label=None, *, pose="winning") -> int:
-    """The class whose pose of an image (1, C, H, W) to change: the "winning" or the "true" one."""
+    """The class whose pose of an image (1, C, H, W) to change: the "winning" or the "true" one.
+
+    Raises
+    ------
+    ValueError  for the "true" one where `label` is None.
+    """
+    from capsviz.functional import predict
     from capsviz.tracing import trace
 
     if pose == "winning":
-        return int(trace(model, image, keep=("lengths",)).lengths.argmax())
+        return int(predict(trace(model, image.cpu(), keep=("lengths",)).lengths))
     if label is None:
         raise ValueError("the true class of this image is not known: use the winning pose")
     return int(label)
@@ -72,15 +79,20 @@ def compute(model, image, label=None, *, statistics, span="paper") -> Result:
     statistics  of `evaluate`: its class is the one whose pose is changed.
     span        "paper": 11 values, +-0.25 in steps of 0.05 about the image's own; "data": 10 values
                 from the 5 % to the 95 % quantile over the images of `statistics`, and its own.
+
+    Raises
+    ------
+    ValueError  for an unknown span; from the network, if it has no decoder.
     """
     import torch
 
     from capsviz.augment import to_uint8
+    from capsviz.functional import predict
     from capsviz.tracing import decode, trace
 
     if span not in ("paper", "data"):
         raise ValueError(f"unknown range '{span}', expected one of: paper, data")
-    k = statistics.capsule
+    image, k = image.cpu(), statistics.capsule
     seen = trace(model, image, keep=("poses", "lengths"))
     poses = seen.poses[-1]
     base = poses[0, k].double().numpy()
@@ -103,7 +115,7 @@ def compute(model, image, label=None, *, statistics, span="paper") -> Result:
         capsule=k,
         length=float(seen.lengths[0, k]),
         label=label,
-        predicted=int(seen.lengths.argmax()),
+        predicted=int(predict(seen.lengths)),
         captions=captions(statistics),
         n=statistics.n,
         span=span,
@@ -145,11 +157,12 @@ def plot(result: Result | Statistics, *, width=7.16):
 @options.as_json
 def command(pose, span, n, as_json, figure, picture, subject):
     """Write the sheet of one image, or the effect table of a class."""
+    options.refuse_with_evaluate(n, "index", "image", "pose", "span")
     opened = options.open_subject(subject)
     measure = functools.partial(_measure, opened, progress=options.progress("perturbing"))
     if n is not None:
         result = measure(picture["digit"], n)
-        stem = f"perturb-{result.dataset}-{result.capsule}-{n}-images"
+        stem = f"perturb-{result.dataset}-{result.capsule}-{result.n}-images"
     else:
         shown = options.open_picture(opened, picture)
         statistics = measure(choose(opened.model, shown.image, shown.label, pose=pose))
@@ -163,7 +176,8 @@ def findings(result: Result | Statistics) -> str:
     """What the numbers say, one line for each dimension."""
     texts = captions(result) if isinstance(result, Statistics) else result.captions
     head = (
-        f"class {result.classes[result.capsule]}, {result.n} images, per +{DELTA} of a dimension:"
+        f"class {result.classes[result.capsule]}, {result.n} images, per +{DELTA} of a dimension, "
+        "mean ±95 %:"
     )
     return "\n".join([head, *(f"dim {d}: {text}" for d, text in enumerate(texts))])
 
@@ -175,8 +189,8 @@ def paper(subject, settings):
     shown = open_picture(subject, digit=settings.digit, index=settings.index)
     capsule = choose(subject.model, shown.image)
     there = int((subject.dataset.labels == capsule).sum())
-    progress = settings.progress("perturbing")
-    statistics = _measure(subject, capsule, min(settings.n, there), progress=progress)
+    n = min(N, settings.n, there)
+    statistics = _measure(subject, capsule, n, progress=settings.progress("perturbing"))
     yield (
         f"perturb-{shown.name}",
         compute(subject.model, shown.image, shown.label, statistics=statistics),
@@ -189,18 +203,19 @@ def caption(result: Result | Statistics) -> str:
     text = "; ".join(findings(result).split("\n")[1:])
     name = result.classes[result.capsule]
     if isinstance(result, Statistics):
-        return (
-            f"Effect of +{DELTA} of each pose dimension of class {name} on the decoded image, mean "
-            f"and 95 % interval over {result.n} images. Largest standardised effects: {text}."
-        )
+        head = f"Effect of +{DELTA} of each pose dimension of class {name} on the decoded image. "
+    else:
+        head = f"One image's pose of class {name}, one dimension changed at a time and decoded. "
     return (
-        f"One image's pose of class {name}, one dimension changed at a time and decoded. Mean "
-        f"effects of +{DELTA} over {result.n} images of the class: {text}."
+        f"{head}Largest standardised effect of +{DELTA} of each dimension, mean ±95 % interval "
+        f"over {result.n} images of the class, not corrected for the number of intervals: {text}."
     )
 
 
 def _measure(subject, capsule: int, n: int | None = None, progress=iter) -> Statistics:
-    """Statistics of the first n images of a class; for None `N` of them, or all if fewer."""
+    """Statistics of n images of a class, always the same; for None `N` of them, or all if fewer."""
+    import torch
+
     from capsviz.augment import to_float
 
     data = subject.dataset
@@ -209,6 +224,8 @@ def _measure(subject, capsule: int, n: int | None = None, progress=iter) -> Stat
     if n is not None and not 2 <= n <= len(places):
         there = f"{data.name} {data.split} has {len(places)} images of class {capsule}"
         raise ValueError(f"{there}: expected 2 to {len(places)}, got {n}")
-    images = to_float(data.take(places[: N if n is None else n]).images)
+    draw = torch.randperm(len(places), generator=torch.Generator().manual_seed(0))
+    chosen = places[draw[: N if n is None else n].sort().values]
+    images = to_float(data.take(chosen).images)
     names = {"classes": data.classes, "dataset": data.name}
     return evaluate(subject.model, images, capsule=capsule, **names, progress=progress)

@@ -28,8 +28,9 @@ from typing import NamedTuple
 import click
 import numpy as np
 
+from analyses._primary_command import train
 from analyses._primary_statistics import Statistics, evaluate, verdict
-from analyses._primary_training import train
+from analyses._words import with_interval
 from capsviz import options
 
 
@@ -62,6 +63,10 @@ def compute(model, decoders, image, label=None, *, classes, capsules=6, levels=5
     classes   names of the classes.
     capsules  how many to show, at most.
     levels    shares of the coupling to show, from 0 to 1; at least 2.
+
+    Raises
+    ------
+    ValueError  for less than 1 capsule or 2 levels.
     """
     import torch
 
@@ -72,6 +77,7 @@ def compute(model, decoders, image, label=None, *, classes, capsules=6, levels=5
 
     if levels < 2:
         raise ValueError(f"expected at least 2 levels, from nothing to the coupling, got {levels}")
+    image = image.cpu()
     seen = look(model, image)
     scaled = seen.scaled()
     chosen = strongest(seen.couplings, model.grid, capsules)[0]
@@ -135,6 +141,7 @@ def command(context, decoder, capsules, levels, n, seed, as_json, figure, pictur
     if context.invoked_subcommand is not None:
         _refuse_given(context)
         return
+    options.refuse_with_evaluate(n, "digit", "index", "image", "levels")
     opened = options.open_subject(subject)
     decoders = _open_decoders(opened, decoder)
     if n is not None:
@@ -168,10 +175,12 @@ def findings(result: Result | Statistics) -> str:
             f"{result.children:,} capsules, {alone.min():.2f} to {alone.max():.2f} from one of the "
             f"{len(alone)} most coupled, {result.sse[0, 0]:.2f} from none"
         )
-    named = ", ".join(
-        f"{name} {sse:.2f}" for name, sse in zip(result.conditions, result.sse, strict=True)
+    rows = zip(result.conditions, result.sse, result.sse_ci95, strict=True)
+    named = ", ".join(f"{name} {with_interval(sse, ends, '.2f')}" for name, sse, ends in rows)
+    return (
+        f"mean SSE of {result.n:,} {result.dataset} images, with 95 % intervals: {named}; "
+        f"{verdict(result)}"
     )
-    return f"mean SSE of {result.n:,} {result.dataset} images: {named}; {verdict(result)}"
 
 
 def paper(subject, settings):

@@ -7,8 +7,8 @@ true class has a normal 95 % interval. The confident failures are the misread im
 capsule is longest (figure 3 of Sabour, Frosst & Hinton 2017, arXiv:1710.09829).
 
 A reader should see smooth versions of the inputs, and, in a failure, two readings of one image: the
-pose of each class is drawn as that class. The examples are the first images of each class in the
-split, the failures are chosen for being wrong: neither says how often anything happens.
+pose of each class is drawn as that class. The examples are the first of each class among the N
+images, the failures are chosen for being wrong: neither says how often anything happens.
 
 Do not conclude that a good reconstruction shows a right answer: the decoder is told the class and
 draws it. Nor compare SSE across classes as quality: a class with more ink has more to miss.
@@ -21,11 +21,11 @@ from typing import NamedTuple
 import click
 import numpy as np
 
+from analyses._words import with_interval
 from capsviz import options
-from capsviz.intervals import mean_interval
+from capsviz.intervals import mean_interval, require_two
 
 N = 1000  # images, where the split has as many
-CHUNK = 256  # images at a time
 
 
 class Result(NamedTuple):
@@ -38,7 +38,7 @@ class Result(NamedTuple):
     failure_labels: np.ndarray  # (F,)
     failure_predicted: np.ndarray  # (F,)
     failure_lengths: np.ndarray  # (F, 2) of the predicted and of the true class's capsule
-    failure_places: np.ndarray  # (F,) which images of the split
+    failure_places: np.ndarray  # (F,) which of the N images
     shown: np.ndarray  # (K,) class numbers of the errors below
     counts: np.ndarray  # (K,) images of each
     sse_predicted: np.ndarray  # (K,) mean SSE, decoded from the predicted class
@@ -46,6 +46,7 @@ class Result(NamedTuple):
     sse_true: np.ndarray  # (K,) mean SSE, decoded from the true class
     sse_true_ci95: np.ndarray  # (K, 2)
     mean_sse: float  # over all N images, decoded from the predicted class
+    mean_sse_ci95: np.ndarray  # (2,) normal approximation
     wrong: int  # images that were misread
     n: int
     classes: list[str]
@@ -55,33 +56,36 @@ class Result(NamedTuple):
 def compute(
     model, images, labels, *, classes, dataset, per_class=1, failures=6, progress=iter
 ) -> Result:
-    """Reconstruct N images (N, C, H, W) from the predicted and from the true class.
+    """Reconstruct N images (N, C, H, W), at least 2, from the predicted and from the true class.
 
     Parameters
     ----------
     labels     (N,) true classes.
     classes    names of the classes.
     dataset    its name, for the record.
-    per_class  examples of each class to keep: its first images.
+    per_class  examples of each class to keep: the first of the N images.
     failures   how many confident failures to keep, at most.
     progress   wraps the chunks of images, for a progress bar.
 
     Raises
     ------
-    ValueError  from the network, if it has no decoder.
+    ValueError  for fewer than 2 images; from the network, if it has no decoder.
     """
     import torch
 
     from capsviz.augment import to_uint8
-    from capsviz.functional import reconstruction_loss
-    from capsviz.tracing import decode, trace
+    from capsviz.functional import predict, reconstruction_loss
+    from capsviz.tracing import CHUNK_IMAGES, decode, trace
 
+    images, labels = images.cpu(), labels.cpu()
+    require_two(len(images))
     wanted = set(_first_of_each(labels.numpy(), per_class).tolist())
     examples, worst, predicted, errors = {}, [], [], []
-    for start in progress(range(0, len(images), CHUNK)):
-        batch, truth = images[start : start + CHUNK], labels[start : start + CHUNK]
+    for start in progress(range(0, len(images), CHUNK_IMAGES)):
+        part = slice(start, start + CHUNK_IMAGES)
+        batch, truth = images[part], labels[part]
         seen = trace(model, batch, keep=("poses", "lengths"))
-        found = seen.lengths.argmax(1)
+        found = predict(seen.lengths)
         made = [decode(model, seen.poses[-1], which) for which in (found, truth)]
         stacked = to_uint8(torch.stack([batch, *made], 1))
         errors.append(torch.stack([reconstruction_loss(batch, one) for one in made], 1))
@@ -99,6 +103,7 @@ def compute(
     empty = np.zeros((0, 3, *images.shape[1:]), np.uint8)
     counts = np.bincount(labels, minlength=len(classes))
     shown = np.flatnonzero(counts >= 2)
+    mean_sse, mean_sse_ci95 = mean_interval(errors[:, 0])
     means = {k: mean_interval(errors[labels == k]) for k in shown}
     mean = np.array([means[k][0] for k in shown]).reshape(-1, 2)
     interval = np.array([means[k][1] for k in shown]).reshape(-1, 2, 2)
@@ -117,7 +122,8 @@ def compute(
         sse_predicted_ci95=interval[:, 0],
         sse_true=mean[:, 1],
         sse_true_ci95=interval[:, 1],
-        mean_sse=float(errors[:, 0].mean()),
+        mean_sse=float(mean_sse),
+        mean_sse_ci95=mean_sse_ci95,
         wrong=int((predicted != labels).sum()),
         n=len(images),
         classes=list(classes),
@@ -139,7 +145,7 @@ def plot(result: Result, *, width=7.16):
     "n",
     type=int,
     metavar="N",
-    help=f"The first N test images.  [default: {N}, or all if fewer]",
+    help=f"N test images.  [default: {N}, or all if fewer]",
 )
 @click.option(
     "--per-class",
@@ -178,11 +184,13 @@ def command(n, per_class, failures, as_json, figure, subject):
 
 def findings(result: Result) -> str:
     """What the numbers say, in a line or two."""
-    text = f"{result.n} {result.dataset} images: mean SSE {result.mean_sse:.2f}"
+    sse = with_interval(result.mean_sse, result.mean_sse_ci95, ".2f")
+    text = f"{result.n} {result.dataset} images, with 95 % intervals: mean SSE {sse}"
     if len(result.shown):
         low, high = result.sse_predicted.argmin(), result.sse_predicted.argmax()
         text += ", from " + " to ".join(
-            f"{result.sse_predicted[i]:.2f} (class {result.classes[result.shown[i]]})"
+            with_interval(result.sse_predicted[i], result.sse_predicted_ci95[i], ".2f")
+            + f" (class {result.classes[result.shown[i]]})"
             for i in (low, high)
         )
     text += f"; {result.wrong} misread"
@@ -210,10 +218,11 @@ def paper(subject, settings):
 
 def caption(result: Result) -> str:
     """What the figure shows, with its numbers."""
+    failures = "the same for the most confident failures, with the lengths of both capsules; "
     return (
-        "Inputs and their reconstructions from the predicted and from the true class; the same for "
-        "the most confident failures, with the lengths of both capsules; SSE by true class, mean "
-        f"and 95 % interval. {findings(result)}."
+        "Inputs and their reconstructions from the predicted and from the true class; "
+        f"{failures if len(result.failures) else ''}SSE by true class, mean and 95 % interval. "
+        f"{findings(result)}."
     )
 
 

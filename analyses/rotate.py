@@ -2,7 +2,8 @@
 
 Method: every angle is one warp of the original image (kornia, bilinear, zeros outside), all angles
 go through the network as one batch, and the winning capsule is decoded. Over a test set
-(`--evaluate`): accuracy and mean length of the true class's capsule at every angle.
+(`--evaluate`): accuracy and mean length of the true class's capsule at every angle. The animation
+has at most 180 frames: of more angles, every second, third, ... is shown.
 
 A reader should see over which range of angles the true class stays the longest, and what the
 network takes the digit for outside it. One digit proves nothing about robustness: the test-set
@@ -17,7 +18,10 @@ from typing import NamedTuple
 import click
 import numpy as np
 
+from analyses._words import with_interval
 from capsviz import options
+
+NAMED_DEG = (-90, -60, -30, 0, 30, 60, 90, 180)  # the angles that findings name
 
 
 class Result(NamedTuple):
@@ -40,7 +44,7 @@ class Statistics(NamedTuple):
     accuracy: np.ndarray  # (A,)
     accuracy_ci95: np.ndarray  # (A, 2) Wilson
     true_length: np.ndarray  # (A,) mean length of the true class's capsule
-    true_length_ci95: np.ndarray  # (A, 2) normal approximation
+    true_length_ci95: np.ndarray  # (A, 2) normal approximation, within 0 and 1
     n: int
     dataset: str
 
@@ -65,6 +69,10 @@ def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.
     label              true class, if it is known.
     classes            names of the classes.
     start, stop, step  degrees, counter-clockwise.
+
+    Raises
+    ------
+    ValueError  for a sweep that `angles` refuses, or a network without a decoder.
     """
     from capsviz.augment import to_uint8
     from capsviz.functional import predict, reconstruction_loss
@@ -72,7 +80,7 @@ def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.
     from capsviz.warps import rotate
 
     degrees = angles(start, stop, step)
-    turned = rotate(image, _tensor(degrees)).clamp(0, 1)
+    turned = rotate(image.cpu(), _tensor(degrees)).clamp(0, 1)
     seen = trace(model, turned, keep=("lengths", "reconstruction"))
     if seen.reconstruction is None:
         raise ValueError("this network has no decoder, so there is no reconstruction to show")
@@ -91,34 +99,41 @@ def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.
 def evaluate(
     model, images, labels, *, dataset, start=0.0, stop=360.0, step=4.0, progress=iter
 ) -> Statistics:
-    """Accuracy and true-class length of N images (N, C, H, W) at every angle.
+    """Accuracy and true-class length of N images (N, C, H, W), at least 2, at every angle.
 
     Parameters
     ----------
-    labels    (N,).
-    dataset   its name, for the record.
-    progress  wraps the angles, for a progress bar.
+    labels             (N,).
+    dataset            its name, for the record.
+    start, stop, step  degrees, counter-clockwise.
+    progress           wraps the angles, for a progress bar.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 images, or a sweep that `angles` refuses.
     """
-    from capsviz.intervals import wilson
+    from capsviz.functional import predict
+    from capsviz.intervals import mean_interval, require_two, wilson
     from capsviz.tracing import trace
     from capsviz.warps import rotate
 
+    images, labels = images.cpu(), labels.cpu()
     degrees = angles(start, stop, step)
     n = len(images)
+    require_two(n)
     right, lengths = [], []
     for degree in progress(degrees):
         turned = rotate(images, float(degree)).clamp(0, 1)
         found = trace(model, turned, keep=("lengths",)).lengths
-        right.append(int((found.argmax(1) == labels).sum()))
-        lengths.append(found.gather(1, labels[:, None])[:, 0].double())
-    mean = np.array([float(v.mean()) for v in lengths])
-    half = 1.96 * np.array([float(v.std(correction=min(1, n - 1))) for v in lengths]) / np.sqrt(n)
+        right.append(int((predict(found) == labels).sum()))
+        lengths.append(found.gather(1, labels[:, None])[:, 0].double().numpy())
+    mean, interval = mean_interval(np.stack(lengths, 1))
     return Statistics(
         angles_deg=degrees,
         accuracy=np.array(right) / n,
         accuracy_ci95=np.array([wilson(k, n) for k in right]),
         true_length=mean,
-        true_length_ci95=np.stack([mean - half, mean + half], 1),
+        true_length_ci95=interval.clip(0, 1),
         n=n,
         dataset=dataset,
     )
@@ -156,6 +171,7 @@ def command(start, stop, step, n, size, fps, as_json, figure, picture, subject):
     """Write the GIF, the print figure and their numbers; say where the prediction changes."""
     sweep = {"start": start, "stop": stop, "step": step}
     angles(**sweep)
+    options.refuse_with_evaluate(n, "digit", "index", "image", "size", "fps")
     opened = options.open_subject(subject)
     if n is not None:
         images, labels = opened.images(n)
@@ -176,12 +192,19 @@ def command(start, stop, step, n, size, fps, as_json, figure, picture, subject):
 def findings(result: Result | Statistics) -> str:
     """What the numbers say, in a line or two."""
     if isinstance(result, Statistics):
-        wanted = [a for a in (0, 30, 60, 90, 180) if a <= result.angles_deg[-1]]
-        at = [int(np.abs(result.angles_deg - a).argmin()) for a in wanted]
+        there = result.angles_deg
+        named = [a for a in NAMED_DEG if there[0] <= a <= there[-1]]
+        if len(named) < 2:
+            named = sorted({there[0], *named, there[-1]})
+        # the nearest angle that there is; of two, the one nearer to upright
+        at = [int(np.lexsort([abs(there), abs(there - a).round(6)])[0]) for a in named]
         parts = [
-            f"{result.accuracy[i]:.1%} at {result.angles_deg[i]:g}°" for i in dict.fromkeys(at)
+            with_interval(result.accuracy[i], result.accuracy_ci95[i], ".1%")
+            + f" at {result.angles_deg[i]:g}°"
+            for i in dict.fromkeys(at)
         ]
-        return f"accuracy on {result.n} {result.dataset} images: " + ", ".join(parts)
+        head = f"accuracy on {result.n} {result.dataset} images, with 95 % intervals: "
+        return head + ", ".join(parts)
     first, *later = changes(result)
     text = f"predicted {first[1]} at {first[0]:g}°"
     if not later:
@@ -213,9 +236,9 @@ def caption(result: Result | Statistics) -> str:
 
 
 def animation(result: Result, path, *, size: int = 720, fps: float = 15):
-    """The GIF of a result: `size` pixels wide."""
+    """The GIF of a result: `size` pixels wide, at most 180 frames."""
     from analyses._rotate_drawing import frames
-    from capsviz.figures import animate
+    from capsviz.animation import animate
 
     return animate(frames(result, size), path, fps=fps)
 

@@ -13,7 +13,8 @@ give, stands beside it.
 Over a test set (`--evaluate N`): the same measures, polarisation (mean_i max_j c_ij), dead
 capsules, and how often r iterations change what one iteration predicts (Paik, Kwak & Kim 2019,
 arXiv:1907.13327), with uniform and random couplings as controls. Plain dynamic routing with one
-iteration has uniform couplings, so there the two predict the same.
+iteration has uniform couplings, so there the two predict the same. Both controls, and every r but
+its own, are new to a network that was trained with R iterations, which alone can make them worse.
 
 A reader should see how far couplings move from 1/J, and compare every map with its control: where
 the two look alike, the map shows the votes and not the routing. Couplings that stay near 1/J can
@@ -30,6 +31,7 @@ import click
 import numpy as np
 
 from analyses._routing_statistics import Statistics, evaluate, said, spread
+from analyses._words import number
 from capsviz import options
 
 
@@ -60,10 +62,16 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     label       true class, if it is known.
     classes     names of the classes.
     iterations  of routing, instead of the network's own.
+
+    Raises
+    ------
+    ValueError  for iterations below 1.
     """
     from analyses import _routing_measures as measure
+    from capsviz.augment import to_uint8
     from capsviz.tracing import trace
 
+    image = image.cpu()
     asked = {"keep": measure.INSIDE, "iterations": iterations}
     routed = trace(model, image, **asked)
     uniform = trace(model, image, **asked, couplings="uniform")
@@ -83,7 +91,7 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
         uniform_map_sums=uniform_maps.sum((1, 2)),
         uniform_lengths=uniform.lengths[0].numpy(),
         extent_px=measure.extent(model),
-        image=(image[0] * 255).round().byte().numpy(),
+        image=to_uint8(image[0]),
         classes=list(classes),
         label=label,
     )
@@ -116,6 +124,7 @@ def plot(result: Result | Statistics, *, width=7.16):
 @options.as_json
 def command(iterations, n, dead_norm, dead_variance, seed, as_json, figure, picture, subject):
     """Write the figure and its numbers; say what routing does."""
+    options.refuse_with_evaluate(n, "digit", "index", "image")
     opened = options.open_subject(subject)
     asked = {"classes": opened.dataset.classes, "iterations": iterations}
     if n is not None:
@@ -184,5 +193,6 @@ def findings(result: Result | Statistics) -> str:
         f"predicted {name} (length {lengths[0]:.3f}), with uniform couplings {control} "
         f"({lengths[1]:.3f})\nafter {len(result.couplings)} iterations a capsule has "
         f"{effective:.3f} of {J} effective parents: {spread(effective, J)}; the maps differ from "
-        f"those of uniform couplings by {difference / np.linalg.norm(result.uniform_maps):.1%}"
+        "those of uniform couplings by "
+        f"{number(difference / np.linalg.norm(result.uniform_maps), '.1%')}"
     )

@@ -26,13 +26,14 @@ import click
 import numpy as np
 
 from analyses._tsne_scores import NAMES, NEIGHBOURS, scores
-from analyses._tsne_vectors import ANGLES_DEG, along, embed, features, turn
+from analyses._tsne_vectors import ANGLES_DEG, along, embed, features, thumbnails, turn
+from analyses._words import with_interval
 from capsviz import options
 
 N = 1000  # images, where the split has as many
 OF = ("poses", "all-poses", "couplings", "primary")
 METHODS = ("tsne", "pca")
-THUMBNAILS = 16  # at most
+PROGRESS = "looking, then embedding"
 
 
 class Result(NamedTuple):
@@ -91,21 +92,22 @@ def compute(
     ValueError   for too few images or classes, or an unknown choice.
     MemoryError  if vectors and distances would not fit.
     """
-    import torch
-
     from capsviz.augment import to_uint8
 
-    labels = labels.numpy()
+    images, labels = images.cpu(), labels.cpu().numpy()
     _check(labels, of, method, trajectories, perplexity)
     firsts = np.unique(labels, return_index=True)[1][:trajectories]
-    everything = torch.cat([images, turn(images[firsts])])
-    vectors, predicted = features(model, everything, of, progress)
-    both = [vectors, everything.flatten(1).numpy()]
-    n = len(images)
+    vectors, predicted = features(model, images, of, progress)
+    both, n = [vectors, images.flatten(1).numpy()], len(images)
+    if trajectories:
+        turned = turn(images[firsts])
+        more, read = features(model, turned, of)
+        predicted = np.concatenate([predicted, read])
+        both = [np.concatenate(p) for p in zip(both, (more, turned.flatten(1)), strict=True)]
     maps = np.stack([embed(part, method, perplexity, seed) for part in both])
     positions = maps[:, :n]
     measured = [scores(v[:n], p, labels) for v, p in zip(both, positions, strict=True)]
-    chosen = _thumbnails(positions[0], labels, predicted[:n])
+    chosen = thumbnails(positions[0], labels, predicted[:n])
     return Result(
         positions=positions,
         labels=labels,
@@ -148,7 +150,7 @@ def plot(result: Result, *, width=7.16):
     "n",
     type=int,
     metavar="N",
-    help=f"The first N test images.  [default: {N}, or all if fewer]",
+    help=f"N test images.  [default: {N}, or all if fewer]",
 )
 @click.option(
     "--trajectories",
@@ -176,7 +178,7 @@ def command(of, method, n, trajectories, perplexity, seed, as_json, figure, subj
         trajectories=trajectories,
         perplexity=perplexity,
         seed=seed,
-        progress=options.progress("looking"),
+        progress=options.progress(PROGRESS),
     )
     name = f"{method}-{result.dataset}-{of}-{result.n}-images"
     paths = options.save(name, "tsne", result, opened, figure)
@@ -184,10 +186,17 @@ def command(of, method, n, trajectories, perplexity, seed, as_json, figure, subj
 
 
 def findings(result: Result) -> str:
-    """The scores of both maps."""
-    rows = [f"{result.n} {result.dataset} images, {result.of} (raw pixels), k = {NEIGHBOURS}:"]
-    for name, ours, theirs in zip(result.score_names, *result.scores, strict=True):
-        rows.append(f"{name}: {ours:.3f} ({theirs:.3f})")
+    """The scores of both maps, with their intervals."""
+    rows = [
+        f"{result.n} {result.dataset} images, {result.of} (raw pixels), k = {NEIGHBOURS}, "
+        "with 95 % intervals:"
+    ]
+    for i, name in enumerate(result.score_names):
+        ours, theirs = (
+            with_interval(result.scores[which, i], result.scores_ci95[which, i], ".3f")
+            for which in (0, 1)
+        )
+        rows.append(f"{name}: {ours} ({theirs})")
     return "\n".join(rows)
 
 
@@ -206,7 +215,7 @@ def paper(subject, settings):
             trajectories=trajectories,
             perplexity=min(30.0, settings.n / 3),
             seed=settings.seed,
-            progress=settings.progress("looking"),
+            progress=settings.progress(PROGRESS),
         )
         yield f"tsne-{data.name}-{of}-{settings.n}-images", result
 
@@ -215,18 +224,8 @@ def caption(result: Result) -> str:
     """What the figure shows, with its numbers."""
     head, *rows = findings(result).split("\n")
     turned = "Lines: single images turned from -60° to 60°. " if len(result.path_labels) else ""
-    return f"Maps of images by capsules and by pixels. {turned}{head} {'; '.join(rows)}."
-
-
-def _thumbnails(positions, labels, predicted) -> np.ndarray:
-    """Images to show: the one in the middle of each class's points, then misread ones."""
-    chosen = []
-    for k in np.unique(labels)[:THUMBNAILS]:
-        own = np.flatnonzero(labels == k)
-        centre = np.median(positions[own], axis=0)
-        chosen.append(own[np.linalg.norm(positions[own] - centre, axis=1).argmin()])
-    wrong = np.setdiff1d(np.flatnonzero(labels != predicted), chosen)
-    return np.concatenate([chosen, wrong]).astype(int)[:THUMBNAILS]
+    rings = "Rings: misread images. " if (result.labels != result.predicted).any() else ""
+    return f"Maps of images by capsules and by pixels. {rings}{turned}{head} {'; '.join(rows)}."
 
 
 def _check(labels, of, method, trajectories, perplexity) -> None:

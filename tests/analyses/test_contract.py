@@ -5,11 +5,15 @@ import inspect
 
 import click
 import pytest
+import sources
 
 from capsviz import discovery
 
 NAMES = discovery.names("analyses")
 IMPURE = {"print", "open", "savefig", "show", "echo", "secho", "manual_seed"}
+
+
+FILES = sorted(discovery.folder("analyses").glob("*.py"))
 
 
 def load(name):
@@ -25,6 +29,16 @@ def test_an_analysis_has_all_its_parts(name):
     assert isinstance(module.command, click.Command)
     text = " ".join(module.__doc__.split())
     assert "reader should see" in text and ("Do not conclude" in text or "proves nothing" in text)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_analysis_imports_nothing_of_another_one(path):
+    """Its own parts are _NAME_*.py; _panels.py and _words.py belong to all."""
+    shared = {"analyses._panels", "analyses._words"}
+    code = path.read_text(encoding="utf-8")
+    found = {module for module in sources.imports(code) if module.startswith("analyses.")} - shared
+    own = path.stem.removeprefix("_").split("_")[0]
+    assert {module.split(".")[1].removeprefix("_").split("_")[0] for module in found} <= {own}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,11 +5,12 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
+from elsewhere import elsewhere, same
 from foreign import Foreign
 from page import assert_fits
 from torch import nn
 
-from analyses import _perturb_effects, perturb
+from analyses import perturb
 from capsviz import figures, paperset
 from capsviz.cli import main
 from capsviz.moments import moments
@@ -85,7 +86,8 @@ def test_effects_of_a_decoder_that_moves_stretches_and_slants_are_found(measured
 
 def test_captions_name_the_largest_effect_and_none_where_nothing_changes(measured):
     texts = perturb.captions(measured)
-    assert texts[0] == "moves right by 1 px"
+    low, high = measured.effect_ci95[0, measured.measures.index("x_px")]
+    assert texts[0] == f"moves right by {(low + high) / 2:.3f} ±{(high - low) / 2:.3f} px"
     assert texts[1].startswith("taller by")
     assert texts[2].startswith("leans left by")
     assert texts[3] == "no clear effect"
@@ -132,7 +134,7 @@ def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
 
 
 def test_effects_do_not_depend_on_the_chunk(foreign, twos, statistics, monkeypatch):
-    monkeypatch.setattr(_perturb_effects, "CHUNK", 5)
+    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 5)
     again = perturb.evaluate(foreign, twos, capsule=2, classes=DIGITS, dataset="digits")
     assert again.effect == pytest.approx(statistics.effect, abs=1e-4)
     assert again.n == statistics.n
@@ -218,7 +220,7 @@ def test_a_sheet_keeps_its_layout_when_it_is_saved_again(foreign, twos, statisti
 def test_results_survive_the_disk(foreign, twos, statistics, tmp_path):
     sheet = perturb.compute(foreign, twos[:1], 2, statistics=statistics)
     for result in (statistics, sheet):
-        about = {"analysis": "perturb", "kind": type(result).__name__}
+        about = {"analysis": "perturb", "kind": type(result).__name__, "width": "double"}
         *_, path = figures.write_result(tmp_path / "x", result, about)
         again, _ = figures.read_result(path)
         assert all(np.array_equal(a, b) for a, b in zip(result, again, strict=True))
@@ -237,7 +239,27 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
     made = dict(perturb.paper(opened, paperset.Settings(n=20)))
     assert list(made) == ["perturb-digits-2-0", "perturb-digits-2-20-images"]
     for result in made.values():
-        assert "20 images" in paperset.escape(perturb.caption(result))
+        text = paperset.escape(perturb.caption(result))
+        assert "20 images" in text and "not corrected for the number of intervals" in text
+
+
+def test_the_figure_set_shows_what_the_commands_show():
+    opened = open_subject(checkpoint="digits")
+    sheet, table = (result for _, result in perturb.paper(opened, paperset.Settings(n=360)))
+    assert sheet.n == table.n == 35  # all there are, fewer than the default
+    assert sheet.captions == perturb.captions(table)
+
+
+def test_images_may_be_on_another_device(foreign, twos, statistics):
+    there = elsewhere(twos)[0]
+    asked = {"capsule": 2, "classes": DIGITS, "dataset": "digits"}
+    assert same(perturb.evaluate(foreign, there, **asked), statistics)
+    one, other = (
+        perturb.compute(foreign, image, 2, statistics=statistics)
+        for image in (twos[:1], elsewhere(twos[:1])[0])
+    )
+    assert same(one, other)
+    assert perturb.choose(foreign, elsewhere(twos[:1])[0]) == perturb.choose(foreign, twos[:1])
 
 
 def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
@@ -266,3 +288,20 @@ def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
     assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
     assert "expected 2 to 35" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "given", [["--index", "1"], ["--image", "x.png"], ["--pose", "true"], ["--range", "data"]]
+)
+def test_options_of_one_image_are_refused_with_evaluate(given, tmp_path):
+    asked = ["perturb", "--evaluate", "9", *given, "--checkpoint", "digits"]
+    done = CliRunner().invoke(main, [*asked, "--output", str(tmp_path)])
+    assert done.exit_code == 2 and f"drop {given[0]}" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
+
+
+def test_the_table_is_of_the_digit_that_is_asked_for(tmp_path):
+    asked = ["perturb", "--evaluate", "9", "--digit", "3", "--checkpoint", "digits"]
+    done = CliRunner().invoke(main, [*asked, "--format", "png", "--output", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "perturb-digits-3-9-images.json").exists()

@@ -8,6 +8,7 @@ import torch
 from click.testing import CliRunner
 from conftest import build_tiny
 from draws import build_strong
+from elsewhere import elsewhere, same
 from foreign import Foreign
 from page import assert_fits
 
@@ -178,7 +179,7 @@ def test_without_routing_the_couplings_carry_nothing(decoders, tiny_images):
 def test_results_do_not_depend_on_the_images_that_come_together(
     strong, decoders, tiny_images, statistics, monkeypatch
 ):
-    monkeypatch.setattr("capsviz.primary_decoder.BATCH", 3)
+    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 3)
     found = primary.evaluate(strong, decoders, tiny_images, dataset="noise", capsules=2)
     drawn = [found.conditions.index(name) for name in (controls.SHUFFLED, controls.RANDOM)]
     same = [k for k in range(7) if k not in drawn]
@@ -193,9 +194,11 @@ def test_one_image_gives_no_interval(strong, decoders, tiny_images):
 @pytest.mark.parametrize(
     ("added", "interval", "words"),
     [
-        (0.5, (0.4, 0.6), ["is worse (+0.50", "5.0%", "they help by that"]),
-        (0.01, (-0.1, 0.12), ["is as good (+0.01", "they carry nothing"]),
-        (-0.5, (-0.6, -0.4), ["is better (-0.50", "they carry nothing"]),
+        (0.5, (0.4, 0.6), ["worse by 0.50 (interval +0.40 to +0.60)", "couplings help by that"]),
+        (0.05, (0.02, 0.08), ["worse by 0.05", "within 1 % of the SSE", "carry nothing"]),
+        (0.0, (-0.02, 0.02), ["no difference shown (interval -0.02 to +0.02)", "carry nothing"]),
+        (0.01, (-0.1, 0.12), ["no difference shown", "more than 1 % of the SSE is not ruled out"]),
+        (-0.5, (-0.6, -0.4), ["better by 0.50 (interval -0.60 to -0.40)", "do not help"]),
     ],
 )
 def test_findings_say_what_the_couplings_carry(statistics, added, interval, words):
@@ -204,6 +207,16 @@ def test_findings_say_what_the_couplings_carry(statistics, added, interval, word
     sse[0], extra[place], ci95[place] = 10.0, added, interval
     text = primary.findings(statistics._replace(sse=sse, added=extra, added_ci95=ci95))
     assert all(word in text for word in words), text
+    assert ("carry nothing" in text) == (max(map(abs, interval)) <= 0.1)
+    low, high = statistics.sse_ci95[-1]
+    assert f"no capsule {statistics.sse[-1]:.2f} [{low:.2f}, {high:.2f}]" in text
+
+
+def test_images_may_be_on_another_device(strong, decoders, tiny_images, result, statistics):
+    there, image = elsewhere(tiny_images, tiny_images[:1])
+    found = primary.evaluate(strong, decoders, there, dataset="noise", capsules=2)
+    assert same(found, statistics)
+    assert same(primary.compute(strong, decoders, image, 1, classes=CLASSES, levels=3), result)
 
 
 def test_any_capsule_network_can_be_looked_at(digits):
@@ -254,18 +267,18 @@ def assert_refused(found, *words):
 
 
 def test_train_then_draw_then_evaluate(run, tmp_path):
-    trained = run("train", *DIGITS, "--limit", 60, "--epochs", 1)
+    trained = run("train", *DIGITS, "--limit", 360, "--epochs", 1)
     assert trained.exit_code == 0, trained.output
     assert "trained with uniform couplings" in trained.stdout
     card = json.loads((tmp_path / "runs/digits-primary/digits.primary.json").read_text())
-    assert card["results"]["test"]["n"] == 60 and card["training"]["images"] == 60
+    assert card["results"]["test"]["n"] == 360 and card["training"]["images"] == 360
     assert card["network"]["weights"] == checkpoint.load("digits").card["weights"]
     assert_refused(run("train", *DIGITS, "--limit", 60), "is there already", "--output")
     decoder = ["--decoder", "runs/digits-primary/digits.primary.safetensors", "--format", "png"]
     drawn = run(*DIGITS, *decoder, "--digit", 3)
     assert drawn.exit_code == 0 and "predicted 3: SSE " in drawn.stdout
-    assert sorted(p.suffix for p in (tmp_path / "figures").iterdir()) == [".json", ".png"]
-    many = run(*DIGITS, *decoder, "--evaluate", 60, "--json")
+    assert sorted(p.suffix for p in (tmp_path / "runs/figures").iterdir()) == [".json", ".png"]
+    many = run(*DIGITS, *decoder, "--evaluate", 360, "--json")
     assert json.loads(many.stdout)["sse"] == pytest.approx(card["results"]["test"]["sse"], rel=1e-4)
 
 
@@ -276,6 +289,7 @@ def test_train_then_draw_then_evaluate(run, tmp_path):
         ([*DIGITS, "train"], ["options go after 'train'"]),
         ([*DIGITS, "--capsules", 0], ["0"]),
         ([*DIGITS, "--levels", 1], ["1"]),
+        ([*DIGITS, "--evaluate", 9, "--index", 1, "--levels", 3], ["drop --index, --levels"]),
         (["draw"], ["No such command 'draw'"]),
         (["train", *DIGITS, "--epochs", 0], ["0"]),
         (["train", *DIGITS, "--limit", 0], ["expected 1 to 1257"]),

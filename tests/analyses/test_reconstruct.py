@@ -5,7 +5,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
+from elsewhere import elsewhere, same
 from foreign import Foreign
+from matplotlib.text import Text
 from page import assert_fits
 
 from analyses import reconstruct
@@ -90,6 +92,9 @@ def test_errors_are_means_per_true_class_with_normal_intervals(result, some, slo
             assert interval == pytest.approx([expected - half, expected + half], rel=1e-4)
     every = [one[3][0] for one in slowly]
     assert result.mean_sse == pytest.approx(np.mean(every), rel=1e-5) and result.n == 60
+    half = 1.96 * np.std(every, ddof=1) / 60**0.5
+    expected = [np.mean(every) - half, np.mean(every) + half]
+    assert result.mean_sse_ci95 == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_network_in_training_stays_in_training(some):
@@ -99,7 +104,7 @@ def test_a_network_in_training_stays_in_training(some):
 
 
 def test_the_result_does_not_depend_on_the_chunk(model, some, result, monkeypatch):
-    monkeypatch.setattr(reconstruct, "CHUNK", 7)
+    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
     again = reconstruct.compute(model, *some, classes=NAMES, dataset="digits", failures=5)
     for one, two in zip(result, again, strict=True):
         if isinstance(one, np.ndarray):
@@ -129,6 +134,26 @@ def test_colour_images_are_drawn_with_and_without_failures(width, right, generat
     assert len(found.failures) == (0 if right else 6) and found.examples.shape[1:] == (3, 3, 20, 24)
     figure = figures.draw("reconstruct", found, width)
     assert_fits(figure)
+    texts = " ".join(text.get_text() for text in figure.findobj(Text))
+    assert ("misread" in texts) is ("failures" in reconstruct.caption(found)) is not right
+
+
+@pytest.mark.parametrize("width", [3.25, 5.5, 7.16])
+@pytest.mark.parametrize("failures", [1, 4, 5])
+def test_few_failures_are_drawn_at_every_width(result, width, failures):
+    names = ("failures", "failure_labels", "failure_predicted", "failure_lengths")
+    few = result._replace(**{name: getattr(result, name)[:failures] for name in names})
+    assert_fits(figures.draw("reconstruct", few, width))
+
+
+def test_images_may_be_on_another_device(model, some, result):
+    asked = {"classes": NAMES, "dataset": "digits", "failures": 5}
+    assert same(reconstruct.compute(model, *elsewhere(*some), **asked), result)
+
+
+def test_one_image_gives_no_interval(model, some):
+    with pytest.raises(ValueError, match="at least 2 images, got 1"):
+        reconstruct.compute(model, some[0][:1], some[1][:1], classes=NAMES, dataset="x")
 
 
 def test_the_most_confident_failure_is_told(result):
@@ -136,11 +161,13 @@ def test_the_most_confident_failure_is_told(result):
     text = reconstruct.findings(result)
     assert f"(length {b:.2f})" in text and f"(length {a:.2f})" in text
     assert f"{result.wrong} misread" in text
+    low, high = result.mean_sse_ci95
+    assert f"mean SSE {result.mean_sse:.2f} [{low:.2f}, {high:.2f}]" in text
 
 
 def test_a_result_survives_the_disk(result, tmp_path):
     *_, path = figures.write_result(
-        tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result"}
+        tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result", "width": "double"}
     )
     again, _ = figures.read_result(path)
     for one, two in zip(result, again, strict=True):

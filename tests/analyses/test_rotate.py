@@ -3,11 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from conftest import build_tiny
+from elsewhere import elsewhere, same
 from foreign import Foreign
 
-from analyses import rotate
+from analyses import _rotate_drawing, rotate
 from analyses._rotate_drawing import frames
+from capsviz.cli import main
+from capsviz.intervals import wilson
 from capsviz.warps import rotate as turn
 
 CLASSES = ["a", "b", "c"]
@@ -59,7 +63,58 @@ def test_statistics_are_means_over_images(tiny, tiny_images):
         assert found.true_length[i] == pytest.approx(float(true.mean()), rel=1e-5)
         half = 1.96 * float(true.std()) / 8**0.5
         assert found.true_length_ci95[i, 1] - found.true_length[i] == pytest.approx(half, rel=1e-3)
-    assert found.n == 8 and (found.accuracy_ci95[:, 0] <= found.accuracy).all()
+        right = int((lengths.argmax(1) == labels).sum())
+        assert found.accuracy_ci95[i] == pytest.approx(wilson(right, 8))
+    assert found.n == 8
+
+
+def test_intervals_of_lengths_stay_between_zero_and_one(tiny_images):
+    class Extreme(Foreign):
+        def look(self, images, *, keep, couplings=None, iterations=None):
+            seen = super().look(images, keep=keep)
+            grey = images.flatten(1).mean(1)
+            return {**seen, "lengths": (grey == grey.max()).float()[:, None].expand(-1, 3)}
+
+    model = Extreme((1, 21, 19), 3)
+    found = rotate.evaluate(model, tiny_images, torch.zeros(8, dtype=int), dataset="x", stop=0.0)
+    low, high = found.true_length_ci95[0]
+    assert found.true_length[0] == 1 / 8 and low == 0 and 1 / 8 < high < 1
+
+
+def test_statistics_of_one_image_are_refused(tiny, tiny_images):
+    with pytest.raises(ValueError, match="at least 2 images, got 1"):
+        rotate.evaluate(tiny, tiny_images[:1], torch.tensor([0]), dataset="x")
+
+
+@pytest.mark.parametrize(
+    ("sweep", "named"),
+    [
+        ((-90, 90, 10), [-90, -60, -30, 0, 30, 60, 90]),
+        ((-60, 60, 20), [-60, -20, 0, 20, 60]),
+        ((0, 360, 4), [0, 28, 60, 88, 180]),
+        ((-20, -10, 5), [-20, -10]),
+        ((0, 20, 10), [0, 20]),
+        ((5, 5, 5), [5]),
+    ],
+)
+def test_findings_name_angles_of_the_sweep_with_their_intervals(tiny, tiny_images, sweep, named):
+    start, stop, step = sweep
+    asked = {"start": start, "stop": stop, "step": step, "dataset": "noise"}
+    found = rotate.evaluate(tiny, tiny_images, torch.arange(8) % 3, **asked)
+    text = rotate.findings(found)
+    assert [float(part.split("°")[0]) for part in text.split(" at ")[1:]] == named
+    low, high = (f"{100 * end:.1f} %" for end in found.accuracy_ci95[0])
+    assert f"{100 * found.accuracy[0]:.1f} % [{low}, {high}] at {start}°" in text
+
+
+def test_images_may_be_on_another_device(tiny, tiny_images, result):
+    there, labels = elsewhere(tiny_images, torch.arange(8) % 3)
+    first = elsewhere(tiny_images[:1])[0]
+    assert same(rotate.compute(tiny, first, 1, classes=CLASSES, step=60.0), result)
+    found = rotate.evaluate(tiny, there, labels, dataset="x", stop=0.0)
+    assert same(
+        found, rotate.evaluate(tiny, tiny_images, torch.arange(8) % 3, dataset="x", stop=0.0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,6 +144,13 @@ def test_the_animation_has_a_frame_for_each_angle_but_the_repeated_last(result):
     assert (made[0] != made[3]).any()
 
 
+def test_an_animation_of_many_angles_shows_every_kth(result, monkeypatch):
+    monkeypatch.setattr(_rotate_drawing, "FRAMES", 4)
+    every = list(frames(result, 300))
+    monkeypatch.setattr(_rotate_drawing, "FRAMES", 6)
+    assert len(every) == 3 and len(list(frames(result, 300))) == 6
+
+
 def test_pictures_of_one_angle_no_label_and_colour_are_drawn():
     model = Foreign(image_shape=(3, 20, 24), classes=4)
     image = torch.rand(1, 3, 20, 24)
@@ -102,3 +164,26 @@ def test_a_network_without_decoder_is_refused(tiny_images):
     model = build_tiny(reconstruction_weight=0.0)
     with pytest.raises(ValueError, match="no decoder"):
         rotate.compute(model, tiny_images[:1], classes=CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        (["--image", "x.png"], "--image"),
+        (["--index", "0"], "--index"),
+        (["--digit", "2"], "--digit"),
+        (["--fps", "9"], "--fps"),
+    ],
+)
+def test_options_of_one_image_are_refused_with_evaluate(given, word, tmp_path):
+    asked = ["rotate", "--evaluate", "9", *given, "--checkpoint", "digits"]
+    done = CliRunner().invoke(main, [*asked, "--output", str(tmp_path)])
+    assert done.exit_code == 2 and f"drop {word}" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
+
+
+def test_the_command_refuses_statistics_of_one_image(tmp_path):
+    asked = ["rotate", "--evaluate", "1", "--checkpoint", "digits", "--output", str(tmp_path)]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 2 and "at least 2 images, got 1" in done.stderr
+    assert not list(tmp_path.iterdir())

@@ -9,10 +9,12 @@ from matplotlib.text import Text
 from analyses import _routing_measures as measure
 from analyses import routing
 from capsviz import cli, data, figures, options
-from capsviz.intervals import wilson
+from capsviz.functional import lengths
+from capsviz.intervals import paired_interval, wilson
 from capsviz.subject import Subject
 from capsviz.tracing import trace
 from tests.conftest import build_tiny
+from tests.elsewhere import elsewhere, same
 from tests.foreign import Foreign
 
 NAMES = ["a", "b", "c"]
@@ -117,7 +119,7 @@ def test_statistics_are_those_of_all_images_traced_at_once(
     monkeypatch, foreign, tiny_images, generator
 ):
     images = torch.cat([tiny_images, torch.rand(12, 1, 21, 19, generator=generator)])
-    monkeypatch.setattr(measure, "CHUNK", 7)
+    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
     result, labels = many(foreign, images, most=4)
     seen = trace(foreign, images)
     predicted = np.stack([trace(foreign, images, iterations=r).lengths for r in range(1, 5)])
@@ -129,6 +131,12 @@ def test_statistics_are_those_of_all_images_traced_at_once(
     np.testing.assert_allclose(result.changed_ci95, [wilson(int(k), 20) for k in changed])
     assert changed[1] > result.control_changed[0] == 0
     np.testing.assert_array_equal(result.to_right - result.to_wrong, right - right[0])
+    np.testing.assert_allclose(result.gain, (right - right[0]) / 20)
+    pairs = [
+        paired_interval(int(a), int(b), 20)
+        for a, b in zip(result.to_right, result.to_wrong, strict=True)
+    ]
+    np.testing.assert_allclose(result.gain_ci95, pairs)
     assert (result.to_right + result.to_wrong <= changed).all()
     couplings = seen.couplings.double().numpy()
     _check_mean(result, "entropy_nats", -(couplings * np.log(couplings)).sum(3).mean(2).T)
@@ -163,6 +171,52 @@ def test_true_class_and_others_are_told_apart_in_the_agreement(foreign, tiny_ima
     np.testing.assert_allclose(result.agreement[:, 1], others.mean(0), rtol=1e-4, atol=1e-6)
 
 
+def test_one_trace_holds_the_result_of_every_smaller_number_of_iterations(foreign, tiny_images):
+    for model in (build_tiny(preset="authors"), foreign):
+        many_rounds = trace(model, tiny_images, keep=("poses", "couplings"), iterations=5)
+        for r in range(1, 6):
+            fewer = trace(model, tiny_images, iterations=r)
+            torch.testing.assert_close(many_rounds.couplings[:r], fewer.couplings)
+            torch.testing.assert_close(lengths(many_rounds.poses[r - 1]), fewer.lengths)
+
+
+def test_three_passes_are_made_over_the_images(foreign, tiny_images):
+    seen = []
+
+    class Counting(Foreign):
+        def look(self, images, **options):
+            seen.append(len(images))
+            return super().look(images, **options)
+
+    many(Counting((1, 21, 19), 3), tiny_images)
+    assert sum(n for n in seen if n > 1) == 3 * 8
+
+
+def test_the_random_control_is_measured_as_routing_is(foreign, tiny_images):
+    """By a network whose routing is the random couplings of the control."""
+    result, labels = many(foreign, tiny_images, seed=5)
+    drawn = measure.random_couplings((8, 24, 3), generator=torch.Generator().manual_seed(5))
+    seen = trace(foreign, tiny_images, couplings=drawn)
+    expected = drawn.double().amax(2).mean().item()
+    assert result.random_polarisation[0] == pytest.approx(expected, rel=1e-5)
+    cosines = torch.cosine_similarity(seen.votes, seen.poses[-1][:, None], dim=-1)
+    agreed = (drawn * cosines).sum(1) / drawn.sum(1)
+    true = agreed[torch.arange(8), labels]
+    others = (agreed.sum(1) - true) / 2
+    expected = [float(true.mean()), float(others.mean())]
+    assert result.random_agreement[0] == pytest.approx(expected, abs=1e-5)
+    right = (lengths(seen.poses[-1]).argmax(1) == labels).float().mean()
+    assert result.control_accuracy[1] == pytest.approx(float(right))
+
+
+def test_images_may_be_on_another_device(tiny, tiny_images):
+    labels = torch.arange(8) % 3
+    asked = {"classes": NAMES, "dataset": "noise"}
+    found = routing.evaluate(tiny, *elsewhere(tiny_images, labels), **asked)
+    assert same(found, many(tiny, tiny_images)[0])
+    assert same(one(tiny, elsewhere(tiny_images[:1])[0]), one(tiny, tiny_images[:1]))
+
+
 def test_every_image_gets_its_own_random_couplings(foreign, tiny_images):
     given = []
 
@@ -179,7 +233,7 @@ def test_every_image_gets_its_own_random_couplings(foreign, tiny_images):
     draws = torch.stack(given[:8])
     assert draws.sum(2).numpy() == pytest.approx(1, abs=1e-5)
     assert len(torch.unique(draws[:, 0], dim=0)) == 8
-    effective = [r.random_effective_parents for r in (first, again, other)]
+    effective = [float(r.random_effective_parents[0]) for r in (first, again, other)]
     assert effective[0] == effective[1] != effective[2]
 
 
@@ -188,7 +242,7 @@ def test_capsules_without_input_weights_are_dead(tiny, tiny_images):
         tiny.primary.convolution.weight[:4] = 0  # the first of two types
         tiny.primary.convolution.bias[:4] = 0
     result, _ = many(tiny, tiny_images, dead_norm=1e-4, dead_variance=1e-8)
-    assert (result.dead, result.dead_ci95) == (6, [6, 6])
+    assert (result.dead, result.dead_range) == (6, [6, 6])
     assert many(tiny, tiny_images, dead_norm=0)[0].dead == 0
 
 
@@ -226,7 +280,12 @@ def test_findings_follow_their_stated_thresholds(tiny, tiny_images):
     ):
         bands = np.tile(interval, (len(result.changed), 1))
         assert words in routing.findings(result._replace(changed_ci95=bands))
-    for effective, words in ((2.9, "nearly uniform"), (1.5, "couplings choose")):
+    for effective, words in (
+        (2.7, "nearly uniform (90 % of all or more)"),
+        (2.6, "lean a little (50 % to 90 % of all)"),
+        (1.5, "lean a little"),
+        (1.4, "couplings choose (fewer than 50 % of all)"),
+    ):
         parents = np.full(3, effective)
         assert words in routing.findings(result._replace(effective_parents=parents))
     single, _ = many(tiny, tiny_images, iterations=1)
@@ -238,7 +297,7 @@ def test_findings_of_one_image_compare_it_with_uniform_couplings(tiny, tiny_imag
     certain = result._replace(entropy_nats=np.zeros_like(result.entropy_nats))
     assert "1.000 of 3 effective parents: couplings choose" in routing.findings(certain)
     same = result._replace(uniform_maps=result.maps)
-    assert "differ from those of uniform couplings by 0.0%" in routing.findings(same)
+    assert "differ from those of uniform couplings by 0.0 %" in routing.findings(same)
 
 
 @pytest.mark.parametrize("width", ["single", "double"])
@@ -247,7 +306,7 @@ def test_figures_are_drawn_from_the_file_with_nothing_cut_off(
     kind, width, foreign, tiny_images, tmp_path
 ):
     result = one(foreign, tiny_images[:1]) if kind == "one" else many(foreign, tiny_images)[0]
-    about = {"analysis": "routing", "kind": type(result).__name__}
+    about = {"analysis": "routing", "kind": type(result).__name__, "width": width}
     figures.write_result(tmp_path / "result", result, about)
     read, _ = figures.read_result(tmp_path / "result.json")
     for before, after in zip(result, read, strict=True):
@@ -302,7 +361,15 @@ def test_command_prints_the_statistics_as_json(command, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [("--digit", "11"), ("--evaluate", "999"), ("--evaluate", "1"), ("--iterations", "0")]
+    "wrong",
+    [
+        ("--digit", "11"),
+        ("--evaluate", "999"),
+        ("--evaluate", "1"),
+        ("--evaluate", "9", "--index", "1"),
+        ("--evaluate", "9", "--image", "x.png"),
+        ("--iterations", "0"),
+    ],
 )
 def test_command_refuses_what_is_not_there_and_writes_nothing(wrong, command, tmp_path):
     done = command(*wrong)

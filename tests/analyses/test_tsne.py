@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from elsewhere import elsewhere, same
 from foreign import Foreign
 from page import assert_fits
 from sklearn.manifold import trustworthiness
@@ -11,14 +12,16 @@ from sklearn.metrics import silhouette_score
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from analyses import _tsne_drawing, _tsne_scores, _tsne_vectors, tsne
+from analyses import _tsne_drawing, _tsne_scores, _tsne_vectors, reconstruct, tsne
 from capsviz import figures, paperset
 from capsviz.cli import main
 from capsviz.intervals import wilson
 from capsviz.subject import open_subject
+from capsviz.tracing import remember
 from capsviz.warps import rotate
 
 NAMES = [str(k) for k in range(10)]
+ABOUT = {"analysis": "tsne", "kind": "Result", "width": "double"}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def scattered():
 
 @pytest.mark.parametrize("of", tsne.OF)
 def test_vectors_are_the_part_of_the_trace_that_was_asked_for(model, some, of, monkeypatch):
-    monkeypatch.setattr(_tsne_vectors, "CHUNK", 40)
+    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 40)
     vectors, predicted = _tsne_vectors.features(model, some[0], of)
     with torch.no_grad():
         seen = model.look(some[0], keep=())
@@ -187,12 +190,49 @@ def test_a_map_with_trajectories_is_drawn(mapped):
 
 def test_findings_give_both_scores(mapped):
     text = tsne.findings(mapped)
-    for name, ours, theirs in zip(mapped.score_names, *mapped.scores, strict=True):
-        assert f"{name}: {ours:.3f} ({theirs:.3f})" in text
+    for i, name in enumerate(mapped.score_names):
+        ours, theirs = (
+            f"{value[i]:.3f} [{ends[i, 0]:.3f}, {ends[i, 1]:.3f}]"
+            for value, ends in zip(mapped.scores, mapped.scores_ci95, strict=True)
+        )
+        assert f"{name}: {ours} ({theirs})" in text
+
+
+def test_misread_images_are_in_the_key_only_where_there_are_some(mapped):
+    def key(result):
+        figure = figures.draw("tsne", result)
+        (legend,) = (part.legends[0] for part in figure.subfigs if part.legends)
+        return [text.get_text() for text in legend.get_texts()]
+
+    right = mapped._replace(predicted=mapped.labels)
+    assert (mapped.labels != mapped.predicted).any()
+    assert key(mapped) == [*NAMES, "misread"] and key(right) == NAMES
+    assert "misread" in tsne.caption(mapped) and "misread" not in tsne.caption(right)
+
+
+def test_images_may_be_on_another_device(mapped, model, some):
+    asked = {"classes": NAMES, "dataset": "digits", "method": "pca", "trajectories": 3}
+    assert same(tsne.compute(model, *elsewhere(*some), **asked), mapped)
+
+
+def test_images_that_another_analysis_traced_are_not_traced_again(some):
+    looked = []
+
+    class Counting(Foreign):
+        def look(self, images, **options):
+            looked.append(len(images))
+            return super().look(images, **options)
+
+    model = Counting()
+    with remember():
+        reconstruct.compute(model, *some, classes=NAMES, dataset="digits")
+        before = len(looked)
+        tsne.compute(model, *some, classes=NAMES, dataset="digits", method="pca")
+    assert before > 0 and len(looked) == before
 
 
 def test_a_result_survives_the_disk(mapped, tmp_path):
-    *_, path = figures.write_result(tmp_path / "x", mapped, {"analysis": "tsne", "kind": "Result"})
+    *_, path = figures.write_result(tmp_path / "x", mapped, ABOUT)
     again, _ = figures.read_result(path)
     for one, two in zip(mapped, again, strict=True):
         assert np.array_equal(one, two)

@@ -1,0 +1,12 @@
+"""Numbers in words, alike in the findings of every analysis."""
+
+
+def number(value: float, form: str) -> str:
+    """A number by Python's format, e.g. ".1%", with a space before the sign: "98.9 %"."""
+    return format(value, form).replace("%", " %")
+
+
+def with_interval(value: float, interval, form: str) -> str:
+    """A number and its interval (low, high): "98.9 % [98.0 %, 99.4 %]"."""
+    low, high = (number(end, form) for end in interval)
+    return f"{number(value, form)} [{low}, {high}]"
