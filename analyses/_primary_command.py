@@ -25,7 +25,7 @@ from capsviz import options
 )
 def train(epochs, limit, seed, output, subject):
     """Train a decoder from primary capsules; the network is frozen."""
-    from analyses.primary import findings
+    from analyses._primary_statistics import said
     from capsviz import primary_decoder
 
     opened = options.open_subject(subject, split="train")
@@ -37,7 +37,7 @@ def train(epochs, limit, seed, output, subject):
         opened.model, *parts, output / primary_decoder.file_name(opened.name), epochs=epochs,
         seed=seed, report=lambda line: click.echo(line, err=True),
     )  # fmt: skip
-    click.echo(findings(statistics))
+    click.echo(said(statistics))
     click.echo(f"wrote {path}", err=True)
 
 
@@ -48,7 +48,7 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, seed, 
     -------
     `path`, and the `Statistics` of the test split.
     """
-    from analyses.primary import evaluate
+    from analyses._primary_statistics import evaluate
     from capsviz.augment import to_float
     from capsviz.primary_decoder import save
     from capsviz.primary_training import fit

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analyses._words import number
+from analyses._words import number, with_interval
 
 MARGIN = 0.01  # of the SSE: a difference inside it counts as none
 
@@ -71,6 +71,14 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
         n=n,
         dataset=dataset,
     )
+
+
+def said(statistics: Statistics) -> str:
+    """What the numbers say: the error under every condition, and a verdict."""
+    s = statistics
+    rows = zip(s.conditions, s.sse, s.sse_ci95, strict=True)
+    named = ", ".join(f"{name} {with_interval(sse, ends, '.2f')}" for name, sse, ends in rows)
+    return f"mean SSE of {s.n:,} {s.dataset} images, with 95 % intervals: {named}; {verdict(s)}"
 
 
 def verdict(statistics: Statistics) -> str:

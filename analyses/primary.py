@@ -29,8 +29,7 @@ import click
 import numpy as np
 
 from analyses._primary_command import train
-from analyses._primary_statistics import Statistics, evaluate, verdict
-from analyses._words import with_interval
+from analyses._primary_statistics import Statistics, evaluate, said
 from capsviz import options
 
 
@@ -175,12 +174,7 @@ def findings(result: Result | Statistics) -> str:
             f"{result.children:,} capsules, {alone.min():.2f} to {alone.max():.2f} from one of the "
             f"{len(alone)} most coupled, {result.sse[0, 0]:.2f} from none"
         )
-    rows = zip(result.conditions, result.sse, result.sse_ci95, strict=True)
-    named = ", ".join(f"{name} {with_interval(sse, ends, '.2f')}" for name, sse, ends in rows)
-    return (
-        f"mean SSE of {result.n:,} {result.dataset} images, with 95 % intervals: {named}; "
-        f"{verdict(result)}"
-    )
+    return said(result)
 
 
 def paper(subject, settings):
