@@ -1,7 +1,7 @@
 """Memory that was freed is kept for the next tensor: no page is mapped and cleared twice.
 
 glibc gives large blocks back to the system at once and has them mapped and zeroed anew for the next
-tensor. For CapsNet that costs more than the arithmetic of routing (`benchmarks/notes.md`).
+tensor. A training step of CapsNet can spend more time on that than on the arithmetic of routing.
 """
 
 import ctypes
