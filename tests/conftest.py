@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,12 +9,6 @@ import torch
 
 from capsviz import data, models
 from capsviz.augment import to_float
-
-
-def pytest_configure(config):
-    torch.set_num_threads(
-        max(1, torch.get_num_threads() // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))
-    )
 
 
 @pytest.fixture
