@@ -1,13 +1,14 @@
 # make demo   set up .venv and run the main job    make lint   ruff, format and rules
 # make test   set up .venv and run the tests       make clean  remove .venv and caches
 # make readme fill README.md from cards and commands (needs MNIST)
+# make bench  time capsviz against the floor and a literal CapsNet, with nothing else running
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
 
-.PHONY: demo test lint readme clean
+.PHONY: demo test lint readme bench clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
@@ -19,6 +20,7 @@ $(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
 
 demo: $(VENV)/.ready
 	$(BIN)/capsviz rotate --digit 2 --output $(DEMO)
+	$(BIN)/capsviz routing --digit 2 --output $(DEMO)
 	@echo "The figures are in $(DEMO)"
 
 test: $(VENV)/.ready
@@ -27,6 +29,9 @@ test: $(VENV)/.ready
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.speed
 
 readme: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.readme
