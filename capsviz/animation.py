@@ -21,7 +21,7 @@ def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
     from imageio.v3 import imwrite
     from PIL import Image
 
-    greys = np.linspace(0, 255, 64).round().repeat(3)
+    greys = np.append(255, np.arange(0, 249, 4)).repeat(3)  # of equals the first is taken: white
     scale = (matplotlib.colormaps["viridis"](np.linspace(0, 1, 128))[:, :3] * 255).round().ravel()
     house = [int(c[i : i + 2], 16) for c in COLOURS for i in (1, 3, 5)]
     palette = Image.new("P", (1, 1))
