@@ -113,11 +113,17 @@ def save(
 def export(
     stem: Path, analysis: str, result: NamedTuple, formats: Sequence[str], width: str | float
 ) -> list[Path]:
-    """Draw a result and write its pictures as `stem.FORMAT`; the folder is made."""
+    """Draw a result and write its pictures as `stem.FORMAT`; the folder is made.
+
+    Each format is drawn anew: laying a figure out a second time moves things by a hair, and then
+    a picture would depend on the formats that were written before it.
+    """
     stem, kinds = Path(stem), check_formats(formats)
-    figure = draw(analysis, result, width)
     stem.parent.mkdir(parents=True, exist_ok=True)
-    return [save_figure(figure, stem.with_name(f"{stem.name}.{name}")) for name in kinds]
+    return [
+        save_figure(draw(analysis, result, width), stem.with_name(f"{stem.name}.{kind}"))
+        for kind in kinds
+    ]
 
 
 def save_figure(figure: Figure, path: Path) -> Path:

@@ -59,6 +59,12 @@ def test_redraw_gives_the_identical_files_without_torch(result, tmp_path):
         assert one.read_bytes() == other.read_bytes(), name
 
 
+def test_a_picture_does_not_depend_on_the_formats_written_before_it(result, tmp_path):
+    figures.save(tmp_path / "a", "rotate", result, formats=["pdf", "svg", "png"])
+    figures.save(tmp_path / "b", "rotate", result, formats=["png"])
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
 def test_text_in_pdf_is_truetype(result, tmp_path):
     path, *_ = figures.save(tmp_path / "x", "rotate", result, formats=["pdf"])
     content = path.read_bytes()
