@@ -29,7 +29,7 @@ def provenance(card: Mapping | None, device: str) -> dict:
 
 
 def commit() -> str | None:
-    """Git commit of the checkout that capsviz runs from, with "+" if its code was changed; else None."""
+    """Git commit of the checkout that capsviz runs from, "+" if its code was changed; else None."""
     root = discovery.folder("")
     if not (root / ".git").exists():
         return None
@@ -37,7 +37,8 @@ def commit() -> str | None:
         git = ["git", "-C", str(root)]
         quiet = {"text": True, "stderr": subprocess.DEVNULL}
         head = subprocess.check_output([*git, "rev-parse", "HEAD"], **quiet).strip()
-        dirty = subprocess.check_output([*git, "status", "--porcelain", "-uno", "--", *CODE], **quiet)
+        status = [*git, "status", "--porcelain", "-uno", "--", *CODE]
+        dirty = subprocess.check_output(status, **quiet)
         return head + ("+" if dirty.strip() else "")
     return None
 
