@@ -194,6 +194,7 @@ def test_an_interrupt_in_the_middle_of_an_epoch_says_how_to_resume(tmp_path):
         time.sleep(0.05)
     run.send_signal(signal.SIGINT)
     _, stderr = run.communicate(timeout=60)
-    assert run.returncode == 1
+    # Where the signal came during an `exec`, as imports do, CPython ends by it whatever was caught.
+    assert run.returncode in (1, -signal.SIGINT), stderr
     assert "Traceback" not in stderr
     assert "Go on with: capsviz train" in stderr and "--resume" in stderr.splitlines()[-1]
