@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -132,8 +133,16 @@ def save_figure(figure: Figure, path: Path) -> Path:
     kind, content = path.suffix[1:], io.BytesIO()
     with style():
         figure.savefig(content, format=kind, metadata=undated[kind])
-    write_bytes(path, content.getvalue())
+    write_bytes(path, _stable_ids(content.getvalue()) if kind == "svg" else content.getvalue())
     return path
+
+
+def _stable_ids(svg: bytes) -> bytes:
+    """Clip paths numbered in order: matplotlib names them by addresses in memory."""
+    names = dict.fromkeys(re.findall(rb'(?<=[#"])p[0-9a-f]{10}(?=[")])', svg))
+    for number, name in enumerate(names):
+        svg = svg.replace(name, b"clip%d" % number)
+    return svg
 
 
 def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
