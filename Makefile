@@ -1,14 +1,13 @@
 # make demo   set up .venv and run the main job    make lint   ruff, format and rules
 # make test   set up .venv and run the tests       make clean  remove .venv and caches
 # make readme fill README.md from cards and commands (needs MNIST)
-# make bench  time capsviz against the floor and a literal CapsNet, with nothing else running
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
 
-.PHONY: demo test lint readme bench clean
+.PHONY: demo test lint readme clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
@@ -29,9 +28,6 @@ test: $(VENV)/.ready
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-
-bench: $(VENV)/.ready
-	$(BIN)/python -m benchmarks.speed
 
 readme: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.readme
