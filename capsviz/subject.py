@@ -38,7 +38,7 @@ class Subject:
         """n images (N, C, H, W) in [0, 1] and labels (N,), on the CPU; all for None.
 
         A random draw from the split, always the same one, in the split's order: the first images
-        of a data set need not be like the others (the first half of MNIST's test set is easier).
+        of a data set need not be like the others.
         """
         key = len(self.dataset) if n is None else n
         if key not in self.drawn:
