@@ -9,6 +9,7 @@ import sys
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # of mallopt(3)
 TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
+_state = {"kept": False}
 
 
 def keep_freed_memory() -> bool:
@@ -25,4 +26,10 @@ def keep_freed_memory() -> bool:
         return False
     settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, TOP_PAD_BYTES))
     done = [mallopt(ctypes.c_int(key), ctypes.c_int(value)) for key, value in settings]
-    return all(done)
+    _state["kept"] = all(done)
+    return kept()
+
+
+def kept() -> bool:
+    """Whether this process keeps what it frees."""
+    return _state["kept"]

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, einsum, nn
 
 from capsviz import routing as routings
+from capsviz.convolution import convolve
 from capsviz.functional import squash
 
 
@@ -39,14 +40,14 @@ class PrimaryCapsules(nn.Module):
     ):
         super().__init__()
         self.types, self.dimensions, self.scale = types, dimensions, scale
-        self.convolution = nn.Conv2d(channels, types * dimensions, kernel, stride)
+        convolution = nn.Conv2d(channels, types * dimensions, kernel, stride)
+        self.convolution = convolution.to(memory_format=torch.channels_last)
 
     def forward(self, features: Tensor) -> Tensor:
         """Feature map (B, channels, h, w) -> capsules (B, I, D), squashed, float32."""
         conv = self.convolution
-        features = features.contiguous(memory_format=torch.channels_last)
         weight = conv.weight if self.scale == 1 else conv.weight * self.scale
-        out = nn.functional.conv2d(features, weight, conv.bias, conv.stride)
+        out = convolve(features, weight, conv.bias, conv.stride[0])
         B, _, rows, columns = out.shape
         capsules = out.reshape(B, self.types, self.dimensions, rows, columns).movedim(2, 4)
         capsules = capsules.reshape(B, self.types * rows * columns, self.dimensions)
@@ -63,6 +64,7 @@ class ClassCapsules(nn.Module):
     routing                              name of a file in `capsviz/routing`.
     iterations                           R, rounds of routing.
     bias                                 learn a (J, E) bias inside routing, as the authors' code.
+    detach                               gradients flow through the last iteration only.
     std                                  standard deviation of the initial weights.
     """
 
@@ -76,12 +78,13 @@ class ClassCapsules(nn.Module):
         routing: str = "dynamic",
         iterations: int = 3,
         bias: bool = False,
+        detach: bool = False,
         std: float = 0.1,
     ):
         super().__init__()
         routings.check_iterations(iterations)
         routings.get(routing)  # refuses an unknown name now
-        self.routing_name, self.iterations = routing, iterations
+        self.routing_name, self.iterations, self.detach = routing, iterations, detach
         shape = (children, parents, parent_dimensions, child_dimensions)
         self.weight = nn.Parameter(torch.randn(shape) * std)
         shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
@@ -98,7 +101,7 @@ class ClassCapsules(nn.Module):
 
     def forward(self, primary: Tensor) -> Tensor:
         """Poses of the parents: (B, I, D) -> (B, J, E), by the routing's fused form if it can."""
-        options = {"iterations": self.iterations, "bias": self.bias}
+        options = {"iterations": self.iterations, "bias": self.bias, "detach": self.detach}
         if hasattr(self.routing, "fused"):
             return self.routing.fused(primary, self.weight, **options)
         return self.route(primary)[1].poses[-1]
@@ -113,5 +116,6 @@ class ClassCapsules(nn.Module):
     def _route(self, primary: Tensor, couplings: Tensor | None, iterations: int | None):
         votes = self.votes(primary)
         rounds = self.iterations if iterations is None else iterations
-        routing = self.routing.route(votes, iterations=rounds, bias=self.bias, couplings=couplings)
+        options = {"iterations": rounds, "bias": self.bias, "detach": self.detach}
+        routing = self.routing.route(votes, couplings=couplings, **options)
         return votes, routing

@@ -67,7 +67,7 @@ def run(
     splits  "train", "validation" and "test".
     output  folder of the run: state, CSV, TensorBoard events, and at the end NAME.safetensors,
             NAME.json and NAME.toml.
-    report  is given one line for each epoch.
+    report  is given one line for each epoch, and one if memory is short.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def run(
     try:
         model, history = fit(
             recipe, splits["train"], splits["validation"], output,
-            device=device, resume=resume, on_step=on_step, on_epoch=on_epoch,
+            device=device, resume=resume, report=report, on_step=on_step, on_epoch=on_epoch,
         )  # fmt: skip
     finally:
         bar.close()

@@ -18,6 +18,7 @@ from capsviz import checkpoint, data, memory, models
 from capsviz.augment import shift, to_float
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
+from capsviz.functional import predict
 from capsviz.provenance import commit
 from capsviz.recipe import Recipe, learning_rate, resolve_precision
 
@@ -53,8 +54,10 @@ def fit(
     validation: data.Dataset,
     output: Path,
     *,
+    model: nn.Module | None = None,
     device: torch.device | str = "cpu",
     resume: bool = False,
+    report: Callable[[str], None] = lambda line: None,
     on_step: Callable[[int, int, int, float, float], None] | None = None,
     on_epoch: Callable[[Epoch, nn.Module], None] | None = None,
 ) -> tuple[nn.Module, list[Epoch]]:
@@ -66,7 +69,10 @@ def fit(
     Parameters
     ----------
     output    folder for `epochs.csv`, the state to resume from and the best weights so far.
+    model     a network to train instead of the recipe's own.
     resume    go on from the state in `output`, if there is one.
+    report    is given a line when memory is short: batches are then computed in parts, whose
+              gradients add up to the same step, but for rounding.
     on_step   called with (epoch, step, steps, loss, accuracy of the epoch so far).
     on_epoch  called with the record of the epoch and the network.
 
@@ -78,14 +84,12 @@ def fit(
     ------
     ValueError       if `output` holds a run by another recipe, or one and `resume` is false.
     ArithmeticError  if the loss is not finite.
+    MemoryError      if not even one image at a time would fit.
     """
     device = torch.device(device)
     train = train.first(recipe.limit)
-    model = build_model(recipe, train).to(device)
-    if hasattr(model, "training_bytes"):
-        needed = model.training_bytes(min(recipe.batch_size, len(train)))
-        advice = "choose a smaller --batch-size, fewer --types or smaller images"
-        memory.require(needed, "a training step", advice, device)
+    model = (build_model(recipe, train) if model is None else model).to(device)
+    part = _images_at_a_time(model, min(recipe.batch_size, len(train)), device, report)
     optimiser = torch.optim.Adam(model.parameters(), lr=recipe.learning_rate, fused=True)
     output.mkdir(parents=True, exist_ok=True)
     code = commit()
@@ -95,7 +99,7 @@ def fit(
     train = replace(train, images=train.images.to(device), labels=train.labels.to(device))
     for epoch in range(len(history) + 1, recipe.epochs + 1):
         start = time.perf_counter()
-        loss, accuracy = _one_epoch(recipe, model, optimiser, train, epoch, on_step)
+        loss, accuracy = _one_epoch(recipe, model, optimiser, train, epoch, part, on_step)
         found = evaluate(model, validation)
         history.append(
             Epoch(
@@ -123,6 +127,24 @@ def fit(
     return model.eval(), history
 
 
+def _images_at_a_time(model, batch: int, device: torch.device, report) -> int:
+    if not hasattr(model, "training_bytes"):
+        return batch
+    free = memory.available(device)
+    part = batch
+    while part > 1 and model.training_bytes(part) > free:
+        part = -(-part // 2)
+    needed = model.training_bytes(part)
+    advice = "choose fewer --types, fewer --channels or smaller images"
+    memory.require(needed, f"a training step of {part} image", advice, device)
+    if part < batch:
+        report(
+            f"a batch of {batch} needs {memory.gib(model.training_bytes(batch))}, "
+            f"but {memory.gib(free)} are free: it is computed {part} images at a time"
+        )
+    return part
+
+
 def best_epoch(history: list[Epoch]) -> int:
     """Number of the epoch with the highest validation accuracy; of equals, the lowest loss."""
     best = max(history, key=lambda e: (e.validation_accuracy, -e.validation_margin_loss))
@@ -138,7 +160,7 @@ def read_history(output: Path) -> list[Epoch]:
     return [Epoch(**line) for line in run["history"]]
 
 
-def _one_epoch(recipe, model, optimiser, train, epoch, on_step) -> tuple[float, float]:
+def _one_epoch(recipe, model, optimiser, train, epoch, part, on_step) -> tuple[float, float]:
     device = train.images.device
     generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch)
     order = torch.randperm(len(train), generator=generator).to(device)
@@ -154,14 +176,15 @@ def _one_epoch(recipe, model, optimiser, train, epoch, on_step) -> tuple[float, 
             labels = train.labels[batch]
             moved = shift(train.images[batch], recipe.shift_px, generator=generator)
             images = to_float(moved)
-            with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-                output = model(images)
-                loss = model.objective(output, images, labels).loss
             optimiser.zero_grad(set_to_none=True)
-            loss.backward()
+            for some, truth in zip(images.split(part), labels.split(part), strict=True):
+                with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                    output = model(some)
+                    loss = model.objective(output, some, truth).loss * (len(some) / len(batch))
+                loss.backward()
+                total += loss.detach() * len(batch)
+                right += (predict(output.lengths) == truth).sum()
             optimiser.step()
-            total += loss.detach() * len(batch)
-            right += (output.lengths.argmax(1) == labels).sum()
             seen += len(batch)
             if on_step is not None:
                 on_step(epoch, step + 1, len(batches), total / seen, right / seen)
@@ -204,13 +227,15 @@ def _restore(output: Path, recipe: Recipe, model, optimiser, resume: bool) -> li
             f"{output} holds a run by another recipe (it differs in {', '.join(differing)}): "
             "resume with the same settings, or choose another --output"
         )
-    weights, adam = {}, {}
+    weights, adam, parameters = {}, {}, list(model.parameters())
     for key, value in tensors.items():
         kind, _, name = key.partition(".")
         if kind == "model":
             weights[name] = value
         else:
             number, _, field = name.partition(".")
+            if value.dim():  # laid out in memory as its parameter, which the file does not tell
+                value = torch.empty_like(parameters[int(number)]).copy_(value)
             adam.setdefault(int(number), {})[field] = value
     model.load_state_dict(weights)
     optimiser.load_state_dict({**optimiser.state_dict(), "state": adam})

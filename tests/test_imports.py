@@ -18,7 +18,7 @@ LAYERS = (
     # what stands alone
     ("capsviz.functional", "capsviz.data", "capsviz.warps", "capsviz.augment", "capsviz.intervals",
      "capsviz.moments", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
-    ("capsviz.routing",),
+    ("capsviz.routing", "capsviz.convolution"),
     ("capsviz.layers", "capsviz.decoders"),
     ("capsviz.models",),
     ("capsviz.tracing",),

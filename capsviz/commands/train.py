@@ -20,6 +20,7 @@ from capsviz import options
 @click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]")
 @click.option("--routing", metavar="NAME", help="A file of capsviz/routing. [default: dynamic]")
 @click.option("--routing-iterations", "iterations", type=int, help="[default: 3]")
+@click.option("--detach-routing/--full-routing", default=None, help="Gradients: last one only.")
 @click.option("--types", type=int, help="Primary capsule types. [default: 32]")
 @click.option("--channels", type=int, help="Of the first convolution. [default: 256]")
 @click.option("--reconstruction/--no-reconstruction", default=None, help="Train a decoder.")

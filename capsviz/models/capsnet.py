@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import functional, memory
+from capsviz.convolution import convolve
 from capsviz.decoders import FullyConnected
 from capsviz.discovery import unknown
 from capsviz.layers import ClassCapsules, PrimaryCapsules
@@ -37,6 +38,7 @@ class Config:
     routing: str = "dynamic"  # a file in capsviz/routing
     iterations: int = 3  # of routing
     routing_bias: bool = False  # learn a bias of s_j inside routing
+    detach_routing: bool = False  # gradients flow through the last iteration only
     hidden: tuple[int, ...] = (512, 1024)  # of the decoder
     reconstruction_weight: float = 0.0005  # of the SSE, beside the margin loss; 0: no decoder
 
@@ -102,6 +104,7 @@ class CapsNet(nn.Module):
             routing=config.routing,
             iterations=config.iterations,
             bias=config.routing_bias,
+            detach=config.detach_routing,
         )
         self.decoder = None
         if config.reconstruction_weight > 0:
@@ -121,7 +124,8 @@ class CapsNet(nn.Module):
         expected = self.settings.image_shape
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
             raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
-        return self.primary(self.conv1(images).relu())
+        features = convolve(images, self.conv1.weight, self.conv1.bias)
+        return self.primary(features.relu())
 
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""

@@ -21,15 +21,21 @@ from capsviz.routing import check_iterations
 
 CPU_BLOCK_BYTES = 2 << 20  # of votes: what a core's cache holds beside its temporaries
 GPU_BLOCK_BYTES = 256 << 20
+COMPILED_BLOCKS = 8  # at most: each is compiled by itself
 
 
 def route_blocked(
-    primary: Tensor, weight: Tensor, *, iterations: int = 3, bias: Tensor | None = None
+    primary: Tensor,
+    weight: Tensor,
+    *,
+    iterations: int = 3,
+    bias: Tensor | None = None,
+    detach: bool = False,
 ) -> Tensor:
     """Poses after dynamic routing, equal to `route` on the votes `weight @ primary`.
 
-    First derivatives only. Runs in float32 at least, also under autocast. `torch.func` transforms
-    are refused by PyTorch (no vmap rule): use `route` on votes there.
+    First derivatives only. Runs in float32 at least, also under autocast. `torch.compile` takes it
+    whole; `torch.func` transforms are refused by PyTorch (no vmap rule): use `route` on votes.
 
     Parameters
     ----------
@@ -37,6 +43,7 @@ def route_blocked(
     weight      (I, J, E, D) what turns child i into its vote for parent j.
     iterations  rounds of agreement, at least 1.
     bias        (J, E) or None, added to every parent's input in each iteration.
+    detach      let gradients flow through the last iteration only, its couplings as constants.
 
     Returns
     -------
@@ -55,14 +62,14 @@ def route_blocked(
     with torch.autocast(primary.device.type, enabled=False):
         dtype = torch.promote_types(primary.dtype, torch.float32)
         shift = None if bias is None else bias.to(dtype)
-        return _Blocked.apply(primary.to(dtype), weight.to(dtype), shift, iterations)
+        return _Blocked.apply(primary.to(dtype), weight.to(dtype), shift, iterations, detach)
 
 
 class _Blocked(torch.autograd.Function):
     """Inside, axes are (i, d, b), (i, j, e, b), (j, e, b): the batch last."""
 
     @staticmethod
-    def forward(ctx, primary, weight, bias, iterations):
+    def forward(ctx, primary, weight, bias, iterations, detach):
         I, J, E, D = weight.shape
         B = primary.shape[0]
         u = primary.permute(1, 2, 0).contiguous()
@@ -91,6 +98,7 @@ class _Blocked(torch.autograd.Function):
             summed = summed + pose
         ctx.save_for_backward(u, weight, *inputs, *sums, *couplings)
         ctx.iterations, ctx.biased = iterations, bias is not None
+        ctx.detach = detach and iterations > 1
         return pose.permute(2, 0, 1).contiguous()
 
     @staticmethod
@@ -103,7 +111,7 @@ class _Blocked(torch.autograd.Function):
         B = u.shape[2]
         w = weight.reshape(I, J * E, D)
         du = torch.zeros_like(u)
-        dw = torch.zeros_like(w)
+        dw = w.new_zeros(I, D, J * E)  # of this shape MKL makes it twice as fast
         dbias = u.new_zeros(J, E, B)
         dpose = grad.permute(1, 2, 0).contiguous()
         later = torch.zeros_like(dpose)  # what the later rounds' logits ask of this round's pose
@@ -112,29 +120,38 @@ class _Blocked(torch.autograd.Function):
             dbias += ds
             dsum = torch.zeros_like(ds)
             for block in _blocks(I, J * E * B * u.element_size(), u.device):
-                votes = torch.bmm(w[block], u[block]).view(-1, J, E, B)
                 c = couplings[t - 1][block]
-                dc = (votes * ds).sum(2)
-                db = c * (dc - (c * dc).sum(1, keepdim=True))
-                dsum += votes.mul_(db[:, :, None]).sum(0)
-                dvotes = torch.mul(c[:, :, None], ds, out=votes)
-                dvotes.addcmul_(db[:, :, None].expand_as(dvotes), sums[t - 1].expand_as(dvotes))
+                if ctx.detach:
+                    dvotes = c[:, :, None] * ds
+                else:
+                    votes = torch.bmm(w[block], u[block]).view(-1, J, E, B)
+                    dc = (votes * ds).sum(2)
+                    db = c * (dc - (c * dc).sum(1, keepdim=True))
+                    dsum += votes.mul_(db[:, :, None]).sum(0)
+                    dvotes = torch.mul(c[:, :, None], ds, out=votes)
+                    dvotes.addcmul_(db[:, :, None].expand_as(dvotes), sums[t - 1].expand_as(dvotes))
                 dvotes = dvotes.view(-1, J * E, B)
                 du[block].baddbmm_(w[block].transpose(1, 2), dvotes)
-                dw[block].baddbmm_(dvotes, u[block].transpose(1, 2))
+                dw[block].baddbmm_(u[block], dvotes.transpose(1, 2))
+            if ctx.detach:
+                break
             later = later + dsum
             dpose = torch.zeros_like(dpose)
-        ds = _squash_backward(inputs[0], dpose + later)
-        dbias += ds
-        flat = ds.view(J * E, B) / J
-        du += (w.permute(0, 2, 1).reshape(I * D, J * E) @ flat).view(I, D, B)
-        dw += (u.view(I * D, B) @ flat.T).view(I, D, J * E).transpose(1, 2)
-        return du.permute(2, 0, 1), dw.view(I, J, E, D), dbias.sum(2) if ctx.biased else None, None
+        else:  # the first iteration, whose couplings are 1/J
+            ds = _squash_backward(inputs[0], dpose + later)
+            dbias += ds
+            flat = ds.view(J * E, B) / J
+            du += (w.permute(0, 2, 1).reshape(I * D, J * E) @ flat).view(I, D, B)
+            dw += (u.view(I * D, B) @ flat.T).view(I, D, J * E)
+        dweight = dw.view(I, D, J, E).permute(0, 2, 3, 1)
+        return du.permute(2, 0, 1), dweight, dbias.sum(2) if ctx.biased else None, None, None
 
 
 def _blocks(children: int, bytes_per_child: int, device: torch.device) -> list[slice]:
     budget = CPU_BLOCK_BYTES if device.type == "cpu" else GPU_BLOCK_BYTES
     step = max(1, budget // max(1, bytes_per_child))
+    if torch.compiler.is_compiling():  # which unrolls the blocks
+        step = max(step, -(-children // COMPILED_BLOCKS))
     return [slice(start, min(start + step, children)) for start in range(0, children, step)]
 
 

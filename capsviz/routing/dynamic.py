@@ -19,11 +19,13 @@ def route(
     iterations: int = 3,
     bias: Tensor | None = None,
     couplings: Tensor | None = None,
+    detach: bool = False,
 ) -> Routing:
     """Couple children to parents by agreement.
 
     Procedure 1 of arXiv:1710.09829. Couplings are a softmax over parents, so each child spreads one
-    unit of evidence; images in a batch do not interact; gradients flow through all iterations.
+    unit of evidence; images in a batch do not interact; gradients flow through all iterations
+    unless `detach` is set.
 
     Parameters
     ----------
@@ -32,6 +34,7 @@ def route(
     bias        (J, E) added to every parent's input in each iteration, as the authors' code does.
     couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
                 the softmax of the logits: an intervention. The logits are still recorded.
+    detach      let gradients flow through the last iteration only, its couplings as constants.
 
     Returns
     -------
@@ -52,5 +55,6 @@ def route(
         poses = squash(total if bias is None else total + bias)  # v_j
         history.append((logits, coupling, poses))
         if iteration + 1 < iterations:
-            logits = logits + einsum("bije,bje->bij", votes, poses)
+            agreement = einsum("bije,bje->bij", votes, poses)
+            logits = logits + (agreement.detach() if detach else agreement)
     return stack(history)

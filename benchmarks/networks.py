@@ -1,0 +1,75 @@
+"""What capsviz is measured against: the floor, and a literal transcription of the paper."""
+
+import torch
+from torch import Tensor, nn
+
+from capsviz import functional, models
+from capsviz.convolution import convolve
+from capsviz.models import Output
+from capsviz.models.capsnet import CapsNet
+
+
+class Floor(nn.Module):
+    """The two convolutions of CapsNet and a squash: what no CapsNet can do without.
+
+    No routing, no class capsules, no decoder; the loss is the mean square of the primary capsules.
+    `plain` convolves as `nn.Conv2d` does by itself, else as capsviz does.
+    """
+
+    def __init__(self, image_shape: tuple[int, int, int] = (1, 28, 28), *, plain: bool = False):
+        super().__init__()
+        self.plain = plain
+        self.conv1, self.conv2 = nn.Conv2d(image_shape[0], 256, 9), nn.Conv2d(256, 256, 9, 2)
+        if not plain:
+            self.conv2.to(memory_format=torch.channels_last)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) -> primary capsules (B, I, 8)."""
+        if self.plain:
+            out = self.conv2(self.conv1(images).relu())
+        else:
+            features = convolve(images, self.conv1.weight, self.conv1.bias).relu()
+            out = convolve(features, self.conv2.weight, self.conv2.bias, 2)
+        B, _, rows, columns = out.shape
+        capsules = out.reshape(B, 32, 8, rows, columns).movedim(2, 4)
+        return functional.squash(capsules.reshape(B, 32 * rows * columns, 8).float())
+
+    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+        """A scalar that depends on every capsule."""
+        return self(images).square().mean()
+
+
+class Literal(CapsNet):
+    """CapsNet with the paper's text in place of our fast parts: plain convolutions, every tensor
+    held, automatic differentiation. Its weights are the same from the same seed."""
+
+    def forward(self, images: Tensor) -> Output:
+        """Images (B, C, H, W) -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
+        c, conv2 = self.settings, self.primary.convolution
+        features = self.conv1(images).relu()
+        out = nn.functional.conv2d(features, conv2.weight.contiguous(), conv2.bias, 2)
+        out = out.reshape(len(images), c.types, c.primary_dimensions, *out.shape[2:]).movedim(2, 4)
+        primary = functional.squash(out.reshape(len(images), c.children, c.primary_dimensions))
+        votes = (self.capsules.weight @ primary[:, :, None, :, None])[..., 0]  # û_j|i
+        logits = torch.zeros(votes.shape[:3], device=votes.device)  # b_ij
+        for iteration in range(c.iterations):
+            couplings = logits.softmax(2)  # c_ij
+            total = (couplings[..., None] * votes).sum(1)  # s_j
+            poses = functional.squash(total)  # v_j
+            if iteration + 1 < c.iterations:
+                logits = logits + (votes * poses[:, None]).sum(3)
+        return Output(functional.lengths(poses), poses, primary)
+
+
+def capsnet(
+    image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options
+) -> CapsNet:
+    """The paper's network as capsviz computes it."""
+    return models.build("capsnet", image_shape, classes, **options)
+
+
+def literal(network: CapsNet) -> Literal:
+    """The same network with the same weights, computed as the paper's text reads."""
+    made = Literal(network.settings)
+    made.load_state_dict(network.state_dict())
+    return made

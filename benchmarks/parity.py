@@ -1,0 +1,99 @@
+"""Does the fast path train to the accuracy of a literal transcription? Two epochs, three seeds.
+
+`python -m benchmarks.parity` trains both on MNIST by the shipped recipe, cut to two epochs: from
+the same initial weights, with the same batches in the same order. The literal network runs in
+float32, capsviz in bf16, as it does by default where the processor has it. Each run is a JSON of
+its own under `runs/parity`, so an interrupted series goes on; results/parity.json gathers them.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from benchmarks import RESULTS
+from benchmarks.networks import literal
+from capsviz import allocator, data, pipeline
+from capsviz.evaluate import evaluate
+from capsviz.files import write_text
+from capsviz.provenance import provenance
+from capsviz.train import build_model, fit
+
+PATHS = {"literal": "fp32", "capsviz": "bf16"}
+
+
+def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> dict:
+    """Train one network and read the test set once; a finished run is read from its file."""
+    found = folder / f"{path}-{seed}.json"
+    if found.exists():
+        return json.loads(found.read_text())
+    _, recipe = pipeline.prepare("mnist", {"epochs": epochs, "seed": seed, "limit": limit})
+    recipe = replace(recipe, precision=PATHS[path], keep="last")
+    splits = {split: data.load("mnist", split) for split in data.SPLITS}
+    model = build_model(recipe, splits["train"])
+    if path == "literal":
+        model = literal(model)
+    start = time.perf_counter()
+    model, _ = fit(
+        recipe, splits["train"], splits["validation"], folder / f"{path}-{seed}",
+        model=model, resume=True,
+    )  # fmt: skip
+    test = evaluate(model, splits["test"])
+    line = {
+        "path": path,
+        "precision": PATHS[path],
+        "seed": seed,
+        "epochs": epochs,
+        "accuracy": test.accuracy,
+        "margin_loss": test.margin_loss,
+        "reconstruction_sse": test.reconstruction_sse,
+        "seconds": round(time.perf_counter() - start),
+        "provenance": provenance(None, "cpu"),
+        "hardware": pipeline.hardware(torch.device("cpu")),
+    }
+    write_text(found, json.dumps(line, indent=1) + "\n")
+    return line
+
+
+def summary(lines: list[dict]) -> dict:
+    """Mean and spread of each path, and whether the fast one lies within the literal's spread."""
+    by = {path: [x["accuracy"] for x in lines if x["path"] == path] for path in PATHS}
+    means = {path: statistics.mean(values) for path, values in by.items()}
+    spread = max(by["literal"]) - min(by["literal"])
+    gaps = [a - b for a, b in zip(by["capsviz"], by["literal"], strict=True)]
+    return {
+        "mean_accuracy": means,
+        "accuracy": by,
+        "literal_spread": spread,
+        "gap_of_means": means["capsviz"] - means["literal"],
+        "gap_by_seed": gaps,
+        "within_spread": abs(means["capsviz"] - means["literal"]) <= spread,
+    }
+
+
+def main() -> None:
+    """Run what is missing and gather."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--epochs", type=int, default=2)
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--limit", type=int, help="training images, for a trial")
+    options.add_argument("--folder", type=Path, default=Path("runs/parity"))
+    given = options.parse_args()
+    allocator.keep_freed_memory()
+    lines = [
+        run(path, seed, given.epochs, given.limit, given.folder)
+        for seed in range(given.seeds)
+        for path in PATHS
+    ]
+    found = {"summary": summary(lines), "runs": lines}
+    target = RESULTS if given.limit is None else given.folder
+    write_text(target / "parity.json", json.dumps(found, indent=1) + "\n")
+    print(json.dumps(found["summary"], indent=1))
+
+
+if __name__ == "__main__":
+    main()
