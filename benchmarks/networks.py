@@ -18,7 +18,7 @@ class Floor(nn.Module):
 
     def __init__(self, image_shape: tuple[int, int, int] = (1, 28, 28), *, plain: bool = False):
         super().__init__()
-        self.plain = plain
+        self.plain, self.image_shape = plain, image_shape
         self.conv1, self.conv2 = nn.Conv2d(image_shape[0], 256, 9), nn.Conv2d(256, 256, 9, 2)
         if not plain:
             self.conv2.to(memory_format=torch.channels_last)
@@ -34,7 +34,7 @@ class Floor(nn.Module):
         capsules = out.reshape(B, 32, 8, rows, columns).movedim(2, 4)
         return functional.squash(capsules.reshape(B, 32 * rows * columns, 8).float())
 
-    def loss(self, images: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, images: Tensor) -> Tensor:
         """A scalar that depends on every capsule."""
         return self(images).square().mean()
 

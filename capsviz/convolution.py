@@ -1,9 +1,12 @@
 """Convolutions without padding, their result channels-last, each by the fastest way there is.
 
-On a CPU oneDNN multiplies matrices faster than it convolves, so a convolution is done as a product
-of kernels and patches: at once where the patches take no more memory than the result, else some
-images at a time, which pays where freed memory is kept (`capsviz.allocator`).
-benchmarks/notes.md has what was measured.
+On a CPU oneDNN multiplies matrices faster than it convolves. So where it was measured to pay
+(benchmarks/notes.md) a convolution is done as a product of kernels and patches:
+
+few channels   all patches at once, which take no more memory than the result.
+bfloat16       the gradient of the kernels, from the patches of some images at a time.
+else           everything, some images at a time, if freed memory is kept (`capsviz.allocator`):
+               without that, mapping the patches anew costs more than it saves.
 """
 
 import torch
@@ -13,7 +16,8 @@ from torch.nn.functional import conv2d
 
 from capsviz import allocator
 
-ROWS = 1152  # patches at a time, of 32 images of MNIST: 96 MB in float32
+ROWS, ROWS_KEPT = 288, 1152  # patches at a time, if freed memory is not kept or is: of 8 or 32
+#                              images of MNIST, 24 or 96 MB in float32
 
 
 def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> Tensor:
@@ -33,12 +37,12 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     on_cpu = images.device.type == "cpu" and not torch.compiler.is_compiling()
     if on_cpu and weight[0].numel() <= len(weight):
         return _all_patches(images, weight, bias, stride)
+    if on_cpu and torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        images, weight, bias = (x.to(dtype) for x in (images, weight, bias))
     images = images.contiguous(memory_format=torch.channels_last)
-    if on_cpu and allocator.kept():
-        if torch.is_autocast_enabled("cpu"):
-            dtype = torch.get_autocast_dtype("cpu")
-            images, weight, bias = (x.to(dtype) for x in (images, weight, bias))
-        return _Product.apply(images, weight, bias, stride)
+    if on_cpu and (images.dtype == torch.bfloat16 or allocator.kept()):
+        return _Products.apply(images, weight, bias, stride)
     made = conv2d(images, weight, bias, stride)
     return made.contiguous(memory_format=torch.channels_last)
 
@@ -51,7 +55,7 @@ def _all_patches(images: Tensor, weight: Tensor, bias: Tensor, stride: int) -> T
     return made.view(B, rows, columns, O).permute(0, 3, 1, 2)
 
 
-class _Product(torch.autograd.Function):
+class _Products(torch.autograd.Function):
     """Inside, images are (n, H, W, C) and patches (n * rows * columns, k * k * C)."""
 
     @staticmethod
@@ -59,43 +63,59 @@ class _Product(torch.autograd.Function):
         O, _, k, _ = weight.shape
         rows, columns = ((side - k) // stride + 1 for side in images.shape[2:])
         ctx.save_for_backward(images, weight)
-        ctx.stride, ctx.chunk = stride, max(1, ROWS // (rows * columns))
+        ctx.stride = stride
+        ctx.chunk = max(1, (ROWS_KEPT if allocator.kept() else ROWS) // (rows * columns))
+        if images.dtype == torch.bfloat16:
+            made = conv2d(images, weight, bias, stride)
+            return made.contiguous(memory_format=torch.channels_last)
         parts = images.permute(0, 2, 3, 1).split(ctx.chunk)
         made = [_times(_patches(part, k, stride), _flat(weight), bias) for part in parts]
-        made = made[0] if len(made) == 1 else torch.cat(made)
-        return made.view(-1, rows, columns, O).permute(0, 3, 1, 2)
+        return torch.cat(made).view(-1, rows, columns, O).permute(0, 3, 1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
         images, weight = ctx.saved_tensors
         O, C, k, _ = weight.shape
-        kernels, stride = _flat(weight), ctx.stride
-        backward = kernels.t().contiguous()
-        dweight = torch.zeros_like(kernels, dtype=torch.promote_types(kernels.dtype, torch.float32))
-        dimages = torch.empty_like(images.permute(0, 2, 3, 1))
-        whole = images.permute(0, 2, 3, 1), grad.permute(0, 2, 3, 1), dimages
-        for part, dmade, dpart in zip(*(x.split(ctx.chunk) for x in whole), strict=True):
+        stride, half = ctx.stride, images.dtype == torch.bfloat16
+        dtype = torch.promote_types(images.dtype, torch.float32)  # in which chunks are added
+        grad = grad.contiguous(memory_format=torch.channels_last)
+        if half:
+            dimages = _images_gradient(grad, images, weight, stride)
+        else:
+            kernels = _flat(weight).t().contiguous()
+            dimages = torch.zeros_like(images)
+        dweight = weight.new_zeros(O, k * k * C, dtype=dtype)
+        whole = (x.permute(0, 2, 3, 1).split(ctx.chunk) for x in (images, grad, dimages))
+        for part, dmade, dpart in zip(*whole, strict=True):
             n, rows, columns, _ = dmade.shape
             flat = dmade.reshape(-1, O)
             patches = _patches(part, k, stride)
+            if half:  # in bfloat16 PyTorch's own product is oneDNN's
+                dweight += flat.t() @ patches
+                continue
             # flat.T @ patches: they are the channels-first image of a 1x1 convolution
             dkernels = conv2d(patches[None, :, :, None], flat.t()[:, :, None, None].contiguous())
             dweight += dkernels.view(O, -1)
-            dpatches = _times(flat, backward).view(n, rows, columns, k, k, C)
-            total = dweight.new_zeros(dpart.shape)
+            dpatches = _times(flat, kernels).view(n, rows, columns, k, k, C)
             height, width = stride * (rows - 1) + 1, stride * (columns - 1) + 1
             for r in range(k):
                 for c in range(k):
-                    place = total[:, r : r + height : stride, c : c + width : stride]
+                    place = dpart[:, r : r + height : stride, c : c + width : stride]
                     place += dpatches[:, :, :, r, c]
-            dpart.copy_(total)
         dweight = dweight.view(O, k, k, C).permute(0, 3, 1, 2).to(weight.dtype)
-        return dimages.permute(0, 3, 1, 2), dweight, grad.sum((0, 2, 3)), None
+        return dimages, dweight, grad.sum((0, 2, 3)), None
+
+
+def _images_gradient(grad: Tensor, images: Tensor, weight: Tensor, stride: int) -> Tensor:
+    return torch.ops.aten.convolution_backward(
+        grad, images, weight, None, [stride] * 2, [0, 0], [1, 1], False, [0, 0], 1,
+        [True, False, False],
+    )[0]  # fmt: skip
 
 
 def _patches(images: Tensor, k: int, stride: int) -> Tensor:
-    """(n, H, W, C), contiguous, -> (n * rows * columns, k * k * C)."""
+    """(n, H, W, C) -> (n * rows * columns, k * k * C)."""
     patches = images.unfold(1, k, stride).unfold(2, k, stride).permute(0, 1, 2, 4, 5, 3)
     return patches.reshape(patches.shape[:3].numel(), -1)
 

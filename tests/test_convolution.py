@@ -19,7 +19,7 @@ def way(request, monkeypatch):
     """As a library is used, and as the commands are: freed memory kept, chunks of any size."""
     monkeypatch.setattr(allocator, "kept", lambda: request.param != "stock")
     if request.param == "in chunks":
-        monkeypatch.setattr(convolution, "ROWS", 3)
+        monkeypatch.setattr(convolution, "ROWS_KEPT", 3)
     return request.param
 
 

@@ -1,0 +1,82 @@
+"""Clock and scales: contenders timed in turn, and what a piece of code takes of memory."""
+
+import ctypes
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from capsviz.pipeline import hardware
+from capsviz.provenance import provenance
+
+
+def interleaved(contenders: dict[str, Callable], rounds: int, warm: int = 2) -> dict:
+    """Milliseconds of every contender, each run once in every round, after rounds not counted.
+
+    A machine that drifts drifts for all of them; `ratio` is the median over rounds of the ratio to
+    the first contender in the same round.
+    """
+    taken = {name: [] for name in contenders}
+    for turn in range(warm + rounds):
+        for name, step in contenders.items():
+            start = time.perf_counter()
+            step()
+            if turn >= warm:
+                taken[name].append(1e3 * (time.perf_counter() - start))
+    first = next(iter(taken.values()))
+    return {
+        name: {
+            "median_ms": statistics.median(values),
+            "min_ms": min(values),
+            "max_ms": max(values),
+            "ratio": statistics.median(a / b for a, b in zip(values, first, strict=True)),
+        }
+        for name, values in taken.items()
+    }
+
+
+def peak_bytes(action: Callable) -> int:
+    """Bytes of resident memory by which `action` exceeds what the process held before (glibc).
+
+    What was freed goes back to the system first, so that it is counted again where it is used.
+    """
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is held
+    before = _status("VmRSS")
+    action()
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(f"/proc/self/status has no {field}")
+
+
+def python(*words: str, env: dict[str, str] | None = None) -> str:
+    """Standard output of a fresh interpreter; its errors are ours."""
+    surroundings = {**os.environ, **(env or {})}
+    return subprocess.check_output([sys.executable, *words], text=True, env=surroundings)
+
+
+def about() -> dict:
+    """What every result file says of the machine and the code."""
+    return {
+        "provenance": provenance(None, "cpu"),
+        "hardware": hardware(torch.device("cpu")),
+        "processor": _processor(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "unknown"

@@ -1,0 +1,126 @@
+"""Training and evaluation steps of every contender, and the memory that they take.
+
+Run by benchmarks.speed and benchmarks.scaling in processes of their own, for the allocator is set
+before torch is loaded and memory is counted from a clean start.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+
+from capsviz import allocator
+
+if "--kept" in sys.argv:
+    allocator.keep_freed_memory()
+
+import torch
+
+from benchmarks.clock import interleaved, peak_bytes
+from benchmarks.networks import Floor, capsnet, literal
+
+NETWORKS = {
+    "floor": lambda size, classes, iterations: Floor((1, size, size)),
+    "plain floor": lambda size, classes, iterations: Floor((1, size, size), plain=True),
+    "capsviz": lambda size, classes, iterations: capsnet(
+        (1, size, size), classes, iterations=iterations
+    ),
+    "literal": lambda size, classes, iterations: literal(
+        capsnet((1, size, size), classes, iterations=iterations)
+    ),
+}
+
+
+def build(name: str, size: int = 28, classes: int = 10, iterations: int = 3):
+    """A contender for square images with one channel."""
+    torch.manual_seed(0)
+    return NETWORKS[name](size, classes, iterations)
+
+
+def trainer(network, *, batch: int = 128, bf16: bool = False) -> Callable[[], None]:
+    """One training step: forward, backward, Adam."""
+    optimiser = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
+    floor = isinstance(network, Floor)
+    shape = network.image_shape if floor else network.settings.image_shape
+    images, labels = torch.rand(batch, *shape), torch.randint(0, 10, (batch,))
+
+    def loss():
+        if floor:
+            return network.loss(images)
+        return network.objective(network(images), images, labels).loss
+
+    def step():
+        optimiser.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            made = loss()
+        made.backward()
+        optimiser.step()
+
+    return step
+
+
+def evaluator(network, batch: int) -> Callable[[], None]:
+    """One evaluation of a batch."""
+    images = torch.rand(batch, 1, 28, 28)
+
+    def step():
+        with torch.inference_mode():
+            network.eval()(images)
+
+    return step
+
+
+def timings(rounds: int) -> dict:
+    """Steps of batches of 128, and evaluation of 128 and of 1."""
+    found = {
+        "train fp32": interleaved({n: trainer(build(n)) for n in NETWORKS}, rounds, warm=4),
+        "train bf16": interleaved(
+            {
+                **{n: trainer(build(n), bf16=True) for n in ("floor", "plain floor", "capsviz")},
+                "capsviz fp32": trainer(build("capsviz")),
+            },
+            rounds,
+            warm=4,
+        ),
+    }
+    for batch, more in ((128, 2), (1, 20)):
+        steps = {n: evaluator(build(n), batch) for n in NETWORKS}
+        found[f"evaluate {batch}"] = interleaved(steps, more * rounds, warm=4)
+    return found
+
+
+def point(name: str, batch: int, size: int, classes: int, iterations: int, rounds: int) -> dict:
+    """Time and transient memory of a training step: beside weights, gradients and Adam's state."""
+    network = build(name, size, classes, iterations)
+    parameters = sum(p.numel() for p in network.parameters())
+    step = trainer(network, batch=batch)
+    step()  # makes the gradients and Adam's state
+    found = {"transient_bytes": peak_bytes(step), "parameters": parameters}
+    if hasattr(network, "training_bytes"):
+        found["estimate_bytes"] = network.training_bytes(batch)
+    if rounds:
+        found |= interleaved({name: step}, rounds, warm=2)[name]
+        del found["ratio"]
+    return found
+
+
+def main() -> None:
+    """Print one measurement as JSON."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--kept", action="store_true", help="the allocator keeps freed memory")
+    options.add_argument("--network", choices=list(NETWORKS), help="one point; else all timings")
+    options.add_argument("--rounds", type=int, default=7)
+    for name, value in (("batch", 128), ("size", 28), ("classes", 10), ("iterations", 3)):
+        options.add_argument(f"--{name}", type=int, default=value)
+    given = options.parse_args()
+    if given.network is None:
+        found = timings(given.rounds)
+    else:
+        found = point(
+            given.network, given.batch, given.size, given.classes, given.iterations, given.rounds
+        )
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
