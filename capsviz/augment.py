@@ -30,11 +30,8 @@ def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = No
     """
     if max_px == 0:
         return images
-    B, C, H, W = images.shape
-    offsets = torch.randint(0, 2 * max_px + 1, (2, B, 1), generator=generator).to(images.device)
+    B, _, H, W = images.shape
+    down, right = torch.randint(0, 2 * max_px + 1, (2, B), generator=generator).to(images.device)
     padded = torch.nn.functional.pad(images, (max_px,) * 4)
-    rows = (offsets[0] + torch.arange(H, device=images.device)).view(B, 1, H, 1)
-    columns = (offsets[1] + torch.arange(W, device=images.device)).view(B, 1, 1, W)
-    batch = torch.arange(B, device=images.device).view(B, 1, 1, 1)
-    channel = torch.arange(C, device=images.device).view(1, C, 1, 1)
-    return padded[batch, channel, rows, columns]
+    windows = padded.unfold(2, H, 1).unfold(3, W, 1)  # (B, C, offsets, offsets, H, W), no copy
+    return windows[torch.arange(B, device=images.device), :, down, right]

@@ -9,11 +9,9 @@ from torch import Tensor, nn
 
 from capsviz.augment import to_float
 from capsviz.data import Dataset
-from capsviz.functional import margin_loss, reconstruction_loss
+from capsviz.functional import margin_loss, predict, reconstruction_loss
 from capsviz.intervals import wilson
-from capsviz.tracing import inference
-
-BATCH = 256
+from capsviz.tracing import images_at_a_time, inference
 
 
 class Evaluation(NamedTuple):
@@ -30,7 +28,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    model: nn.Module, dataset: Dataset, *, batch_size: int = BATCH, progress=iter
+    model: nn.Module, dataset: Dataset, *, batch_size: int | None = None, progress=iter
 ) -> Evaluation:
     """Run a network over a split; it is left in the mode it was found in.
 
@@ -38,10 +36,11 @@ def evaluate(
     ----------
     model       any of `capsviz.models`.
     dataset     the split; its images must have the size the network was built for.
-    batch_size  images at a time; the result does not depend on it.
+    batch_size  images at a time; the result does not depend on it. None: by their size.
     progress    wraps the batches, for a progress bar.
     """
     predicted, margins, sses = [], [], []
+    batch_size = batch_size or images_at_a_time(model)
     device = next(model.parameters()).device
     classes = len(dataset.classes)
     with inference(model):
@@ -54,7 +53,7 @@ def evaluate(
                     f"the network knows {output.lengths.shape[1]} classes, "
                     f"but {dataset.name} has {classes}"
                 )
-            winner = output.lengths.argmax(1)
+            winner = predict(output.lengths)
             predicted.append(winner.cpu())
             margins.append(margin_loss(output.lengths, labels).cpu())
             if getattr(model, "decoder", None) is not None:

@@ -24,7 +24,8 @@ from capsviz.discovery import unknown
 from capsviz.functional import random_couplings
 
 CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
-CHUNK_IMAGES = 256  # at most: feature maps that no trace shows take memory too
+CHUNK_IMAGES = 256  # at most
+PASS_BYTES = 1 << 30  # of a forward pass: feature maps that no trace shows take memory too
 REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
 COMMON = ("primary", "couplings", "poses", "lengths")  # what it keeps for the next who asks
 
@@ -115,7 +116,7 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
             f"a trace of {len(images)} images",
             "trace fewer images, or name only the parts you need by keep=(...)",
         )
-        chunk = chunk or min(max(1, CHUNK_BYTES // size), CHUNK_IMAGES)
+        chunk = chunk or min(max(1, CHUNK_BYTES // size), images_at_a_time(model))
         if couplings is not None:
             one = model.look(images[:1].to(like), keep=("couplings",))["couplings"]
             shape = (len(images), *one.shape[2:])
@@ -139,6 +140,11 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
         if values
     }
     return Trace(images=images.cpu(), grid=tuple(model.grid), **joined)
+
+
+def images_at_a_time(model) -> int:
+    """How many images a forward pass should take: fewer where a network says they are large."""
+    return min(CHUNK_IMAGES, max(1, PASS_BYTES // getattr(model, "image_bytes", 1)))
 
 
 def decode(model, poses: Tensor, classes: Tensor) -> Tensor:

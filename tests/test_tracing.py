@@ -238,3 +238,15 @@ def test_decoding_is_the_same_in_chunks(tiny, tiny_images, monkeypatch):
         expected = tiny.decode(poses, classes)
     monkeypatch.setattr(tracing, "CHUNK_IMAGES", 3)
     assert torch.allclose(tracing.decode(tiny, poses, classes), expected, atol=1e-6)
+
+
+def test_large_images_are_looked_at_fewer_at_a_time():
+    from capsviz import models
+
+    with torch.device("meta"):
+        small, large = (models.build("capsnet", (1, size, size), 10) for size in (28, 96))
+    assert tracing.images_at_a_time(small) == tracing.CHUNK_IMAGES
+    some = tracing.images_at_a_time(large)
+    assert 1 < some < tracing.CHUNK_IMAGES
+    assert some * large.image_bytes <= tracing.PASS_BYTES
+    assert tracing.images_at_a_time(torch.nn.Linear(1, 1)) == tracing.CHUNK_IMAGES

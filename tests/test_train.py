@@ -15,7 +15,7 @@ import pytest
 import torch
 from conftest import build_tiny
 
-from capsviz import checkpoint
+from capsviz import checkpoint, models
 from capsviz.data import Dataset
 from capsviz.recipe import Recipe
 from capsviz.train import STATE, Epoch, best_epoch, fit, read_history
@@ -139,6 +139,32 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_epoch(
     with pytest.raises(ArithmeticError, match="--learning-rate"):
         fit(replace(RECIPE, epochs=1), *parts, tmp_path / "b")
     assert read_history(tmp_path / "b") == []
+
+
+def test_a_batch_that_does_not_fit_is_computed_in_parts(parts, tmp_path, monkeypatch):
+    whole, _ = fit(RECIPE, *parts, tmp_path / "whole")
+    lines = []
+    monkeypatch.setattr("capsviz.memory.available", lambda device: whole.training_bytes(3))
+    split, _ = fit(RECIPE, *parts, tmp_path / "split", report=lines.append)
+    assert len(lines) == 1 and "a batch of 8 needs" in lines[0]
+    assert lines[0].endswith("it is computed 2 images at a time")
+    for a, b in zip(whole.parameters(), split.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_a_network_that_fits_not_even_one_image_is_refused(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr("capsviz.memory.available", lambda device="cpu": 20_000)
+    with pytest.raises(MemoryError, match=r"a training step of 1 image needs .* are free: choose"):
+        fit(RECIPE, *parts, tmp_path)
+    assert not (tmp_path / STATE).exists()
+
+
+def test_a_network_of_ones_own_is_trained(parts, tmp_path):
+    model = models.build("capsnet", (1, 21, 21), 3, **RECIPE.options)
+    before = [p.clone() for p in model.parameters()]
+    trained, _ = fit(RECIPE, *parts, tmp_path, model=model)
+    assert trained is model
+    assert not any(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
 def test_bf16_autocast_trains_with_float32_poses(parts, tmp_path):

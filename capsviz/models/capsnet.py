@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 import torch
 from torch import Tensor, nn
 
-from capsviz import functional, memory
+from capsviz import allocator, convolution, functional, memory
 from capsviz.convolution import convolve
 from capsviz.decoders import FullyConnected
 from capsviz.discovery import unknown
@@ -172,13 +172,26 @@ class CapsNet(nn.Module):
         size = 2 * KERNEL - 1
         return slice(2 * row, 2 * row + size), slice(2 * column, 2 * column + size)
 
+    @property
+    def image_bytes(self) -> int:
+        """Memory that one image takes on its way through the network and back, at most about."""
+        c, (channels, height, width) = self.settings, self.settings.image_shape
+        places = (height - KERNEL + 1) * (width - KERNEL + 1)
+        features = 3 * c.channels * places  # conv1's result, its gradient, and that before the ReLU
+        patches = channels * KERNEL**2 * places
+        capsules = c.children * (6 * c.primary_dimensions + (c.iterations - 1) * c.classes)
+        return 4 * (features + patches + capsules)
+
     def training_bytes(self, batch: int) -> int:
-        """Memory of a training step, at least: weights, gradients, Adam, and what is saved."""
-        c = self.settings
-        _, height, width = c.image_shape
-        features = c.channels * (height - KERNEL + 1) * (width - KERNEL + 1)
-        saved = 2 * features + 4 * c.children * c.primary_dimensions
-        return 4 * (4 * sum(p.numel() for p in self.parameters()) + batch * saved)
+        """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
+        parameters = sum(p.numel() for p in self.parameters())
+        kernels = self.primary.convolution.weight
+        work = 4 * (3 * kernels.numel() + self.capsules.weight.numel()) + batch * self.image_bytes
+        if allocator.kept():  # some of what is kept lies in pieces too small to be used again
+            _, rows, columns = self.grid
+            patches = max(convolution.ROWS_KEPT, rows * columns) * kernels[0].numel()
+            work = 2 * work + 4 * 4 * patches
+        return 16 * parameters + work
 
     def objective(self, output: Output, images: Tensor, labels: Tensor) -> Objective:
         """Margin loss plus weighted SSE, the decoder masked by the true class (training)."""

@@ -5,7 +5,7 @@ import torch
 from draws import B, D, E, I, J, draw, inputs, votes_of
 
 from capsviz import routing
-from capsviz.functional import lengths
+from capsviz.functional import lengths, squash
 from capsviz.routing import _blocked
 
 FUSED = [name for name in routing.available() if hasattr(routing.get(name), "fused")]
@@ -208,3 +208,39 @@ def test_the_gpu_gives_what_the_cpu_gives(name):
     expected = fused_with_gradients(routing.get(name), *given, iterations=3)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a.cpu(), b, rtol=1e-9, atol=1e-10)
+
+
+@every_fused
+@with_and_without_bias
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5])
+def test_detached_routing_learns_through_the_last_iteration_alone(name, iterations, biased):
+    module, given = routing.get(name), inputs(children=23, biased=biased)
+    couplings = module.route(votes_of(*given[:2]), iterations=iterations, bias=given[2]).couplings
+
+    def last_iteration(primary, weight, bias):
+        total = torch.einsum("bij,bije->bje", couplings[-1], votes_of(primary, weight))
+        return squash(total if bias is None else total + bias)
+
+    expected = with_gradients(last_iteration, *given)
+    options = {"iterations": iterations, "detach": True}
+    fused = with_gradients(lambda u, w, b: module.fused(u, w, bias=b, **options), *given)
+    routed = with_gradients(
+        lambda u, w, b: module.route(votes_of(u, w), bias=b, **options).poses[-1], *given
+    )
+    for a, b, c in zip(fused, routed, expected, strict=True):
+        torch.testing.assert_close(a, c, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(b, c, rtol=1e-10, atol=1e-10)
+    full = fused_with_gradients(module, *given, iterations=iterations)
+    assert torch.allclose(full[1], fused[1]) == (iterations == 1)
+
+
+@every_fused
+@pytest.mark.parametrize("children", [I, 23])
+def test_fused_compiles_into_one_graph(name, children, monkeypatch):
+    monkeypatch.setattr(_blocked, "CPU_BLOCK_BYTES", 1)  # a block per child, were it not compiled
+    module, given = routing.get(name), inputs(children=children)
+    compiled = torch.compile(module.fused, fullgraph=True, backend="aot_eager")
+    found = with_gradients(lambda u, w, b: compiled(u, w, iterations=3, bias=b), *given)
+    expected = fused_with_gradients(module, *given, iterations=3)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)

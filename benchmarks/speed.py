@@ -1,0 +1,249 @@
+"""Speed and memory of capsviz, beside the floor and a literal transcription of the paper.
+
+`make bench` measures everything and writes results/speed.json; `--only PART` measures one part
+anew. The floor is CapsNet's two convolutions with a squash, forward, backward and Adam: once with
+the convolutions of capsviz, once ("plain") as `nn.Conv2d` does them. Contenders take turns in one
+process (benchmarks/steps.py, benchmarks/clock.py); the README's table is made from the file.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import RESULTS
+from benchmarks.clock import about, interleaved, python
+from capsviz.files import write_text
+
+RESULT = RESULTS / "speed.json"
+B = 128
+COMMANDS = {
+    "import torch": "-c 'import torch'",
+    "capsviz --help": "-m capsviz --help",
+    "capsviz rotate --digit 2": "-m capsviz rotate --digit 2 --output runs/bench",
+    "capsviz routing --digit 2": "-m capsviz routing --digit 2 --output runs/bench",
+}
+
+
+def steps(rounds: int) -> dict:
+    """Training and evaluation, with the system's allocator and with freed memory kept."""
+    run = ("-m", "benchmarks.steps", "--rounds", str(rounds))
+    return {"stock": json.loads(python(*run)), "kept": json.loads(python(*run, "--kept"))}
+
+
+def memory(rounds: int) -> dict:
+    """Transient bytes of a training step of 128 images, 28 and 40 pixels wide."""
+    found = {}
+    for size in (28, 40):
+        for name in ("floor", "plain floor", "capsviz", "literal"):
+            run = ("--network", name, "--size", str(size), "--rounds", "0")
+            taken = json.loads(python("-m", "benchmarks.steps", *run))["transient_bytes"]
+            found.setdefault(str(size), {})[name] = taken
+    run = ("--network", "capsviz", "--rounds", "0", "--kept")
+    found["28 kept"] = json.loads(python("-m", "benchmarks.steps", *run))["transient_bytes"]
+    return found
+
+
+def data_path(rounds: int) -> dict:
+    """Images per second with random shifts of 2 px: in memory, and by a DataLoader of pictures."""
+    import torch
+    from PIL import Image
+    from torchvision import transforms
+
+    from capsviz.augment import shift, to_float
+
+    images = torch.randint(0, 256, (20 * B, 1, 28, 28), dtype=torch.uint8)
+    pictures = [Image.fromarray(image[0].numpy()) for image in images]
+    change = transforms.Compose([transforms.RandomCrop(28, padding=2), transforms.ToTensor()])
+
+    class Pictures(torch.utils.data.Dataset):
+        def __len__(self):
+            return len(pictures)
+
+        def __getitem__(self, index):
+            return change(pictures[index])
+
+    loader = torch.utils.data.DataLoader(Pictures(), batch_size=B)
+    contenders = {
+        "loader": lambda: [None for _ in loader],
+        "capsviz": lambda: [to_float(shift(part, 2)) for part in images.split(B)],
+    }
+    times = interleaved(contenders, rounds)
+    return {
+        "images_per_second": {k: 1e3 * len(images) / v["median_ms"] for k, v in times.items()},
+        "ratio": 1 / times["capsviz"]["ratio"],
+    }
+
+
+def commands(rounds: int) -> dict:
+    """Whole commands, each from a cold start."""
+    runs = {name: partial(_quiet, *shlex.split(words)) for name, words in COMMANDS.items()}
+    return interleaved(runs, min(rounds, 5), warm=1)
+
+
+def figures(rounds: int) -> dict:
+    """The whole figure set from the shipped weights, twice."""
+    words = shlex.split("-m capsviz figures --output runs/bench/figures")
+    return interleaved({"capsviz figures": lambda: _quiet(*words)}, 2, warm=0)
+
+
+def epoch(rounds: int) -> dict:
+    """Seconds of one epoch of the shipped recipe on MNIST, by the command, and of validation."""
+    code = "from benchmarks.speed import one_epoch; one_epoch()"
+    return json.loads(
+        python("-c", f"from capsviz import allocator as a; a.keep_freed_memory();{code}")
+    )
+
+
+def one_epoch() -> None:
+    """Print the JSON of `epoch`; in a process of its own, for the allocator."""
+    import tempfile
+
+    from capsviz import data, pipeline
+    from capsviz.train import fit
+
+    _, recipe = pipeline.prepare("mnist", {"epochs": 1})
+    parts = [data.load("mnist", split) for split in ("train", "validation")]
+    ends = []
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        _, history = fit(
+            recipe, *parts, Path(folder), on_step=lambda *_: ends.append(time.perf_counter())
+        )
+    total = history[0].seconds
+    share = 1 - (ends[-1] - start) / (time.perf_counter() - start)
+    images = len(parts[0])
+    print(json.dumps({
+        "seconds": total,
+        "validation_and_saving_share": share,
+        "images": images,
+        "images_per_second": images / total,
+        "precision": recipe.precision,
+    }))  # fmt: skip
+
+
+def _quiet(*words: str) -> None:
+    subprocess.run([sys.executable, *words], check=True, capture_output=True, env=os.environ)
+
+
+PARTS = {f.__name__: f for f in (steps, memory, data_path, commands, figures, epoch)}
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    what: str
+    literal: float | None  # the literal network's figure, where it has one
+    ours: float
+    bar: float  # what we aim at
+    unit: str = ""  # "": a ratio; "s"; or "faster", where more is better
+
+    @property
+    def met(self) -> bool:
+        """Whether the aim was reached; of speeds ("x as fast") more is better."""
+        return self.ours >= self.bar if self.unit == "faster" else self.ours <= self.bar
+
+    def text(self) -> str:
+        """As Markdown."""
+        sign = "≥" if self.unit == "faster" else "≤"
+        unit = {"": "", "s": " s", "faster": "×"}[self.unit]
+        digits = 0 if self.unit else 2
+        literal = "" if self.literal is None else f"{self.literal:.2f}"
+        mark = "" if self.met else " (missed)"
+        return (
+            f"| {self.what} | {literal} | **{self.ours:.{digits}f}{unit}** "
+            f"| {sign} {self.bar:.{digits}f}{unit}{mark} |"
+        )
+
+
+def rows(found: dict) -> list[Row]:
+    """The figures that were aimed at, in the order of the table."""
+
+    def over(allocator: str, what: str, name: str, floor: str) -> float:
+        part = found["steps"][allocator][what]
+        return part[name]["median_ms"] / part[floor]["median_ms"]
+
+    def step(allocator, what, floor, label, bar):
+        part = found["steps"][allocator][what]
+        literal = over(allocator, what, "literal", floor) if "literal" in part else None
+        return Row(label, literal, over(allocator, what, "capsviz", floor), bar)
+
+    def taken(size, bar):
+        part = found["memory"][size]
+        ours, literal = (part[name] / part["floor"] for name in ("capsviz", "literal"))
+        return Row(f"memory of a step, {size} × {size} px / floor", literal, ours, bar)
+
+    training = found["epoch"]["images_per_second"]
+    speed = found["data_path"]["images_per_second"]["capsviz"]
+    return [
+        step("stock", "train fp32", "floor", "training step, fp32 / floor", 1.20),
+        step(
+            "kept", "train fp32", "plain floor", "the same, freed memory kept / plain floor", 1.05
+        ),
+        Row(
+            "training step, bf16 / our fp32",
+            None,
+            over("stock", "train bf16", "capsviz", "capsviz fp32"),
+            0.65,
+        ),
+        step("stock", "evaluate 128", "floor", "evaluation of 128 images / floor", 1.15),
+        taken("28", 1.30),
+        taken("40", 1.50),
+        Row(
+            "data path with shifts / a DataLoader of PIL pictures",
+            None,
+            found["data_path"]["ratio"],
+            20,
+            "faster",
+        ),
+        Row("data path with shifts / training", None, speed / training, 20, "faster"),
+        Row("one epoch of MNIST, bf16, with validation", None, found["epoch"]["seconds"], 180, "s"),
+    ]
+
+
+def table(found: dict) -> str:
+    """The README's table."""
+    machine, times = found["about"], found["commands"]
+    seconds = ", ".join(
+        f"`{name}` {times[name]['median_ms'] / 1e3:.1f} s"
+        for name in COMMANDS
+        if name.startswith("capsviz")
+    )
+    whole = found["figures"]["capsviz figures"]["median_ms"] / 1e3
+    return "\n".join(
+        [
+            "| | literal | capsviz | aim |",
+            "|---|---|---|---|",
+            *(row.text() for row in rows(found)),
+            "",
+            f"Batches of {B}, medians of rounds in which contenders take turns; "
+            f"{machine['processor']}, {machine['hardware']}, torch "
+            f"{machine['provenance']['versions']['torch']}. Whole commands, cold: {seconds}, "
+            f"`capsviz figures` {whole:.0f} s.",
+        ]
+    )
+
+
+def main() -> None:
+    """Measure and write."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=7)
+    options.add_argument("--only", action="append", choices=list(PARTS), help="again and again")
+    given = options.parse_args()
+    found = json.loads(RESULT.read_text()) if RESULT.exists() and given.only else {}
+    for name in given.only or PARTS:
+        print(f"{name} ...", flush=True)
+        found[name] = PARTS[name](given.rounds)
+        found["about"] = about()
+        write_text(RESULT, json.dumps(found, indent=1) + "\n")
+    print(table(found) if set(PARTS) <= set(found) else f"wrote {RESULT}")
+
+
+if __name__ == "__main__":
+    main()
