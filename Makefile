@@ -1,13 +1,14 @@
 # make demo   set up .venv and run the main job    make lint   ruff, format and rules
 # make test   set up .venv and run the tests       make clean  remove .venv and caches
-# make readme fill README.md from cards and commands (needs MNIST)
+# make readme fill README.md from cards, results and commands (needs MNIST)
+# make bench  measure speed, memory and scaling (quarter of an hour, needs MNIST and a quiet machine)
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= runs/demo
 
-.PHONY: demo test lint readme clean
+.PHONY: demo test lint readme bench clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
@@ -31,6 +32,10 @@ lint: $(VENV)/.ready
 
 readme: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.readme
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.scaling --again
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

@@ -3,17 +3,21 @@
 `python -m benchmarks.readme` rewrites the marked parts; `--no-run` keeps the commands' outputs.
 """
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks import RESULTS, parity, speed
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
-PART = re.compile(r"<!-- (?P<what>run: [^>]+|results|commands) -->\n.*?<!-- end -->", re.DOTALL)
+PART = re.compile(
+    r"<!-- (?P<what>run: [^>]+|results|speed|commands) -->\n.*?<!-- end -->", re.DOTALL
+)
 
 
 def results() -> str:
@@ -46,6 +50,12 @@ def commands() -> str:
     return "\n".join(["| command | |", "|---|---|", *rows])
 
 
+def speeds() -> str:
+    """The table of speed and memory, and parity, from benchmarks/results."""
+    gathered = json.loads((RESULTS / "parity.json").read_text())
+    return speed.table(json.loads(speed.RESULT.read_text())) + "\n\n" + parity.sentence(gathered)
+
+
 def output(command: str) -> str:
     """A command and what it prints, as a code block."""
     words = shlex.split(command)
@@ -66,7 +76,7 @@ def fill(text: str, *, run: bool) -> str:
                 return match[0]
             body = output(what.removeprefix("run: "))
         else:
-            body = {"results": results, "commands": commands}[what]()
+            body = {"results": results, "speed": speeds, "commands": commands}[what]()
         return f"<!-- {what} -->\n{body}\n<!-- end -->"
 
     return PART.sub(replace, text)

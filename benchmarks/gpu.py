@@ -1,0 +1,185 @@
+"""Speed and precision on one GPU: `python -m benchmarks.gpu`, results/gpu-*.json.
+
+steps      milliseconds of a training step of the floor, capsviz and the literal network, by batch
+           and precision; capsviz as it is and compiled (by default, and into CUDA graphs).
+epochs     seconds of an epoch of MNIST and images per second, by batch, in the same ways.
+precision  test accuracy of bf16 against fp32, three seeds each.
+
+Every measurement is a JSON of its own in --folder, so an interrupted run goes on where it stopped;
+what failed is recorded in words and tried again by the next run. Networks run in TF32 where they
+are called fp32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from benchmarks.networks import Floor, capsnet, literal
+from capsviz import data, pipeline
+from capsviz.evaluate import evaluate
+from capsviz.files import write_text
+from capsviz.provenance import provenance
+from capsviz.train import build_model, fit
+
+WAYS = ("eager", "compiled", "graphs")  # how capsviz runs: as it is, torch.compile, CUDA graphs
+MODES = {"compiled": "default", "graphs": "reduce-overhead"}
+ROUNDS, WARM = 20, 10
+
+
+def find_device(name: str) -> torch.device:
+    """The device; SystemExit in words where there is no such GPU."""
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("this benchmark needs a CUDA GPU, and PyTorch finds none here")
+    return device
+
+
+def compiled(network: torch.nn.Module, way: str) -> torch.nn.Module:
+    """The network, its forward pass compiled in place if asked for."""
+    if way in MODES:
+        network.compile(mode=MODES[way])
+    return network
+
+
+def steps(device: torch.device, batch: int, precision: str) -> dict:
+    """Median milliseconds of a training step of every contender, taking turns."""
+    torch.manual_seed(0)
+    networks = {"floor": Floor(plain=True), "literal": literal(capsnet())}
+    networks |= {f"capsviz {way}": compiled(capsnet(), way) for way in WAYS}
+    images = torch.rand(batch, 1, 28, 28, device=device)
+    labels = torch.randint(0, 10, (batch,), device=device)
+    contenders = {
+        name: _step(network.to(device), images, labels, precision == "bf16")
+        for name, network in networks.items()
+    }
+    taken = {name: [] for name in contenders}
+    for turn in range(WARM + ROUNDS):
+        for name, step in contenders.items():
+            seconds = _seconds(step, device)
+            if turn >= WARM:
+                taken[name].append(1e3 * seconds)
+    medians = {name: statistics.median(values) for name, values in taken.items()}
+    return {"milliseconds": medians, "spread": {n: [min(v), max(v)] for n, v in taken.items()}}
+
+
+def epochs(device: torch.device, batch: int, way: str, name: str, limit: int | None) -> dict:
+    """Seconds of the third epoch, compiling done, with validation; images per second."""
+    flags = {"epochs": 3, "batch_size": batch, "limit": limit}
+    _, recipe = pipeline.prepare(name, flags)
+    parts = [data.load(recipe.dataset, split) for split in ("train", "validation")]
+    model = compiled(build_model(recipe, parts[0]), way)
+    with tempfile.TemporaryDirectory() as folder:
+        _, history = fit(recipe, *parts, Path(folder), model=model, device=device)
+    seconds = history[-1].seconds
+    n = len(parts[0].first(limit))
+    return {
+        "seconds": seconds,
+        "images_per_second": n / seconds,
+        "epochs": [e.seconds for e in history],
+    }
+
+
+def precision(device, kind: str, seed: int, epochs: int, name: str, limit: int | None) -> dict:
+    """Test accuracy after training in one precision from one seed."""
+    flags = {"epochs": epochs, "seed": seed, "precision": kind, "keep": "last", "limit": limit}
+    _, recipe = pipeline.prepare(name, flags)
+    parts = [data.load(recipe.dataset, split) for split in data.SPLITS]
+    with tempfile.TemporaryDirectory() as folder:
+        model, history = fit(recipe, *parts[:2], Path(folder), device=device)
+    test = evaluate(model, parts[2])
+    return {"accuracy": test.accuracy, "n": test.n, "seconds": sum(e.seconds for e in history)}
+
+
+def queue(given: argparse.Namespace, device: torch.device) -> dict[str, Callable[[], dict]]:
+    """Every measurement by its name, cheap and telling ones first."""
+    made = {}
+    for batch in given.batch:
+        for kind in ("bf16", "fp32"):
+            made[f"steps-{batch}-{kind}"] = lambda b=batch, k=kind: steps(device, b, k)
+    for batch in given.batch:
+        for way in WAYS:
+            made[f"epochs-{batch}-{way}"] = lambda b=batch, w=way: epochs(
+                device, b, w, given.recipe, given.limit
+            )
+    for seed in range(given.seeds):
+        for kind in ("bf16", "fp32"):
+            made[f"precision-{kind}-{seed}"] = lambda k=kind, s=seed: precision(
+                device, k, s, given.epochs, given.recipe, given.limit
+            )
+    return made
+
+
+def _step(network, images, labels, bf16: bool) -> Callable[[], None]:
+    optimiser = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
+
+    def step():
+        optimiser.zero_grad(set_to_none=True)
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=bf16):
+            if isinstance(network, Floor):
+                loss = network.loss(images)
+            else:
+                loss = network.objective(network(images), images, labels).loss
+        loss.backward()
+        optimiser.step()
+
+    return step
+
+
+def _seconds(step: Callable[[], None], device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    step()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start
+
+
+def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device) -> None:
+    """Run what has no file yet; a failure is written down and does not stop the rest."""
+    for name, measure in queue.items():
+        path = folder / f"gpu-{name}.json"
+        if path.exists() and "failed" not in json.loads(path.read_text()):
+            continue
+        start = time.perf_counter()
+        try:
+            found = measure()
+        except Exception as error:  # compilers and drivers raise what they like
+            found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        found |= {
+            "hardware": pipeline.hardware(device),
+            "provenance": provenance(None, str(device)),
+            "wall_seconds": time.perf_counter() - start,
+        }
+        write_text(path, json.dumps(found, indent=1) + "\n")
+        print(name, {k: v for k, v in found.items() if k != "provenance"}, flush=True)
+
+
+def main() -> None:
+    """Run the queue."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--device", default="cuda")
+    options.add_argument("--folder", type=Path, default=Path("runs/gpu"))
+    options.add_argument("--recipe", default="mnist")
+    options.add_argument("--batch", type=int, nargs="+", default=[128, 512, 1024])
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--epochs", type=int, default=20, help="of the precision runs")
+    options.add_argument("--limit", type=int, help="training images, for a trial")
+    given = options.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    device = find_device(given.device)
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    run(queue(given, device), given.folder, device)
+
+
+if __name__ == "__main__":
+    main()

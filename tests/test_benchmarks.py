@@ -1,0 +1,112 @@
+"""The benchmarks: contenders that are comparable, runs that go on, tables that say what is in the
+files. No figure is checked here for being good."""
+
+import argparse
+import json
+
+import pytest
+import torch
+
+from benchmarks import RESULTS, clock, gpu, parity, record, speed
+from benchmarks.networks import Floor, capsnet, literal
+
+
+def test_the_literal_network_is_ours_in_values_and_gradients():
+    torch.manual_seed(0)
+    ours = capsnet((1, 20, 20), classes=4, types=3, channels=6, hidden=(5, 6))
+    theirs = literal(ours)
+    images, labels = torch.rand(3, 1, 20, 20), torch.tensor([0, 3, 1])
+    for network in (ours, theirs):
+        network.objective(network(images), images, labels).loss.backward()
+    torch.testing.assert_close(ours(images).poses, theirs(images).poses, rtol=1e-5, atol=1e-6)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_both_floors_are_the_same_convolutions():
+    torch.manual_seed(0)
+    floor, plain = Floor(), Floor(plain=True)
+    plain.load_state_dict(floor.state_dict())
+    images = torch.rand(2, 1, 28, 28)
+    assert floor(images).shape == (2, 1152, 8)
+    torch.testing.assert_close(floor(images), plain(images), rtol=1e-4, atol=1e-6)
+
+
+def test_contenders_take_turns_and_ratios_are_to_the_first():
+    order = []
+    found = clock.interleaved({k: lambda k=k: order.append(k) for k in "abc"}, rounds=2, warm=1)
+    assert order == list("abcabcabc")
+    assert found["a"]["ratio"] == 1
+    for line in found.values():
+        assert line["min_ms"] <= line["median_ms"] <= line["max_ms"]
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "sched_getaffinity"), reason="not Linux")
+def test_peak_memory_is_that_of_the_action():
+    assert clock.peak_bytes(lambda: bytearray(50_000_000)) == pytest.approx(50e6, rel=0.2)
+
+
+def test_parity_says_whether_the_fast_path_lies_within_the_literal_ones_spread():
+    def lines(*accuracies):
+        paths = [("literal", 0.98), ("literal", 0.99), ("capsviz", accuracies[0])]
+        return [
+            {"path": path, "accuracy": value}
+            for path, value in (*paths, ("capsviz", accuracies[1]))
+        ]
+
+    found = parity.summary(lines(0.985, 0.993))
+    assert found["gap_of_means"] == pytest.approx(0.004) and found["within_spread"]
+    assert found["gap_by_seed"] == pytest.approx([0.005, 0.003])
+    assert not parity.summary(lines(0.96, 0.97))["within_spread"]
+
+
+def test_a_missed_aim_is_called_missed():
+    assert "(missed)" in speed.Row("x", None, 1.3, 1.2).text()
+    assert "(missed)" not in speed.Row("x", 3.0, 1.1, 1.2).text()
+    assert "(missed)" in speed.Row("x", None, 19, 20, "faster").text()
+    assert speed.Row("x", 3.0, 1.1, 1.2).text() == "| x | 3.00 | **1.10** | ≤ 1.20 |"
+
+
+def test_the_shipped_results_hold_every_part():
+    assert set(speed.PARTS) <= set(json.loads(speed.RESULT.read_text()))
+    shipped = json.loads((RESULTS / "parity.json").read_text())
+    assert parity.summary(shipped["runs"]) == shipped["summary"]
+    assert {run["seed"] for run in shipped["runs"]} == {0, 1, 2}
+
+
+@pytest.fixture
+def trial(tmp_path):
+    """The flags of a GPU trial that a CPU can run: the embedded digits, one epoch."""
+    return argparse.Namespace(
+        device="cpu", way="eager", recipe="digits", epochs=1, batch_size=64, learning_rate=2e-3,
+        schedule="linear", limit=200, batch=[2], seeds=1, folder=tmp_path,
+    )  # fmt: skip
+
+
+def test_a_race_records_when_each_target_was_first_reached(trial, monkeypatch):
+    monkeypatch.setattr(record, "TARGETS", (0.0, 1.1))
+    run = record.race(0, trial)
+    assert run["reached"]["0.00%"] == run["curve"][0]["seconds"] > 0
+    assert run["reached"]["110.00%"] is None
+    found = record.summary([run, run])
+    assert found["0.00%"]["reached"] == found["0.00%"]["runs"] == 2
+    assert found["110.00%"] == {"runs": 2, "reached": 0, "seconds": []}
+
+
+def test_the_gpu_queue_goes_on_where_it_stopped_and_survives_a_failure(trial, monkeypatch):
+    monkeypatch.setattr(gpu, "WAYS", ("eager",))
+    monkeypatch.setattr(gpu, "ROUNDS", 1)
+    monkeypatch.setattr(gpu, "WARM", 0)
+    device = torch.device("cpu")
+    queue = gpu.queue(trial, device)
+    queue["broken"] = lambda: {}["nothing"]
+    gpu.run(queue, trial.folder, device)
+    found = {p.stem: json.loads(p.read_text()) for p in trial.folder.glob("gpu-*.json")}
+    assert set(found) == {f"gpu-{name}" for name in queue}
+    assert found["gpu-broken"]["failed"] == "KeyError: 'nothing'"
+    assert set(found["gpu-steps-2-bf16"]["milliseconds"]) == {"floor", "literal", "capsviz eager"}
+    assert found["gpu-epochs-2-eager"]["images_per_second"] > 0
+    assert 0 <= found["gpu-precision-fp32-0"]["accuracy"] <= 1
+    monkeypatch.setattr(gpu, "provenance", lambda *a: pytest.fail("measured twice"))
+    done = [name for name in queue if name != "broken"]
+    gpu.run({name: queue[name] for name in done}, trial.folder, device)
