@@ -16,10 +16,10 @@ from capsviz.files import write_text
 
 RESULT = RESULTS / "scaling.json"
 SWEEPS = {
-    "batch": (1, 4, 16, 64, 128, 256, 512),
+    "batch": (1, 8, 32, 128, 512),
     "classes": (10, 20, 50, 100, 200),
-    "size": (28, 32, 40, 48, 64, 96),
-    "iterations": (1, 2, 3, 5, 10),
+    "size": (28, 40, 64, 96),
+    "iterations": (1, 3, 5, 10),
 }
 BATCH = {"classes": 32, "size": 16}  # smaller where one image is larger
 LABELS = {

@@ -99,7 +99,7 @@ def point(name: str, batch: int, size: int, classes: int, iterations: int, round
     if hasattr(network, "training_bytes"):
         found["estimate_bytes"] = network.training_bytes(batch)
     if rounds:
-        found |= interleaved({name: step}, rounds, warm=2)[name]
+        found |= interleaved({name: step}, rounds, warm=1)[name]
         del found["ratio"]
     return found
 

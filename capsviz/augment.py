@@ -7,7 +7,7 @@ from torch import Tensor
 
 def to_float(images: Tensor) -> Tensor:
     """uint8 (N, C, H, W) -> float32 in [0, 1]."""
-    return images.float() / 255
+    return images / 255
 
 
 def to_uint8(images: Tensor) -> np.ndarray:
