@@ -28,10 +28,23 @@ def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = No
     -------
     Same shape and dtype.
     """
+    offsets = draw_offsets(len(images), max_px, generator=generator)
+    return cut(images, offsets.to(images.device), max_px)
+
+
+def draw_offsets(n: int, max_px: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Where `cut` takes n images from: integers (2, n), rows and columns, 0 ... 2 * max_px."""
+    return torch.randint(0, 2 * max_px + 1, (2, n), generator=generator)
+
+
+def cut(images: Tensor, offsets: Tensor, max_px: int) -> Tensor:
+    """Images (B, C, H, W), padded by max_px, cut at their offsets (2, B) to their old size.
+
+    Where everything is on a GPU, nothing waits for it.
+    """
     if max_px == 0:
         return images
     B, _, H, W = images.shape
-    down, right = torch.randint(0, 2 * max_px + 1, (2, B), generator=generator).to(images.device)
     padded = torch.nn.functional.pad(images, (max_px,) * 4)
     windows = padded.unfold(2, H, 1).unfold(3, W, 1)  # (B, C, offsets, offsets, H, W), no copy
-    return windows[torch.arange(B, device=images.device), :, down, right]
+    return windows[torch.arange(B, device=images.device), :, offsets[0], offsets[1]]

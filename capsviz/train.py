@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from capsviz import checkpoint, data, memory, models
-from capsviz.augment import shift, to_float
+from capsviz.augment import cut, draw_offsets, to_float
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
 from capsviz.functional import predict
@@ -165,6 +165,7 @@ def _one_epoch(recipe, model, optimiser, train, epoch, part, on_step) -> tuple[f
     generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch)
     order = torch.randperm(len(train), generator=generator).to(device)
     batches = order.split(recipe.batch_size)
+    offsets = draw_offsets(len(train), recipe.shift_px, generator=generator).to(device)
     bf16 = resolve_precision(recipe.precision, device) == "bf16"
     total, right, seen = torch.zeros((), device=device), torch.zeros((), device=device), 0
     model.train()
@@ -174,8 +175,7 @@ def _one_epoch(recipe, model, optimiser, train, epoch, part, on_step) -> tuple[f
             for group in optimiser.param_groups:
                 group["lr"] = learning_rate(recipe, epoch - 1 + step / len(batches))
             labels = train.labels[batch]
-            moved = shift(train.images[batch], recipe.shift_px, generator=generator)
-            images = to_float(moved)
+            images = to_float(cut(train.images[batch], offsets[:, batch], recipe.shift_px))
             optimiser.zero_grad(set_to_none=True)
             for some, truth in zip(images.split(part), labels.split(part), strict=True):
                 with torch.autocast(device.type, torch.bfloat16, enabled=bf16):

@@ -167,6 +167,18 @@ def test_a_network_of_ones_own_is_trained(parts, tmp_path):
     assert not any(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
+def test_no_step_waits_for_the_gpu(parts, tmp_path):
+    def on_step(epoch, step, steps, loss, accuracy):
+        torch.cuda.set_sync_debug_mode("default" if step == steps else "error")
+
+    try:
+        fit(RECIPE, *parts, tmp_path, device="cuda", on_step=on_step)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 def test_bf16_autocast_trains_with_float32_poses(parts, tmp_path):
     model, history = fit(replace(RECIPE, precision="bf16", epochs=2), *parts, tmp_path)
     assert {p.dtype for p in model.parameters()} == {torch.float32}
