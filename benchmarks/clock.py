@@ -18,14 +18,15 @@ from capsviz.provenance import provenance
 def interleaved(contenders: dict[str, Callable], rounds: int, warm: int = 2) -> dict:
     """Milliseconds of every contender, each run once in every round, after rounds not counted.
 
-    A machine that drifts drifts for all of them; `ratio` is the median over rounds of the ratio to
-    the first contender in the same round.
+    A machine that drifts drifts for all of them, and each round begins with another one, for what
+    ran before is felt. `ratio` is the median over rounds of the ratio to the first contender.
     """
-    taken = {name: [] for name in contenders}
+    taken, names = {name: [] for name in contenders}, list(contenders)
     for turn in range(warm + rounds):
-        for name, step in contenders.items():
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
             start = time.perf_counter()
-            step()
+            contenders[name]()
             if turn >= warm:
                 taken[name].append(1e3 * (time.perf_counter() - start))
     first = next(iter(taken.values()))

@@ -1,4 +1,4 @@
-"""Speed and precision on one GPU: `python -m benchmarks.gpu`, results/gpu-*.json.
+"""Speed and precision on one GPU: `python -m benchmarks.gpu`.
 
 steps      milliseconds of a training step of the floor, capsviz and the literal network, by batch
            and precision; capsviz as it is and compiled (by default, and into CUDA graphs).
@@ -6,8 +6,8 @@ epochs     seconds of an epoch of MNIST and images per second, by batch, in the 
 precision  test accuracy of bf16 against fp32, three seeds each.
 
 Every measurement is a JSON of its own in --folder, so an interrupted run goes on where it stopped;
-what failed is recorded in words and tried again by the next run. Networks run in TF32 where they
-are called fp32.
+what failed is recorded in words and tried again by the next run; use another --folder with other
+flags. What is called fp32 runs in TF32. Of the literal network autocast makes even the votes bf16.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -52,7 +53,7 @@ def compiled(network: torch.nn.Module, way: str) -> torch.nn.Module:
 def steps(device: torch.device, batch: int, precision: str) -> dict:
     """Median milliseconds of a training step of every contender, taking turns."""
     torch.manual_seed(0)
-    networks = {"floor": Floor(plain=True), "literal": literal(capsnet())}
+    networks = {"floor": Floor(), "plain floor": Floor(plain=True), "literal": literal(capsnet())}
     networks |= {f"capsviz {way}": compiled(capsnet(), way) for way in WAYS}
     images = torch.rand(batch, 1, 28, 28, device=device)
     labels = torch.randint(0, 10, (batch,), device=device)
@@ -98,21 +99,34 @@ def precision(device, kind: str, seed: int, epochs: int, name: str, limit: int |
     return {"accuracy": test.accuracy, "n": test.n, "seconds": sum(e.seconds for e in history)}
 
 
+def prepare(given: argparse.Namespace) -> torch.device:
+    """The device, set up, with its data at hand: whatever is missing is missed before the queue."""
+    device = find_device(given.device)
+    _, recipe = pipeline.prepare(given.recipe, {})
+    for split in data.SPLITS:
+        data.load(recipe.dataset, split)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    torch.set_float32_matmul_precision("high")
+    torch.backends.cudnn.benchmark = True
+    torch._dynamo.config.fail_on_recompile_limit_hit = True  # rather than run uncompiled
+    return device
+
+
 def queue(given: argparse.Namespace, device: torch.device) -> dict[str, Callable[[], dict]]:
     """Every measurement by its name, cheap and telling ones first."""
     made = {}
-    for batch in given.batch:
-        for kind in ("bf16", "fp32"):
-            made[f"steps-{batch}-{kind}"] = lambda b=batch, k=kind: steps(device, b, k)
-    for batch in given.batch:
-        for way in WAYS:
-            made[f"epochs-{batch}-{way}"] = lambda b=batch, w=way: epochs(
-                device, b, w, given.recipe, given.limit
+    for kind in ("bf16", "fp32"):
+        for batch in given.batch:
+            made[f"steps-{batch}-{kind}"] = partial(steps, device, batch, kind)
+    for way in WAYS:
+        for batch in given.batch:
+            made[f"epochs-{batch}-{way}"] = partial(
+                epochs, device, batch, way, given.recipe, given.limit
             )
     for seed in range(given.seeds):
         for kind in ("bf16", "fp32"):
-            made[f"precision-{kind}-{seed}"] = lambda k=kind, s=seed: precision(
-                device, k, s, given.epochs, given.recipe, given.limit
+            made[f"precision-{kind}-{seed}"] = partial(
+                precision, device, kind, seed, given.epochs, given.recipe, given.limit
             )
     return made
 
@@ -149,6 +163,7 @@ def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device
         path = folder / f"gpu-{name}.json"
         if path.exists() and "failed" not in json.loads(path.read_text()):
             continue
+        torch.compiler.reset()  # else what ran before decides what is compiled
         start = time.perf_counter()
         try:
             found = measure()
@@ -174,10 +189,7 @@ def main() -> None:
     options.add_argument("--epochs", type=int, default=20, help="of the precision runs")
     options.add_argument("--limit", type=int, help="training images, for a trial")
     given = options.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    device = find_device(given.device)
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
+    device = prepare(given)
     run(queue(given, device), given.folder, device)
 
 

@@ -8,6 +8,8 @@ from capsviz.convolution import convolve
 from capsviz.models import Output
 from capsviz.models.capsnet import CapsNet
 
+VOTES_HELD = 17  # tensors as large as the votes, at the peak of a literal step
+
 
 class Floor(nn.Module):
     """The two convolutions of CapsNet and a squash: what no CapsNet can do without.
@@ -42,6 +44,12 @@ class Floor(nn.Module):
 class Literal(CapsNet):
     """CapsNet with the paper's text in place of our fast parts: plain convolutions, every tensor
     held, automatic differentiation. Its weights are the same from the same seed."""
+
+    def training_bytes(self, batch: int) -> int:
+        """Memory of training with a batch, about: ours, and all that is held of the votes."""
+        c = self.settings
+        votes = 4 * batch * c.children * c.classes * c.class_dimensions
+        return super().training_bytes(batch) + VOTES_HELD * votes
 
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""

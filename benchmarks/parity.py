@@ -29,7 +29,10 @@ def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> d
     """Train one network and read the test set once; a finished run is read from its file."""
     found = folder / f"{path}-{seed}.json"
     if found.exists():
-        return json.loads(found.read_text())
+        line = json.loads(found.read_text())
+        if (line["epochs"], line.get("limit")) != (epochs, limit):
+            raise SystemExit(f"{found} is of other flags: choose another --folder")
+        return line
     _, recipe = pipeline.prepare("mnist", {"epochs": epochs, "seed": seed, "limit": limit})
     recipe = replace(recipe, precision=PATHS[path], keep="last")
     splits = {split: data.load("mnist", split) for split in data.SPLITS}
@@ -46,6 +49,7 @@ def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> d
         "precision": PATHS[path],
         "seed": seed,
         "epochs": epochs,
+        "limit": limit,
         "accuracy": test.accuracy,
         "margin_loss": test.margin_loss,
         "reconstruction_sse": test.reconstruction_sse,
@@ -81,7 +85,7 @@ def sentence(found: dict) -> str:
     }
     within = "within" if found["summary"]["within_spread"] else "outside"
     return (
-        f"Accuracy is not the price: after {found['runs'][0]['epochs']} epochs of MNIST the "
+        f"Is accuracy the price? After {found['runs'][0]['epochs']} epochs of MNIST the "
         f"literal network in fp32 reaches {texts['literal']} of the test images, capsviz in bf16 "
         f"{texts['capsviz']}: means over {len(by['literal'])} seeds and their range, with equal "
         f"initial weights and batches. The gap of the means, "

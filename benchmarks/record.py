@@ -4,10 +4,11 @@ Claim: none yet. This script has run on no GPU; when it has, results/record.json
 and this docstring the claim, with hardware, number of runs and spread.
 
 `python -m benchmarks.record` trains with the flags below, each run from another seed. The clock
-counts training and validation and stands still while the test set is read after each epoch. A run
-is a JSON of its own in --folder, so an interrupted series goes on; a run that never reaches a
-target says null, and stays in the table. The test set here is the yardstick of a race, as in all
-work on time to accuracy: a network chosen this way must not be reported as a result on it.
+counts training, validation and the saving of each epoch, and stands still while the test set is
+read after it. A run is a JSON of its own in --folder, so an interrupted series goes on; a run that
+never reaches a target says null, and stays in the table. The test set here is the yardstick of a
+race, as in all work on time to accuracy: a network chosen this way must not be reported as a result
+on it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import RESULTS
-from benchmarks.gpu import WAYS, compiled, find_device
+from benchmarks.gpu import WAYS, compiled, prepare
 from capsviz import data, pipeline
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
@@ -69,7 +70,7 @@ def race(seed: int, given: argparse.Namespace) -> dict:
         "seed": seed,
         "reached": reached,
         "curve": curve,
-        "way": given.way,
+        "flags": flags | {"recipe": given.recipe, "way": given.way, "device": given.device},
         "hardware": pipeline.hardware(device),
         "provenance": provenance(None, str(device)),
     }
@@ -99,11 +100,10 @@ def main() -> None:
     options.add_argument("--limit", type=int, help="training images, for a trial")
     options.add_argument("--folder", type=Path, default=Path("runs/record"))
     given = options.parse_args()
-    find_device(given.device)
-    given.folder.mkdir(parents=True, exist_ok=True)
+    prepare(given)
     runs = []
     for seed in range(given.runs):
-        path = given.folder / f"record-{seed}.json"
+        path = given.folder / f"record-{seed}.json"  # of these flags: others, another --folder
         if not path.exists():
             write_text(path, json.dumps(race(seed, given), indent=1) + "\n")
         runs.append(json.loads(path.read_text()))

@@ -11,6 +11,7 @@ import json
 
 from benchmarks import RESULTS
 from benchmarks.clock import about, python
+from benchmarks.networks import VOTES_HELD
 from capsviz import discovery, memory
 from capsviz.files import write_text
 
@@ -28,7 +29,6 @@ LABELS = {
     "size": "image side, px (batch 16)",
     "iterations": "routing iterations (batch 128)",
 }
-LITERAL_COPIES = 8  # of the votes, which a literal step holds at its peak, at least
 ROUNDS = 3
 
 
@@ -49,7 +49,7 @@ def measure(network: str, sweep: str, value: int, rounds: int) -> dict:
     if network == "literal":
         side = (given["size"] - 16) // 2
         votes = 4 * given["batch"] * 32 * side**2 * given["classes"] * 16
-        if LITERAL_COPIES * votes > memory.available():
+        if VOTES_HELD * votes > memory.available():
             return {"refused": f"the votes alone are {memory.gib(votes)}"}
     flags = [word for name, x in given.items() for word in (f"--{name}", str(x))]
     words = ["-m", "benchmarks.steps", "--network", network, "--rounds", str(rounds)]

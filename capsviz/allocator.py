@@ -9,7 +9,7 @@ import sys
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # of mallopt(3)
 TOP_PAD_BYTES = 256 << 20  # the heap grows by this much
-_state = {"kept": False}
+_kept = False
 
 
 def keep_freed_memory() -> bool:
@@ -26,10 +26,11 @@ def keep_freed_memory() -> bool:
         return False
     settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_TOP_PAD, TOP_PAD_BYTES))  # -1: never
     done = [mallopt(ctypes.c_int(key), ctypes.c_int(value)) for key, value in settings]
-    _state["kept"] = all(done)
-    return kept()
+    global _kept
+    _kept = all(done)
+    return _kept
 
 
 def kept() -> bool:
     """Whether this process keeps what it frees."""
-    return _state["kept"]
+    return _kept

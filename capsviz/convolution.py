@@ -1,12 +1,14 @@
-"""Convolutions without padding, their result channels-last, each by the fastest way there is.
+"""Convolutions without padding, their result channels-last, done by what was measured fastest.
 
-On a CPU oneDNN multiplies matrices faster than it convolves. So where it was measured to pay
+On a CPU oneDNN multiplies matrices faster than it convolves. So where it pays
 (benchmarks/notes.md) a convolution is done as a product of kernels and patches:
 
 few channels   all patches at once, which take no more memory than the result.
 bfloat16       the gradient of the kernels, from the patches of some images at a time.
-else           everything, some images at a time, if freed memory is kept (`capsviz.allocator`):
+float32        everything, some images at a time, if freed memory is kept (`capsviz.allocator`):
                without that, mapping the patches anew costs more than it saves.
+
+The last two only from `WIDE` channels to as many: below, oneDNN's convolution is faster.
 """
 
 import torch
@@ -18,6 +20,7 @@ from capsviz import allocator
 
 ROWS, ROWS_KEPT = 288, 1152  # patches at a time, if freed memory is not kept or is: of 8 or 32
 #                              images of MNIST, 24 or 96 MB in float32
+WIDE = 128
 
 
 def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> Tensor:
@@ -34,14 +37,16 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     -------
     (B, O, rows, columns). On the CPU some ways allow no second derivative.
     """
-    on_cpu = images.device.type == "cpu" and not torch.compiler.is_compiling()
+    on_cpu = images.device.type == "cpu" and len(images) and not torch.compiler.is_compiling()
     if on_cpu and weight[0].numel() <= len(weight):
         return _all_patches(images, weight, bias, stride)
-    if on_cpu and torch.is_autocast_enabled("cpu"):
+    if on_cpu and torch.is_autocast_enabled("cpu") and images.dtype != torch.float64:
         dtype = torch.get_autocast_dtype("cpu")
         images, weight, bias = (x.to(dtype) for x in (images, weight, bias))
     images = images.contiguous(memory_format=torch.channels_last)
-    if on_cpu and (images.dtype == torch.bfloat16 or allocator.kept()):
+    wide = min(weight.shape[:2]) >= WIDE
+    exact = images.dtype in (torch.float32, torch.float64)
+    if on_cpu and wide and (images.dtype == torch.bfloat16 or (exact and allocator.kept())):
         return _Products.apply(images, weight, bias, stride)
     made = conv2d(images, weight, bias, stride)
     return made.contiguous(memory_format=torch.channels_last)
@@ -51,7 +56,7 @@ def _all_patches(images: Tensor, weight: Tensor, bias: Tensor, stride: int) -> T
     O, _, k, _ = weight.shape
     patches = images.unfold(2, k, stride).unfold(3, k, stride).permute(0, 2, 3, 4, 5, 1)
     B, rows, columns = patches.shape[:3]
-    made = _times(patches.reshape(B * rows * columns, -1), _flat(weight), bias)
+    made = _times(patches.reshape(B * rows * columns, weight[0].numel()), _flat(weight), bias)
     return made.view(B, rows, columns, O).permute(0, 3, 1, 2)
 
 
@@ -75,6 +80,11 @@ class _Products(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
+        with torch.autocast("cpu", enabled=False):
+            return _Products._backward(ctx, grad)
+
+    @staticmethod
+    def _backward(ctx, grad):
         images, weight = ctx.saved_tensors
         O, C, k, _ = weight.shape
         stride, half = ctx.stride, images.dtype == torch.bfloat16
@@ -127,5 +137,5 @@ def _flat(weight: Tensor) -> Tensor:
 
 def _times(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """a (M, K) times b (N, K) transposed, by a 1x1 convolution: oneDNN's product, not MKL's."""
-    made = conv2d(a.view(1, len(a), 1, -1).permute(0, 3, 1, 2), b[:, :, None, None], bias)
-    return made.permute(0, 2, 3, 1).reshape(len(a), -1)
+    made = conv2d(a.view(1, len(a), 1, a.shape[1]).permute(0, 3, 1, 2), b[:, :, None, None], bias)
+    return made.permute(0, 2, 3, 1).reshape(len(a), len(b))

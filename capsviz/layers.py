@@ -1,7 +1,5 @@
 """The two capsule layers: primary capsules from a convolution, class capsules by routing."""
 
-from types import ModuleType
-
 import torch
 from torch import Tensor, einsum, nn
 
@@ -83,17 +81,14 @@ class ClassCapsules(nn.Module):
     ):
         super().__init__()
         routings.check_iterations(iterations)
-        routings.get(routing)  # refuses an unknown name now
-        self.routing_name, self.iterations, self.detach = routing, iterations, detach
+        module = routings.get(routing)  # refuses an unknown name now
+        self._route_votes, self._fused = module.route, getattr(module, "fused", None)
+        self.routing_name, self.iterations = routing, iterations
+        self.options = {"detach": True} if detach else {}  # a routing need not know it
         shape = (children, parents, parent_dimensions, child_dimensions)
         self.weight = nn.Parameter(torch.randn(shape) * std)
         shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
         self.register_parameter("bias", shift)
-
-    @property
-    def routing(self) -> ModuleType:
-        """The routing's module; not an attribute, for a module cannot be copied with the layer."""
-        return routings.get(self.routing_name)
 
     def votes(self, primary: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""
@@ -101,9 +96,9 @@ class ClassCapsules(nn.Module):
 
     def forward(self, primary: Tensor) -> Tensor:
         """Poses of the parents: (B, I, D) -> (B, J, E), by the routing's fused form if it can."""
-        options = {"iterations": self.iterations, "bias": self.bias, "detach": self.detach}
-        if hasattr(self.routing, "fused"):
-            return self.routing.fused(primary, self.weight, **options)
+        if self._fused is not None:
+            options = {"iterations": self.iterations, "bias": self.bias, **self.options}
+            return self._fused(primary, self.weight, **options)
         return self.route(primary)[1].poses[-1]
 
     def route(
@@ -116,6 +111,5 @@ class ClassCapsules(nn.Module):
     def _route(self, primary: Tensor, couplings: Tensor | None, iterations: int | None):
         votes = self.votes(primary)
         rounds = self.iterations if iterations is None else iterations
-        options = {"iterations": rounds, "bias": self.bias, "detach": self.detach}
-        routing = self.routing.route(votes, couplings=couplings, **options)
-        return votes, routing
+        options = {"iterations": rounds, "bias": self.bias, **self.options}
+        return votes, self._route_votes(votes, couplings=couplings, **options)

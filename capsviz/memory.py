@@ -11,7 +11,8 @@ def available(device: torch.device | str = "cpu") -> int:
     """Free bytes of the device: of the GPU for CUDA, else of the machine."""
     device = torch.device(device)
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + cached
     return min(psutil.virtual_memory().available, _container())
 
 

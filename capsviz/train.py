@@ -64,7 +64,8 @@ def fit(
     """Train by a recipe; every finished epoch is on disk and can be resumed from.
 
     The randomness of an epoch depends on the seed and the epoch's number alone, so a resumed run
-    reaches the weights of an uninterrupted one (bit-equal on a CPU with as many threads).
+    reaches the weights of an uninterrupted one (bit-equal on a CPU with as many threads, unless
+    memory was short for one of them).
 
     Parameters
     ----------
@@ -134,9 +135,9 @@ def _images_at_a_time(model, batch: int, device: torch.device, report) -> int:
     part = batch
     while part > 1 and model.training_bytes(part) > free:
         part = -(-part // 2)
-    needed = model.training_bytes(part)
-    advice = "choose fewer --types, fewer --channels or smaller images"
-    memory.require(needed, f"a training step of {part} image", advice, device)
+    if part == 1:
+        advice = "choose fewer --types, fewer --channels or smaller images"
+        memory.require(model.training_bytes(1), "a training step of 1 image", advice, device)
     if part < batch:
         report(
             f"a batch of {batch} needs {memory.gib(model.training_bytes(batch))}, "

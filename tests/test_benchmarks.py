@@ -35,15 +35,10 @@ def test_both_floors_are_the_same_convolutions():
 def test_contenders_take_turns_and_ratios_are_to_the_first():
     order = []
     found = clock.interleaved({k: lambda k=k: order.append(k) for k in "abc"}, rounds=2, warm=1)
-    assert order == list("abcabcabc")
+    assert order == list("abcbcacab")
     assert found["a"]["ratio"] == 1
     for line in found.values():
         assert line["min_ms"] <= line["median_ms"] <= line["max_ms"]
-
-
-@pytest.mark.skipif(not hasattr(__import__("os"), "sched_getaffinity"), reason="not Linux")
-def test_peak_memory_is_that_of_the_action():
-    assert clock.peak_bytes(lambda: bytearray(50_000_000)) == pytest.approx(50e6, rel=0.2)
 
 
 def test_parity_says_whether_the_fast_path_lies_within_the_literal_ones_spread():
@@ -71,7 +66,8 @@ def test_the_shipped_results_hold_every_part():
     assert set(speed.PARTS) <= set(json.loads(speed.RESULT.read_text()))
     shipped = json.loads((RESULTS / "parity.json").read_text())
     assert parity.summary(shipped["runs"]) == shipped["summary"]
-    assert {run["seed"] for run in shipped["runs"]} == {0, 1, 2}
+    seeds = [{x["seed"] for x in shipped["runs"] if x["path"] == path} for path in parity.PATHS]
+    assert seeds[0] == seeds[1] and len(seeds[0]) > 1
 
 
 @pytest.fixture
@@ -104,7 +100,8 @@ def test_the_gpu_queue_goes_on_where_it_stopped_and_survives_a_failure(trial, mo
     found = {p.stem: json.loads(p.read_text()) for p in trial.folder.glob("gpu-*.json")}
     assert set(found) == {f"gpu-{name}" for name in queue}
     assert found["gpu-broken"]["failed"] == "KeyError: 'nothing'"
-    assert set(found["gpu-steps-2-bf16"]["milliseconds"]) == {"floor", "literal", "capsviz eager"}
+    names = {"floor", "plain floor", "literal", "capsviz eager"}
+    assert set(found["gpu-steps-2-bf16"]["milliseconds"]) == names
     assert found["gpu-epochs-2-eager"]["images_per_second"] > 0
     assert 0 <= found["gpu-precision-fp32-0"]["accuracy"] <= 1
     monkeypatch.setattr(gpu, "provenance", lambda *a: pytest.fail("measured twice"))

@@ -18,8 +18,9 @@ every_shape = pytest.mark.parametrize("shape", SHAPES)
 def way(request, monkeypatch):
     """As a library is used, and as the commands are: freed memory kept, chunks of any size."""
     monkeypatch.setattr(allocator, "kept", lambda: request.param != "stock")
+    monkeypatch.setattr(convolution, "WIDE", 1)
     if request.param == "in chunks":
-        monkeypatch.setattr(convolution, "ROWS_KEPT", 3)
+        monkeypatch.setattr(convolution, "ROWS_KEPT", 70)  # 2 + 2 + 1 images of the last
     return request.param
 
 
@@ -72,6 +73,26 @@ def test_autocast_computes_in_bf16_and_gives_float32_gradients(shape, way):
         torch.testing.assert_close(a / scale, b / scale, rtol=0, atol=0.02)
 
 
+@every_shape
+def test_the_backward_pass_may_lie_inside_autocast(shape, way):
+    given, stride = case(shape, torch.float32)
+    expected = gradients(convolve(*given, stride), given)
+    made = convolve(*given, stride)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = gradients(made, given)
+    for a, b in zip(found, expected, strict=True):
+        scale = float(b.abs().max())
+        torch.testing.assert_close(a / scale, b / scale, rtol=0, atol=0.02)
+
+
+@every_shape
+def test_no_images_give_no_result_and_float64_stays_so_under_autocast(shape, way):
+    (images, weight, bias), stride = case(shape)
+    assert convolve(images[:0], weight, bias, stride).shape[0] == 0
+    with torch.autocast("cpu", torch.bfloat16):
+        assert convolve(images, weight, bias, stride).dtype == torch.float64
+
+
 def test_no_way_is_taken_that_these_tests_do_not_see(monkeypatch):
     """Each of the three ways is really taken by some shape above."""
     seen = []
@@ -87,5 +108,10 @@ def test_no_way_is_taken_that_these_tests_do_not_see(monkeypatch):
     convolve(images, weight[:8], draw(8))
     assert seen == ["conv2d"]
     monkeypatch.setattr(allocator, "kept", lambda: True)
+    assert (
+        "_Product"
+        not in type(convolve(images.requires_grad_(), weight[:8], draw(8)).grad_fn).__name__
+    )
+    monkeypatch.setattr(convolution, "WIDE", 1)
     made = convolve(images.requires_grad_(), weight[:8], draw(8))
     assert "_Product" in type(made.grad_fn).__name__

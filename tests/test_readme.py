@@ -1,12 +1,14 @@
 """The README says what is true: its tables are made from the cards, its examples run."""
 
 import re
+from types import SimpleNamespace
 
 import click
 import torch
 
 from benchmarks import readme
 from capsviz import checkpoint, discovery
+from capsviz.layers import ClassCapsules
 from capsviz.routing import Routing
 
 TEXT = (discovery.folder("") / "README.md").read_text(encoding="utf-8")
@@ -28,6 +30,13 @@ def test_the_routing_of_the_readme_obeys_the_contract():
     found = example("def route")["route"](torch.rand(2, 3, 5, 7), iterations=2)
     assert isinstance(found, Routing) and found.poses.shape == (2, 2, 5, 7)
     assert torch.allclose(found.couplings.sum(3), torch.ones(2, 2, 3))
+
+
+def test_the_routing_of_the_readme_runs_in_the_layer(monkeypatch):
+    module = SimpleNamespace(route=example("def route")["route"])
+    monkeypatch.setattr("capsviz.routing.get", lambda name: module)
+    layer = ClassCapsules(3, 5, child_dimensions=4, parent_dimensions=7)
+    assert layer(torch.rand(2, 3, 4)).shape == (2, 5, 7)
 
 
 def test_the_data_set_of_the_readme_obeys_the_contract():

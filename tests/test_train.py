@@ -17,6 +17,7 @@ from conftest import build_tiny
 
 from capsviz import checkpoint, models
 from capsviz.data import Dataset
+from capsviz.models.capsnet import CapsNet
 from capsviz.recipe import Recipe
 from capsviz.train import STATE, Epoch, best_epoch, fit, read_history
 
@@ -145,9 +146,17 @@ def test_a_batch_that_does_not_fit_is_computed_in_parts(parts, tmp_path, monkeyp
     whole, _ = fit(RECIPE, *parts, tmp_path / "whole")
     lines = []
     monkeypatch.setattr("capsviz.memory.available", lambda device: whole.training_bytes(3))
+    objective, seen = CapsNet.objective, []
+
+    def spy(self, output, images, labels):
+        seen.append(len(images))
+        return objective(self, output, images, labels)
+
+    monkeypatch.setattr(CapsNet, "objective", spy)
     split, _ = fit(RECIPE, *parts, tmp_path / "split", report=lines.append)
     assert len(lines) == 1 and "a batch of 8 needs" in lines[0]
     assert lines[0].endswith("it is computed 2 images at a time")
+    assert max(seen) == 2 and sum(seen) == RECIPE.epochs * len(parts[0])
     for a, b in zip(whole.parameters(), split.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 

@@ -19,6 +19,7 @@ from capsviz.decoders import FullyConnected
 from capsviz.discovery import unknown
 from capsviz.layers import ClassCapsules, PrimaryCapsules
 from capsviz.models import Objective, Output
+from capsviz.routing._blocked import GPU_BLOCK_BYTES
 
 KERNEL = 9
 INSIDE_ROUTING = {"votes", "logits", "couplings", "poses"}  # parts of a trace that need its votes
@@ -187,7 +188,9 @@ class CapsNet(nn.Module):
         parameters = sum(p.numel() for p in self.parameters())
         kernels = self.primary.convolution.weight
         work = 4 * (3 * kernels.numel() + self.capsules.weight.numel()) + batch * self.image_bytes
-        if allocator.kept():  # some of what is kept lies in pieces too small to be used again
+        if kernels.is_cuda:
+            work += 2 * GPU_BLOCK_BYTES
+        elif allocator.kept():  # some of what is kept lies in pieces too small to be used again
             _, rows, columns = self.grid
             patches = max(convolution.ROWS_KEPT, rows * columns) * kernels[0].numel()
             work = 2 * work + 4 * 4 * patches

@@ -1,7 +1,8 @@
 """Routings: each file here is one way to couple child capsules to parents.
 
-A routing offers `route(votes, *, iterations, bias, couplings, detach) -> Routing`, and may offer
-`fused(primary, weight, *, iterations, bias, detach) -> poses`, the same without holding the votes.
+A routing offers `route(votes, *, iterations, bias, couplings) -> Routing`, and may offer
+`fused(primary, weight, *, iterations, bias) -> poses`, the same result without holding the votes;
+both with `detach` if `--detach-routing` shall work.
 To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
 """
 

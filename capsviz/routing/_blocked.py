@@ -86,7 +86,7 @@ class _Blocked(torch.autograd.Function):
             coupling = u.new_empty(I, J, B)
             total = u.new_zeros(J, E, B)
             for block in _blocks(I, J * E * B * u.element_size(), u.device):
-                votes = torch.bmm(w[block], u[block]).view(-1, J, E, B)
+                votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
                 c = torch.softmax((votes * summed).sum(2), 1)
                 coupling[block] = c
                 total += votes.mul_(c[:, :, None]).sum(0)
@@ -104,6 +104,11 @@ class _Blocked(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
+        with torch.autocast(grad.device.type, enabled=False):
+            return _Blocked._backward(ctx, grad)
+
+    @staticmethod
+    def _backward(ctx, grad):
         u, weight, *rest = ctx.saved_tensors
         R = ctx.iterations
         inputs, sums, couplings = rest[:R], rest[R : 2 * R - 1], rest[2 * R - 1 :]
@@ -124,13 +129,13 @@ class _Blocked(torch.autograd.Function):
                 if ctx.detach:
                     dvotes = c[:, :, None] * ds
                 else:
-                    votes = torch.bmm(w[block], u[block]).view(-1, J, E, B)
+                    votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
                     dc = (votes * ds).sum(2)
                     db = c * (dc - (c * dc).sum(1, keepdim=True))
                     dsum += votes.mul_(db[:, :, None]).sum(0)
                     dvotes = torch.mul(c[:, :, None], ds, out=votes)
                     dvotes.addcmul_(db[:, :, None].expand_as(dvotes), sums[t - 1].expand_as(dvotes))
-                dvotes = dvotes.view(-1, J * E, B)
+                dvotes = dvotes.flatten(1, 2)
                 du[block].baddbmm_(w[block].transpose(1, 2), dvotes)
                 dw[block].baddbmm_(u[block], dvotes.transpose(1, 2))
             if ctx.detach:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import build_tiny
 from draws import B, D, E, I, J, draw, inputs, votes_of
 
 from capsviz import routing
@@ -244,3 +245,37 @@ def test_fused_compiles_into_one_graph(name, children, monkeypatch):
     expected = fused_with_gradients(module, *given, iterations=3)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@every_fused
+def test_the_backward_pass_may_lie_inside_autocast(name):
+    module, given = routing.get(name), inputs(torch.float32)
+    expected = fused_with_gradients(module, *given, iterations=3)
+    given = [x.requires_grad_() for x in given]
+    poses = module.fused(*given[:2], iterations=3, bias=given[2])
+    with torch.autocast("cpu", torch.bfloat16):
+        found = torch.autograd.grad((poses * cotangent(poses)).sum(), given)
+    for a, b in zip(found, expected[1:], strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@every_fused
+def test_fused_routes_an_empty_batch(name):
+    primary, weight, bias = inputs()
+    assert routing.get(name).fused(primary[:0], weight, bias=bias).shape == (0, J, E)
+
+
+@pytest.mark.parametrize("options", [{}, {"routing_bias": True}, {"detach_routing": True}], ids=str)
+def test_a_whole_network_compiles_into_one_graph(options):
+    model = build_tiny(**options)
+    images = torch.rand(3, 1, 21, 19)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    results = []
+    for run in (model, compiled):
+        model.zero_grad()
+        output = run(images)
+        output.lengths.sum().backward()
+        results.append((output.poses.detach(), model.conv1.weight.grad.clone()))
+    torch.testing.assert_close(results[1], results[0])
+    with torch.inference_mode():
+        torch.testing.assert_close(compiled(images).poses, results[0][0])
