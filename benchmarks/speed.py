@@ -203,6 +203,9 @@ def rows(found: dict) -> list[Row]:
         ),
         step("stock", "train bf16", "floor", "training step, bf16 / floor in bf16", None),
         step("stock", "evaluate 128", "floor", "evaluation of 128 images / floor", 1.15),
+        step(
+            "stock", "evaluate 128", "plain floor", "evaluation of 128 images / plain floor", None
+        ),
         step("stock", "evaluate 1", "floor", "evaluation of one image / floor", None),
         taken("28", 1.30),
         taken("40", 1.50),
