@@ -1,7 +1,6 @@
 """Clock and scales: contenders timed in turn, and what a piece of code takes of memory."""
 
 import ctypes
-import os
 import statistics
 import subprocess
 import sys
@@ -15,11 +14,18 @@ from capsviz.pipeline import hardware
 from capsviz.provenance import provenance
 
 
-def interleaved(contenders: dict[str, Callable], rounds: int, warm: int = 2) -> dict:
+def interleaved(
+    contenders: dict[str, Callable],
+    rounds: int,
+    warm: int = 2,
+    *,
+    sync: Callable[[], None] = lambda: None,
+) -> dict:
     """Milliseconds of every contender, each run once in every round, after rounds not counted.
 
     A machine that drifts drifts for all of them, and each round begins with another one, for what
     ran before is felt. `ratio` is the median over rounds of the ratio to the first contender.
+    `sync` is called before the clock is read, to wait for what a GPU still has to do.
     """
     taken, names = {name: [] for name in contenders}, list(contenders)
     for turn in range(warm + rounds):
@@ -27,6 +33,7 @@ def interleaved(contenders: dict[str, Callable], rounds: int, warm: int = 2) -> 
         for name in names[first:] + names[:first]:
             start = time.perf_counter()
             contenders[name]()
+            sync()
             if turn >= warm:
                 taken[name].append(1e3 * (time.perf_counter() - start))
     first = next(iter(taken.values()))
@@ -60,10 +67,9 @@ def _status(field: str) -> int:
     raise ValueError(f"/proc/self/status has no {field}")
 
 
-def python(*words: str, env: dict[str, str] | None = None) -> str:
+def python(*words: str) -> str:
     """Standard output of a fresh interpreter; its errors are ours."""
-    surroundings = {**os.environ, **(env or {})}
-    return subprocess.check_output([sys.executable, *words], text=True, env=surroundings)
+    return subprocess.check_output([sys.executable, *words], text=True)
 
 
 def about() -> dict:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +22,9 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.clock import interleaved
 from benchmarks.networks import Floor, capsnet, literal
+from benchmarks.steps import trainer
 from capsviz import data, pipeline
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
@@ -55,20 +56,17 @@ def steps(device: torch.device, batch: int, precision: str) -> dict:
     torch.manual_seed(0)
     networks = {"floor": Floor(), "plain floor": Floor(plain=True), "literal": literal(capsnet())}
     networks |= {f"capsviz {way}": compiled(capsnet(), way) for way in WAYS}
-    images = torch.rand(batch, 1, 28, 28, device=device)
-    labels = torch.randint(0, 10, (batch,), device=device)
     contenders = {
-        name: _step(network.to(device), images, labels, precision == "bf16")
+        name: trainer(network, batch=batch, bf16=precision == "bf16", device=device)
         for name, network in networks.items()
     }
-    taken = {name: [] for name in contenders}
-    for turn in range(WARM + ROUNDS):
-        for name, step in contenders.items():
-            seconds = _seconds(step, device)
-            if turn >= WARM:
-                taken[name].append(1e3 * seconds)
-    medians = {name: statistics.median(values) for name, values in taken.items()}
-    return {"milliseconds": medians, "spread": {n: [min(v), max(v)] for n, v in taken.items()}}
+
+    sync = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+    taken = interleaved(contenders, ROUNDS, WARM, sync=sync)
+    return {
+        "milliseconds": {name: line["median_ms"] for name, line in taken.items()},
+        "spread": {name: [line["min_ms"], line["max_ms"]] for name, line in taken.items()},
+    }
 
 
 def epochs(device: torch.device, batch: int, way: str, name: str, limit: int | None) -> dict:
@@ -129,32 +127,6 @@ def queue(given: argparse.Namespace, device: torch.device) -> dict[str, Callable
                 precision, device, kind, seed, given.epochs, given.recipe, given.limit
             )
     return made
-
-
-def _step(network, images, labels, bf16: bool) -> Callable[[], None]:
-    optimiser = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
-
-    def step():
-        optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=bf16):
-            if isinstance(network, Floor):
-                loss = network.loss(images)
-            else:
-                loss = network.objective(network(images), images, labels).loss
-        loss.backward()
-        optimiser.step()
-
-    return step
-
-
-def _seconds(step: Callable[[], None], device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    start = time.perf_counter()
-    step()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - start
 
 
 def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device) -> None:

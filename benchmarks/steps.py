@@ -38,12 +38,17 @@ def build(name: str, size: int = 28, classes: int = 10, iterations: int = 3):
     return NETWORKS[name](size, classes, iterations)
 
 
-def trainer(network, *, batch: int = 128, bf16: bool = False) -> Callable[[], None]:
-    """One training step: forward, backward, Adam."""
+def trainer(
+    network, *, batch: int = 128, bf16: bool = False, device: torch.device | str = "cpu"
+) -> Callable[[], None]:
+    """One training step on a device, which the network is moved to: forward, backward, Adam."""
+    device = torch.device(device)
+    network.to(device)
     optimiser = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
     floor = isinstance(network, Floor)
     shape = network.image_shape if floor else network.settings.image_shape
-    images, labels = torch.rand(batch, *shape), torch.randint(0, 10, (batch,))
+    images = torch.rand(batch, *shape, device=device)
+    labels = torch.randint(0, 10, (batch,), device=device)
 
     def loss():
         if floor:
@@ -52,7 +57,7 @@ def trainer(network, *, batch: int = 128, bf16: bool = False) -> Callable[[], No
 
     def step():
         optimiser.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
             made = loss()
         made.backward()
         optimiser.step()
