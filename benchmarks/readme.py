@@ -10,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, parity, speed
+from benchmarks import RESULTS, parity
+from benchmarks.table import table
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
 
@@ -52,8 +53,8 @@ def commands() -> str:
 
 def speeds() -> str:
     """The table of speed and memory, and parity, from benchmarks/results."""
-    gathered = json.loads((RESULTS / "parity.json").read_text())
-    return speed.table(json.loads(speed.RESULT.read_text())) + "\n\n" + parity.sentence(gathered)
+    speed, gathered = (json.loads((RESULTS / f"{k}.json").read_text()) for k in ("speed", "parity"))
+    return table(speed) + "\n\n" + parity.sentence(gathered)
 
 
 def output(command: str) -> str:
