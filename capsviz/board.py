@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from capsviz.augment import to_float
 from capsviz.data import Dataset
+from capsviz.functional import predict
 from capsviz.tracing import inference
 
 SHOWN = 16  # images
@@ -60,5 +61,5 @@ def reconstructions(model: nn.Module, images: Tensor) -> Tensor | None:
     with inference(model):
         images = images.to(next(model.parameters()).device)
         output = model(images)
-        made = model.decode(output.poses, output.lengths.argmax(1))
+        made = model.decode(output.poses, predict(output.lengths))
     return torch.cat([torch.cat(list(rows), 2) for rows in (images, made)], 1).cpu()

@@ -52,6 +52,21 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     return made.contiguous(memory_format=torch.channels_last)
 
 
+def workspace_bytes(weight: Tensor, places: int) -> int:
+    """Memory of the patches that `convolve` holds in float32 and of their gradients, about.
+
+    0 unless freed memory is kept on a CPU: elsewhere few patches are held at a time, or none.
+
+    Parameters
+    ----------
+    weight  (O, C, k, k).
+    places  rows * columns of the result.
+    """
+    if weight.is_cuda or not allocator.kept():
+        return 0
+    return 2 * 4 * max(ROWS_KEPT, places) * weight[0].numel()
+
+
 def _all_patches(images: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:
     O, _, k, _ = weight.shape
     patches = images.unfold(2, k, stride).unfold(3, k, stride).permute(0, 2, 3, 4, 5, 1)

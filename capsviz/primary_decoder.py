@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
 from capsviz.files import write_text
+from capsviz.functional import predict
 from capsviz.provenance import provenance
 from capsviz.tracing import trace
 
@@ -78,7 +79,7 @@ class Seen(NamedTuple):
 def look(model, images: Tensor) -> Seen:
     """Primary capsules and couplings of images (N, C, H, W) in [0, 1]; no gradients."""
     seen = trace(model, images, keep=("primary", "couplings", "lengths"))
-    predicted = seen.lengths.argmax(1)
+    predicted = predict(seen.lengths)
     to_predicted = predicted[:, None, None].expand(-1, seen.primary.shape[1], 1)
     couplings = seen.couplings[-1].gather(2, to_predicted)[..., 0]
     return Seen(seen.primary, couplings, seen.lengths.shape[1], predicted)

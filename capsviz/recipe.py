@@ -19,6 +19,7 @@ class Recipe:
     dataset: str = "mnist"
     image_size: int | None = None  # pixels, for `folder`
     image_channels: int | None = None  # 3 for colour, for `folder`
+    pad_px: int = 0  # rows and columns of zeros around each image; 6 makes 40x40 of MNIST
     model: str = "capsnet"  # a file in capsviz/models
     options: dict = field(
         default_factory=dict
@@ -38,6 +39,7 @@ class Recipe:
     def data_options(self) -> dict:
         """What the data set's `load` is given."""
         given = {"image_size": self.image_size, "channels": self.image_channels}
+        given["pad_px"] = self.pad_px or None
         return {k: v for k, v in given.items() if v is not None}
 
     def __post_init__(self):
@@ -45,7 +47,7 @@ class Recipe:
             value, kinds = getattr(self, f.name), KINDS[f.type]
             if isinstance(value, bool) or not isinstance(value, kinds):
                 raise ValueError(f"{f.name} must be {f.type}, got {value!r}")
-        for name, least in (("epochs", 1), ("batch_size", 1), ("shift_px", 0)):
+        for name, least in (("epochs", 1), ("batch_size", 1), ("shift_px", 0), ("pad_px", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         for name in ("learning_rate", "lr_decay"):

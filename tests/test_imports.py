@@ -14,9 +14,9 @@ from capsviz import discovery
 LAYERS = (
     ("capsviz", "capsviz.discovery", "capsviz.files", "capsviz.memory", "capsviz.allocator",
      "capsviz.pictures"),
-    ("capsviz.provenance",),
+    ("capsviz.provenance", "capsviz.warps"),
     # what stands alone
-    ("capsviz.functional", "capsviz.data", "capsviz.warps", "capsviz.augment", "capsviz.intervals",
+    ("capsviz.functional", "capsviz.data", "capsviz.augment", "capsviz.intervals",
      "capsviz.moments", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
     ("capsviz.routing", "capsviz.convolution"),
     ("capsviz.layers", "capsviz.decoders"),

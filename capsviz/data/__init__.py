@@ -62,6 +62,12 @@ class Dataset:
         """A part, by slice or index tensor."""
         return replace(self, images=self.images[index], labels=self.labels[index])
 
+    def pad(self, px: int) -> Dataset:
+        """With px rows and columns of zeros on each side; ValueError for a negative number."""
+        if px < 0:
+            raise ValueError(f"pad_px must be at least 0, got {px}")
+        return replace(self, images=torch.nn.functional.pad(self.images, (px,) * 4))
+
     def nth_of_class(self, label: int, index: int) -> tuple[Tensor, int]:
         """The index-th image (1, C, H, W) uint8 of a class, and its place in the split."""
         if not 0 <= label < len(self.classes):
@@ -92,7 +98,9 @@ def search_path(root: str | os.PathLike | None = None) -> list[Path]:
     return [Path(given), cache] if given else [cache]
 
 
-def load(name: str, split: str, root: str | os.PathLike | None = None, **options) -> Dataset:
+def load(
+    name: str, split: str, root: str | os.PathLike | None = None, *, pad_px: int = 0, **options
+) -> Dataset:
     """Load one split of a data set.
 
     Parameters
@@ -100,6 +108,7 @@ def load(name: str, split: str, root: str | os.PathLike | None = None, **options
     name     a file in `capsviz/data`.
     split    "train", "validation" or "test". Validation is the last part of the training images.
     root     the folder it lies in; None looks in $CAPSVIZ_DATA, then in the user's cache.
+    pad_px   rows and columns of zeros to add on each side.
     options  of that data set, e.g. `download=False`, or `image_size` for `folder`.
 
     Raises
@@ -115,7 +124,7 @@ def load(name: str, split: str, root: str | os.PathLike | None = None, **options
         raise ValueError(
             f"the data set '{name}' takes no {strange[0]}, got {options[strange[0]]!r}"
         )
-    return module.load(split, root, **options)
+    return module.load(split, root, **options).pad(pad_px)
 
 
 def hold_out(images: Tensor, labels: Tensor, split: str, n: int) -> tuple[Tensor, Tensor]:

@@ -18,9 +18,10 @@ from capsviz.discovery import load, names
 class Output(NamedTuple):
     """What a network says of images; a network without capsules leaves the capsules out."""
 
-    lengths: Tensor  # (B, J) one score in [0, 1] per class
+    lengths: Tensor  # (B, J) one score in [0, 1] per class: lengths of capsules, or probabilities
     poses: Tensor | None = None  # (B, J, E)
     primary: Tensor | None = None  # (B, I, D)
+    logits: Tensor | None = None  # (B, J) before the softmax, of a network without capsules
 
 
 class Objective(NamedTuple):

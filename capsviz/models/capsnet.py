@@ -19,7 +19,7 @@ from capsviz.decoders import FullyConnected
 from capsviz.discovery import unknown
 from capsviz.layers import ClassCapsules, PrimaryCapsules
 from capsviz.models import Objective, Output
-from capsviz.routing._blocked import GPU_BLOCK_BYTES
+from capsviz.routing import _blocked
 
 KERNEL = 9
 INSIDE_ROUTING = {"votes", "logits", "couplings", "poses"}  # parts of a trace that need its votes
@@ -186,14 +186,12 @@ class CapsNet(nn.Module):
     def training_bytes(self, batch: int) -> int:
         """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
         parameters = sum(p.numel() for p in self.parameters())
-        kernels = self.primary.convolution.weight
+        kernels, (_, rows, columns) = self.primary.convolution.weight, self.grid
         work = 4 * (3 * kernels.numel() + self.capsules.weight.numel()) + batch * self.image_bytes
-        if kernels.is_cuda:
-            work += 2 * GPU_BLOCK_BYTES
-        elif allocator.kept():  # some of what is kept lies in pieces too small to be used again
-            _, rows, columns = self.grid
-            patches = max(convolution.ROWS_KEPT, rows * columns) * kernels[0].numel()
-            work = 2 * work + 4 * 4 * patches
+        work += convolution.workspace_bytes(kernels, rows * columns)
+        work += _blocked.workspace_bytes(kernels.device)
+        if allocator.kept() and not kernels.is_cuda:  # some lies in pieces too small to use again
+            work *= 2
         return 16 * parameters + work
 
     def objective(self, output: Output, images: Tensor, labels: Tensor) -> Objective:

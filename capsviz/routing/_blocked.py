@@ -65,6 +65,11 @@ def route_blocked(
         return _Blocked.apply(primary.to(dtype), weight.to(dtype), shift, iterations, detach)
 
 
+def workspace_bytes(device: torch.device) -> int:
+    """Memory of a block's votes and of their gradient on a GPU; 0 elsewhere, where it is small."""
+    return 2 * GPU_BLOCK_BYTES if device.type == "cuda" else 0
+
+
 class _Blocked(torch.autograd.Function):
     """Inside, axes are (i, d, b), (i, j, e, b), (j, e, b): the batch last."""
 

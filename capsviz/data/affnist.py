@@ -1,0 +1,93 @@
+"""affNIST: 32 affine versions of every MNIST digit on 40x40 (Tieleman 2013), from its .mat files.
+
+https://www.cs.toronto.edu/~tijmen/affNIST. The files are not downloaded: put `test.mat`, or the
+folder `test_batches` with `1.mat` ... `32.mat`, into the folder affNIST of the data folder; for the
+other splits `training_batches` and `validation_batches`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from capsviz.data import Dataset, search_path
+
+SIDE = 40
+NAMES = {"train": "training", "validation": "validation", "test": "test"}
+FOLDER = "affNIST"
+
+
+def load(split, root=None):
+    """Images (N, 1, 40, 40) of the .mat files of a split; of a test set 320,000."""
+    folders = [folder / FOLDER for folder in search_path(root)]
+    for folder in folders:
+        if paths := _files(folder, NAMES[split]):
+            parts = [read(path) for path in paths]
+            images, labels = (torch.from_numpy(np.concatenate(p)) for p in zip(*parts, strict=True))
+            _check_orientation(images[:, 0].numpy(), labels.numpy(), folder)
+            return Dataset(images, labels, tuple(map(str, range(10))), "affnist", split)
+    name = NAMES[split]
+    raise FileNotFoundError(
+        f"affNIST's {split} split is not in {' or '.join(map(str, folders))}: put {name}.mat or "
+        f"{name}_batches/1.mat ... 32.mat there (https://www.cs.toronto.edu/~tijmen/affNIST)"
+    )
+
+
+def _files(folder: Path, name: str) -> list[Path]:
+    whole = folder / f"{name}.mat"
+    if whole.is_file():
+        return [whole]
+    batches = folder / f"{name}_batches"
+    return sorted(batches.glob("*.mat"), key=lambda p: (len(p.stem), p.stem))
+
+
+def read(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
+    """Images (N, 1, 40, 40) uint8 and labels (N,) int64 of one .mat file (format 5).
+
+    Raises
+    ------
+    ValueError  for a file that is empty, cut short, or holds something else.
+    """
+    from scipy.io import loadmat
+
+    try:
+        content = loadmat(path)["affNISTdata"][0, 0]
+        pixels, labels = content["image"], content["label_int"]
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # scipy raises what its parser stumbles over
+        raise ValueError(
+            f"{path} is not a whole file of affNIST ({type(error).__name__}: {error}): "
+            "expected a MATLAB 5 file with the struct affNISTdata; fetch it again"
+        ) from error
+    labels = np.asarray(labels).ravel().astype(np.int64)
+    if pixels.dtype != np.uint8 or pixels.shape != (SIDE**2, len(labels)):
+        raise ValueError(
+            f"{path}: expected uint8 images ({SIDE**2}, {len(labels)}), one to a column, "
+            f"got {pixels.dtype} {pixels.shape}"
+        )
+    if len(labels) and not 0 <= labels.min() <= labels.max() <= 9:
+        raise ValueError(f"{path}: labels from {labels.min()} to {labels.max()}, expected 0 to 9")
+    return pixels.T.reshape(-1, 1, SIDE, SIDE).copy(), labels
+
+
+def _check_orientation(images: np.ndarray, labels: np.ndarray, folder: Path) -> None:
+    """ValueError if the ones lie on their side: the columns were written in another order."""
+    ones = images[labels == 1].astype(float)
+    if len(ones) == 0:
+        return
+    grid = np.arange(SIDE)
+    spreads = []
+    for axis in (1, 2):  # rows, then columns
+        weight = ones.sum(3 - axis)
+        total = weight.sum(1).clip(1)
+        mean = (weight * grid).sum(1) / total
+        spreads.append(float(((weight * (grid - mean[:, None]) ** 2).sum(1) / total).mean()))
+    if spreads[0] <= spreads[1]:
+        raise ValueError(
+            f"the ones in {folder} lie on their side (spread of ink {spreads[0]:.1f} px² down, "
+            f"{spreads[1]:.1f} across): expected each column to hold an image row by row"
+        )

@@ -1,0 +1,148 @@
+"""MNIST under random affine maps on 40x40, as affNIST's page describes it: not affNIST itself.
+
+Each image is padded to 40x40, rotated, sheared, scaled along both axes and moved, in this order, by
+numbers of its own (Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST): rotation uniform in
+-20 ... 20 degrees; shear uniform in -0.2 ... 0.2, which adds shear * x to y; each scale uniform in
+0.8 ... 1.2; the place uniform over all at which no ink leaves the canvas. One bilinear warp, zeros
+outside. The numbers are drawn and the images made on the CPU, so that a seed says everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from capsviz import warps
+from capsviz.data import SPLITS, Dataset, mnist
+
+PAD_PX = 6
+ANGLE_DEG, SHEAR, SCALE = (-20.0, 20.0), (-0.2, 0.2), (0.8, 1.2)
+SPEC = {
+    "canvas_px": [40, 40],
+    "angle_deg": ANGLE_DEG,
+    "shear": SHEAR,
+    "scale_x": SCALE,
+    "scale_y": SCALE,
+    "shift": "uniform where no ink leaves the canvas",
+}
+ROUNDS = 100  # of drawing again what does not fit
+CHUNK = 2000  # images at a time
+
+
+class Transforms(NamedTuple):
+    """What was done to each of N images: the arguments of `warps.matrix`, each (N,) float64."""
+
+    angle_deg: Tensor
+    shear: Tensor
+    scale_x: Tensor
+    scale_y: Tensor
+    shift_x_px: Tensor
+    shift_y_px: Tensor
+
+
+def load(split, root=None, *, download=True, variants=32, seed=0):
+    """`variants` images (1, 40, 40) of every MNIST image: first one of each, then another of each.
+
+    The first n images are the same whatever the number of variants.
+    """
+    if variants < 1:
+        raise ValueError(f"expected at least 1 variant of each image, got {variants}")
+    plain = mnist.load(split, root, download=download)
+    made = [make(plain, variant, seed=seed)[0] for variant in range(variants)]
+    return replace(
+        made[0],
+        images=torch.cat([part.images for part in made]),
+        labels=torch.cat([part.labels for part in made]),
+    )
+
+
+def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, Transforms]:
+    """One random variant of every image of a split, and the numbers behind each.
+
+    Parameters
+    ----------
+    plain    images (N, C, H, W); they are padded by 6 pixels on each side.
+    variant  which of the many variants, from 0.
+    seed     of all variants.
+    """
+    number = (seed * 1_000_003 + SPLITS.index(plain.split)) * 1_000_003 + variant
+    generator = torch.Generator().manual_seed(number % 2**63)
+    padded = plain.pad(PAD_PX)
+    transforms = draw(padded.images, generator=generator)
+    images = [
+        apply(part, Transforms(*(t[start : start + CHUNK] for t in transforms)))
+        for start, part in zip(range(0, len(plain), CHUNK), padded.images.split(CHUNK), strict=True)
+    ]
+    return replace(padded, images=torch.cat(images), name="affnist_like"), transforms
+
+
+def draw(images: Tensor, *, generator: torch.Generator) -> Transforms:
+    """Random transforms of images (N, C, H, W) under which none loses ink.
+
+    Raises
+    ------
+    ValueError  if the ink of an image fills so much of the canvas that no draw fits.
+    """
+    chosen = Transforms(*torch.zeros(6, len(images), dtype=torch.float64))
+    left = torch.arange(len(images))
+    for _ in range(ROUNDS):
+        drawn, fits = _draw_once(images[left], generator)
+        for into, values in zip(chosen, drawn, strict=True):
+            into[left[fits]] = values[fits]
+        left = left[~fits]
+        if len(left) == 0:
+            return chosen
+    raise ValueError(
+        f"the ink of {len(left)} images is too large for a canvas of "
+        f"{images.shape[2]} x {images.shape[3]}: pad them more"
+    )
+
+
+def _draw_once(images: Tensor, generator) -> tuple[Transforms, Tensor]:
+    def uniform(low, high):
+        return low + (high - low) * torch.rand(
+            len(images), dtype=torch.float64, generator=generator
+        )
+
+    size = tuple(images.shape[-2:])
+    angle, shear, sx, sy = (uniform(*r) for r in (ANGLE_DEG, SHEAR, SCALE, SCALE))
+    linear = warps.matrix(size, angle_deg=angle, shear=shear, scale_x=sx, scale_y=sy)
+    ranges = shift_ranges(images, linear)
+    shifts = [uniform(low, high) for low, high in ranges]
+    fits = torch.stack([low <= high for low, high in ranges]).all(0)
+    return Transforms(angle, shear, sx, sy, *shifts), fits
+
+
+def shift_ranges(images: Tensor, matrices: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Lowest and highest shift right, then down, under which no ink leaves the canvas; each (N,).
+
+    A pixel of ink reaches, by bilinear interpolation, one pixel of the original to each side, so
+    its image the sum of the absolute values of a row of the matrix. An empty image may not move.
+    """
+    H, W = images.shape[-2:]
+    y, x = torch.meshgrid(
+        torch.arange(H, dtype=torch.float64), torch.arange(W, dtype=torch.float64), indexing="ij"
+    )
+    points = torch.stack([x, y, torch.ones_like(x)]).flatten(1)  # (3, H * W)
+    ink = images.amax(1).flatten(1) > 0
+    ranges = []
+    for axis, side in ((0, W), (1, H)):
+        row = matrices[:, axis].double()
+        places = row @ points
+        reach = row[:, :2].abs().sum(1) + 1e-3  # rounding inside the warp
+        first = places.where(ink, torch.inf).amin(1) - reach
+        last = places.where(ink, -torch.inf).amax(1) + reach
+        empty = ~ink.any(1)
+        low = torch.where(empty, 0.0, -1 - first)
+        ranges.append((low, torch.where(empty, 0.0, side - last)))
+    return ranges
+
+
+def apply(images: Tensor, transforms: Transforms) -> Tensor:
+    """Images (N, C, H, W) uint8 under their transforms, as uint8."""
+    matrices = warps.matrix(tuple(images.shape[-2:]), **transforms._asdict())
+    warped = warps.warp(images.float(), matrices)
+    return warped.round().clamp(0, 255).byte()
