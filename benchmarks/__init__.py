@@ -1,4 +1,8 @@
-"""Measurements, and what is generated from them. Each file writes one JSON in results/."""
+"""Measurements, and what is generated from them.
+
+speed, scaling, parity and record end in one JSON each in results/; parity and record gather theirs
+from a folder of runs. gpu leaves a folder of measurements under runs/.
+"""
 
 from pathlib import Path
 

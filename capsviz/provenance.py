@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from capsviz import discovery
 
-CODE = ("capsviz", "analyses")
+CODE = ("capsviz", "analyses", "benchmarks/*.py")  # what benchmarks measured is no code
 LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-learn")
 
 
