@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from foreign import Foreign
 
 from capsviz import data, models
 from capsviz.augment import to_float
@@ -33,6 +34,23 @@ def build_tiny(**options):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return models.build("capsnet", (1, 21, 19), 3, **{**small, **options}).eval()
+
+
+def build_strong(**options):
+    """`build_tiny` with matrices so large that routing matters: its couplings are far from even."""
+    model = build_tiny(**options)
+    with torch.no_grad():
+        model.primary.convolution.weight.mul_(4)
+        model.capsules.weight.mul_(8)
+    return model
+
+
+@pytest.fixture(params=["tiny", "with bias", "foreign"])
+def network(request):
+    """Our network in two forms, and one that shares no layer with it; images (·, 1, 21, 19)."""
+    if request.param == "foreign":
+        return Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
+    return build_strong(routing_bias=request.param == "with bias")
 
 
 @pytest.fixture

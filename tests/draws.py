@@ -1,7 +1,6 @@
 """Seeded draws and the sizes of the small tests: all different, so that a swapped axis fails."""
 
 import torch
-from conftest import build_tiny
 
 B, I, J, D, E = 2, 3, 5, 4, 7
 
@@ -21,12 +20,3 @@ def inputs(dtype=torch.float64, children=I, biased=True):
 def votes_of(primary, weight):
     """(B, I, D), (I, J, E, D) -> (B, I, J, E)."""
     return torch.einsum("ijed,bid->bije", weight, primary)
-
-
-def build_strong(**options):
-    """`build_tiny` with matrices so large that routing matters: its couplings are far from even."""
-    model = build_tiny(**options)
-    with torch.no_grad():
-        model.primary.convolution.weight.mul_(4)
-        model.capsules.weight.mul_(8)
-    return model

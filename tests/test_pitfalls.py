@@ -10,7 +10,8 @@ import pytest
 import sources
 import torch
 import twins
-from draws import B, D, E, I, J, build_strong, draw, inputs, votes_of
+from conftest import build_strong
+from draws import B, D, E, I, J, draw, inputs, votes_of
 
 import capsviz
 from capsviz import augment, functional, models, train

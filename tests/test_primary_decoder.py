@@ -4,8 +4,7 @@ import json
 
 import pytest
 import torch
-from conftest import build_tiny
-from draws import build_strong
+from conftest import build_strong, build_tiny
 from foreign import Foreign
 
 from capsviz import checkpoint, discovery, primary_decoder, primary_training

@@ -1,7 +1,6 @@
 import pytest
 import torch
-from draws import build_strong
-from foreign import Foreign
+from conftest import build_strong
 
 import capsviz
 from capsviz import memory, tracing
@@ -15,14 +14,6 @@ NUMBERS = ("primary", "votes", "logits", "couplings", "poses", "lengths", "recon
 def tiny():
     """conftest's, with couplings that are far from even."""
     return build_strong()
-
-
-@pytest.fixture(params=["tiny", "with bias", "foreign"])
-def network(request):
-    """Our network in two forms, and one that shares no layer with it; images (·, 1, 21, 19)."""
-    if request.param == "foreign":
-        return Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
-    return build_strong(routing_bias=request.param == "with bias")
 
 
 def same(a, b, **tolerance):

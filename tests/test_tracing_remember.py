@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from draws import build_strong
+from conftest import build_strong
 
 import capsviz
 from capsviz.tracing import remember

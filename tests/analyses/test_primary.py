@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import build_tiny
-from draws import build_strong
+from conftest import build_strong, build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
 from page import assert_fits

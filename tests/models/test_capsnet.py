@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 import twins
-from draws import build_strong
+from conftest import build_strong
 
 from capsviz import functional, memory, models, routing
 
