@@ -85,7 +85,7 @@ def compute(
     trajectories  K: the first image of each of the first K classes is turned and mapped too.
     perplexity    of t-SNE, about the number of neighbours that count.
     seed          of t-SNE and of a randomised PCA.
-    progress      wraps the chunks of images, for a progress bar.
+    progress      wraps the chunks of images, then the two maps, for progress bars.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def compute(
         more, read = features(model, turned, of)
         predicted = np.concatenate([predicted, read])
         both = [np.concatenate(p) for p in zip(both, (more, turned.flatten(1)), strict=True)]
-    maps = np.stack([embed(part, method, perplexity, seed) for part in both])
+    maps = np.stack([embed(part, method, perplexity, seed) for part in progress(both)])
     positions = maps[:, :n]
     measured = [scores(v[:n], p, labels) for v, p in zip(both, positions, strict=True)]
     chosen = thumbnails(positions[0], labels, predicted[:n])
