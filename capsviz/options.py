@@ -74,6 +74,20 @@ subject = _stack(
     into="subject",
 )
 
+subjects = _stack(
+    click.option(
+        "--checkpoints",
+        "first",
+        metavar="A B C",
+        help="Networks to compare: shipped weights, .safetensors files, or folders. The others are "
+        "compared with the first. [default: the shipped ones of the data set]",
+    ),
+    click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
+    data,
+    device,
+    into="subjects",
+)
+
 picture = _stack(
     click.option("--digit", default=2, show_default=True, help="Class of the test image."),
     click.option("--index", default=0, show_default=True, help="Which image of that class."),
@@ -129,6 +143,26 @@ def open_subject(given: dict, **more):
     opened = module.open_subject(**given, **more)
     if opened.notice:
         click.echo(opened.notice, err=True)
+    return opened
+
+
+def open_subjects(given: dict, **more) -> list:
+    """The networks that `@subjects` asks for, in that order, with the same data.
+
+    Raises
+    ------
+    ValueError  for a network named twice, or others without a first.
+    """
+    from capsviz import subject as module
+
+    given = dict(given)
+    first, others = given.pop("first"), given.pop("others")
+    if first is None and others:
+        raise ValueError(f"name networks by --checkpoints {' '.join(others)}")
+    names = [] if first is None else [first, *others]
+    opened = module.open_subjects(names, **given, **more)
+    for notice in dict.fromkeys(one.notice for one in opened if one.notice):
+        click.echo(notice, err=True)
     return opened
 
 

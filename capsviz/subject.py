@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -100,8 +101,36 @@ def open_subject(
         trained_on = model.card["dataset"]
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
-    _check_fit(model, part)
+    check_fit(model, part)
     return Subject(model, part, str(checkpoint), notice)
+
+
+def open_subjects(
+    names: Sequence[str], *, dataset: str | None = None, data_dir: str | Path | None = None, **more
+) -> list[Subject]:
+    """Several networks with the same data, each as `open_subject` opens it; the first one counts.
+
+    Without names, the shipped weights of the data set and then every shipped baseline of it.
+
+    Raises
+    ------
+    ValueError  for two networks of the same name, or networks of different images or classes.
+    """
+    first = open_subject(
+        checkpoint=names[0] if names else None, dataset=dataset, data_dir=data_dir, **more
+    )
+    if not names:
+        baselines = [n for n in checkpoints.shipped() if n.startswith(f"{first.source}-")]
+        names = [first.source, *baselines]
+    opened = [first]
+    for name in names[1:]:
+        model = checkpoints.load(name, device=first.device)
+        check_fit(model, first.dataset)
+        opened.append(Subject(model, first.dataset, str(name), drawn=first.drawn))
+    called = [one.name for one in opened]
+    if len(set(called)) < len(called):
+        raise ValueError(f"expected networks of different names, got {', '.join(called)}")
+    return opened
 
 
 def open_picture(
@@ -125,15 +154,20 @@ def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:
         return data.FALLBACK, data.load(data.FALLBACK, split), notice
 
 
-def _check_fit(model: nn.Module, part: data.Dataset) -> None:
+def check_fit(model: nn.Module, part: data.Dataset) -> None:
+    """ValueError if a network is for other images or classes than those of a split."""
     config = model.config
     expected = (tuple(config["image_shape"]), config["classes"])
     if expected != (part.image_shape, len(part.classes)):
         raise ValueError(
-            f"the network is for images {expected[0]} of {expected[1]} classes, "
+            f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "
             f"but {part.name} has {part.image_shape} of {len(part.classes)}"
         )
     trained_on = model.card["dataset"]
     classes = trained_on.get("classes", list(part.classes))
     if trained_on["name"] == part.name and classes != list(part.classes):
         raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")
+
+
+def _name(model: nn.Module) -> str:
+    return f"the network '{model.card['name']}'" if "name" in model.card else "the network"

@@ -105,6 +105,11 @@ def trace(
 
 
 def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
+    if not hasattr(model, "look"):
+        raise ValueError(
+            "this network has no capsules to look into: expected a capsule network; "
+            "networks without capsules can be evaluated and compared"
+        )
     like = next(model.parameters(), torch.zeros(()))
     with inference(model):
         options = {"keep": tuple(keep), "iterations": iterations}
@@ -145,6 +150,25 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
 def images_at_a_time(model) -> int:
     """How many images a forward pass should take: fewer where a network says they are large."""
     return min(CHUNK_IMAGES, max(1, PASS_BYTES // getattr(model, "image_bytes", 1)))
+
+
+def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
+    """What a network says of images, with capsules or without: (N, J) in [0, 1], on the CPU.
+
+    Lengths of the class capsules, or probabilities. The class is the largest one.
+
+    Parameters
+    ----------
+    images  (N, C, H, W) float in [0, 1], on any device.
+    chunk   images at a time; None chooses from the size of an image.
+    """
+    if hasattr(model, "look"):
+        return trace(model, images, keep=("lengths",), chunk=chunk).lengths
+    _check(images, ())
+    like = next(model.parameters(), torch.zeros(()))
+    with inference(model):
+        parts = images.split(chunk or images_at_a_time(model))
+        return torch.cat([model(part.to(like)).lengths.cpu() for part in parts])
 
 
 def decode(model, poses: Tensor, classes: Tensor) -> Tensor:
