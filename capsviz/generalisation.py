@@ -46,6 +46,7 @@ NETWORKS = {  # name of a contender -> its file in capsviz/models and that file'
 SHIFT_PX = affnist_like.PAD_PX
 HELD_OUT_SEED = 1  # of the shifts of validation and test images
 STATES = ("matched", "full")
+ORIGINALS = 10_000  # MNIST's test images, each of which affnist_like varies in turn
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,20 @@ def read_recipe(path: Path) -> Recipe:
         raise ValueError(f"{path}: {error}") from error
 
 
+def read_option(text: str) -> tuple[str, object]:
+    """Name and value of "NAME=VALUE", the value as TOML has it, or as text; ValueError for others.
+
+    "kernel=9" is a number, "channels=[128, 256]" a list, "padding=valid" text.
+    """
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not (name.isidentifier() and equals and value):
+        raise ValueError(f"'{text}': expected NAME=VALUE, e.g. kernel=9")
+    try:
+        return name, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return name, value
+
+
 def to_toml(recipe: Recipe) -> str:
     """A recipe as the text of a TOML file; what is None is left out."""
     values = {k: v for k, v in asdict(recipe).items() if v is not None}

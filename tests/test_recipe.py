@@ -7,7 +7,15 @@ import torch
 
 from capsviz import checkpoint, pipeline
 from capsviz.discovery import folder
-from capsviz.recipe import FLOOR, Recipe, learning_rate, read_recipe, resolve_precision, to_toml
+from capsviz.recipe import (
+    FLOOR,
+    Recipe,
+    learning_rate,
+    read_option,
+    read_recipe,
+    resolve_precision,
+    to_toml,
+)
 
 
 def test_a_recipe_survives_toml(tmp_path):
@@ -74,3 +82,29 @@ def test_precision_auto_is_decided_by_the_processor():
     cpu = torch.device("cpu")
     assert resolve_precision("fp32", cpu) == "fp32"
     assert resolve_precision("auto", cpu) in ("fp32", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kernel=9", ("kernel", 9)),
+        ("padding=valid", ("padding", "valid")),
+        ("channels = [128, 256]", ("channels", [128, 256])),
+        ("dropout=0.25", ("dropout", 0.25)),
+        ("routing_bias=true", ("routing_bias", True)),
+    ],
+)
+def test_an_option_is_read_as_in_a_recipe(text, expected):
+    assert read_option(text) == expected
+
+
+@pytest.mark.parametrize("text", ["kernel", "=9", "kernel=", "9=kernel"])
+def test_what_is_no_option_is_refused(text):
+    with pytest.raises(ValueError, match="expected NAME=VALUE"):
+        read_option(text)
+
+
+def test_padding_reaches_the_data():
+    assert Recipe(pad_px=6).data_options == {"pad_px": 6} and Recipe().data_options == {}
+    with pytest.raises(ValueError, match="pad_px must be at least 0, got -1"):
+        Recipe(pad_px=-1)

@@ -16,6 +16,7 @@ from capsviz import options
 @options.data
 @click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")
 @click.option("--image-channels", type=int, help="3 for colour, for such data sets.")
+@click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
 @click.option("--model", metavar="NAME", help="A file of capsviz/models. [default: capsnet]")
 @click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]")
 @click.option("--routing", metavar="NAME", help="A file of capsviz/routing. [default: dynamic]")
@@ -25,6 +26,13 @@ from capsviz import options
 @click.option("--channels", type=int, help="Of the first convolution. [default: 256]")
 @click.option("--reconstruction/--no-reconstruction", default=None, help="Train a decoder.")
 @click.option("--reconstruction-weight", type=float, help="Of the SSE. [default: the preset's]")
+@click.option(
+    "--option",
+    "more",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of the network, as in a recipe's [options]; several times.",
+)
 @click.option("--epochs", type=int, help="[default: 50]")
 @click.option("--batch-size", type=int, help="[default: 128]")
 @click.option("--learning-rate", type=float, help="Of Adam. [default: 0.001]")
@@ -42,11 +50,13 @@ from capsviz import options
     help="Folder of the run. [default: runs/NAME]",
 )
 @click.option("--resume", is_flag=True, help="Go on from the last finished epoch in --output.")
-def command(recipe, data_dir, device, output, resume, **flags):
+def command(recipe, data_dir, device, output, resume, more, **flags):
     """Train one network."""
     from capsviz import data, pipeline
+    from capsviz.recipe import read_option
     from capsviz.subject import choose_device
 
+    flags |= dict(read_option(text) for text in more)
     name, recipe = pipeline.prepare(recipe, flags)
     output = output or Path("runs") / name
     device = choose_device(device)

@@ -16,12 +16,18 @@ from capsviz.discovery import load, names
 
 
 class Output(NamedTuple):
-    """What a network says of images; a network without capsules leaves the capsules out."""
+    """What a capsule network says of images."""
 
-    lengths: Tensor  # (B, J) one score in [0, 1] per class: lengths of capsules, or probabilities
+    lengths: Tensor  # (B, J) one score in [0, 1] per class
     poses: Tensor | None = None  # (B, J, E)
     primary: Tensor | None = None  # (B, I, D)
-    logits: Tensor | None = None  # (B, J) before the softmax, of a network without capsules
+
+
+class Scores(NamedTuple):
+    """What a network without capsules says of images."""
+
+    lengths: Tensor  # (B, J) probabilities: what a capsule's length is to a capsule network
+    logits: Tensor  # (B, J) before the softmax
 
 
 class Objective(NamedTuple):

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from capsviz.discovery import unknown
 from capsviz.functional import margin_loss
-from capsviz.models import Objective, Output
+from capsviz.models import Objective, Scores
 
 
 class Classifier(nn.Module):
@@ -29,7 +29,7 @@ class Classifier(nn.Module):
         """Images (B, C, H, W) -> logits (B, J)."""
         raise NotImplementedError
 
-    def forward(self, images: Tensor) -> Output:
+    def forward(self, images: Tensor) -> Scores:
         """Images (B, C, H, W) in [0, 1] -> probabilities and logits (B, J), in float32."""
         expected = self.settings.image_shape
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
@@ -37,9 +37,9 @@ class Classifier(nn.Module):
         images = images.contiguous(memory_format=torch.channels_last)
         logits = self.scores(images)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return Output(logits.softmax(1), logits=logits)
+        return Scores(logits.softmax(1), logits)
 
-    def objective(self, output: Output, images: Tensor, labels: Tensor) -> Objective:
+    def objective(self, output: Scores, images: Tensor, labels: Tensor) -> Objective:
         """Cross entropy; the margin loss of the probabilities beside it, for comparison."""
         margin = margin_loss(output.lengths.detach(), labels)
         return Objective(cross_entropy(output.logits, labels), margin)
