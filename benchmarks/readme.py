@@ -34,11 +34,15 @@ def results() -> str:
         rows.append(
             f"| `{name}` | {card['weights']['parameters']:,} "
             f"| **{test['accuracy']:.2%}** ({low:.2%} to {high:.2%}) | {test['n']:,} "
-            f"| {test['reconstruction_sse']:.1f} "
+            f"| {_sse(test['reconstruction_sse'])} "
             f"| {made['epochs']} epochs of {made['images']:,} images, {made['precision']}, "
             f"{made['hardware']}; `capsviz train {name}` |"
         )
     return "\n".join(rows)
+
+
+def _sse(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def commands() -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from capsviz import __version__, allocator, discovery, options
+from capsviz import __version__, allocator, discovery
+from capsviz.errors import errors
 
 PACKAGES = ("capsviz.commands", "analyses")  # in the order of the help
 
@@ -44,7 +45,7 @@ class Commands(click.Group):
     def invoke(self, context):
         """Run a command; a mistake of the user ends in one line, never in a traceback."""
         allocator.keep_freed_memory()
-        with options.errors():
+        with errors():
             return super().invoke(context)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import shlex
@@ -11,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+
+from capsviz.errors import errors
 
 
 def _stack(*decorators: Callable, into: str | None = None) -> Callable:
@@ -229,34 +230,3 @@ def progress(label: str) -> Callable:
     from tqdm import tqdm
 
     return functools.partial(tqdm, desc=label, disable=None, leave=False, delay=2)
-
-
-class AskedWrongly(click.ClickException):
-    """A mistake in what was asked for: one line, exit status 2."""
-
-    exit_code = 2
-
-
-@contextlib.contextmanager
-def errors():
-    """Library errors as one line: status 2 for what was asked wrongly, 1 for what could not be."""
-    try:
-        yield
-    except (click.exceptions.Exit, click.Abort):  # RuntimeErrors, but no errors
-        raise
-    except ValueError as error:
-        raise AskedWrongly(_line(error)) from error
-    except OSError as error:
-        raise click.ClickException(_system(error)) from error
-    except (MemoryError, ArithmeticError, ImportError, RuntimeError) as error:
-        raise click.ClickException(_line(error)) from error
-
-
-def _system(error: OSError) -> str:
-    if error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return _line(error)
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

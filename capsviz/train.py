@@ -222,7 +222,8 @@ def _restore(output: Path, recipe: Recipe, model, optimiser, resume: bool) -> li
         )
     tensors, about = checkpoint.read_tensors(path)
     run = json.loads(about["run"])
-    differing = sorted(k for k, v in asdict(recipe).items() if run["recipe"].get(k) != v)
+    earlier = {**asdict(Recipe()), **run["recipe"]}  # a field may be younger than the run
+    differing = sorted(k for k, v in asdict(recipe).items() if earlier[k] != v)
     if differing:
         raise ValueError(
             f"{output} holds a run by another recipe (it differs in {', '.join(differing)}): "
