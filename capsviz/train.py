@@ -223,10 +223,12 @@ def _restore(output: Path, recipe: Recipe, model, optimiser, resume: bool) -> li
     tensors, about = checkpoint.read_tensors(path)
     run = json.loads(about["run"])
     earlier = {**asdict(Recipe()), **run["recipe"]}  # a field may be younger than the run
-    differing = sorted(k for k, v in asdict(recipe).items() if earlier[k] != v)
+    differing = {k for k, v in asdict(recipe).items() if earlier[k] != v}
+    if recipe.schedule == "exponential":
+        differing -= {"epochs"}  # no epoch depends on how many follow: a run can be lengthened
     if differing:
         raise ValueError(
-            f"{output} holds a run by another recipe (it differs in {', '.join(differing)}): "
+            f"{output} holds a run by another recipe (it differs in {', '.join(sorted(differing))}): "
             "resume with the same settings, or choose another --output"
         )
     weights, adam, parameters = {}, {}, list(model.parameters())

@@ -101,6 +101,19 @@ def test_the_csv_has_a_line_for_every_epoch(parts, tmp_path):
     assert float(lines[2]["train_loss"]) == history[2].train_loss
 
 
+def test_a_run_can_be_lengthened_unless_its_schedule_ends_with_it(parts, tmp_path):
+    short = replace(RECIPE, schedule="exponential", epochs=1)
+    fit(short, *parts, tmp_path / "a")
+    longer = replace(short, epochs=3)
+    lengthened, _ = fit(longer, *parts, tmp_path / "a", resume=True)
+    whole, _ = fit(longer, *parts, tmp_path / "b")
+    for a, b in zip(lengthened.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(a, b)
+    fit(replace(short, schedule="linear"), *parts, tmp_path / "c")
+    with pytest.raises(ValueError, match=r"another recipe .*epochs"):
+        fit(replace(longer, schedule="linear"), *parts, tmp_path / "c", resume=True)
+
+
 def test_a_run_is_not_overwritten_and_not_mixed_with_another(parts, tmp_path):
     fit(replace(RECIPE, epochs=1), *parts, tmp_path)
     with pytest.raises(ValueError, match="--resume"):
