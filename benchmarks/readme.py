@@ -10,14 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, parity
+from benchmarks import RESULTS, parity, robustness
 from benchmarks.table import table
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 PART = re.compile(
-    r"<!-- (?P<what>run: [^>]+|results|speed|commands) -->\n.*?<!-- end -->", re.DOTALL
+    r"<!-- (?P<what>run: [^>]+|results|speed|robustness|commands) -->\n.*?<!-- end -->", re.DOTALL
 )
 
 
@@ -81,7 +81,12 @@ def fill(text: str, *, run: bool) -> str:
                 return match[0]
             body = output(what.removeprefix("run: "))
         else:
-            body = {"results": results, "speed": speeds, "commands": commands}[what]()
+            body = {
+                "results": results,
+                "speed": speeds,
+                "robustness": robustness.table,
+                "commands": commands,
+            }[what]()
         return f"<!-- {what} -->\n{body}\n<!-- end -->"
 
     return PART.sub(replace, text)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from capsviz import discovery, figures
 from capsviz.files import write_text
 from capsviz.provenance import provenance
+from capsviz.tables import escape
 from capsviz.tracing import remember
 
 VENUES = {  # column and text width in inches, from the venues' LaTeX classes
@@ -28,15 +28,6 @@ VENUES = {  # column and text width in inches, from the venues' LaTeX classes
     "ieee": (3.5, 7.16),
     "nature": (3.5, 7.2),
 }
-LATEX = {
-    "\\": r"\textbackslash{}", "%": r"\%", "&": r"\&", "#": r"\#", "_": r"\_", "$": r"\$",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "°": r"$^\circ$", "×": r"$\times$", "±": r"$\pm$", "·": r"$\cdot$", "≤": r"$\le$",
-    "≥": r"$\ge$", "Σ": r"$\Sigma$", "²": "$^2$", "→": r"$\to$", "−": "$-$", "–": "--",
-    "…": r"\dots{}", "û": r"$\hat u$", "v̂": r"$\hat v$", "σ": r"$\sigma$",
-    "<": "$<$", ">": "$>$", "|": "$|$",
-}  # fmt: skip
-
 
 UNRECORDED = ("progress", "command")
 
@@ -197,14 +188,3 @@ def latex(entries: Sequence[Entry], kind: str, inches: float) -> str:
             r"\clearpage",
         ]
     return "\n".join([*parts, "", r"\end{document}", ""])
-
-
-def escape(text: str) -> str:
-    """Plain text as LaTeX; a character that pdflatex may not know becomes its code point."""
-
-    def one(c: str) -> str:
-        if c in LATEX or ord(c) < 127:
-            return LATEX.get(c, c)
-        return c if "LATIN" in unicodedata.name(c, "") else f"[U+{ord(c):04X}]"
-
-    return "".join(LATEX["v̂"] if c == "\0" else one(c) for c in text.replace("v̂", "\0"))

@@ -24,6 +24,7 @@ class Subject:
     source: str  # name or path of the network, as a command takes it
     notice: str | None = None  # what the user must be told of the choice
     drawn: dict = field(default_factory=dict, repr=False)  # images that were asked for before
+    data_dir: str | Path | None = None  # that the data set was looked for in; None: everywhere
 
     @property
     def name(self) -> str:
@@ -102,7 +103,7 @@ def open_subject(
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     check_fit(model, part)
-    return Subject(model, part, str(checkpoint), notice)
+    return Subject(model, part, str(checkpoint), notice, data_dir=data_dir)
 
 
 def open_subjects(
@@ -133,6 +134,18 @@ def open_subjects(
     return opened
 
 
+def with_baselines(subject: Subject) -> list[Subject]:
+    """A network, and every shipped baseline of its data set that takes the same images."""
+    opened = [subject]
+    for name in checkpoints.shipped():
+        if name.startswith(f"{subject.dataset.name}-"):
+            model = checkpoints.load(name, device=subject.device)
+            other = Subject(model, subject.dataset, name, drawn=subject.drawn)
+            if _takes(model) == _takes(subject.model) and other.name != subject.name:
+                opened.append(other)
+    return opened
+
+
 def open_picture(
     subject: Subject, *, digit: int = 2, index: int = 0, image: str | Path | None = None
 ) -> Picture:
@@ -156,8 +169,7 @@ def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:
 
 def check_fit(model: nn.Module, part: data.Dataset) -> None:
     """ValueError if a network is for other images or classes than those of a split."""
-    config = model.config
-    expected = (tuple(config["image_shape"]), config["classes"])
+    expected = _takes(model)
     if expected != (part.image_shape, len(part.classes)):
         raise ValueError(
             f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "
@@ -167,6 +179,11 @@ def check_fit(model: nn.Module, part: data.Dataset) -> None:
     classes = trained_on.get("classes", list(part.classes))
     if trained_on["name"] == part.name and classes != list(part.classes):
         raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")
+
+
+def _takes(model: nn.Module) -> tuple[tuple[int, int, int], int]:
+    """The shape of the images that a network is for, and the number of their classes."""
+    return tuple(model.config["image_shape"]), model.config["classes"]
 
 
 def _name(model: nn.Module) -> str:

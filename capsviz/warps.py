@@ -2,8 +2,53 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
+
+from capsviz.discovery import unknown
+
+
+class Family(NamedTuple):
+    """Warps of one parameter: which of `matrix` it sets, and the sizes that are looked at."""
+
+    parameters: tuple[str, ...]
+    start: float
+    stop: float
+    step: float
+    neutral: float  # the size that changes nothing
+    unit: str  # after a number, "" for none
+    label: str  # of an axis
+
+
+FAMILIES = {
+    "rotation": Family(("angle_deg",), -90, 90, 5, 0, "°", "rotation, degrees counter-clockwise"),
+    "scale": Family(("scale_x", "scale_y"), 0.5, 1.5, 0.05, 1, "×", "scale, times the size"),
+    "shear": Family(("shear",), -1, 1, 0.1, 0, "", "shear, pixels down per pixel to the right"),
+    "shift-x": Family(("shift_x_px",), -8, 8, 1, 0, " px", "shift to the right, pixels"),
+    "shift-y": Family(("shift_y_px",), -8, 8, 1, 0, " px", "shift down, pixels"),
+}
+
+
+def family(name: str) -> Family:
+    """One of `FAMILIES`; ValueError for an unknown name."""
+    if name not in FAMILIES:
+        raise ValueError(unknown("warp", name, list(FAMILIES)))
+    return FAMILIES[name]
+
+
+def family_matrix(name: str, size: float, image_size: tuple[int, int]) -> Tensor:
+    """The matrix (1, 2, 3) of a warp of `FAMILIES` of one size, in its unit.
+
+    Raises
+    ------
+    ValueError  for an unknown name, or a scale that is not above 0.
+    """
+    parameters = family(name).parameters
+    if name == "scale" and not size > 0:
+        raise ValueError(f"a scale must be above 0, got {size:g}")
+    return matrix(image_size, **dict.fromkeys(parameters, float(size)))
 
 
 def matrix(

@@ -13,18 +13,19 @@ from capsviz import discovery
 # from its own family: `capsviz.data.mnist` from `capsviz.data`. Within a row nobody knows another.
 LAYERS = (
     ("capsviz", "capsviz.discovery", "capsviz.files", "capsviz.memory", "capsviz.allocator",
-     "capsviz.pictures"),
-    ("capsviz.provenance", "capsviz.warps"),
+     "capsviz.pictures", "capsviz.errors"),
+    ("capsviz.provenance", "capsviz.warps", "capsviz.tables"),
     # what stands alone
     ("capsviz.functional", "capsviz.data", "capsviz.augment", "capsviz.intervals",
      "capsviz.moments", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
-    ("capsviz.routing", "capsviz.convolution"),
-    ("capsviz.layers", "capsviz.decoders"),
+    ("capsviz.routing", "capsviz.convolution", "capsviz.comparison", "capsviz.detection", "capsviz.corruptions"),
+    ("capsviz.layers", "capsviz.decoders", "capsviz.attacks"),
     ("capsviz.models",),
     ("capsviz.tracing",),
     ("capsviz.checkpoint", "capsviz.evaluate", "capsviz.board", "capsviz.animation"),
     ("capsviz.train", "capsviz.subject", "capsviz.primary_decoder"),
     ("capsviz.pipeline", "capsviz.paperset", "capsviz.primary_training"),
+    ("capsviz.generalisation",),
     ("capsviz.commands", "analyses"),
     ("capsviz.cli",),
     ("capsviz.__main__",),

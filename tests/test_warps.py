@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from capsviz.warps import matrix, rotate, warp
+from capsviz.warps import FAMILIES, family_matrix, matrix, rotate, warp
 
 SIZES = pytest.mark.parametrize("size", [(28, 28), (9, 9), (8, 8)])
 
@@ -136,3 +136,49 @@ def test_originals_are_left_as_they_were():
     before = images.clone()
     rotate(images, 45.0)
     assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_neutral_size_of_every_family_leaves_every_pixel(name):
+    images = (draw(2, 1, 28, 28) * 255).round() / 255
+    same = warp(images, family_matrix(name, FAMILIES[name].neutral, (28, 28)))
+    torch.testing.assert_close(same, images, rtol=0, atol=1e-5)
+    assert torch.equal((same * 255).round(), (images * 255).round())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_own_sizes_of_every_family_hold_the_neutral_one(name):
+    own = FAMILIES[name]
+    steps = (own.stop - own.start) / own.step
+    assert steps == pytest.approx(round(steps))
+    assert (own.neutral - own.start) / own.step == pytest.approx(round(steps) / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "expected"),
+    [
+        ("rotation", 90, lambda images: torch.rot90(images, 1, (2, 3))),
+        ("scale", 1, lambda images: images),
+        ("shift-x", 3, lambda images: torch.nn.functional.pad(images, (3, 0))[..., :-3]),
+        ("shift-y", -2, lambda images: torch.nn.functional.pad(images, (0, 0, 0, 2))[..., 2:, :]),
+    ],
+)
+def test_a_family_warps_by_its_size_in_its_unit(name, size, expected):
+    images = draw(2, 2, 11, 11)
+    found = warp(images, family_matrix(name, size, (11, 11)))
+    torch.testing.assert_close(found, expected(images), rtol=0, atol=1e-5)
+
+
+def test_a_family_sets_what_it_names():
+    expected = matrix((8, 11), scale_x=1.5, scale_y=1.5)
+    assert torch.equal(family_matrix("scale", 1.5, (8, 11)), expected)
+    assert torch.equal(family_matrix("shear", 0.3, (8, 11)), matrix((8, 11), shear=0.3))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "message"),
+    [("rotatoin", 0, "did you mean 'rotation'"), ("scale", 0, "above 0"), ("scale", -1, "above 0")],
+)
+def test_what_is_no_warp_of_a_family_is_refused(name, size, message):
+    with pytest.raises(ValueError, match=message):
+        family_matrix(name, size, (8, 8))

@@ -1,0 +1,51 @@
+"""Words of `sweep`: what its numbers say, and the caption of its figure."""
+
+from __future__ import annotations
+
+from analyses._words import with_interval
+from capsviz.comparison import holm
+
+LEVEL = 0.05  # of the tests that are counted
+
+
+def findings(result) -> str:
+    """What the numbers say of each network, a line each."""
+    first, last = (f"{size:g}{result.unit}" for size in result.sizes[[0, -1]])
+    head = f"mean accuracy on {result.n} {result.dataset} images over {result.warp} from "
+    head += f"{first} to {last}, with 95 % intervals"
+    return "\n".join([head, *(_network(result, k) for k in range(len(result.names)))])
+
+
+def caption(result) -> str:
+    """What the figure shows, with its numbers."""
+    said = ", ".join(f"{s} of {n}" for n, s in zip(result.names, result.scores, strict=True))
+    text = f"Accuracy, scores and calibration under {result.warp}, the same {result.n} images for "
+    text += f"all networks. Score: {said}. Bands and bars: 95 % intervals, by paired bootstrap "
+    text += f"({result.resamples} resamples)"
+    if result.worst is not None:
+        turned = "rotations by up to 30° with " if result.grid > 1 else ""
+        text += f"; of the worst of {9 * result.grid} warps ({turned}shifts by up to 3 px) "
+        text += "by Wilson's method"
+    head, *networks = findings(result).split("\n")
+    return f"{text}. {head[0].upper()}{head[1:]}: {'; '.join(networks)}."
+
+
+def _network(result, k: int) -> str:
+    text = f"{result.names[k]} {with_interval(result.area[k], result.area_ci95[k], '.1%')}"
+    if result.worst is not None:
+        text += f", {with_interval(result.worst[k], result.worst_ci95[k], '.1%')} "
+        text += "in the worst case of the grid"
+    if k == 0:
+        return text
+    text += f"; against {result.names[0]} {_points(result, 'area', k)}"
+    if result.worst is not None:
+        text += f", in the worst case {_points(result, 'worst', k)}"
+    unequal, count = int((holm(result.mcnemar_p[k]) < LEVEL).sum()), len(result.sizes)
+    return f"{text}, unequal at {unequal} of {count} sizes (McNemar, p < {LEVEL:g} by Holm)"
+
+
+def _points(result, name: str, k: int) -> str:
+    """A difference to the first network, with its interval, in points of per cent."""
+    difference = 100 * getattr(result, f"{name}_difference")[k]
+    ends = 100 * getattr(result, f"{name}_difference_ci95")[k]
+    return f"{with_interval(difference, ends, '+.1f')} points"

@@ -1,0 +1,235 @@
+"""Networks under warps of growing size: accuracy, true-class score, calibration.
+
+Method: every image is warped once from its original (kornia, bilinear, zeros outside), and the same
+warped images are given to every network. The score is what a network gives to a class: the length
+of its capsule, or a softmax probability. Calibration: expected calibration error of the winner's
+score, 15 bins of equal width (Guo et al. 2017, arXiv:1706.04599). Bands: paired bootstrap, 1,000
+resamples of the images, the same for all networks and sizes; Wilson's where every image is right or
+wrong, so that no resample differs. Against the first network: the paired difference, and McNemar's
+exact test at each size, corrected for their number by Holm's method. The area under the accuracy
+curve is divided by the range: the mean accuracy over it. Worst of grid: an image counts only if it
+is right under every rotation of up to 30° with shifts of -3, 0 and 3 px each way (after Engstrom et
+al., arXiv:1712.02779; foolbox's SpatialAttack has 5 x 5 x 5 such warps, here it is 5 x 3 x 3).
+
+A reader should see how fast each network loses accuracy, whether its scores fall with it (if they
+do not, the calibration error grows), and where two networks differ by more than chance: where the
+band of the difference leaves zero. Bands of two curves may overlap and the difference still be
+clear, because the images are the same.
+
+Do not conclude that one architecture is more robust than another from two networks: the bands hold
+for these weights, not for another training run. Networks of unequal accuracy at the unwarped end
+are not matched. Turned far enough a 6 is a 9, and no network can be right.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from analyses._sweep_words import caption, findings
+from capsviz import options
+
+__all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot"]
+WORST = ("worst", "worst_ci95", "worst_difference", "worst_difference_ci95")
+
+
+class Result(NamedTuple):
+    """K networks on N images under A sizes of a warp; intervals are 95 %, bootstrap if not named.
+
+    A difference is less the first network's, paired over the images.
+    """
+
+    warp: str
+    unit: str  # after a size
+    label: str  # what a size is
+    sizes: np.ndarray  # (A,) in that unit
+    names: list[str]  # of the networks
+    scores: list[str]  # what each one's score is: "capsule length" or "probability"
+    accuracy: np.ndarray  # (K, A)
+    accuracy_ci95: np.ndarray  # (K, A, 2)
+    accuracy_difference: np.ndarray  # (K, A)
+    accuracy_difference_ci95: np.ndarray  # (K, A, 2)
+    true_score: np.ndarray  # (K, A) mean score of the true class
+    true_score_ci95: np.ndarray  # (K, A, 2)
+    true_score_difference: np.ndarray  # (K, A)
+    true_score_difference_ci95: np.ndarray  # (K, A, 2)
+    calibration: np.ndarray  # (K, A) expected calibration error
+    calibration_ci95: np.ndarray  # (K, A, 2)
+    calibration_difference: np.ndarray  # (K, A)
+    calibration_difference_ci95: np.ndarray  # (K, A, 2)
+    mcnemar_p: np.ndarray  # (K, A) exact, against the first network, not corrected
+    area: np.ndarray  # (K,) under the accuracy curve, divided by the range
+    area_ci95: np.ndarray  # (K, 2)
+    area_difference: np.ndarray  # (K,)
+    area_difference_ci95: np.ndarray  # (K, 2)
+    grid: int | None  # rotations of the grid, each with 9 shifts; None: left out
+    worst: np.ndarray | None  # (K,) share of images right under every warp of the grid
+    worst_ci95: np.ndarray | None  # (K, 2) Wilson
+    worst_difference: np.ndarray | None  # (K,)
+    worst_difference_ci95: np.ndarray | None  # (K, 2) Agresti & Min
+    n: int
+    dataset: str
+    resamples: int
+
+
+def compute(
+    models,
+    images,
+    labels,
+    *,
+    classes,
+    names,
+    dataset,
+    warp="rotation",
+    start=None,
+    stop=None,
+    step=None,
+    grid=5,
+    resamples=1000,
+    seed=0,
+    progress=iter,
+) -> Result:
+    """Look at N images (N, C, H, W) at every size of a warp with K networks.
+
+    Memory does not grow with the number of sizes.
+
+    Parameters
+    ----------
+    models             K networks on one device; the others are compared with the first.
+    labels             (N,).
+    classes            names of the classes.
+    names              of the networks.
+    dataset            its name, for the record.
+    warp               a name of `capsviz.warps.FAMILIES`.
+    start, stop, step  in the unit of the warp; None: its own.
+    grid               rotations between -30° and 30° of the worst-of-grid accuracy; None: no grid.
+    resamples, seed    of the bootstrap.
+    progress           wraps the sizes, and then the warps of the grid, for a progress bar.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 images, networks of other image sizes or classes, or a sweep that
+                `sizes` or `grid_warps` refuses.
+    """
+    from analyses import _sweep_measures as measures
+    from capsviz import comparison
+    from capsviz.warps import family, family_matrix
+
+    sizes = measures.sizes(warp, start, stop, step)
+    warps = [] if grid is None else measures.grid_warps(grid)
+    images, labels = images.cpu(), labels.cpu()
+    measures.check(models, names, images)
+    counts = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
+    seen_by, frame = (models, images, labels, len(classes)), tuple(images.shape[2:])
+    found, area = [], np.zeros((len(models), len(images)))
+    for size, weight in zip(progress(sizes), measures.area_weights(sizes), strict=True):
+        right, true, winner = measures.look(*seen_by, family_matrix(warp, size, frame))
+        found.append(
+            {
+                **_fields("accuracy", comparison.compare_means(right, counts)),
+                **_fields("true_score", comparison.compare_means(true, counts)),
+                **_fields("calibration", comparison.compare_calibration(winner, right, counts)),
+                "mcnemar_p": np.array([comparison.mcnemar(right[0], one) for one in right]),
+            }
+        )
+        area += weight * right
+    worst = dict.fromkeys(WORST)
+    if warps:
+        worst = measures.worst_case(*seen_by, progress(warps))
+    own = family(warp)
+    return Result(
+        warp=warp,
+        unit=own.unit,
+        label=own.label,
+        sizes=sizes,
+        names=list(names),
+        scores=["capsule length" if hasattr(m, "look") else "probability" for m in models],
+        **{name: np.stack([one[name] for one in found], 1) for name in found[0]},
+        **_fields("area", comparison.compare_means(area, counts)),
+        **worst,
+        grid=grid,
+        n=len(images),
+        dataset=dataset,
+        resamples=resamples,
+    )
+
+
+def _fields(name: str, compared) -> dict:
+    """Fields of `Result` from a `comparison.Compared`."""
+    endings = ("", "_ci95", "_difference", "_difference_ci95")
+    return {name + ending: value for ending, value in zip(endings, compared, strict=True)}
+
+
+def plot(result: Result, *, width=7.16):
+    """Curves of all networks on one axis of sizes, and their summary."""
+    from analyses._sweep_drawing import draw
+
+    return draw(result, width)
+
+
+@click.command(help=__doc__.split("\n")[0])
+@options.subjects
+@click.option(
+    "--warp",
+    default="rotation",
+    show_default=True,
+    metavar="NAME",
+    help="rotation, scale, shear, shift-x or shift-y.",
+)
+@click.option("--from", "start", type=float, help="First size. [default: the warp's own]")
+@click.option("--to", "stop", type=float, help="Last size. [default: the warp's own]")
+@click.option("--step", type=float, help="Between sizes. [default: the warp's own]")
+@click.option("--n", type=int, help="Test images. [default: 1000, or all if fewer]")
+@click.option(
+    "--grid", default=5, show_default=True, metavar="ODD", help="Rotations of the worst-case grid."
+)
+@click.option("--worst/--no-worst", default=True, help="Accuracy in the worst case of the grid.")
+@options.seed
+@options.figure
+@options.as_json
+def command(warp, start, stop, step, n, grid, worst, seed, as_json, figure, subjects):
+    """Write the curves and their numbers; say how far the networks are apart."""
+    from analyses._sweep_measures import grid_warps, sizes
+
+    sweep = {"warp": warp, "start": start, "stop": stop, "step": step}
+    sizes(*sweep.values())
+    grid_warps(grid)
+    opened = options.open_subjects(subjects)
+    n = min(1000, len(opened[0].dataset)) if n is None else n
+    sweep |= {"grid": grid if worst else None, "seed": seed}
+    result = compare(opened, n, **sweep, progress=options.progress("warps"))
+    name = f"sweep-{warp}-{result.dataset}-{n}-images"
+    paths = options.save(name, "sweep", result, opened[0], figure)
+    options.report(result, findings(result), paths, as_json)
+
+
+def compare(opened, n, **sweep) -> Result:
+    """`compute` for subjects with the same data, over n images of it."""
+    first = opened[0]
+    images, labels = first.images(n)
+    return compute(
+        [one.model for one in opened],
+        images,
+        labels,
+        classes=first.dataset.classes,
+        names=[one.name for one in opened],
+        dataset=first.dataset.name,
+        **sweep,
+    )
+
+
+def paper(subject, settings):
+    """For `capsviz figures`: rotation, the network and the shipped baselines of its data set."""
+    from capsviz.subject import with_baselines
+
+    result = compare(
+        with_baselines(subject),
+        settings.n,
+        step=10.0,
+        grid=3,
+        seed=settings.seed,
+        progress=settings.progress("warping"),
+    )
+    yield f"sweep-rotation-{result.dataset}-{settings.n}-images", result

@@ -1,0 +1,271 @@
+"""Sweep: the numbers are those of single images warped one by one, for each network alone."""
+
+import json
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_tiny
+from elsewhere import elsewhere, same
+from foreign import Foreign
+
+from analyses import _sweep_measures as measures
+from analyses import sweep
+from capsviz import checkpoint, comparison, figures, subject
+from capsviz.cli import main
+from capsviz.intervals import paired_interval, wilson
+from capsviz.paperset import Settings
+from capsviz.warps import family_matrix, matrix, warp
+
+CLASSES = ["a", "b", "c"]
+LABELS = torch.arange(8) % 3
+ASKED = {"classes": CLASSES, "names": ["one", "two"], "dataset": "noise", "resamples": 100}
+FEW = {"start": -60, "stop": 90, "step": 50.0, "grid": 1}
+
+
+@pytest.fixture
+def networks(tiny):
+    return [tiny, Foreign((1, 21, 19), classes=3).eval()]
+
+
+@pytest.fixture
+def result(networks, tiny_images):
+    return sweep.compute(networks, tiny_images, LABELS, **ASKED, **FEW)
+
+
+def lengths(network, image):
+    with torch.no_grad():
+        return network.look(image, keep=("lengths",))["lengths"][0]
+
+
+def test_each_size_is_one_warp_of_each_original(networks, tiny_images, result):
+    assert result.sizes.tolist() == [-60, -10, 40, 90]
+    for k, (a, size) in product(range(2), enumerate(result.sizes)):
+        by = family_matrix("rotation", size, (21, 19))
+        said = [lengths(networks[k], warp(tiny_images[[i]], by).clamp(0, 1)) for i in range(8)]
+        right = np.array([int(s.argmax()) == int(LABELS[i]) for i, s in enumerate(said)])
+        assert result.accuracy[k, a] == right.mean()
+        true = np.mean([float(s[LABELS[i]]) for i, s in enumerate(said)])
+        assert result.true_score[k, a] == pytest.approx(true, rel=1e-5)
+        winner = np.array([float(s.max()) for s in said])
+        ece = comparison.calibration_error(winner, right)
+        assert result.calibration[k, a] == pytest.approx(ece, abs=1e-5)
+
+
+def test_the_area_is_the_trapezoid_over_the_range(result):
+    for k in range(2):
+        area = np.trapezoid(result.accuracy[k], result.sizes) / 150
+        assert result.area[k] == pytest.approx(area)
+    assert result.area_difference == pytest.approx(result.area - result.area[0])
+    assert measures.area_weights(np.array([0.0, 1.0, 4.0])) == pytest.approx([1 / 8, 1 / 2, 3 / 8])
+
+
+def test_the_area_of_one_size_is_its_accuracy(networks, tiny_images):
+    asked = {"start": 5, "stop": 5, "grid": None}
+    found = sweep.compute(networks, tiny_images, LABELS, **ASKED, **asked)
+    assert found.area.tolist() == found.accuracy[:, 0].tolist()
+
+
+def test_the_worst_case_is_right_under_every_warp_of_the_grid(networks, tiny_images, result):
+    held = np.ones((2, 8), bool)
+    for k, angle, x, y in product(range(2), [0], [-3, 0, 3], [-3, 0, 3]):
+        by = matrix((21, 19), angle_deg=angle, shift_x_px=x, shift_y_px=y)
+        for i in range(8):
+            said = lengths(networks[k], warp(tiny_images[[i]], by).clamp(0, 1))
+            held[k, i] &= int(said.argmax()) == int(LABELS[i])
+    assert result.worst.tolist() == held.mean(1).tolist() and 0 < result.worst.max() < 1
+    assert result.worst_ci95[1] == pytest.approx(wilson(int(held[1].sum()), 8))
+    gained, lost = int((held[1] & ~held[0]).sum()), int((held[0] & ~held[1]).sum())
+    assert result.worst_difference_ci95[1] == pytest.approx(paired_interval(gained, lost, 8))
+
+
+def test_the_grid_turns_and_shifts_from_the_largest_warp_to_none():
+    grid = measures.grid_warps(5)
+    assert len(grid) == 45 and {w["angle_deg"] for w in grid} == {-30, -15, 0, 15, 30}
+    assert {(w["shift_x_px"], w["shift_y_px"]) for w in grid} == set(product([-3, 0, 3], repeat=2))
+    assert set(grid[-1].values()) == {0} and abs(grid[0]["angle_deg"]) == 30
+
+
+def test_a_network_without_capsules_takes_part(tiny, tiny_images):
+    class Plain(torch.nn.Module):
+        def forward(self, images):
+            sums = images.flatten(1)[:, :3]
+            return SimpleNamespace(lengths=sums.softmax(1))
+
+    found = sweep.compute([tiny, Plain()], tiny_images, LABELS, **ASKED, **FEW)
+    assert found.scores == ["capsule length", "probability"]
+    by = family_matrix("rotation", 90, (21, 19))
+    expected = warp(tiny_images, by).flatten(1)[:, :3].softmax(1)[torch.arange(8), LABELS].mean()
+    assert found.true_score[1, 3] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_results_do_not_depend_on_chunks_or_on_the_other_networks(
+    networks, tiny_images, result, monkeypatch
+):
+    monkeypatch.setattr(measures, "CHUNK_VALUES", 3 * 21 * 19)
+    found = sweep.compute(networks, tiny_images, LABELS, **ASKED, **FEW)
+    assert np.allclose(found.true_score, result.true_score, atol=1e-6)
+    assert found.worst.tolist() == result.worst.tolist()
+    alone = {**ASKED, "names": ["two"]}
+    found = sweep.compute(networks[1:], tiny_images, LABELS, **alone, **FEW)
+    assert np.allclose(found.accuracy_ci95[0], result.accuracy_ci95[1])
+    assert found.worst[0] == result.worst[1]
+
+
+def test_a_network_compared_with_itself_differs_nowhere(tiny, tiny_images):
+    found = sweep.compute([tiny, tiny], tiny_images, LABELS, **ASKED, **FEW)
+    for name in ("accuracy", "true_score", "calibration", "area"):
+        assert np.abs(getattr(found, f"{name}_difference")).max() == 0
+    assert (found.mcnemar_p == 1).all() and (found.worst_difference == 0).all()
+    low, high = found.worst_difference_ci95[1]
+    assert low < 0 < high  # eight images prove no equality
+
+
+def test_images_may_be_on_another_device(networks, tiny_images, result):
+    there, labels = elsewhere(tiny_images, LABELS)
+    assert same(sweep.compute(networks, there, labels, **ASKED, **FEW), result)
+
+
+def test_findings_and_caption_carry_the_numbers(result):
+    text = sweep.findings(result)
+    assert f"one {100 * result.area[0]:.1f} % [" in text and "from -60° to 90°" in text
+    assert f"against one {100 * result.area_difference[1]:+.1f} [" in text
+    assert text.count("\n") == 2
+    caption = sweep.caption(result)
+    assert "capsule length of two" in caption and "worst of 9 warps" in caption
+    left_out = dict.fromkeys((*sweep.WORST, "grid"))
+    assert "worst" not in sweep.findings(result._replace(**left_out))
+
+
+@pytest.mark.parametrize("width", ["single", "double"])
+@pytest.mark.parametrize("grid", [1, None])
+def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, grid):
+    asked = {**FEW, "grid": grid}
+    found = sweep.compute(networks, tiny_images, LABELS, **ASKED, **asked)
+    paths = figures.save(tmp_path / "x", "sweep", found, formats=["png"], width=width)
+    read, _ = figures.read_result(paths[-1])
+    assert same(read, found)
+    picture = figures.draw("sweep", read, width)
+    assert len(picture.axes) == 5 and len(picture.legends[0].get_texts()) == 2
+    assert picture.axes[0].get_lines()[1].get_ydata().tolist() == found.accuracy[1].tolist()
+
+
+def test_one_network_is_drawn_without_differences(tiny, tiny_images):
+    one = {**ASKED, "names": ["one"]}
+    found = sweep.compute([tiny], tiny_images, LABELS, **one, **FEW)
+    assert len(figures.draw("sweep", found).axes) == 4
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("rotatoin",), "did you mean 'rotation'"),
+        (("rotation", 0, 90, 0), "step above 0"),
+        (("rotation", 0, 90, float("nan")), "step above 0"),
+        (("rotation", 0, float("inf")), "finite"),
+        (("rotation", 90, 0), "--from below --to"),
+        (("rotation", 0, 90, 1e-3), "too many"),
+        (("scale", 0, 1), "above 0"),
+    ],
+)
+def test_sizes_that_make_no_sweep_are_refused(asked, message):
+    with pytest.raises(ValueError, match=message):
+        measures.sizes(*asked)
+
+
+def test_sizes_hold_both_ends_where_the_step_allows():
+    assert measures.sizes("rotation", -30, 30, 15).tolist() == [-30, -15, 0, 15, 30]
+    assert measures.sizes("shift-x", 0, 10, 4).tolist() == [0, 4, 8]
+    assert 1 in measures.sizes("scale") and len(measures.sizes("rotation")) == 37
+
+
+@pytest.mark.parametrize("rotations", [-1, 0, 4])
+def test_a_grid_without_the_upright_image_is_refused(rotations):
+    with pytest.raises(ValueError, match=f"odd number.*got {rotations}"):
+        measures.grid_warps(rotations)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (Foreign((1, 20, 20), classes=3), r"'two' is for images \(1, 20, 20\)"),
+        (Foreign((1, 21, 19), classes=4), "expected 3 classes, but network 2 knows 4"),
+    ],
+)
+def test_networks_of_other_images_or_classes_are_refused(tiny, tiny_images, other, message):
+    with pytest.raises(ValueError, match=message):
+        sweep.compute([tiny, other], tiny_images, LABELS, **ASKED, **FEW)
+
+
+def test_networks_and_names_must_be_as_many(tiny, tiny_images):
+    with pytest.raises(ValueError, match="1 networks and 2 names"):
+        sweep.compute([tiny], tiny_images, LABELS, **ASKED, **FEW)
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A second network for the digits, on disk."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = checkpoint.models.build("average", (1, 28, 28), 10, channels=(2, 3))
+    card = {"name": "digits-tiny", "dataset": {"name": "digits"}}
+    return str(checkpoint.save(tmp_path / "tiny.safetensors", model, card))
+
+
+def test_the_paper_set_compares_with_the_baselines_that_fit(tmp_path, other, monkeypatch):
+    small = checkpoint.save(
+        tmp_path / "small.safetensors", build_tiny(), {"name": "small", "dataset": {"name": "x"}}
+    )
+    files = {"digits-average": other, "digits-small": small, "mnist-resnet": None}
+    opened = subject.open_subject(checkpoint="digits")
+    monkeypatch.setattr(checkpoint, "shipped", lambda: ["digits", *files])
+    load = checkpoint.load
+    monkeypatch.setattr(checkpoint, "load", lambda name, **more: load(files[name], **more))
+    [(stem, found)] = sweep.paper(opened, Settings(n=6))
+    assert stem == "sweep-rotation-digits-6-images"
+    assert found.names == ["digits", "digits-tiny"] and found.n == 6
+
+
+def invoke(tmp_path, *args):
+    output = ["--format", "png", "--output", str(tmp_path / "out")]
+    return CliRunner().invoke(main, ["sweep", *map(str, args), *output])
+
+
+def test_the_command_compares_networks(tmp_path, other):
+    asked = ["--checkpoints", "digits", other, "--warp", "shift-x", "--n", 12]
+    done = invoke(tmp_path, *asked, "--step", 8, "--no-worst", "--json")
+    found = json.loads(done.stdout)
+    assert found["names"] == ["digits", "digits-tiny"] and found["sizes"] == [-8, 0, 8]
+    assert found["accuracy"][0][1] > 0.9 > found["accuracy"][1][1] and found["worst"] is None
+    written = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert written == [f"sweep-shift-x-digits-12-images.{kind}" for kind in ("json", "png")]
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (["--warp", "rotatoin"], "did you mean 'rotation'"),
+        (["--n", "361"], "expected 1 to 360"),
+        (["--n", "1"], "at least 2 images"),
+        (["--step", "-1"], "step above 0"),
+        (["--grid", "2"], "odd number"),
+        (["digits"], "different names"),
+        (["--dataset", "mnits"], "unknown dataset"),
+    ],
+)
+def test_the_command_refuses_in_one_line(tmp_path, args, word):
+    done = invoke(tmp_path, "--checkpoints", "digits", *args)
+    assert done.exit_code == 2 and word in done.stderr, done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
+
+
+def test_the_command_refuses_networks_of_other_images(tmp_path):
+    model = build_tiny()
+    card = {"name": "small", "dataset": {"name": "digits"}}
+    path = checkpoint.save(tmp_path / "small.safetensors", model, card)
+    done = invoke(tmp_path, "--checkpoints", "digits", path, "--n", 9)
+    assert done.exit_code == 2 and "(1, 21, 19)" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
