@@ -6,15 +6,10 @@ import sys
 from pathlib import Path
 
 import click
-import numpy as np
 
 from capsviz import discovery, options
 
 FOLDER = Path("runs/affnist")
-HEADER = (
-    "Network", "Parameters", "Weights", "Seeds", "Held-out %", "Test %",
-    "affnist_like %", "Range over seeds", "Gap to CapsNet", "affNIST %",
-)  # fmt: skip
 
 
 def shipped() -> list[dict]:
@@ -27,7 +22,7 @@ def shipped() -> list[dict]:
 def run(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, plan) -> None:
     """The command, with its options."""
     from analyses import affnist
-    from capsviz import data, figures, generalisation, tables
+    from capsviz import data, figures, generalisation
     from capsviz.subject import choose_device
 
     if seeds < 1:
@@ -57,9 +52,6 @@ def run(make, networks, seeds, folder, picture, data_dir, device, figure, as_jso
         figure["output"] / stem, "affnist", result, formats=figure["formats"],
         width=figure["width"], command=options.command_line(),
     )  # fmt: skip
-    if stem == "affnist":
-        stem = figure["output"] / stem
-        paths = [*tables.write(stem, HEADER, cells(result), affnist.caption(result)), *paths]
     options.report(result, affnist.findings(result), paths, as_json)
 
 
@@ -77,33 +69,3 @@ def _series(networks, seeds: int, plan, data_dir, device) -> None:
                     report=lambda line: tqdm.write(line, file=sys.stderr),
                     on_step=lambda *_, bar=bar: bar.update(),
                 )  # fmt: skip
-
-
-def cells(result) -> list[list[str]]:
-    """The rows of the table."""
-    from analyses.affnist import TITLES
-
-    def percent(value):
-        return "–" if np.isnan(value) else f"{100 * value:.2f}"
-
-    rows = []
-    for i, network in enumerate(result.networks):
-        low, high = result.affine_range[i]
-        gap, ends = result.gap[i], result.gap_ci95[i]
-        rows.append(
-            [
-                TITLES.get(network, network),
-                f"{result.parameters[i] / 1e6:.2f} M",
-                result.states[i],
-                str(len(result.seeds[i])),
-                percent(result.held_out[i]),
-                percent(result.test[i]),
-                percent(result.affine[i]),
-                f"{percent(low)} to {percent(high)}" if len(result.seeds[i]) > 1 else "–",
-                "–"
-                if np.isnan(gap)
-                else f"{100 * gap:+.2f} [{100 * ends[0]:+.2f}, {100 * ends[1]:+.2f}]",
-                percent(result.affnist[i]),
-            ]
-        )
-    return rows

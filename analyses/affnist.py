@@ -157,6 +157,13 @@ def plot(result: Result | Variants, *, width=7.16):
     return (drawing.variants if isinstance(result, Variants) else drawing.table)(result, width)
 
 
+def table(result: Result | Variants):
+    """Header, rows and caption of the table beside the figure; None for the picture."""
+    from analyses._affnist_table import HEADER, cells
+
+    return None if isinstance(result, Variants) else (HEADER, cells(result), caption(result))
+
+
 @click.command(help=__doc__.split("\n")[0])
 @click.option(
     "--run", "make", is_flag=True, help="Train and score what is missing; hours on a CPU."

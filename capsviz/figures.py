@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import capsviz
-from capsviz import discovery
+from capsviz import discovery, tables
 from capsviz.files import write_bytes, write_text
 from capsviz.provenance import provenance
 
@@ -82,7 +82,7 @@ def save(
     device: str = "cpu",
     command: str | None = None,
 ) -> list[Path]:
-    """Draw a result and write its pictures and its numbers.
+    """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
 
     Parameters
     ----------
@@ -100,6 +100,9 @@ def save(
     The files written; the JSON last.
     """
     paths = export(stem, analysis, result, formats, width)
+    module = discovery.load("analyses", analysis, what="analysis")
+    if hasattr(module, "table") and (cells := module.table(result)) is not None:
+        paths += tables.write(Path(stem), *cells)  # header, rows, caption
     about = {
         "analysis": analysis,
         "kind": type(result).__name__,

@@ -1,0 +1,114 @@
+"""Drawings for `corrupt`: examples, errors as a heat map, differences with their intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from capsviz.figures import COLOURS
+
+MARKERS = "osD^vPX*<>"
+ROW = 0.245  # inches of a row at least, so that its picture can be recognised
+WIDE = 5.0  # inches from which the differences are shown too
+NAMES = 1.3  # inches that the names of the rows and their pictures take, about
+LETTER = 0.055  # inches of a letter of the columns' names
+
+
+def overview(result, width):
+    """A row for the clean images, one for each corruption, one for the mean."""
+    C, K = len(result.corruptions), len(result.networks)
+    wide = width >= WIDE
+    height = ROW * (C + 2) + 1.0
+    figure = Figure(figsize=(width, height))
+    ratios = [ROW, min(0.62 * K, 0.42 * width)] + [0.36 * width] * wide
+    grid = figure.add_gridspec(1, len(ratios), width_ratios=ratios)
+    figure.get_layout_engine().set(wspace=0.015, w_pad=0.02)
+    axes = [figure.add_subplot(cell) for cell in grid]
+    for one in axes:
+        one.set_ylim(C + 1.5, -0.5)
+    _examples(axes[0], result)
+    cell = (width - NAMES) * ratios[1] / sum(ratios[1:]) / K
+    shown = _errors(axes[1], result, cell)
+    bar = figure.colorbar(shown, ax=axes[1], location="bottom", aspect=18, pad=0.01)
+    bar.set_label("error, %")
+    bar.outline.set_visible(False)
+    if wide:
+        _intervals(axes[2], result)
+    gap = " " if wide else "\n"
+    figure.suptitle(f"{result.source}:{gap}{result.n:,} images of {result.dataset}", fontsize=7.5)
+    return figure
+
+
+def _examples(axes, result):
+    """The first image as it is and under each corruption, beside the names of the rows."""
+    for r, image in enumerate(result.examples[:, 0]):
+        extent = (-0.46, 0.46, r + 0.46, r - 0.46)
+        axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=extent)
+        axes.add_patch(Rectangle((-0.46, r - 0.46), 0.92, 0.92, fill=False, color="0.6", lw=0.4))
+    C = len(result.corruptions)
+    axes.set(xlim=(-0.5, 0.5), ylim=(C + 1.5, -0.5), xticks=[], anchor="E")
+    names = ["clean", *(name.replace("_", " ") for name in result.corruptions), "mean of these"]
+    axes.set_yticks(range(C + 2), names)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _errors(axes, result, cell):
+    """Errors in percent, one cell for each row and network, all on one scale."""
+    values = 100 * np.column_stack([result.clean, result.error, result.mean]).T
+    top = max(10, 10 * int(np.ceil(values.max() / 10)))
+    shown = axes.imshow(values, cmap="Blues", vmin=0, vmax=top, aspect="auto")
+    for (r, k), value in np.ndenumerate(values):
+        ink = "white" if value > 0.65 * top else "black"
+        axes.text(k, r, f"{value:.1f}", ha="center", va="center", fontsize=6.5, color=ink)
+    for edge in (0.5, len(values) - 1.5):
+        axes.axhline(edge, color="black", linewidth=0.6)
+    narrow = max(map(len, result.networks)) * LETTER > cell
+    turned = {"rotation": 35, "ha": "left", "rotation_mode": "anchor"} if narrow else {}
+    axes.set_xticks(range(len(result.networks)), result.networks, **turned)
+    axes.set_yticks([])
+    axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False, pad=2)
+    axes.spines[:].set_visible(False)
+    return shown
+
+
+def _intervals(axes, result):
+    """Errors of a single network, or differences from the baseline's, with their intervals."""
+    several = len(result.networks) > 1
+    first = result.networks.index(result.baseline)
+    drawn = [k for k in range(len(result.networks)) if k != first] if several else [first]
+    offsets = np.linspace(-0.28, 0.28, len(drawn)) if len(drawn) > 1 else [0]
+    C = len(result.corruptions)
+    for k, offset in zip(drawn, offsets, strict=True):
+        if several:
+            rows = np.arange(1, C + 2)
+            middle = np.append(result.difference[k], result.mean_difference[k])
+            ends = np.vstack([result.difference_ci95[k], result.mean_difference_ci95[k]])
+        else:
+            rows = np.arange(C + 2)
+            middle = np.concatenate([result.clean[[k]], result.error[k], result.mean[[k]]])
+            ends = np.vstack([result.clean_ci95[k], result.error_ci95[k], result.mean_ci95[k]])
+        colour = COLOURS[k % len(COLOURS)]
+        axes.hlines(rows + offset, *100 * ends.T, color=colour, linewidth=0.9)
+        axes.plot(
+            100 * middle,
+            rows + offset,
+            MARKERS[k % len(MARKERS)],
+            color=colour,
+            label=result.networks[k],
+        )
+    for edge in np.arange(0.5, C + 1):
+        outer = edge in (0.5, C + 0.5)
+        axes.axhline(edge, color="black" if outer else "0.88", linewidth=0.6, zorder=0)
+    axes.axvline(0, color="black", linewidth=0.6)
+    if several:
+        axes.set_xlabel(f"error less that of {result.baseline}, points\n(bars: 95 %)")
+        axes.legend(
+            loc="lower center", bbox_to_anchor=(0.5, 1), ncols=min(2, len(drawn)), borderaxespad=0.2
+        )
+    else:
+        axes.set_xlabel("error, % (bars: 95 %)")
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.margins(x=0.04)
