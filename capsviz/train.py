@@ -227,8 +227,9 @@ def _restore(output: Path, recipe: Recipe, model, optimiser, resume: bool) -> li
     if recipe.schedule == "exponential":
         differing -= {"epochs"}  # no epoch depends on how many follow: a run can be lengthened
     if differing:
+        names = ", ".join(sorted(differing))
         raise ValueError(
-            f"{output} holds a run by another recipe (it differs in {', '.join(sorted(differing))}): "
+            f"{output} holds a run by another recipe (it differs in {names}): "
             "resume with the same settings, or choose another --output"
         )
     weights, adam, parameters = {}, {}, list(model.parameters())
