@@ -115,13 +115,14 @@ class _Products(torch.autograd.Function):
         for part, dmade, dpart in zip(*whole, strict=True):
             n, rows, columns, _ = dmade.shape
             flat = dmade.reshape(-1, O)
-            patches = _patches(part, k, stride)
             if half:  # in bfloat16 PyTorch's own product is oneDNN's
-                dweight += flat.t() @ patches
+                dweight += flat.t() @ _patches(part, k, stride)
                 continue
-            # flat.T @ patches: they are the channels-first image of a 1x1 convolution
-            dkernels = conv2d(patches[None, :, :, None], flat.t()[:, :, None, None].contiguous())
-            dweight += dkernels.view(O, -1)
+            if ctx.needs_input_grad[1]:  # not where the network is attacked
+                # flat.T @ patches: they are the channels-first image of a 1x1 convolution
+                patches = _patches(part, k, stride)[None, :, :, None]
+                dkernels = conv2d(patches, flat.t()[:, :, None, None].contiguous())
+                dweight += dkernels.view(O, -1)
             dpatches = _times(flat, kernels).view(n, rows, columns, k, k, C)
             height, width = stride * (rows - 1) + 1, stride * (columns - 1) + 1
             for r in range(k):

@@ -45,6 +45,14 @@ def test_values_and_gradients_are_those_of_conv2d(shape, way):
 
 
 @every_shape
+def test_kernels_that_do_not_learn_change_no_gradient_of_the_images(shape, way):
+    (images, weight, bias), stride = case(shape)
+    (expected,) = gradients(conv2d(images, weight, bias, stride), [images])
+    found = convolve(images, weight.detach(), bias.detach(), stride)
+    torch.testing.assert_close(gradients(found, [images])[0], expected, rtol=1e-10, atol=1e-10)
+
+
+@every_shape
 def test_the_result_lies_channels_last(shape, way):
     given, stride = case(shape)
     assert convolve(*given, stride).is_contiguous(memory_format=torch.channels_last)

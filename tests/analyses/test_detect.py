@@ -1,0 +1,247 @@
+"""Detect: scores are those of images looked at one by one, and shares are counts of them."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_strong, build_tiny
+from elsewhere import elsewhere, same
+from sklearn.metrics import roc_auc_score
+
+from analyses import _detect_sets, detect
+from capsviz import attacks, figures, subject, warps
+from capsviz.cli import main
+from capsviz.intervals import wilson
+
+LABELS = torch.arange(8) % 3
+SETS = ["unchanged", "FGSM 0.1", "PGD 0.1", "R-PGD 0.1", "turned 90°", "turned 45°–315°", "other"]
+QUICK = {"classes": ["a", "b", "c"], "dataset": "noise", "steps": 2, "eps": (0.1,)}
+
+
+def validation():
+    return torch.rand(20, 1, 21, 19, generator=torch.Generator().manual_seed(3))
+
+
+def run(model, images, **more):
+    others = {"other": images.flip(3).square()}
+    given = {**QUICK, "others": others, **more}
+    return detect.compute(model, images, LABELS[: len(images)], validation(), **given)
+
+
+@pytest.fixture
+def model():
+    return build_strong()
+
+
+@pytest.fixture
+def result(model, tiny_images):
+    return run(model, tiny_images)
+
+
+def seen(model, images):
+    """Predictions, and distances (N, J) to the reconstruction of every capsule, one by one."""
+    with torch.no_grad():
+        output = [model(image[None]) for image in images]
+        made = [[model.decode(o.poses, torch.tensor([j])) for j in range(3)] for o in output]
+    won = np.array([int(o.lengths.argmax()) for o in output])
+    gaps = [[float((m - i).norm()) for m in row] for row, i in zip(made, images, strict=True)]
+    return won, np.array(gaps), made
+
+
+def test_scores_are_those_of_single_images(model, tiny_images, result):
+    """And the controls: another capsule of the image, the winning one of the next image."""
+    shown = {
+        "unchanged": tiny_images,
+        "FGSM 0.1": attacks.fgsm(model, tiny_images, LABELS, eps=0.1),
+        "turned 90°": warps.rotate(tiny_images, 90.0).clamp(0, 1),
+        "other": tiny_images.flip(3).square(),
+    }
+    for name, images in shown.items():
+        a = SETS.index(name)
+        won, gaps, made = seen(model, images)
+        assert result.predicted[a].tolist() == won.tolist()
+        assert np.allclose(result.values[a, 0], gaps[range(8), won], atol=1e-4)
+        for i in range(8):
+            others = np.delete(gaps[i], won[i])
+            assert np.abs(others - result.values[a, 1, i]).min() < 1e-4
+            before = (i - 1) % 8
+            far = float((made[before][won[before]] - images[i]).norm())
+            assert result.values[a, 2, i] == pytest.approx(far, abs=1e-4)
+
+
+def test_sets_controls_and_kinds_are_named(result):
+    assert result.sets == SETS and len(result.scores) == 4
+    kinds = ["clean", "attack", "attack", "adaptive", "shifted", "shifted", "foreign"]
+    assert result.kinds == kinds
+    assert result.values.shape == (7, 4, 8) and result.examples.shape == (7, 2, 1, 21, 19)
+
+
+def test_shares_are_counts_with_wilson_intervals(result):
+    limit = np.percentile(result.validation, 95)
+    assert result.threshold == pytest.approx(limit)
+    for a, name in enumerate(SETS):
+        wrong = [
+            name == "other" or p != t
+            for p, t in zip(result.predicted[a], LABELS.tolist(), strict=True)
+        ]
+        far = [d > limit for d in result.values[a, 0]]
+        missed = [w and not f for w, f in zip(wrong, far, strict=True)]
+        for share, made in (("misread", wrong), ("flagged", far), ("undetected", missed)):
+            assert getattr(result, share)[a] == sum(made) / 8
+            assert getattr(result, f"{share}_ci95")[a] == pytest.approx(wilson(sum(made), 8))
+
+
+def test_areas_are_those_of_scikit_learn_and_lie_in_their_intervals(result):
+    for a in range(1, len(SETS)):
+        for s in range(4):
+            both = np.concatenate([result.values[0, s], result.values[a, s]])
+            expected = roc_auc_score([0] * 8 + [1] * 8, both)
+            assert result.auroc[a - 1, s] == pytest.approx(expected)
+            low, high = result.auroc_ci95[a - 1, s]
+            assert 0 <= low <= expected + 0.1 and expected - 0.1 <= high <= 1
+    assert np.allclose(result.gain, result.auroc[:, :1] - result.auroc[:, 1:])
+
+
+def test_foreign_networks_are_attacked_and_scored(network, tiny_images):
+    found = run(network, tiny_images)
+    assert np.isfinite(found.values).all() and (found.values[:, 0] > 0).all()
+
+
+def test_random_angles_are_far_from_upright(tiny_images, model):
+    makers = _detect_sets.makers(model, {}, (0.1,), 2, 0, 8)
+    turned = makers["turned 45°–315°"][1]
+    one = torch.zeros(1, 1, 21, 19)
+    one[..., 2, 9] = 1  # above the centre, at (10, 9)
+    for i in range(8):
+        shown = turned(one, LABELS[:1], torch.tensor([i]))[0, 0]
+        weights = shown / shown.sum()
+        row = float((weights.sum(1) * torch.arange(21)).sum()) - 10
+        column = float((weights.sum(0) * torch.arange(19)).sum()) - 9
+        assert abs(np.degrees(np.arctan2(-column, -row))) >= 44
+
+
+def test_pieces_do_not_change_what_is_not_random(model, tiny_images, result, monkeypatch):
+    monkeypatch.setattr(detect, "PIECE", 3)
+    found = run(model, tiny_images)
+    for name in ("unchanged", "turned 45°–315°", "other"):
+        a = SETS.index(name)
+        assert np.allclose(found.values[a, :2], result.values[a, :2], atol=1e-4)
+        assert np.array_equal(found.values[a, 3], result.values[a, 3])
+
+
+def test_images_may_be_on_another_device(model, tiny_images, result):
+    images, labels, other, held_out = elsewhere(
+        tiny_images, LABELS, tiny_images.flip(3).square(), validation()
+    )
+    given = {**QUICK, "others": {"other": other}}
+    assert same(detect.compute(model, images, labels, held_out, **given), result)
+
+
+def test_a_network_is_left_as_found(tiny_images):
+    model = build_tiny().train()
+    run(model, tiny_images)
+    assert model.training and all(w.requires_grad and w.grad is None for w in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"eps": ()}, "one eps"),
+        ({"eps": (0.1, 1.1)}, "eps <= 1"),
+        ({"steps": 0}, "1 step"),
+    ],
+)
+def test_attacks_that_cannot_be_made_are_refused(model, tiny_images, more, message):
+    with pytest.raises(ValueError, match=message):
+        run(model, tiny_images, **more)
+
+
+def test_one_image_and_networks_that_do_not_reconstruct_are_refused(model, tiny_images):
+    with pytest.raises(ValueError, match="at least 2 images, got 1"):
+        run(model, tiny_images[:1])
+    with pytest.raises(ValueError, match="no decoder"):
+        run(build_tiny(reconstruction_weight=0.0), tiny_images)
+    with pytest.raises(ValueError, match="no capsules"):
+        run(torch.nn.Linear(3, 3), tiny_images)
+
+
+def test_a_missing_data_set_is_said_and_left_out(tmp_path, monkeypatch):
+    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
+    opened = subject.open_subject(dataset="digits", data_dir=tmp_path)
+    given = _detect_sets.of_subject(opened, 5)
+    assert given["others"] == {} and "fashion_mnist is left out" in given["missing"][0]
+    assert given["images"].shape[0] == 5 and len(given["validation"]) == 180
+
+
+def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
+    from capsviz import data
+
+    opened = subject.open_subject(dataset="digits", data_dir=tmp_path)
+    small = opened.dataset.first(4)
+    there = data.load
+
+    def load(name, *given, **more):
+        return small if name == "fashion_mnist" else there(name, *given, **more)
+
+    monkeypatch.setattr(data, "load", load)
+    assert "it has 4 images" in _detect_sets.of_subject(opened, 5)["missing"][0]
+    assert _detect_sets.of_subject(opened, 4)["others"]["fashion_mnist"].shape == (4, 1, 28, 28)
+
+
+def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path):
+    figures.save(tmp_path / "x", "detect", result, formats=("png",), width="single")
+    read, _ = figures.read_result(tmp_path / "x.json")
+    assert same(read, result)
+    lines = detect.findings(result).splitlines()
+    assert lines[0].startswith("8 noise images") and len(lines) == len(SETS)
+    share, area = f"misread {result.misread[1]:.1%}", f"AUROC {result.auroc[0, 0]:.3f}"
+    assert share.replace("%", " %") in lines[1] and area in lines[1]
+    assert "fashion" in detect.caption(result._replace(missing=["fashion is left out"]))
+
+
+def test_colour_images_long_names_and_many_eps_are_drawn():
+    from foreign import Foreign
+
+    model = Foreign((3, 20, 24), classes=3)
+    images = torch.rand(8, 3, 20, 24, generator=torch.Generator().manual_seed(0))
+    given = {**QUICK, "classes": ["aeroplane", "bird", "cat"], "eps": (0.05, 0.1, 0.3)}
+    found = detect.compute(model, images, LABELS, images, **given)
+    assert len(found.sets) == 12
+    for width in (3.5, 7.16):
+        detect.plot(found, width=width)
+
+
+def test_the_command_attacks_the_embedded_digits(tmp_path):
+    asked = ["detect", "--checkpoint", "digits", "--data-dir", str(tmp_path), "--n", "4"]
+    asked += ["--steps", "1", "--eps", "0.1", "--format", "png", "--output", str(tmp_path)]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 0, done.output
+    assert "R-PGD 0.1: misread" in done.stdout and "fashion_mnist is left out" in done.stderr
+    assert (tmp_path / "detect-digits-4-images.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--eps", "3"], "0 < eps <= 1, got 3"),
+        (["--eps", "0.1", "--eps", "0.1"], "different ones"),
+        (["--steps", "0"], "at least 1 step"),
+        (["--n", "1"], "at least 2 images, got 1"),
+        (["--n", "9999"], "asked for 9999 images"),
+    ],
+)
+def test_the_command_refuses_in_one_line(given, message, tmp_path):
+    asked = ["detect", "--checkpoint", "digits", *given, "--output", str(tmp_path)]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 2 and message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
+
+
+def test_without_foolbox_the_command_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "foolbox", None)
+    asked = ["detect", "--checkpoint", "digits", "--output", str(tmp_path)]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 1 and "pip install 'capsviz[attacks]'" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
