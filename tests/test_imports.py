@@ -18,7 +18,8 @@ LAYERS = (
     # what stands alone
     ("capsviz.functional", "capsviz.data", "capsviz.augment", "capsviz.intervals",
      "capsviz.moments", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
-    ("capsviz.routing", "capsviz.convolution", "capsviz.comparison", "capsviz.detection", "capsviz.corruptions"),
+    ("capsviz.routing", "capsviz.convolution", "capsviz.comparison", "capsviz.detection",
+     "capsviz.corruptions"),
     ("capsviz.layers", "capsviz.decoders", "capsviz.attacks"),
     ("capsviz.models",),
     ("capsviz.tracing",),
