@@ -104,13 +104,13 @@ def reconstructive_pgd(
 ) -> Tensor:
     """The adaptive attack R-PGD: be misread, and be close to the reconstruction all the same.
 
-    After Qin et al. (2020), arXiv:1907.02957, whose two objectives each have a stage: first raise
-    the cross-entropy, then reduce the distance to the winning capsule's reconstruction, both along
-    the sign of the gradient within the ball of eps. Where they do both in every step, here each
-    image has the stage that it needs: the first while it is read right, the second while it is
-    misread, because in trials that left more images undetected: a defence is to be judged by the
-    strongest attack. Steps shrink linearly to 0, and of all images on its way the attack keeps the
-    misread one of the smallest distance, as an attacker who knows the detector would.
+    After Qin et al. (2020), arXiv:1907.02957, whose attack has these two objectives; not a copy of
+    their schedule. By the sign of the gradient, within the ball of eps, an image raises its
+    cross-entropy while it is read right, and reduces the distance to the winning capsule's
+    reconstruction while it is misread. In trials this left more images undetected than doing both
+    in turn: a defence is to be judged by the strongest attack. Steps shrink linearly to 0, and of
+    all images on its way the attack keeps the misread one of the smallest distance, as an attacker
+    who knows the detector would.
 
     Parameters, what is returned and raised as for `pgd`, without foolbox; ValueError also for a
     network without decoder. An image that is never misread is returned as after the last step.

@@ -47,6 +47,7 @@ SHIFT_PX = affnist_like.PAD_PX
 HELD_OUT_SEED = 1  # of the shifts of validation and test images
 STATES = ("matched", "full")
 ORIGINALS = 10_000  # MNIST's test images, each of which affnist_like varies in turn
+VARIANTS = 32  # of each
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,12 @@ class Plan:
     def __post_init__(self):
         if not 0 < self.target < 1:
             raise ValueError(f"the accuracy to match must be in (0, 1), got {self.target:g}")
-        for name in ("checks", "epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("checks", "epochs", "limit", "train_limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.limit is not None and self.limit > VARIANTS * ORIGINALS:
+            raise ValueError(f"limit: there are {VARIANTS * ORIGINALS} images, got {self.limit}")
 
 
 class _Reached(Exception):  # noqa: N818 - no error: a way out of the training loop
@@ -208,7 +212,7 @@ def score(model: nn.Module, plan: Plan, root=None) -> dict:
 def like(limit: int | None, root=None) -> data.Dataset:
     """The first images of affnist_like's test split: one of each original, then another."""
     n = len(data.load("mnist", "test", root))
-    whole = 32 * n if limit is None else limit
+    whole = VARIANTS * n if limit is None else limit
     return data.load("affnist_like", "test", root, variants=max(1, -(-whole // n))).first(whole)
 
 

@@ -107,6 +107,9 @@ def test_hits_survive_packing():
         ({"target": 99.23}, r"must be in \(0, 1\), got 99.23"),
         ({"epochs": 0}, "epochs must be at least 1"),
         ({"checks": 0}, "checks must be at least 1"),
+        ({"limit": -5}, "limit must be at least 1, got -5"),
+        ({"limit": 320_001}, "there are 320000 images, got 320001"),
+        ({"train_limit": 0}, "train_limit must be at least 1, got 0"),
     ],
 )
 def test_impossible_plans_are_refused(tmp_path, wrong, text):
