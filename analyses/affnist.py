@@ -9,9 +9,11 @@ same images, the same seeds; its 95 % interval is over the original digits, at t
 approximation), and does not cover what other seeds would do: the range over seeds shows that.
 
 A reader should see which networks lose least on maps that they were not trained on, at equal
-accuracy on what they were trained on. Do not conclude anything from a gap between networks of
-unlike held-out accuracy, nor from one seed about a kind of network; and affnist_like is not
-affNIST: published numbers on affNIST are not comparable with these.
+accuracy on what they were trained on: whether it is equal the shifted test images tell, for the
+held-out accuracy of matched weights is the first of many checks above a line. Do not conclude
+anything from a gap between networks of unlike test accuracy, nor from one seed about a kind of
+network; and affnist_like is not affNIST: published numbers on affNIST are not comparable with
+these.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Result(NamedTuple):
     affine_ci95: np.ndarray  # (M, 2) of the mean, over original digits
     gap: np.ndarray  # (M,) affine accuracy less CapsNet's, over the seeds that both have
     gap_ci95: np.ndarray  # (M, 2) paired, over original digits
-    affnist: np.ndarray  # (M,) mean accuracy of affNIST itself
+    affnist: np.ndarray  # (M,) mean accuracy of affNIST itself, if all seeds were scored on it
     target: float  # held-out accuracy at which training was stopped
     n: int  # images of affnist_like
 
@@ -73,12 +75,7 @@ def compute(results: list[dict]) -> Result:
     """
     if not results:
         raise ValueError("there are no results yet: make some by capsviz affnist --run")
-    for name, values in (
-        ("target accuracies", {r["target"] for r in results}),
-        ("numbers of affnist_like images", {r["affnist_like"]["n"] for r in results}),
-    ):
-        if len(values) > 1:
-            raise ValueError(f"the results have different {name}: {sorted(values)}")
+    _check(results)
     groups = {}
     for r in results:
         groups.setdefault((r["network"], r["state"]), {})[r["seed"]] = r
@@ -89,15 +86,29 @@ def compute(results: list[dict]) -> Result:
         networks=[key[0] for key in rows],
         states=[key[1] for key in rows],
         seeds=[sorted(groups[key]) for key in rows],
-        target=results[0]["target"],
+        target=results[0]["terms"]["target"],
         n=results[0]["affnist_like"]["n"],
         **columns,
     )
 
 
+def _check(results: list[dict]) -> None:
+    """ValueError for results that were not made on the same terms."""
+    n = {"images of affnist_like": {r["affnist_like"]["n"] for r in results}}
+    shared = ("target", "checks", "train_limit", "precision")
+    found = n | {name: {r["terms"][name] for r in results} for name in shared}
+    full = {r["terms"]["epochs"] for r in results if r["state"] == "full"}
+    for name, values in found.items():
+        if len(values) > 1:
+            raise ValueError(f"the results differ in {name}: {', '.join(sorted(map(str, values)))}")
+    if len(full) > 1:
+        raise ValueError(f"the full results differ in epochs: {', '.join(map(str, sorted(full)))}")
+
+
 def _row(runs: dict[int, dict], reference: dict[int, dict]) -> dict:
     accuracy = [run["affnist_like"]["accuracy"] for run in runs.values()]
-    real = [run["affnist"]["accuracy"] for run in runs.values() if run["affnist"]]
+    real = [run["affnist"] for run in runs.values()]
+    comparable = None not in real and len({found["n"] for found in real}) == 1
     mean, interval = _over_originals([_hits(run) for run in runs.values()])
     common = sorted(set(runs) & set(reference))
     gap, gap_ci95 = np.nan, [np.nan, np.nan]
@@ -113,12 +124,12 @@ def _row(runs: dict[int, dict], reference: dict[int, dict]) -> dict:
         "affine_ci95": interval,
         "gap": gap,
         "gap_ci95": gap_ci95,
-        "affnist": np.mean(real) if real else np.nan,
+        "affnist": np.mean([found["accuracy"] for found in real]) if comparable else np.nan,
     }
 
 
 def _hits(run: dict) -> np.ndarray:
-    from capsviz.generalisation import unpack
+    from capsviz.affine_scores import unpack
 
     found = run["affnist_like"]
     return unpack(found["right"], found["n"]).astype(float)
@@ -126,7 +137,7 @@ def _hits(run: dict) -> np.ndarray:
 
 def _over_originals(values: list[np.ndarray]) -> tuple[float, list[float]]:
     """Mean and its interval of values (n,) by seed; variants of one digit are not independent."""
-    from capsviz.generalisation import ORIGINALS
+    from capsviz.affine_scores import ORIGINALS
     from capsviz.intervals import mean_interval
 
     mean = np.mean(values, 0)

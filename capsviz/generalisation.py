@@ -4,35 +4,30 @@ The affNIST protocol of Sabour, Frosst & Hinton 2017 (arXiv:1710.09829), section
 network of `NETWORKS`: 28x28 digits padded by 6 pixels and shifted by up to 6 in training, and
 nothing else. "Matched": the weights at the first check of the held-out accuracy that reaches the
 target. "Full": those of the last epoch. Held out are MNIST's validation images, each shifted once
-as in training. Every result is a JSON of its own, so an interrupted series goes on where it
-stopped.
+as in training; as the first of many checks above a line, the matched held-out accuracy flatters,
+and how well networks match is to be read from the shifted test images. Every result is a JSON of
+its own, so an interrupted series goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import functools
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import nn
 
 from capsviz import checkpoint, data
-from capsviz.augment import shift, to_float
+from capsviz.affine_scores import ORIGINALS, SHIFT_PX, VARIANTS, held_out, real, right, score
 from capsviz.data import affnist_like
 from capsviz.discovery import unknown
 from capsviz.files import write_text
-from capsviz.functional import predict
-from capsviz.intervals import wilson
 from capsviz.pipeline import hardware
 from capsviz.provenance import provenance
-from capsviz.recipe import Recipe
-from capsviz.tracing import images_at_a_time, inference
+from capsviz.recipe import Recipe, resolve_precision
 from capsviz.train import Epoch, build_model, fit
 
 NETWORKS = {  # name of a contender -> its file in capsviz/models and that file's options
@@ -43,16 +38,16 @@ NETWORKS = {  # name of a contender -> its file in capsviz/models and that file'
     "average": ("average", {}),
     "resnet": ("resnet", {}),
 }
-SHIFT_PX = affnist_like.PAD_PX
-HELD_OUT_SEED = 1  # of the shifts of validation and test images
 STATES = ("matched", "full")
-ORIGINALS = 10_000  # MNIST's test images, each of which affnist_like varies in turn
-VARIANTS = 32  # of each
+KEYS = (
+    "network", "seed", "state", "terms", "parameters", "held_out", "test", "affnist_like",
+    "affnist",
+)  # fmt: skip  # of a result
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a series shares; whatever of it a result depends on is in the result."""
+    """What a series shares; each result holds its `terms`."""
 
     folder: Path  # of the results, and below it of the runs
     target: float = 0.9923  # held-out accuracy at which "matched" weights are taken
@@ -74,6 +69,13 @@ class Plan:
             raise ValueError(f"limit: there are {VARIANTS * ORIGINALS} images, got {self.limit}")
 
 
+def terms(plan: Plan, device: torch.device | str) -> dict:
+    """What a result depends on, beside network and seed."""
+    precision = resolve_precision(plan.precision, torch.device(device))
+    names = ("target", "checks", "epochs", "limit", "train_limit")
+    return {**{name: getattr(plan, name) for name in names}, "precision": precision}
+
+
 class _Reached(Exception):  # noqa: N818 - no error: a way out of the training loop
     """The target was reached."""
 
@@ -87,26 +89,6 @@ def recipe(network: str, seed: int, plan: Plan) -> Recipe:
         pad_px=affnist_like.PAD_PX, shift_px=SHIFT_PX, model=model, options=options, seed=seed,
         epochs=plan.epochs, precision=plan.precision, keep="last", limit=plan.train_limit,
     )  # fmt: skip
-
-
-def held_out(split: str, root=None) -> data.Dataset:
-    """Validation or test images of MNIST on 40x40, each shifted once as in training."""
-    part = data.load("mnist", split, root, pad_px=affnist_like.PAD_PX)
-    generator = torch.Generator().manual_seed(HELD_OUT_SEED)
-    return replace(part, images=shift(part.images, SHIFT_PX, generator=generator))
-
-
-def right(model: nn.Module, dataset: data.Dataset) -> np.ndarray:
-    """Which images are read as their class: bool (N,)."""
-    device, size = next(model.parameters()).device, images_at_a_time(model)
-    found = []
-    with inference(model):
-        for images, labels in zip(
-            dataset.images.split(size), dataset.labels.split(size), strict=True
-        ):
-            lengths = model(to_float(images.to(device))).lengths
-            found.append(predict(lengths).cpu() == labels)
-    return torch.cat(found).numpy()
 
 
 def run(
@@ -126,99 +108,100 @@ def run(
     root     folder of the data; None as in `data.load`.
     report   is given a line for each check, epoch and result.
     on_step  as `train.fit` calls it.
+
+    Raises
+    ------
+    ValueError  if the folder holds results on other terms; a full training may be lengthened.
     """
-    wanted = recipe(network, seed, plan)
+    wanted, asked = recipe(network, seed, plan), terms(plan, device)
     output = plan.folder / "runs" / f"{network}-{seed}"
     output.mkdir(parents=True, exist_ok=True)
     weights = output / "matched.safetensors"
-    train = data.load("mnist", "train", root, **wanted.data_options)
+    matched, full = (result_path(plan.folder, network, seed, state) for state in STATES)
+    train, validation = (
+        data.load("mnist", "train", root, **wanted.data_options),
+        held_out("validation", root),
+    )
+    real(plan.limit, root)  # whatever is wrong with its files is said now
 
-    def trained(full: bool) -> tuple[nn.Module, list[Epoch]]:
+    def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
         model = build_model(wanted, train).to(device)
-        check = _Check(model, held_out("validation", root), plan, weights, full, report, on_step)
+        check = _Check(model, validation, asked, weights, to_the_end, report, on_step)
         return fit(
-            wanted, train, check.validation, output, model=model, device=device, resume=True,
+            wanted, train, validation, output, model=model, device=device, resume=True,
             report=report, on_step=check,
             on_epoch=lambda epoch, _: report(f"{network}-{seed}: {_line(epoch)}"),
         )  # fmt: skip
 
-    def store(state: str, model: nn.Module, about: dict) -> None:
-        found = {"network": network, "seed": seed, "state": state, "target": plan.target}
-        found |= {"training": about, "recipe": asdict(wanted), **score(model, plan, root)}
+    def store(path: Path, state: str, model: nn.Module, about: dict) -> None:
+        found = {"network": network, "seed": seed, "state": state, "terms": asked}
+        found |= {"training": about, "recipe": asdict(wanted), **score(model, plan.limit, root)}
         found["provenance"] = provenance(None, str(device))
         found["hardware"] = hardware(torch.device(device))
-        write_text(result_path(plan.folder, network, seed, state), json.dumps(found) + "\n")
-        report(
-            f"{network}-{seed}, {state}: {found['affnist_like']['accuracy']:.2%} of affnist_like"
-        )
+        write_text(path, json.dumps(found) + "\n")
+        accuracy = found["affnist_like"]["accuracy"]
+        report(f"{network}-{seed}, {state}: {accuracy:.2%} of affnist_like")
 
-    if not result_path(plan.folder, network, seed, "matched").exists():
+    if not _there(matched, asked, ("epochs",)):
         if not weights.exists():
             with contextlib.suppress(_Reached):
-                trained(full=False)
+                trained(to_the_end=False)
         if weights.exists():
             tensors, about = checkpoint.read_tensors(weights)
+            about = json.loads(about["about"])
+            _agree(weights, about["terms"], asked, ("epochs", "limit"))
             model = build_model(wanted, train).to(device)
             model.load_state_dict(tensors)
-            store("matched", model, json.loads(about["about"]))
+            store(matched, "matched", model, about["training"])
         else:
             report(f"{network}-{seed}: {plan.target:.2%} was not reached in {plan.epochs} epochs")
-    if plan.full and not result_path(plan.folder, network, seed, "full").exists():
-        model, history = trained(full=True)
+    if plan.full and not _there(full, asked, ()):
+        model, history = trained(to_the_end=True)
         seconds = sum(epoch.seconds for epoch in history)
-        store("full", model, {"epoch": len(history), "step": None, "seconds": seconds})
+        store(full, "full", model, {"epoch": len(history), "step": None, "seconds": seconds})
+
+
+def _there(path: Path, asked: dict, apart: tuple[str, ...]) -> bool:
+    """Whether a result is there on the asked terms; not, if it is of a shorter training."""
+    if not path.exists():
+        return False
+    found = _read_one(path)["terms"]
+    if "epochs" not in apart and found["epochs"] < asked["epochs"]:
+        return False
+    _agree(path, found, asked, apart)
+    return True
+
+
+def _agree(path: Path, found: dict, asked: dict, apart: tuple[str, ...]) -> None:
+    for name in asked:
+        if name not in apart and found[name] != asked[name]:
+            raise ValueError(
+                f"{path} was made with {name} {found[name]}, asked for is {asked[name]}: "
+                "ask for the same, or choose another --folder"
+            )
 
 
 class _Check:
     """Given to `fit` as `on_step`: the first weights that reach the target are kept."""
 
-    def __init__(self, model, validation, plan, weights, full, report, on_step):
-        self.model, self.validation, self.plan, self.weights = model, validation, plan, weights
-        self.full, self.report, self.on_step = full, report, on_step
+    def __init__(self, model, validation, terms, weights, to_the_end, report, on_step):
+        self.model, self.validation, self.terms, self.weights = model, validation, terms, weights
+        self.to_the_end, self.report, self.on_step = to_the_end, report, on_step
 
     def __call__(self, epoch: int, step: int, steps: int, loss, accuracy) -> None:
         self.on_step(epoch, step, steps, loss, accuracy)
-        at = [max(1, steps * (k + 1) // self.plan.checks) for k in range(self.plan.checks)]
+        checks = self.terms["checks"]
+        at = [max(1, steps * (k + 1) // checks) for k in range(checks)]
         if self.weights.exists() or step not in at:
             return
         found = float(right(self.model, self.validation).mean())
         self.report(f"epoch {epoch}, step {step} of {steps}: held-out accuracy {found:.2%}")
-        if found >= self.plan.target:
-            about = json.dumps({"epoch": epoch, "step": step, "steps": steps})
+        if found >= self.terms["target"]:
+            training = {"epoch": epoch, "step": step, "steps": steps}
+            about = json.dumps({"training": training, "terms": self.terms})
             checkpoint.write_tensors(self.weights, self.model.state_dict(), {"about": about})
-            if not self.full:
+            if not self.to_the_end:
                 raise _Reached
-
-
-def score(model: nn.Module, plan: Plan, root=None) -> dict:
-    """What a result says of trained weights: held-out, test and affine accuracy."""
-    found = {"parameters": sum(p.numel() for p in model.parameters())}
-    for name, split in (("held_out", "validation"), ("test", "test")):
-        found[name] = _accuracy(right(model, held_out(split, root)))
-    made = like(plan.limit, root)
-    hits = right(model, made)
-    found["affnist_like"] = {**_accuracy(hits), "right": pack(hits), "spec": affnist_like.SPEC}
-    try:
-        real = data.load("affnist", "test", root).first(plan.limit)
-    except FileNotFoundError:
-        found["affnist"] = None
-    else:
-        hits = right(model, real)
-        found["affnist"] = {**_accuracy(hits), "right": pack(hits)}
-    return found
-
-
-@functools.cache
-def like(limit: int | None, root=None) -> data.Dataset:
-    """The first images of affnist_like's test split: one of each original, then another."""
-    n = len(data.load("mnist", "test", root))
-    whole = VARIANTS * n if limit is None else limit
-    return data.load("affnist_like", "test", root, variants=max(1, -(-whole // n))).first(whole)
-
-
-def _accuracy(hits: np.ndarray) -> dict:
-    k, n = int(hits.sum()), len(hits)
-    return {"n": n, "accuracy": k / n, "accuracy_ci95": wilson(k, n)}
 
 
 def _line(epoch: Epoch) -> str:
@@ -233,24 +216,20 @@ def result_path(folder: Path, network: str, seed: int, state: str) -> Path:
     return folder / f"{network}-{seed}-{state}.json"
 
 
-def pack(hits: np.ndarray) -> str:
-    """bool (N,) as base64, eight images to a byte."""
-    return base64.b64encode(np.packbits(hits)).decode()
-
-
-def unpack(text: str, n: int) -> np.ndarray:
-    """What `pack` packed: bool (n,)."""
-    return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8))[:n].astype(bool)
-
-
 def read(folder: Path) -> list[dict]:
     """The results in a folder, in the order of `NETWORKS`, then seed, then state."""
-    found = []
-    for path in sorted(folder.glob("*-*-*.json")):
-        try:
-            result = json.loads(path.read_text(encoding="utf-8"))
-            order = (list(NETWORKS).index(result["network"]), result["seed"], result["state"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not a result of this series: {error}") from error
-        found.append((order, result))
-    return [result for _, result in sorted(found, key=lambda pair: pair[0])]
+    found = [_read_one(path) for path in sorted(folder.glob("*-*-*.json"))]
+    names = list(NETWORKS)
+    return sorted(found, key=lambda r: (names.index(r["network"]), r["seed"], r["state"]))
+
+
+def _read_one(path: Path) -> dict:
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a result of this series: {error}") from error
+    missing = [k for k in KEYS if not isinstance(result, dict) or k not in result]
+    if missing or result["network"] not in NETWORKS:
+        what = f"it lacks {missing[0]}" if missing else f"unknown network {result['network']}"
+        raise ValueError(f"{path} is not a result of this series: {what}")
+    return result

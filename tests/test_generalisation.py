@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from capsviz import data, generalisation, models
-from capsviz.generalisation import Plan, pack, read, result_path, run, unpack
+from capsviz import affine_scores, data, generalisation, models
+from capsviz.affine_scores import pack, unpack
+from capsviz.data import affnist_like
+from capsviz.generalisation import Plan, read, result_path, run
 
 
 @pytest.fixture
@@ -23,10 +25,11 @@ def little(monkeypatch):
 
     def variants(limit, root=None):
         part = load("digits", "test").first(20)
-        return generalisation.affnist_like.make(part)[0]
+        return affnist_like.make(part)[0]
 
     monkeypatch.setattr(data, "load", smaller)
-    monkeypatch.setattr(generalisation, "like", variants)
+    monkeypatch.setattr(affine_scores, "like", variants)
+    affine_scores.real.cache_clear()
     tiny = ("average", {"channels": [4, 5], "kernel": 5})
     monkeypatch.setattr(generalisation, "NETWORKS", {"capsnet": tiny, "resnet": tiny})
 
@@ -88,8 +91,42 @@ def test_a_result_says_what_it_is_of(little, tmp_path):
     assert set(found["provenance"]) >= {"commit", "versions"}
 
 
+def test_results_on_other_terms_are_not_taken_for_what_is_asked(little, tmp_path):
+    run("resnet", 0, plan(tmp_path))
+    for other in ({"target": 0.02}, {"checks": 2}, {"limit": 5}, {"train_limit": 32}):
+        with pytest.raises(ValueError, match=f"made with {next(iter(other))}.*another --folder"):
+            run("resnet", 0, plan(tmp_path, **other))
+    with pytest.raises(ValueError, match="made with epochs 2, asked for is 1"):
+        run("resnet", 0, plan(tmp_path, epochs=1))
+
+
+def test_weights_that_matched_another_target_are_not_scored_as_these(little, tmp_path):
+    run("resnet", 0, plan(tmp_path, full=False))
+    result_path(tmp_path, "resnet", 0, "matched").unlink()  # as if it had died while scoring
+    with pytest.raises(ValueError, match=r"matched\.safetensors was made with target 0\.01"):
+        run("resnet", 0, plan(tmp_path, target=0.02, full=False))
+
+
+def test_a_full_training_can_be_lengthened(little, tmp_path):
+    run("resnet", 0, plan(tmp_path))
+    run("resnet", 0, plan(tmp_path, epochs=3))
+    full, matched = read(tmp_path)
+    assert full["training"]["epoch"] == full["terms"]["epochs"] == 3
+    assert matched["terms"]["epochs"] == 2
+
+
+def test_damaged_files_of_affnist_are_found_before_training(little, tmp_path, monkeypatch):
+    def broken(*_):
+        raise ValueError("test.mat is not a whole file of affNIST")
+
+    monkeypatch.setattr(generalisation, "real", broken)
+    with pytest.raises(ValueError, match="not a whole file"):
+        run("resnet", 0, plan(tmp_path))
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
 def test_held_out_images_are_those_of_training_shifted_once(little):
-    a, b = (generalisation.held_out("validation") for _ in range(2))
+    a, b = (affine_scores.held_out("validation") for _ in range(2))
     assert a.image_shape == (1, 40, 40) and torch.equal(a.images, b.images)
     plain = data.load("mnist", "validation", pad_px=6)
     assert torch.equal(a.images.flatten(1).sum(1), plain.images.flatten(1).sum(1))
@@ -124,7 +161,7 @@ def test_an_unknown_network_is_refused(tmp_path):
 
 def test_a_file_that_is_no_result_is_named(tmp_path):
     (tmp_path / "capsnet-0-full.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"capsnet-0-full\.json is not a result"):
+    with pytest.raises(ValueError, match=r"capsnet-0-full\.json is not a result.*lacks network"):
         read(tmp_path)
 
 

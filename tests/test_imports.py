@@ -24,7 +24,7 @@ LAYERS = (
     ("capsviz.models",),
     ("capsviz.tracing",),
     ("capsviz.checkpoint", "capsviz.evaluate", "capsviz.board", "capsviz.animation"),
-    ("capsviz.train", "capsviz.subject", "capsviz.primary_decoder"),
+    ("capsviz.train", "capsviz.subject", "capsviz.primary_decoder", "capsviz.affine_scores"),
     ("capsviz.pipeline", "capsviz.paperset", "capsviz.primary_training"),
     ("capsviz.generalisation",),
     ("capsviz.commands", "analyses"),

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from analyses import affnist
-from capsviz import data, figures, generalisation
+from capsviz import affine_scores, data, figures, generalisation
 from capsviz.cli import main
 
 
@@ -15,10 +15,12 @@ def result(network, seed, hits, state="matched", **more):
     """What `generalisation.run` writes, of given hits."""
     hits = np.array(hits, bool)
     accuracy = {"n": len(hits), "accuracy": float(hits.mean()), "accuracy_ci95": [0, 1]}
+    terms = {"target": 0.9923, "checks": 4, "epochs": 50, "limit": None, "train_limit": None}
     return {
-        "network": network, "seed": seed, "state": state, "target": 0.9923, "parameters": 1000,
+        "network": network, "seed": seed, "state": state, "parameters": 1000,
+        "terms": {**terms, "precision": "bf16"},
         "held_out": {"accuracy": 0.993}, "test": {"accuracy": 0.99}, "affnist": None,
-        "affnist_like": {**accuracy, "right": generalisation.pack(hits)}, **more,
+        "affnist_like": {**accuracy, "right": affine_scores.pack(hits)}, **more,
     }  # fmt: skip
 
 
@@ -48,7 +50,7 @@ def test_accuracies_are_means_over_seeds_with_their_range(series):
 def test_the_gap_is_paired_over_the_seeds_that_both_have(series):
     found = affnist.compute(series)
     a, b = (
-        generalisation.unpack(series[i]["affnist_like"]["right"], 400).astype(float) for i in (2, 0)
+        affine_scores.unpack(series[i]["affnist_like"]["right"], 400).astype(float) for i in (2, 0)
     )
     difference = a - b
     assert found.gap[1] == pytest.approx(difference.mean())
@@ -59,7 +61,7 @@ def test_the_gap_is_paired_over_the_seeds_that_both_have(series):
 
 def test_variants_of_one_digit_count_as_one(monkeypatch):
     """Four equal variants of each of 50 digits say no more than one of each."""
-    monkeypatch.setattr(generalisation, "ORIGINALS", 50)
+    monkeypatch.setattr(affine_scores, "ORIGINALS", 50)
     hits = np.random.default_rng(1).random(50) < 0.6
     one = affnist.compute([result("capsnet", 0, hits)])
     four = affnist.compute([result("capsnet", 0, np.tile(hits, 4))])
@@ -69,16 +71,27 @@ def test_variants_of_one_digit_count_as_one(monkeypatch):
 def test_results_that_cannot_be_compared_are_refused(series):
     with pytest.raises(ValueError, match="no results yet"):
         affnist.compute([])
-    with pytest.raises(ValueError, match="different target accuracies"):
-        affnist.compute([*series, {**series[0], "target": 0.9}])
-    with pytest.raises(ValueError, match="different numbers of affnist_like images"):
+    for name, value in (("target", 0.9), ("checks", 1), ("train_limit", 9), ("precision", "fp32")):
+        other = {**series[0], "terms": {**series[0]["terms"], name: value}}
+        with pytest.raises(ValueError, match=f"the results differ in {name}"):
+            affnist.compute([*series, other])
+    with pytest.raises(ValueError, match="differ in images of affnist_like: 2, 400"):
         affnist.compute([*series, result("resnet", 0, [1, 0])])
 
 
+def test_full_results_of_unlike_length_are_refused_and_matched_ones_are_not(series):
+    longer = {**series[2], "seed": 5, "terms": {**series[2]["terms"], "epochs": 90}}
+    assert affnist.compute([*series, longer]).seeds[1] == [0, 2, 5]
+    with pytest.raises(ValueError, match="full results differ in epochs: 50, 90"):
+        affnist.compute([*series, {**longer, "state": "full"}])
+
+
 def test_real_affnist_is_reported_where_it_was_scored(series):
-    series[0]["affnist"] = {"accuracy": 0.79}
+    series[0]["affnist"] = {"accuracy": 0.79, "n": 10}
+    assert np.isnan(affnist.compute(series).affnist).all()  # one seed of two
+    series[1]["affnist"] = {"accuracy": 0.77, "n": 10}
     found = affnist.compute(series)
-    assert found.affnist[0] == 0.79 and np.isnan(found.affnist[1:]).all()
+    assert found.affnist[0] == pytest.approx(0.78) and np.isnan(found.affnist[1:]).all()
 
 
 def test_variants_stand_beside_their_original(digits):
@@ -132,9 +145,10 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("--seeds", "0"), 2, "at least 1 seed, got 0"),
+        (("--run", "--seeds", "0"), 2, "at least 1 seed, got 0"),
         (("--networks", "capsnet-2"), 2, "unknown network 'capsnet-2'"),
         (("--folder", "nowhere"), 2, "no results yet: make some by capsviz affnist --run"),
+        (("--limit", "5", "--epochs", "3"), 2, "drop --epochs, --limit or add --run"),
         (("--run", "--match-accuracy", "99.23"), 2, "must be in (0, 1), got 99.23"),
         (("--run", "--epochs", "0"), 2, "epochs must be at least 1, got 0"),
     ],
