@@ -10,8 +10,11 @@ ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 VALIDATION = 1000  # images behind the threshold, where there are as many
 
 
-def makers(model, others, eps, steps, seed, n):
-    """Name -> (kind, function of images, labels and their places in the N), unchanged first."""
+def makers(model, others, eps, steps, seed, shape):
+    """Name -> (kind, function of images, labels and their places in the N), unchanged first.
+
+    `shape` is (N, C, H, W), of all images; random draws belong to a place among the N.
+    """
     import torch
 
     from capsviz import attacks, warps
@@ -21,23 +24,28 @@ def makers(model, others, eps, steps, seed, n):
     attacks.check(eps, steps)
     low, high = ANGLES_DEG
     draws = torch.Generator().manual_seed(seed)
-    angles = low + (high - low) * torch.rand(n, generator=draws)
+    angles = low + (high - low) * torch.rand(shape[0], generator=draws)
+    starts = attacks.noise(shape, seed)
 
-    def attacked(attack, **more):
-        return lambda images, labels, piece: attack(model, images, labels, **more)
+    def fast(one):
+        return lambda images, labels, piece: attacks.fgsm(model, images, labels, eps=one)
+
+    def descended(attack, one):
+        return lambda images, labels, piece: attack(
+            model, images, labels, eps=one, steps=steps, start=starts[piece]
+        )
 
     def turned(by):
         return lambda images, labels, piece: warps.rotate(images, by[piece]).clamp(0, 1)
 
     made = {"unchanged": ("clean", lambda images, labels, piece: images)}
     for one in eps:
-        same = {"steps": steps, "seed": seed, "eps": one}
         made |= {
-            f"FGSM {one:g}": ("attack", attacked(attacks.fgsm, eps=one)),
-            f"PGD {one:g}": ("attack", attacked(attacks.pgd, **same)),
-            f"R-PGD {one:g}": ("adaptive", attacked(attacks.reconstructive_pgd, **same)),
+            f"FGSM {one:g}": ("attack", fast(one)),
+            f"PGD {one:g}": ("attack", descended(attacks.pgd, one)),
+            f"R-PGD {one:g}": ("adaptive", descended(attacks.reconstructive_pgd, one)),
         }
-    made["turned 90°"] = ("shifted", turned(torch.full((n,), 90.0)))
+    made["turned 90°"] = ("shifted", turned(torch.full((shape[0],), 90.0)))
     made[f"turned {low}°–{high}°"] = ("shifted", turned(angles))
     for name, other in others.items():
         made[name] = ("foreign", lambda images, labels, piece, other=other: other[piece])
@@ -53,8 +61,43 @@ def distances(model, images) -> np.ndarray:
     return detection.distance(images, detection.require_decoder(seen.reconstruction)).numpy()
 
 
+def score_all(model, made, images, labels, pieces, seed, progress):
+    """What the network says of the A sets that `makers` makes of N images, piece by piece.
+
+    Parameters
+    ----------
+    made    of `makers`.
+    pieces  places (P,) of images looked at together, all N in order; no result depends on them.
+
+    Returns
+    -------
+    (A, 3, N) float32: distance to the winning capsule's reconstruction, to that of a random other
+    capsule, and to that of the next image's winning capsule, after the last image the first one's;
+    (A, N) predicted classes; (A, 2, C, H, W) uint8, first images and their reconstructions.
+    """
+    import torch
+
+    from capsviz.augment import to_uint8
+    from capsviz.detection import distance
+
+    n = len(images)
+    values = np.empty((len(made), 3, n), np.float32)
+    predicted = np.empty((len(made), n), np.int64)
+    shown, examples = [], []
+    for a, piece in progress([(a, piece) for a in range(len(made)) for piece in pieces]):
+        changed = list(made.values())[a][1](images[piece], labels[piece], piece)
+        values[a][:2, piece], predicted[a][piece], own = score(model, changed, piece, n, seed)
+        shown.append((changed, own))
+        if len(shown) == len(pieces):
+            changed, own = (torch.cat(parts) for parts in zip(*shown, strict=True))
+            values[a, 2] = distance(changed, own.roll(-1, 0)).numpy()
+            examples.append(to_uint8(torch.stack([changed[0], own[0]])))
+            shown = []
+    return values, predicted, np.stack(examples)
+
+
 def score(model, images, places, n, seed):
-    """What the network says of some of the N images of a set, at least 2 of them.
+    """What the network says of some of the N images of a set.
 
     Parameters
     ----------
@@ -62,13 +105,11 @@ def score(model, images, places, n, seed):
 
     Returns
     -------
-    (3, P) float32: distance to the winning capsule's reconstruction, to that of a random other
-    capsule, and to that of the next image's winning capsule; (P,) predicted classes;
-    (2, C, H, W) uint8, the first image and its reconstruction.
+    (2, P) float32: distance to the winning capsule's reconstruction, and to that of a random other
+    capsule; (P,) predicted classes; (P, C, H, W) the winning capsule's reconstruction.
     """
     import torch
 
-    from capsviz.augment import to_uint8
     from capsviz.detection import distance
     from capsviz.functional import predict
     from capsviz.tracing import decode, trace
@@ -80,9 +121,8 @@ def score(model, images, places, n, seed):
     offset = torch.randint(1, J, (n,), generator=draws)[places]
     made = decode(model, seen.poses[-1], won)
     other = decode(model, seen.poses[-1], (won + offset) % J)
-    values = [distance(images, one) for one in (made, other, made.roll(1, 0))]
-    first = to_uint8(torch.stack([images[0], made[0]]))
-    return torch.stack(values).numpy(), won.numpy(), first
+    values = torch.stack([distance(images, one) for one in (made, other)])
+    return values.numpy(), won.numpy(), made
 
 
 def of_subject(subject, n) -> dict:

@@ -14,7 +14,8 @@ from capsviz.tracing import scores
 from capsviz.warps import family, family_matrix, matrix, warp
 
 GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
-CHUNK_VALUES = 1 << 22  # of the images that are warped at a time: 16 MB
+CHUNK_IMAGES = 128  # warped and shown at a time, at most: a CapsNet's votes of 256 are 190 MB
+CHUNK_VALUES = 1 << 22  # of those images, at most: 16 MB
 SIZES = 3600  # at most
 
 
@@ -108,7 +109,7 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, asked
     right = np.zeros((K, N), bool)
     true, winner = np.zeros((2, K, N), np.float32)
     like = next(models[0].parameters(), torch.zeros(()))
-    chunk = max(1, CHUNK_VALUES // images[0].numel())
+    chunk = min(CHUNK_IMAGES, max(1, CHUNK_VALUES // images[0].numel()))
     needed = np.flatnonzero(asked.any(0))
     for begin in range(0, len(needed), chunk):
         here = needed[begin : begin + chunk]

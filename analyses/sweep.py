@@ -5,7 +5,9 @@ warped images are given to every network. The score is what a network gives to a
 of its capsule, or a softmax probability. Calibration: expected calibration error of the winner's
 score, 15 bins of equal width (Guo et al. 2017, arXiv:1706.04599). Bands: paired bootstrap, 1,000
 resamples of the images, the same for all networks and sizes; Wilson's where every image is right or
-wrong, so that no resample differs. Against the first network: the paired difference, and McNemar's
+every one wrong, so that no resample differs. The calibration error is biased upwards by chance
+within bins, most where it is small: its bands, and those of its differences, reach further by the
+largest bias that the images allow, and are wider than they need be. Against the first network: the paired difference, and McNemar's
 exact test at each size, corrected for their number by Holm's method. The area under the accuracy
 curve is divided by the range: the mean accuracy over it. Worst of grid: an image counts only if it
 is right under every rotation of up to 30° with shifts of -3, 0 and 3 px each way (after Engstrom et

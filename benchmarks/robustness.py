@@ -1,4 +1,4 @@
-"""The README's table of robustness, from the results in figures/ and trained/affnist."""
+"""The README's table of robustness, from the results in figures/."""
 
 import numpy as np
 
@@ -16,8 +16,8 @@ def table() -> str:
     )
     low, high = sweep.sizes[[0, -1]]
     header = [
-        "network", "upright", f"mean over {low:g}° to {high:g}°", "less the first's",
-        "right under all of ±30°, ±3 px", "corrupted, mean error", "mCE",
+        "network", "upright", f"mean over {low:g}° to {high:g}°", f"less `{sweep.names[0]}`",
+        f"right under all {9 * sweep.grid} warps of ±30°, ±3 px", "corrupted, mean error", "mCE",
     ]  # fmt: skip
     rows = []
     upright = int(np.argmin(abs(sweep.sizes)))
@@ -53,7 +53,7 @@ def _words(sweep, corrupt) -> str:
         if low <= 0 <= high:
             better.append(f"cannot be told from `{name}`")
         else:
-            better.append(f"{'loses more' if low > 0 else 'loses less'} than `{name}`")
+            better.append(f"is right {'less' if low > 0 else 'more'} often than `{name}`")
     return (
         f"Turned, the CapsNet `{first}` {' and '.join(better)} (paired intervals at 95 %, "
         f"{sweep.n:,} test images; one training run of each network, not matched in accuracy, so "
@@ -68,11 +68,12 @@ def _detection(result) -> str:
         if kind != "clean":
             parts.append(
                 f"{name}: AUROC {result.auroc[i - 1, 0]:.2f}, "
-                f"undetected {_percent(result.undetected[i])}"
+                f"undetected {_percent(result.undetected[i], result.undetected_ci95[i])}"
             )
     return (
         f"Detection by reconstruction ({result.n} images, threshold at the 95th percentile of "
-        f"validation): {'; '.join(parts)}. Undetected: misread and not flagged."
+        f"validation): {'; '.join(parts)}. Undetected: misread and not flagged, with Wilson "
+        "intervals at 95 %."
     )
 
 

@@ -77,30 +77,53 @@ def fgsm(model: nn.Module, images: Tensor, labels: Tensor, *, eps: float) -> Ten
     return _attack(_foolbox().attacks.LinfFastGradientAttack(), model, images, labels, eps)
 
 
+def noise(shape: Sequence[int], seed: int = 0) -> Tensor:
+    """Random starts of attacks on images of a shape (N, C, H, W): uniform in [-1, 1], on the CPU.
+
+    The global generator is left alone.
+    """
+    return 2 * torch.rand(shape, generator=torch.Generator().manual_seed(seed)) - 1
+
+
 def pgd(
-    model: nn.Module, images: Tensor, labels: Tensor, *, eps: float, steps: int = 40, seed: int = 0
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    eps: float,
+    steps: int = 40,
+    seed: int = 0,
+    start: Tensor | None = None,
 ) -> Tensor:
     """Projected gradient descent (Madry et al. 2018) from a random start, by foolbox.
 
-    Parameters, what is returned and raised as for `fgsm`; steps are of 2.5 eps / `steps`. The start
-    of an image depends on its place in the batch and on `seed`, the global generator is left alone.
+    Parameters, what is returned and raised as for `fgsm`; steps are of 2.5 eps / `steps`. Images
+    start eps * `start` away, (N, C, H, W) in [-1, 1]; for None that is the `noise` of `seed`, which
+    belongs to places in this batch: whoever attacks in pieces gives each its part of one noise.
     """
     _check(eps, steps)
-    noise = _noise(images, seed)
+    start = noise(images.shape, seed) if start is None else start
 
     class FromNoise(_foolbox().attacks.LinfProjectedGradientDescentAttack):
         """With a start that leaves the global generator alone."""
 
         def get_random_start(self, x0, epsilon):
             """Within the ball around x0, the same on every device."""
-            return x0 + epsilon * type(x0)(noise.to(x0.raw))
+            return x0 + epsilon * type(x0)(start.to(x0.raw))
 
     attack = FromNoise(rel_stepsize=REACH / steps, steps=steps)
     return _attack(attack, model, images, labels, eps)
 
 
 def reconstructive_pgd(
-    model: nn.Module, images: Tensor, labels: Tensor, *, eps: float, steps: int = 40, seed: int = 0
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    eps: float,
+    steps: int = 40,
+    seed: int = 0,
+    start: Tensor | None = None,
 ) -> Tensor:
     """The adaptive attack R-PGD: be misread, and be close to the reconstruction all the same.
 
@@ -116,6 +139,7 @@ def reconstructive_pgd(
     network without decoder. An image that is never misread is returned as after the last step.
     """
     _check(eps, steps)
+    start = noise(images.shape, seed) if start is None else start
     with frozen(model):
         like = next(model.parameters(), torch.zeros(()))
         original, truth = images.to(like), labels.to(like.device)
@@ -123,7 +147,7 @@ def reconstructive_pgd(
         def moved(x, by):
             return (original + (x + by - original).clamp(-eps, eps)).clamp(0, 1)
 
-        x = moved(original, eps * _noise(images, seed).to(like))
+        x = moved(original, eps * start.to(like))
         best = torch.empty_like(x)
         nearest = x.new_full((len(x),), torch.inf)
         for step in range(steps + 1):  # the last one looks and does not move
@@ -163,12 +187,6 @@ def _attack(attack, model, images, labels, eps) -> Tensor:
         seen = _foolbox().PyTorchModel(wrapped, bounds=(0, 1), device=like.device)
         _, attacked, _ = attack(seen, images.to(like), labels.to(like.device), epsilons=eps)
     return attacked.detach().to(images)
-
-
-def _noise(images: Tensor, seed: int) -> Tensor:
-    """Uniform in [-1, 1], the same on every device."""
-    generator = torch.Generator().manual_seed(seed)
-    return 2 * torch.rand(images.shape, generator=generator) - 1
 
 
 def _check(eps: float, steps: int = 1) -> None:

@@ -79,9 +79,11 @@ subjects = _stack(
     click.option(
         "--checkpoints",
         "first",
+        multiple=True,
         metavar="A B C",
         help="Networks to compare: shipped weights, .safetensors files, or folders. The others are "
-        "compared with the first. [default: the shipped ones of the data set]",
+        "compared with the first. May be given several times. [default: the shipped ones of the "
+        "data set]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
     data,
@@ -158,10 +160,9 @@ def open_subjects(given: dict, **more) -> list:
 
     given = dict(given)
     first, others = given.pop("first"), given.pop("others")
-    if first is None and others:
+    if others and not first:
         raise ValueError(f"name networks by --checkpoints {' '.join(others)}")
-    names = [] if first is None else [first, *others]
-    opened = module.open_subjects(names, **given, **more)
+    opened = module.open_subjects([*first, *others], **given, **more)
     for notice in dict.fromkeys(one.notice for one in opened if one.notice):
         click.echo(notice, err=True)
     return opened

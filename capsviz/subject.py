@@ -111,7 +111,8 @@ def open_subjects(
 ) -> list[Subject]:
     """Several networks with the same data, each as `open_subject` opens it; the first one counts.
 
-    Without names, the shipped weights of the data set and then every shipped baseline of it.
+    Without names, the shipped weights of the data set, and its shipped baselines as by
+    `with_baselines`.
 
     Raises
     ------
@@ -120,10 +121,7 @@ def open_subjects(
     first = open_subject(
         checkpoint=names[0] if names else None, dataset=dataset, data_dir=data_dir, **more
     )
-    if not names:
-        baselines = [n for n in checkpoints.shipped() if n.startswith(f"{first.source}-")]
-        names = [first.source, *baselines]
-    opened = [first]
+    opened = [first] if names else with_baselines(first)
     for name in names[1:]:
         model = checkpoints.load(name, device=first.device)
         check_fit(model, first.dataset)

@@ -70,6 +70,19 @@ def test_random_starts_are_repeated_by_their_seed(attack, tiny, tiny_images):
     assert torch.equal(one, same) and not torch.equal(one, other)
 
 
+@pytest.mark.parametrize("attack", [attacks.pgd, attacks.reconstructive_pgd])
+def test_an_image_is_attacked_the_same_in_any_piece_from_its_own_start(attack, tiny, tiny_images):
+    model, images = tiny.double(), tiny_images.double()
+    given = {"eps": 0.2, "steps": 3}
+    start = attacks.noise(images.shape, 4)
+    whole = attack(model, images, LABELS, seed=4, **given)
+    pieces = [
+        attack(model, images[p], LABELS[p], start=start[p], **given)
+        for p in torch.arange(8).split(3)
+    ]
+    torch.testing.assert_close(torch.cat(pieces), whole, rtol=0, atol=1e-9)
+
+
 def test_pgd_follows_its_recipe(tiny, tiny_images):
     """Madry et al. 2018, literally: a random start, then signed steps, each projected."""
     model, eps, steps = tiny.double(), 0.2, 4

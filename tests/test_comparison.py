@@ -83,6 +83,17 @@ def test_images_that_are_all_alike_prove_no_certainty(counts):
     assert (found.difference_ci95[0] == 0).all()
 
 
+def test_a_network_that_is_always_right_against_one_that_never_is(counts):
+    found = comparison.compare_means(np.stack([np.ones(N), np.zeros(N)]), counts)
+    low, high = found.difference_ci95[1]
+    assert low == -1 == found.difference[1] < high < -0.95
+
+
+def test_wilsons_interval_is_for_right_and_wrong_alone(counts):
+    found = comparison.compare_means(np.full((2, N), 0.5), counts)
+    assert found.ci95 == pytest.approx(0.5) and (found.difference_ci95 == 0).all()
+
+
 def literal_ece(winner, right, bins):
     """Guo et al. 2017, eq. 3, bin by bin: I_m = ((m-1)/M, m/M], and 0 in the first."""
     total = 0.0
@@ -114,35 +125,48 @@ def test_calibration_error_of_known_cases():
     assert comparison.calibration_error(np.full(10, 0.9), ~half & half) == pytest.approx(0.9)
 
 
-def test_intervals_of_the_calibration_error_hold_it_and_are_paired(right, counts):
-    draw = np.random.default_rng(6)
-    winner = np.stack([draw.random(N)] * 2 + [draw.random(N)])
-    same = np.stack([right[0], right[0], right[2]])
-    found = comparison.compare_calibration(winner, same, counts)
+def test_intervals_of_the_calibration_error_hold_it(right, counts):
+    winner = np.random.default_rng(6).random((K, N))
+    found = comparison.compare_calibration(winner, right, counts)
     for k in range(K):
-        assert found.value[k] == comparison.calibration_error(winner[k], same[k])
-        assert found.ci95[k, 0] < found.value[k] < found.ci95[k, 1]
-    assert np.abs(found.difference_ci95[1]).max() == 0 < np.diff(found.difference_ci95[2])
+        assert found.value[k] == comparison.calibration_error(winner[k], right[k])
+        assert 0 <= found.ci95[k, 0] < found.value[k] < found.ci95[k, 1] <= 1
+        low, high = found.difference_ci95[k]
+        assert low <= found.difference[k] == found.value[k] - found.value[0] <= high
+    assert (found.difference_ci95[0] == 0).all()
 
 
-def test_intervals_of_the_calibration_error_are_where_new_samples_fall():
-    """The bands of a calibrated network, against errors of fresh samples of the same size."""
-    draw = np.random.default_rng(7)
-
-    def sample():
-        winner = draw.random((1, N))
-        return winner, draw.random((1, N)) < winner**2
-
-    errors = np.array([comparison.calibration_error(w[0], r[0]) for w, r in _many(sample, 200)])
-    widths = [
-        np.diff(comparison.compare_calibration(w, r, comparison.draw_resamples(N)).ci95)[0, 0]
-        for w, r in _many(sample, 20)
-    ]
-    assert np.mean(widths) == pytest.approx(2 * Z * errors.std(), rel=0.25)
+def test_a_difference_of_equal_calibration_errors_has_an_interval_around_zero(right, counts):
+    winner = np.stack([np.random.default_rng(6).random(N)] * 2)
+    found = comparison.compare_calibration(winner, right[[0, 0]], counts)
+    low, high = found.difference_ci95[1]
+    assert low < found.difference[1] == 0 < high
 
 
-def _many(sample, times):
-    return [sample() for _ in range(times)]
+def test_intervals_of_the_calibration_error_are_narrow_where_its_bias_is_small(counts):
+    """A network of one score, far from its accuracy: the error is a mean, and unbiased."""
+    winner, right = np.full((1, N), 0.99), np.arange(N)[None] % 2 == 0
+    found = comparison.compare_calibration(winner, right, counts)
+    assert found.value == pytest.approx(0.49)
+    half = Z * 0.5 / math.sqrt(N)
+    assert np.abs(found.ci95[0] - found.value) == pytest.approx([half, half], rel=0.15)
+
+
+@pytest.mark.parametrize("error", [0.0, 0.03, 0.1])
+def test_intervals_hold_the_true_calibration_error(error):
+    """Of the second network; the first is calibrated, and scores are spread in another way."""
+    n, times = 1000, 60
+    draw, counts = np.random.default_rng(7), comparison.draw_resamples(n, resamples=200)
+    held = np.zeros(2)
+    for _ in range(times):
+        winner = np.stack([draw.uniform(0.05, 0.95, n), draw.beta(6, 1, n)])
+        chance = (winner - [[0], [error]]).clip(0, 1)
+        right = draw.random((2, n)) < chance
+        true = np.abs(chance - winner)[1].mean()
+        found = comparison.compare_calibration(winner, right, counts)
+        ends = np.stack([found.ci95[1], found.difference_ci95[1]])
+        held += (ends[:, 0] <= true) & (true <= ends[:, 1])
+    assert (held >= 0.9 * times).all()
 
 
 @pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (0, 6), (3, 9), (12, 12)])

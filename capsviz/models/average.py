@@ -9,12 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.models._classifier import (
-    Classifier,
-    require_positive,
-    settings_from,
-    training_bytes,
-)
+from capsviz.models._classifier import PlainClassifier, require_positive, settings_from
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "Averag
     return AverageConvNet(settings_from(Config, "average", image_shape, classes, options))
 
 
-class AverageConvNet(Classifier):
+class AverageConvNet(PlainClassifier):
     """Two convolutions with ReLU, the average over all places, one linear layer."""
 
     def __init__(self, settings: Config):
@@ -54,13 +49,3 @@ class AverageConvNet(Classifier):
         """Images (B, C, H, W) -> logits (B, J)."""
         features = self.conv2(self.conv1(images).relu()).relu()
         return self.classes(features.mean((2, 3)))
-
-    @property
-    def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
-        c, (_, height, width) = self.settings, self.settings.image_shape
-        return 4 * 4 * sum(c.channels) * height * width
-
-    def training_bytes(self, batch: int) -> int:
-        """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
-        return training_bytes(self, batch)

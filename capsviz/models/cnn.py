@@ -12,12 +12,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from capsviz.models._classifier import (
-    Classifier,
-    require_positive,
-    settings_from,
-    training_bytes,
-)
+from capsviz.models._classifier import PlainClassifier, require_positive, settings_from
 
 
 @dataclass(frozen=True)
@@ -38,7 +33,7 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CNN":
     return CNN(settings_from(Config, "cnn", image_shape, classes, options))
 
 
-class CNN(Classifier):
+class CNN(PlainClassifier):
     """Convolutions with ReLU, flattened, fully connected layers with ReLU, dropout, classes."""
 
     def __init__(self, settings: Config):
@@ -59,16 +54,6 @@ class CNN(Classifier):
         """Images (B, C, H, W) -> logits (B, J)."""
         return self.layers(images)
 
-    @property
-    def image_bytes(self) -> int:
-        """Memory that one image takes on its way through the network and back, at most about."""
-        c, (_, height, width) = self.settings, self.settings.image_shape
-        return 4 * 4 * sum(c.channels) * height * width
-
-    def training_bytes(self, batch: int) -> int:
-        """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
-        return training_bytes(self, batch)
-
 
 def _check(settings: Config) -> tuple[int, int]:
     """Rows and columns after the convolutions; ValueError if there are none."""
@@ -84,5 +69,10 @@ def _check(settings: Config) -> tuple[int, int]:
             f"images of {settings.image_shape[1]} x {settings.image_shape[2]} are too small for "
             f"{len(settings.channels)} unpadded {settings.kernel}x{settings.kernel} convolutions: "
             f"expected at least {lost + 1} x {lost + 1}, or padding 'same'"
+        )
+    if settings.kernel > min(settings.image_shape[1:]):
+        raise ValueError(
+            f"kernel must be at most as large as the images of {settings.image_shape[1]} x "
+            f"{settings.image_shape[2]}, got {settings.kernel}"
         )
     return rows, columns

@@ -223,10 +223,14 @@ def test_the_paper_set_compares_with_the_baselines_that_fit(tmp_path, other, mon
     opened = subject.open_subject(checkpoint="digits")
     monkeypatch.setattr(checkpoint, "shipped", lambda: ["digits", *files])
     load = checkpoint.load
-    monkeypatch.setattr(checkpoint, "load", lambda name, **more: load(files[name], **more))
+    monkeypatch.setattr(
+        checkpoint, "load", lambda name, **more: load(files.get(name, name), **more)
+    )
     [(stem, found)] = sweep.paper(opened, Settings(n=6))
     assert stem == "sweep-rotation-digits-6-images"
     assert found.names == ["digits", "digits-tiny"] and found.n == 6
+    unnamed = subject.open_subjects([], dataset="digits")  # the same rule
+    assert [one.name for one in unnamed] == found.names
 
 
 def invoke(tmp_path, *args):
@@ -242,6 +246,17 @@ def test_the_command_compares_networks(tmp_path, other):
     assert found["accuracy"][0][1] > 0.9 > found["accuracy"][1][1] and found["worst"] is None
     written = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert written == [f"sweep-shift-x-digits-12-images.{kind}" for kind in ("json", "png")]
+
+
+def test_networks_may_be_named_one_option_each(tmp_path, other):
+    asked = ["--checkpoints", "digits", "--checkpoints", other, "--from", 0, "--to", 0]
+    done = invoke(tmp_path, *asked, "--n", 9, "--no-worst", "--json")
+    assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
+
+
+def test_networks_without_the_option_are_refused(tmp_path):
+    done = invoke(tmp_path, "digits", "mnist")
+    assert done.exit_code == 2 and "--checkpoints digits mnist" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def test_images_of_another_size_are_refused(name):
         ("cnn", {"padding": "full"}, "padding must be 'same' or 'valid', got 'full'"),
         ("cnn", {"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1"),
         ("cnn", {"channels": (4, 0)}, r"channels must be at least 1, got \(4, 0\)"),
+        ("cnn", {"kernel": 20}, "kernel must be at most as large as the images of 21 x 19, got 20"),
         ("average", {"kernel": 11}, "too small for two 11x11"),
         ("resnet", {"blocks": 0}, "blocks must be at least 1, got 0"),
     ],
@@ -112,6 +113,42 @@ def test_images_of_another_size_are_refused(name):
 def test_impossible_networks_are_refused(name, options, text):
     with pytest.raises(ValueError, match=text):
         build(name, **options)
+
+
+WHOLE = ("a whole number", ["abc", 9.5, True, [3]])
+LIST = ("a list of one or more whole numbers", [256, "a", ["a"], [4.5], [True], []])
+PAIR = ("a list of 2 whole numbers", [256, [256], [4, 5, 6], [4, "a"], []])
+TYPES = {
+    "cnn": {
+        "kernel": WHOLE,
+        "channels": LIST,
+        "hidden": LIST,
+        "dropout": ("a number", ["x", [0.5], True]),
+        "padding": ("text", [0, ["same"]]),
+    },
+    "average": {"kernel": WHOLE, "channels": PAIR, "strides": PAIR},
+    "resnet": {"channels": LIST, "blocks": ("a whole number", [1.5, "a", True])},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "words"),
+    [
+        (name, option, value, words)
+        for name, options in TYPES.items()
+        for option, (words, values) in options.items()
+        for value in values
+    ],
+)
+def test_a_value_of_another_type_is_refused_in_words(name, option, value, words):
+    with pytest.raises(ValueError) as refused:
+        build(name, **{option: value})
+    assert str(refused.value) == f"{option} must be {words}, got {value!r}"
+
+
+def test_a_whole_number_is_a_number_and_a_list_a_tuple():
+    model = build("cnn", dropout=0, channels=[4, 5])
+    assert model.settings.dropout == 0 and model.settings.channels == (4, 5)
 
 
 def test_one_class_is_refused():
