@@ -7,11 +7,12 @@ score, 15 bins of equal width (Guo et al. 2017, arXiv:1706.04599). Bands: paired
 resamples of the images, the same for all networks and sizes; Wilson's where every image is right or
 every one wrong, so that no resample differs. The calibration error is biased upwards by chance
 within bins, most where it is small: its bands, and those of its differences, reach further by the
-largest bias that the images allow, and are wider than they need be. Against the first network: the paired difference, and McNemar's
-exact test at each size, corrected for their number by Holm's method. The area under the accuracy
-curve is divided by the range: the mean accuracy over it. Worst of grid: an image counts only if it
-is right under every rotation of up to 30° with shifts of -3, 0 and 3 px each way (after Engstrom et
-al., arXiv:1712.02779; foolbox's SpatialAttack has 5 x 5 x 5 such warps, here it is 5 x 3 x 3).
+largest bias that the images allow, and are wider than they need be. Against the first network: the
+paired difference, and McNemar's exact test at each size, corrected for their number by Holm's
+method. The area under the accuracy curve is divided by the range: the mean accuracy over it. Worst
+of grid: an image counts only if it is right under every rotation of up to 30° with shifts of -3, 0
+and 3 px each way (after Engstrom et al., arXiv:1712.02779; foolbox's SpatialAttack has 5 x 5 x 5
+such warps, here it is 5 x 3 x 3).
 
 A reader should see how fast each network loses accuracy, whether its scores fall with it (if they
 do not, the calibration error grows), and where two networks differ by more than chance: where the
