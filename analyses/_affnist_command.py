@@ -25,7 +25,9 @@ def run(make, networks, seeds, folder, picture, data_dir, device, figure, as_jso
     from capsviz import data, figures, generalisation
     from capsviz.subject import choose_device
 
-    _refuse_without_run(make)
+    given = options.typed("seeds", "target", "full", "epochs", "limit", "train_limit", "device")
+    if given and not make:
+        raise ValueError(f"these say how to run: drop {', '.join(sorted(given))} or add --run")
     if seeds < 1:
         raise ValueError(f"expected at least 1 seed, got {seeds}")
     for name in networks:
@@ -54,20 +56,6 @@ def run(make, networks, seeds, folder, picture, data_dir, device, figure, as_jso
         width=figure["width"], command=options.command_line(),
     )  # fmt: skip
     options.report(result, affnist.findings(result), paths, as_json)
-
-
-def _refuse_without_run(make: bool) -> None:
-    """ValueError for options that only a run would heed."""
-    context = click.get_current_context()
-    typed = click.core.ParameterSource.COMMANDLINE
-    names = ("seeds", "target", "full", "epochs", "limit", "train_limit", "device")
-    given = [
-        option.opts[0]
-        for option in context.command.params
-        if option.name in names and context.get_parameter_source(option.name) is typed
-    ]
-    if given and not make:
-        raise ValueError(f"these say how to run: drop {', '.join(sorted(given))} or add --run")
 
 
 def _series(networks, seeds: int, plan, data_dir, device) -> None:

@@ -175,15 +175,20 @@ def open_picture(opened, given: dict):
     return module.open_picture(opened, **given)
 
 
-def refuse_with_evaluate(n: int | None, *names: str) -> None:
-    """ValueError for `--evaluate n` beside options, by parameter name, that it would ignore."""
+def typed(*names: str) -> list[str]:
+    """Which of the running command's options, by parameter name, were typed: `--their-names`."""
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
-    given = [
+    return [
         option.opts[0]
         for option in context.command.params
         if option.name in names and context.get_parameter_source(option.name) is typed
     ]
+
+
+def refuse_with_evaluate(n: int | None, *names: str) -> None:
+    """ValueError for `--evaluate n` beside options, by parameter name, that it would ignore."""
+    given = typed(*names)
     if n is not None and given:
         raise ValueError(f"--evaluate looks at test images, not at one: drop {', '.join(given)}")
 
