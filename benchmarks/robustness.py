@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from analyses._words import number
 from capsviz import discovery
 from capsviz.figures import read_result
 from capsviz.tables import markdown
@@ -78,7 +79,7 @@ def _detection(result) -> str:
 
 
 def _percent(value, interval=None) -> str:
-    text = f"{value:.1%}".replace("%", " %")
+    text = number(value, ".1%")
     if interval is None:
         return text
     return text + f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"

@@ -15,14 +15,16 @@ from capsviz.augment import shift, to_float
 from capsviz.data import affnist_like
 from capsviz.functional import predict
 from capsviz.intervals import wilson
-from capsviz.tracing import images_at_a_time, inference
+from capsviz.tracing import scores
 
 SHIFT_PX = affnist_like.PAD_PX
 HELD_OUT_SEED = 1  # of the shifts of validation and test images
 ORIGINALS = 10_000  # MNIST's test images, each of which affnist_like varies in turn
 VARIANTS = 32  # of each
+CHUNK = 2000  # images that are float at a time
 
 
+@functools.cache
 def held_out(split: str, root=None) -> data.Dataset:
     """Validation or test images of MNIST on 40x40, each shifted once as in training."""
     part = data.load("mnist", split, root, pad_px=affnist_like.PAD_PX)
@@ -32,15 +34,9 @@ def held_out(split: str, root=None) -> data.Dataset:
 
 def right(model: nn.Module, dataset: data.Dataset) -> np.ndarray:
     """Which images are read as their class: bool (N,)."""
-    device, size = next(model.parameters()).device, images_at_a_time(model)
-    found = []
-    with inference(model):
-        for images, labels in zip(
-            dataset.images.split(size), dataset.labels.split(size), strict=True
-        ):
-            lengths = model(to_float(images.to(device))).lengths
-            found.append(predict(lengths).cpu() == labels)
-    return torch.cat(found).numpy()
+    parts = zip(dataset.images.split(CHUNK), dataset.labels.split(CHUNK), strict=True)
+    hits = [predict(scores(model, to_float(images))) == labels for images, labels in parts]
+    return torch.cat(hits).numpy()
 
 
 def score(model: nn.Module, limit: int | None, root=None) -> dict:

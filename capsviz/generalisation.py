@@ -71,9 +71,8 @@ class Plan:
 
 def terms(plan: Plan, device: torch.device | str) -> dict:
     """What a result depends on, beside network and seed."""
-    precision = resolve_precision(plan.precision, torch.device(device))
-    names = ("target", "checks", "epochs", "limit", "train_limit")
-    return {**{name: getattr(plan, name) for name in names}, "precision": precision}
+    shared = {k: v for k, v in vars(plan).items() if k not in ("folder", "full")}
+    return shared | {"precision": resolve_precision(plan.precision, torch.device(device))}
 
 
 class _Reached(Exception):  # noqa: N818 - no error: a way out of the training loop
@@ -118,10 +117,12 @@ def run(
     output.mkdir(parents=True, exist_ok=True)
     weights = output / "matched.safetensors"
     matched, full = (result_path(plan.folder, network, seed, state) for state in STATES)
-    train, validation = (
-        data.load("mnist", "train", root, **wanted.data_options),
-        held_out("validation", root),
-    )
+    have_matched = _there(matched, asked, ("epochs",))
+    have_full = not plan.full or _there(full, asked, ())
+    if have_matched and have_full:
+        return
+    train = data.load("mnist", "train", root, **wanted.data_options)
+    validation = held_out("validation", root)
     real(plan.limit, root)  # whatever is wrong with its files is said now
 
     def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
@@ -142,7 +143,7 @@ def run(
         accuracy = found["affnist_like"]["accuracy"]
         report(f"{network}-{seed}, {state}: {accuracy:.2%} of affnist_like")
 
-    if not _there(matched, asked, ("epochs",)):
+    if not have_matched:
         if not weights.exists():
             with contextlib.suppress(_Reached):
                 trained(to_the_end=False)
@@ -155,7 +156,7 @@ def run(
             store(matched, "matched", model, about["training"])
         else:
             report(f"{network}-{seed}: {plan.target:.2%} was not reached in {plan.epochs} epochs")
-    if plan.full and not _there(full, asked, ()):
+    if not have_full:
         model, history = trained(to_the_end=True)
         seconds = sum(epoch.seconds for epoch in history)
         store(full, "full", model, {"epoch": len(history), "step": None, "seconds": seconds})

@@ -13,7 +13,7 @@ from capsviz.generalisation import Plan, read, result_path, run
 
 
 @pytest.fixture
-def little(monkeypatch):
+def little(monkeypatch, request):
     """Digits in the place of MNIST, and a network that trains in a second."""
     load = data.load
 
@@ -29,7 +29,9 @@ def little(monkeypatch):
 
     monkeypatch.setattr(data, "load", smaller)
     monkeypatch.setattr(affine_scores, "like", variants)
-    affine_scores.real.cache_clear()
+    for cached in (affine_scores.real, affine_scores.held_out):
+        cached.cache_clear()
+    request.addfinalizer(affine_scores.held_out.cache_clear)
     tiny = ("average", {"channels": [4, 5], "kernel": 5})
     monkeypatch.setattr(generalisation, "NETWORKS", {"capsnet": tiny, "resnet": tiny})
 
