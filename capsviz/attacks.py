@@ -17,6 +17,7 @@ from torch.nn.functional import cross_entropy
 
 from capsviz.detection import look, require_capsules
 from capsviz.functional import predict
+from capsviz.tracing import evaluating
 
 REACH = 2.5  # times eps: the length of all steps of an attack together (Madry et al. 2018)
 INSTALL = "attacks need foolbox: pip install 'capsviz[attacks]'"
@@ -25,16 +26,12 @@ INSTALL = "attacks need foolbox: pip install 'capsviz[attacks]'"
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[nn.Module]:
     """Evaluation mode with gradients of images, not of weights; all is put back, also on errors."""
-    training = [module for module in model.modules() if module.training]
     learning = [weight for weight in model.parameters() if weight.requires_grad]
-    model.eval()
     model.requires_grad_(False)
     try:
-        with torch.enable_grad():
+        with evaluating(model), torch.enable_grad():
             yield model
     finally:
-        for module in training:
-            module.training = True
         for weight in learning:
             weight.requires_grad_(True)
 

@@ -209,16 +209,22 @@ def remember():
 
 
 @contextmanager
-def inference(model):
-    """Evaluation mode without gradients; every module's mode is put back, also after an error."""
+def evaluating(model):
+    """Evaluation mode; every module's mode is put back, also after an error."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        with torch.inference_mode():
-            yield
+        yield
     finally:
         for module in training:
             module.training = True
+
+
+@contextmanager
+def inference(model):
+    """Evaluation mode without gradients; every module's mode is put back, also after an error."""
+    with evaluating(model), torch.inference_mode():
+        yield
 
 
 def _couplings(given, start: int, n: int, shape: tuple[int, int, int], generator) -> Tensor:
