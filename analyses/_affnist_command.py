@@ -25,7 +25,9 @@ def run(make, networks, seeds, folder, picture, data_dir, device, figure, as_jso
     from capsviz import data, figures, generalisation
     from capsviz.subject import choose_device
 
-    given = options.typed("seeds", "target", "full", "epochs", "limit", "train_limit", "device")
+    given = options.typed(
+        "seeds", "target", "full", "epochs", "batch_size", "limit", "train_limit", "device"
+    )
     if given and not make:
         raise ValueError(f"these say how to run: drop {', '.join(sorted(given))} or add --run")
     if seeds < 1:

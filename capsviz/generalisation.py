@@ -53,6 +53,7 @@ class Plan:
     target: float = 0.9923  # held-out accuracy at which "matched" weights are taken
     checks: int = 4  # of it, in each epoch
     epochs: int = 50  # of a full training
+    batch_size: int = 128  # the authors'; smaller ones take fewer epochs to the target
     full: bool = True  # train on after the target is reached
     limit: int | None = None  # images of affnist_like, of 320,000; None: all
     train_limit: int | None = None  # training images, for trials
@@ -61,7 +62,7 @@ class Plan:
     def __post_init__(self):
         if not 0 < self.target < 1:
             raise ValueError(f"the accuracy to match must be in (0, 1), got {self.target:g}")
-        for name in ("checks", "epochs", "limit", "train_limit"):
+        for name in ("checks", "epochs", "batch_size", "limit", "train_limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
@@ -86,7 +87,8 @@ def recipe(network: str, seed: int, plan: Plan) -> Recipe:
     model, options = NETWORKS[network]
     return Recipe(
         pad_px=affnist_like.PAD_PX, shift_px=SHIFT_PX, model=model, options=options, seed=seed,
-        epochs=plan.epochs, precision=plan.precision, keep="last", limit=plan.train_limit,
+        epochs=plan.epochs, batch_size=plan.batch_size, precision=plan.precision, keep="last",
+        limit=plan.train_limit,
     )  # fmt: skip
 
 

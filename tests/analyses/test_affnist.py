@@ -15,7 +15,8 @@ def result(network, seed, hits, state="matched", **more):
     """What `generalisation.run` writes, of given hits."""
     hits = np.array(hits, bool)
     accuracy = {"n": len(hits), "accuracy": float(hits.mean()), "accuracy_ci95": [0, 1]}
-    terms = {"target": 0.9923, "checks": 4, "epochs": 50, "limit": None, "train_limit": None}
+    terms = {"target": 0.9923, "checks": 4, "epochs": 50, "batch_size": 128}
+    terms |= {"limit": None, "train_limit": None}
     return {
         "network": network, "seed": seed, "state": state, "parameters": 1000,
         "terms": {**terms, "precision": "bf16"},
@@ -71,7 +72,8 @@ def test_variants_of_one_digit_count_as_one(monkeypatch):
 def test_results_that_cannot_be_compared_are_refused(series):
     with pytest.raises(ValueError, match="no results yet"):
         affnist.compute([])
-    for name, value in (("target", 0.9), ("checks", 1), ("train_limit", 9), ("precision", "fp32")):
+    others = {"target": 0.9, "checks": 1, "batch_size": 32, "train_limit": 9, "precision": "fp32"}
+    for name, value in others.items():
         other = {**series[0], "terms": {**series[0]["terms"], name: value}}
         with pytest.raises(ValueError, match=f"the results differ in {name}"):
             affnist.compute([*series, other])
