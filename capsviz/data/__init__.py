@@ -23,13 +23,17 @@ FALLBACK = "digits"  # embedded in scikit-learn: always there
 
 @dataclass(frozen=True)
 class Dataset:
-    """A whole split in memory."""
+    """A whole split in memory.
+
+    Where every image shows several things, `parts` holds each alone, and `labels` has their classes.
+    """
 
     images: Tensor  # (N, C, H, W) uint8
-    labels: Tensor  # (N,) int64
+    labels: Tensor  # (N,) int64; (N, K), different from one another, if there are parts
     classes: tuple[str, ...]
     name: str
     split: str
+    parts: Tensor | None = None  # (N, K, C, H, W) uint8
 
     def __post_init__(self):
         if self.images.dtype != torch.uint8 or self.images.dim() != 4:
@@ -39,6 +43,11 @@ class Dataset:
             )
         if len(self.images) != len(self.labels):
             raise ValueError(f"{len(self.images)} images, but {len(self.labels)} labels")
+        whole = None if self.parts is None else (*self.labels.shape, *self.images.shape[1:])
+        if whole is None and self.labels.dim() != 1:
+            raise ValueError(f"labels must be (N,), got {tuple(self.labels.shape)}")
+        if whole is not None and (tuple(self.parts.shape) != whole or self.labels.dim() != 2):
+            raise ValueError(f"parts must be (N, K, C, H, W), {whole}: {tuple(self.parts.shape)}")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -60,13 +69,29 @@ class Dataset:
 
     def take(self, index) -> Dataset:
         """A part, by slice or index tensor."""
-        return replace(self, images=self.images[index], labels=self.labels[index])
+        parts = None if self.parts is None else self.parts[index]
+        return replace(self, images=self.images[index], labels=self.labels[index], parts=parts)
 
     def pad(self, px: int) -> Dataset:
         """With px rows and columns of zeros on each side; ValueError for a negative number."""
         if px < 0:
             raise ValueError(f"pad_px must be at least 0, got {px}")
-        return replace(self, images=torch.nn.functional.pad(self.images, (px,) * 4))
+        return self._each(lambda images: torch.nn.functional.pad(images, (px,) * 4))
+
+    def crop(self, size: int | None) -> Dataset:
+        """The centre, size x size pixels, or all for None; ValueError if that is not inside."""
+        if size is None:
+            return self
+        H, W = self.image_shape[1:]
+        if not 1 <= size <= min(H, W):
+            raise ValueError(f"crop_px must be from 1 to {min(H, W)} for {self.name}, got {size}")
+        top, left = (H - size) // 2, (W - size) // 2
+        place = (..., slice(top, top + size), slice(left, left + size))
+        return self._each(lambda images: images[place].contiguous())
+
+    def _each(self, change) -> Dataset:
+        parts = None if self.parts is None else change(self.parts)
+        return replace(self, images=change(self.images), parts=parts)
 
     def nth_of_class(self, label: int, index: int) -> tuple[Tensor, int]:
         """The index-th image (1, C, H, W) uint8 of a class, and its place in the split."""
@@ -99,7 +124,13 @@ def search_path(root: str | os.PathLike | None = None) -> list[Path]:
 
 
 def load(
-    name: str, split: str, root: str | os.PathLike | None = None, *, pad_px: int = 0, **options
+    name: str,
+    split: str,
+    root: str | os.PathLike | None = None,
+    *,
+    pad_px: int = 0,
+    crop_px: int | None = None,
+    **options,
 ) -> Dataset:
     """Load one split of a data set.
 
@@ -109,6 +140,7 @@ def load(
     split    "train", "validation" or "test". Validation is the last part of the training images.
     root     the folder it lies in; None looks in $CAPSVIZ_DATA, then in the user's cache.
     pad_px   rows and columns of zeros to add on each side.
+    crop_px  pixels of the square to take from the centre, after that; None: the whole image.
     options  of that data set, e.g. `download=False`, or `image_size` for `folder`.
 
     Raises
@@ -124,7 +156,7 @@ def load(
         raise ValueError(
             f"the data set '{name}' takes no {strange[0]}, got {options[strange[0]]!r}"
         )
-    return module.load(split, root, **options).pad(pad_px)
+    return module.load(split, root, **options).pad(pad_px).crop(crop_px)
 
 
 def hold_out(images: Tensor, labels: Tensor, split: str, n: int) -> tuple[Tensor, Tensor]:
