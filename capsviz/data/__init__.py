@@ -25,7 +25,7 @@ FALLBACK = "digits"  # embedded in scikit-learn: always there
 class Dataset:
     """A whole split in memory.
 
-    Where every image shows several things, `parts` holds each alone, and `labels` has their classes.
+    Where an image shows several things, `parts` holds each alone, `labels` the class of each.
     """
 
     images: Tensor  # (N, C, H, W) uint8
