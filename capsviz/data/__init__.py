@@ -34,6 +34,7 @@ class Dataset:
     name: str
     split: str
     parts: Tensor | None = None  # (N, K, C, H, W) uint8
+    notice: str | None = None  # what must be said beside a picture of it
 
     def __post_init__(self):
         if self.images.dtype != torch.uint8 or self.images.dim() != 4:
@@ -93,8 +94,18 @@ class Dataset:
         parts = None if self.parts is None else change(self.parts)
         return replace(self, images=change(self.images), parts=parts)
 
+    def single(self) -> Dataset:
+        """Itself; ValueError if its images show several things each."""
+        if self.parts is not None:
+            raise ValueError(
+                f"{self.name} shows {self.labels.shape[1]} things in each image, expected one: "
+                "`capsviz segment` looks at such images, or choose another data set"
+            )
+        return self
+
     def nth_of_class(self, label: int, index: int) -> tuple[Tensor, int]:
         """The index-th image (1, C, H, W) uint8 of a class, and its place in the split."""
+        self.single()
         if not 0 <= label < len(self.classes):
             raise ValueError(
                 f"{self.name} has no class {label}, expected 0 to {len(self.classes) - 1}"
@@ -137,7 +148,8 @@ def load(
     Parameters
     ----------
     name     a file in `capsviz/data`.
-    split    "train", "validation" or "test". Validation is the last part of the training images.
+    split    "train", "validation" or "test". Validation is the last part of the training images,
+             or what the data set's file says.
     root     the folder it lies in; None looks in $CAPSVIZ_DATA, then in the user's cache.
     pad_px   rows and columns of zeros to add on each side.
     crop_px  pixels of the square to take from the centre, after that; None: the whole image.

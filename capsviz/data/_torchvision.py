@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 import urllib.request
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+
+import torch
 
 from capsviz.data import Dataset, hold_out, search_path
 
@@ -13,61 +16,122 @@ START_SECONDS = 5  # a download that has not begun by then is given up
 VALIDATION = 5_000
 
 
-def load_idx(class_name: str, name: str, split: str, root, classes, download: bool) -> Dataset:
-    """Read one of torchvision's MNIST-like data sets, as `capsviz.data.load` describes."""
+def load_idx(
+    class_name: str, name: str, split: str, root, classes, download: bool, *, subset: str = ""
+) -> Dataset:
+    """Read one of torchvision's MNIST-like data sets, as `capsviz.data.load` describes.
+
+    `subset` is one of EMNIST's splits ("digits"), whose files it names.
+    """
     from torchvision import datasets
 
-    kind = getattr(datasets, class_name)
-    arrays = _read(kind, split != "test", root, download)
-    images, labels = arrays.data[:, None], arrays.targets.long()
+    kind, train = getattr(datasets, class_name), split != "test"
+    if subset:
+        prefixes = [f"emnist-{subset}-{'train' if train else 'test'}"]
+        urls, arguments = [kind.url], {"train": train, "split": subset}
+    else:
+        prefixes, urls, arguments = ["train", "t10k"], kind.mirrors, {"train": train}
+    files = [
+        f"{class_name}/raw/{prefix}-{what}-ubyte"
+        for prefix in prefixes
+        for what in ("images-idx3", "labels-idx1")
+    ]
+    found = read(kind, search_path(root), files, urls, download, **arguments)
+    return divide(found.data[:, None], found.targets.long(), name, split, classes, found.root)
+
+
+def divide(images, labels, name: str, split: str, classes, where) -> Dataset:
+    """A split of what was read for it; of the training images, the last 5,000 are validation.
+
+    ValueError, with `where`, unless there is a label for each image, and more than 5,000 to train.
+    """
     if len(images) != len(labels) or len(images) <= (VALIDATION if split != "test" else 0):
         raise ValueError(
-            f"{class_name} in {arrays.root} is damaged: {len(images)} images, {len(labels)} labels"
+            f"{name} in {where} is damaged: {len(images)} images, {len(labels)} labels"
         )
     if split != "test":
         images, labels = hold_out(images, labels, split, VALIDATION)
     return Dataset(images.contiguous(), labels, tuple(classes), name, split)
 
 
-def _read(kind, train: bool, root, download: bool):
-    name, folders = kind.__name__, search_path(root)
+def read(
+    kind,
+    folders: Sequence[Path],
+    files: Sequence[str],
+    urls: Sequence[str],
+    download: bool,
+    *,
+    also: str = "",
+    **arguments,
+):
+    """One of torchvision's data sets, from the first folder that holds all its files.
+
+    Parameters
+    ----------
+    kind       torchvision's class.
+    folders    to look in; the last one takes a download.
+    files      that it needs, inside such a folder; all of them in one place.
+    urls       that it would be downloaded from.
+    download   whether it may be.
+    also       what else the user may do if it is missing; ends the error.
+    arguments  of the class.
+
+    Raises
+    ------
+    ValueError         for files that are not what they should be.
+    FileNotFoundError  where they are neither found nor downloaded; says where they belong.
+    """
+    name = kind.__name__
     for folder in folders:
-        if (folder / name / "raw").is_dir():
-            try:
-                return kind(folder, train=train, download=False)
-            except RuntimeError as error:
-                if "not found" not in str(error).lower():
-                    raise _damaged(name, folder, error) from error
-            except (AssertionError, ValueError, TypeError, EOFError, OSError) as error:
-                raise _damaged(name, folder, error) from error
+        if all((folder / file).is_file() for file in files):
+            return _open(kind, folder, Path(files[0]).parent, arguments)
     target = folders[-1]
-    where = f"put its files in {target / name / 'raw'}, or name their folder by --data-dir"
+    missing = f"{name} is not in {', '.join(map(str, folders))}"
+    first = target / files[0]
+    shown = first.name if len(files) == 1 else f"{first.name}, ..."
+    where = f"put its files ({shown}) in {first.parent}, or name their folder by --data-dir{also}"
     if not download:
-        raise FileNotFoundError(f"{name} is not in {', '.join(map(str, folders))}: {where}")
-    if not _reachable(kind.mirrors):
+        raise FileNotFoundError(f"{missing}: {where}")
+    if not _reachable(urls):
         raise FileNotFoundError(
-            f"{name} is not in {', '.join(map(str, folders))}, and its download did not start "
-            f"within {START_SECONDS} seconds: {where}"
+            f"{missing}, and its download from {urls[0]} did not start within {START_SECONDS} "
+            f"seconds: {where}"
         )
     try:
-        return kind(target, train=train, download=True)
+        return _quietly(kind, target, download=True, **arguments)
     except (RuntimeError, OSError) as error:
         raise FileNotFoundError(f"downloading {name} failed ({error}): {where}") from error
 
 
-def _damaged(name: str, folder: Path, error: Exception) -> ValueError:
-    return ValueError(
-        f"{name} in {folder / name / 'raw'} is damaged or truncated ({_line(error)}): "
-        "delete that folder and fetch it again"
-    )
+def to_tensor(images) -> torch.Tensor:
+    """A uint8 array (N, C, H, W) of any strides as a tensor."""
+    import numpy as np
+
+    return torch.from_numpy(np.ascontiguousarray(images))
 
 
-def _line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).partition("\n")[0][:120]
+def _open(kind, folder: Path, place: Path, arguments: dict):
+    try:
+        return _quietly(kind, folder, download=False, **arguments)
+    except (RuntimeError, AssertionError, ValueError, TypeError, EOFError, OSError) as error:
+        reason = (str(error) or type(error).__name__).partition("\n")[0][:120]
+        if "corrupted" in reason:  # torchvision's advice is not ours
+            reason = "their checksums are not those of the original files"
+        raise ValueError(
+            f"{kind.__name__} in {folder / place} is damaged or truncated ({reason}): "
+            "delete its files and fetch them again"
+        ) from error
 
 
-def _reachable(mirrors: Sequence[str]) -> bool:
-    """Whether any mirror answers within START_SECONDS, name look-up included."""
+def _quietly(kind, *arguments, **options):
+    with warnings.catch_warnings():
+        # numpy 2.4.0 to 2.4.4 warns of CIFAR-10's old pickles: pytorch/vision issue 9340
+        warnings.filterwarnings("ignore", "dtype.*align", UserWarning)
+        return kind(*arguments, **options)
+
+
+def _reachable(urls: Sequence[str]) -> bool:
+    """Whether any of them answers within START_SECONDS, name look-up included."""
     answered = threading.Event()
 
     def ask(url: str) -> None:
@@ -80,7 +144,7 @@ def _reachable(mirrors: Sequence[str]) -> bool:
             return
         answered.set()
 
-    asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in mirrors]
+    asking = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
     for thread in asking:
         thread.start()
     waited = 0.0

@@ -14,7 +14,14 @@ from PIL import Image
 from capsviz import data
 from capsviz.data import _torchvision
 
-IDX = ("mnist", "fashion_mnist")
+IDX = ("mnist", "fashion_mnist", "kmnist", "emnist_digits")
+FETCHED = (*IDX, "svhn", "cifar10")
+FOLDERS = {
+    "MNIST": ("train", "t10k"),
+    "FashionMNIST": ("train", "t10k"),
+    "KMNIST": ("train", "t10k"),
+    "EMNIST": ("emnist-digits-train", "emnist-digits-test"),
+}
 
 
 def write_idx(folder: Path, n_train: int, n_test: int):
@@ -22,7 +29,7 @@ def write_idx(folder: Path, n_train: int, n_test: int):
     raw = folder / "raw"
     raw.mkdir(parents=True)
     generator = torch.Generator().manual_seed(0)
-    for prefix, n in (("train", n_train), ("t10k", n_test)):
+    for prefix, n in zip(FOLDERS[folder.name], (n_train, n_test), strict=True):
         pixels = torch.randint(0, 256, (n, 28, 28), generator=generator, dtype=torch.uint8)
         labels = (torch.arange(n) % 10).byte()
         head = (2051).to_bytes(4, "big") + b"".join(k.to_bytes(4, "big") for k in (n, 28, 28))
@@ -33,7 +40,7 @@ def write_idx(folder: Path, n_train: int, n_test: int):
 
 @pytest.fixture
 def idx_root(tmp_path):
-    for name in ("MNIST", "FashionMNIST"):
+    for name in FOLDERS:
         write_idx(tmp_path / name, 5_020, 12)
     return tmp_path
 
@@ -63,20 +70,40 @@ def test_validation_is_the_end_of_the_training_images(idx_root):
     assert torch.equal(torch.cat([train.images, validation.images]), whole)
 
 
+def test_emnist_stands_upright(idx_root):
+    """Its files hold each image column by column."""
+    raw = (idx_root / "EMNIST/raw/emnist-digits-test-images-idx3-ubyte").read_bytes()[16:]
+    stored = np.frombuffer(raw, np.uint8).reshape(-1, 28, 28)
+    part = data.load("emnist_digits", "test", idx_root)
+    for row, column in ((3, 20), (27, 0), (14, 9)):
+        assert part.images[5, 0, row, column] == stored[5, column, row]
+
+
 def test_capsviz_data_is_searched_before_the_cache(idx_root, monkeypatch):
     monkeypatch.setenv("CAPSVIZ_DATA", str(idx_root))
     assert len(data.load("mnist", "test")) == 12
 
 
-def test_a_missing_data_set_says_where_its_files_belong(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"MNIST/raw.*--data-dir"):
-        data.load("mnist", "test", tmp_path, download=False)
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("mnist", "MNIST/raw"),
+        ("kmnist", "KMNIST/raw"),
+        ("emnist_digits", "EMNIST/raw"),
+        ("svhn", "SVHN"),
+        ("cifar10", "cifar-10-batches-py"),
+    ],
+)
+def test_a_missing_data_set_says_where_its_files_belong(tmp_path, name, place):
+    with pytest.raises(FileNotFoundError, match=rf"\) in {tmp_path}/{place}, .*--data-dir"):
+        data.load(name, "test", tmp_path, download=False)
 
 
-def test_a_download_that_cannot_start_is_given_up_within_five_seconds(tmp_path, no_network):
+@pytest.mark.parametrize("name", FETCHED)
+def test_a_download_that_cannot_start_is_given_up_within_five_seconds(tmp_path, no_network, name):
     start = time.monotonic()
     with pytest.raises(FileNotFoundError, match="did not start within 5 seconds"):
-        data.load("mnist", "test", tmp_path)
+        data.load(name, "test", tmp_path)
     assert time.monotonic() - start < 6.5
 
 

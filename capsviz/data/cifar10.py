@@ -1,0 +1,133 @@
+"""CIFAR-10: 60,000 photographs of ten kinds of things, 3x32x32 (Krizhevsky 2009)."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from capsviz.data import Dataset, search_path
+from capsviz.data._torchvision import divide, read, to_tensor
+
+CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer",
+    "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+SIDE = 32
+FOLDER, ARCHIVE = "cifar10", "cifar10-jpeg.tar.xz"
+LOSSY = (".jpg", ".jpeg")
+HELD_OUT = 0.1  # of each class of a folder of pictures
+NOTICE = "these CIFAR-10 images are lossy JPEG copies, not the original pixels"
+
+
+def load(split, root=None, *, download=True):
+    """45,000 train, 5,000 validation, 10,000 test images (N, 3, 32, 32).
+
+    Read from torchvision's `cifar-10-batches-py`, where validation is the last 5,000 training
+    images in their order. Else from pictures: `cifar10/train/airplane/*.jpg` and so on for every
+    class and for test, or the archive `cifar10-jpeg.tar.xz` of train/ and test/. Pictures have lost
+    the original order, so they are taken class by class in turn, each class sorted by file name:
+    the first n images of a split hold all classes alike, and validation is the last tenth of every
+    class, 500 each. JPEG is lossy: then `notice` says so.
+
+    Raises
+    ------
+    ValueError         for damaged files, pictures of another size, or missing classes.
+    FileNotFoundError  where there are none, and they cannot be downloaded.
+    """
+    from torchvision.datasets import CIFAR10
+
+    folders = search_path(root)
+    batches = [name for name, _ in [*CIFAR10.train_list, *CIFAR10.test_list]]
+    files = [f"{CIFAR10.base_folder}/{name}" for name in [*batches, CIFAR10.meta["filename"]]]
+    part = "test" if split == "test" else "train"
+    if not any((folder / files[0]).is_file() for folder in folders):
+        for folder in folders:
+            if pictures := _pictures(folder, part):
+                return _select(pictures, split, folder)
+    also = f"; or class folders of pictures in {folders[-1] / FOLDER}/train and test"
+    found = read(CIFAR10, folders, files, [CIFAR10.url], download, also=also, train=part == "train")
+    images, labels = to_tensor(found.data.transpose(0, 3, 1, 2)), torch.tensor(found.targets)
+    return divide(images, labels, "cifar10", split, CLASSES, found.root)
+
+
+def _pictures(folder: Path, part: str) -> dict[tuple[str, str], Path | bytes]:
+    """Pictures of "train" or "test" by class and file name: paths, or contents from an archive."""
+    for place in (folder / FOLDER, folder):
+        there = [path for name in CLASSES for path in (place / part / name).glob("*")]
+        if found := {key: path for path in there if (key := _key(path, part))}:
+            return found
+    archive = folder / ARCHIVE
+    if not archive.is_file():
+        return {}
+    if found := _unpack(archive, part):
+        return found
+    raise ValueError(
+        f"{archive} holds no {part}/{CLASSES[0]}/*.jpg and so on for the other classes"
+    )
+
+
+def _unpack(archive: Path, part: str) -> dict[tuple[str, str], bytes]:
+    """Contents of the pictures in an archive, in memory: nothing is written."""
+    try:
+        with lzma.open(archive) as file:
+            with tarfile.open(fileobj=file, mode="r|") as tar:
+                found = {
+                    key: tar.extractfile(member).read()
+                    for member in tar
+                    if member.isfile() and (key := _key(Path(member.name), part))
+                }
+            while file.read(tarfile.RECORDSIZE):  # tarfile is content with the beginning of a file
+                pass
+            return found
+    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+        raise ValueError(f"{archive} is damaged or cut short ({error}): fetch it again") from error
+
+
+def _key(path: Path, part: str) -> tuple[str, str] | None:
+    """Class and file name of a picture part/CLASS/NAME.jpg; None for anything else."""
+    known = path.suffix.lower() in (*LOSSY, ".png") and path.parent.name in CLASSES
+    return (path.parent.name, path.name) if known and path.parent.parent.name == part else None
+
+
+def _select(pictures: Mapping[tuple[str, str], Path | bytes], split: str, where: Path) -> Dataset:
+    by_class = [sorted(key for key in pictures if key[0] == name) for name in CLASSES]
+    least = 1 if split == "test" else 2
+    if lacking := [name for name, keys in zip(CLASSES, by_class, strict=True) if len(keys) < least]:
+        raise ValueError(
+            f"CIFAR-10 in {where}: expected {least} or more pictures of each class for {split}, "
+            f"got fewer of {', '.join(lacking)}"
+        )
+    chosen = []
+    for label, keys in enumerate(by_class):
+        held = 0 if split == "test" else max(round(HELD_OUT * len(keys)), 1)
+        first, last = (len(keys) - held, len(keys)) if split == "validation" else (0, -held or None)
+        chosen += [(turn, label, key) for turn, key in enumerate(keys[first:last])]
+    chosen.sort()
+    images = torch.from_numpy(_decode([(key, pictures[key]) for _, _, key in chosen]))
+    labels = torch.tensor([label for _, label, _ in chosen])
+    lossy = any(Path(name).suffix.lower() in LOSSY for _, _, (_, name) in chosen)
+    return Dataset(images, labels, CLASSES, "cifar10", split, notice=NOTICE if lossy else None)
+
+
+def _decode(pictures: Sequence[tuple[tuple[str, str], Path | bytes]]) -> np.ndarray:
+    """Pictures as uint8 (N, 3, 32, 32)."""
+    from PIL import Image
+
+    images = np.empty((len(pictures), 3, SIDE, SIDE), np.uint8)
+    for image, ((name, file), content) in zip(images, pictures, strict=True):
+        try:
+            with Image.open(io.BytesIO(content) if isinstance(content, bytes) else content) as p:
+                if p.size == (SIDE, SIDE):  # before it is decoded
+                    image[:] = np.asarray(p.convert("RGB")).transpose(2, 0, 1)
+                    continue
+                found = f"is {p.size[0]} x {p.size[1]} pixels, expected {SIDE} x {SIDE}"
+        except (OSError, SyntaxError, ValueError) as error:
+            raise ValueError(f"{name}/{file} of CIFAR-10 cannot be read ({error})") from error
+        raise ValueError(f"{name}/{file} of CIFAR-10 {found}")
+    return images

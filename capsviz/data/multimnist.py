@@ -1,0 +1,79 @@
+"""MultiMNIST: two overlapping digits of different classes in each image, 36x36; made from MNIST.
+
+Section 6 of Sabour, Frosst & Hinton (2017, arXiv:1710.09829): each digit is moved by up to 4 pixels
+in each direction, and laid over another of the same split; the 28x28 frames of the two overlap by
+80 % on average. The sum of both, cut off at 255, is the image: the paper does not say so, the
+authors' generator does (Sarasra/models, research/capsules, mnist_shift.py). The shifts are the
+paper's; the authors' training files go up to 6 pixels. Which digit comes first is random here; in
+their files it is the one that the other was chosen for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from capsviz.data import SPLITS, Dataset, mnist
+
+SHIFT_PX = 4  # at most; the canvas has just that margin, so no pixel of a frame is lost
+
+
+def load(split, root=None, *, download=True, pairs=1, seed=0):
+    """`pairs` images (1, 36, 36) for every MNIST digit: first one of each, then another of each.
+
+    The first n images are the same whatever the number of pairs (the paper has 1,000).
+    """
+    if pairs < 1:
+        raise ValueError(f"expected at least 1 pair for each digit, got {pairs}")
+    plain = mnist.load(split, root, download=download)
+    made = [make(plain, pair, seed=seed) for pair in range(pairs)]
+    joined = {k: torch.cat([getattr(m, k) for m in made]) for k in ("images", "labels", "parts")}
+    return replace(made[0], **joined)
+
+
+def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:
+    """Every digit of a split with another one of it: images (N, C, H + 8, W + 8), parts, labels.
+
+    Parameters
+    ----------
+    plain  images (N, C, H, W) of one digit each.
+    pair   which of the many partners of each digit, from 0.
+    seed   of partners, shifts and order.
+
+    Raises
+    ------
+    ValueError  if all digits are of one class.
+    """
+    number = (seed * 1_000_003 + SPLITS.index(plain.split)) * 1_000_003 + pair
+    generator = torch.Generator().manual_seed(number % 2**63)
+    n, (_, height, width) = len(plain), plain.image_shape
+    both = torch.stack([torch.arange(n), partners(plain.labels, generator=generator)], 1)
+    swapped = torch.rand(n, generator=generator) < 0.5
+    both[swapped] = both[swapped].flip(1)
+    size = 2 * SHIFT_PX + 1  # shifts in each direction
+    down, right = torch.randint(0, size, (2, n, 2), generator=generator)
+    canvas = pad(plain.images, (2 * SHIFT_PX,) * 4)
+    places = canvas.unfold(2, height + size - 1, 1).unfold(3, width + size - 1, 1)  # no copy
+    parts = places[both, :, down, right]  # (N, 2, C, H + 8, W + 8)
+    first, second = parts.unbind(1)
+    images = first + torch.minimum(second, 255 - first)  # a sum of uint8 that ends at 255
+    return Dataset(
+        images, plain.labels[both], plain.classes, "multimnist", plain.split, parts=parts
+    )
+
+
+def partners(labels: Tensor, *, generator: torch.Generator) -> Tensor:
+    """For each of the labels (N,), the place (N,) of one of another class, all equally likely."""
+    order = labels.argsort(stable=True)
+    counts = labels.bincount()
+    others = len(labels) - counts
+    if others[labels].min() < 1:
+        raise ValueError(f"digits of different classes are needed, got {counts.tolist()} of each")
+    drawn = (
+        torch.rand(len(labels), dtype=torch.float64, generator=generator) * others[labels]
+    ).long()
+    start = counts.cumsum(0) - counts  # where a class begins in `order`: jump over one's own
+    return order[drawn + (drawn >= start[labels]) * counts[labels]]

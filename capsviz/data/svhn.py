@@ -1,0 +1,24 @@
+"""SVHN: 99,289 house numbers, cropped to the middle digit, 3x32x32 (Netzer et al. 2011)."""
+
+import torch
+
+from capsviz.data import search_path
+from capsviz.data._torchvision import divide, read, to_tensor
+
+FOLDER = "SVHN"  # where a download goes; torchvision's own place, the data folder, is read too
+
+
+def load(split, root=None, *, download=True):
+    """68,257 train, 5,000 validation, 26,032 test images (N, 3, 32, 32).
+
+    Read from train_32x32.mat and test_32x32.mat; the 531,131 "extra" images are left out, as in
+    Sabour et al. (2017).
+    """
+    from torchvision.datasets import SVHN
+
+    part = "test" if split == "test" else "train"
+    url, file, _ = SVHN.split_list[part]
+    folders = [folder / place for folder in search_path(root) for place in ("", FOLDER)]
+    found = read(SVHN, folders, [file], [url], download, split=part)
+    labels = torch.from_numpy(found.labels)
+    return divide(to_tensor(found.data), labels, "svhn", split, map(str, range(10)), found.root)

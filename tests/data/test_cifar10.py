@@ -1,0 +1,213 @@
+"""CIFAR-10 from torchvision's batches, from class folders of pictures, and from their archive."""
+
+import hashlib
+import io
+import pickle
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision.datasets import CIFAR10
+
+from capsviz import checkpoint, data, models, subject
+from capsviz.data.cifar10 import ARCHIVE, CLASSES, NOTICE
+
+
+def write_batches(root, monkeypatch, per_batch=1_004):
+    """Batches as Krizhevsky's, and their checksums the expected ones; all training images."""
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+
+    def write(name, content):
+        # Python 2 pickled whole numbers where Python 3 pickles True and False
+        stored = pickle.dumps(content, protocol=2).replace(b"\x89\x88\x87", b"K\x00K\x01\x87")
+        (folder / name).write_bytes(stored)
+        return [name, hashlib.md5(stored).hexdigest()]
+
+    def batch(n):
+        pixels = generator.integers(0, 256, (n, 3072), dtype=np.uint8)
+        return {"data": pixels, "labels": [k % 10 for k in range(n)], "filenames": [""] * n}
+
+    train = [batch(per_batch) for _ in range(5)]
+    names = [write(f"data_batch_{k + 1}", content) for k, content in enumerate(train)]
+    monkeypatch.setattr(CIFAR10, "train_list", names)
+    monkeypatch.setattr(CIFAR10, "test_list", [write("test_batch", batch(12))])
+    name, checksum = write("batches.meta", {"label_names": list(CLASSES)})
+    monkeypatch.setattr(CIFAR10, "meta", {**CIFAR10.meta, "filename": name, "md5": checksum})
+    return np.concatenate([content["data"] for content in train]).reshape(-1, 3, 32, 32)
+
+
+def write_pictures(folder, n_train=20, n_test=3, ending="png", size=32):
+    """Class folders of pictures whose red is 10 times the class, whose green is their number."""
+    for part, n in (("train", n_train), ("test", n_test)):
+        for label, name in enumerate(CLASSES):
+            (folder / part / name).mkdir(parents=True)
+            for number in range(n):
+                picture = Image.new("RGB", (size, size), (10 * label, number, n))
+                picture.save(folder / part / name / f"{number:04}.{ending}")
+
+
+def pack(folder, archive, top=""):
+    """The folder as a tar.xz."""
+    with tarfile.open(archive, "w:xz", preset=0) as tar:
+        for part in ("test", "train"):
+            tar.add(folder / part, f"{top}{part}")
+
+
+def test_batches_are_read_in_their_order(tmp_path, monkeypatch):
+    whole = write_batches(tmp_path, monkeypatch)
+    train, validation, test = (data.load("cifar10", split, tmp_path) for split in data.SPLITS)
+    assert [len(part) for part in (train, validation, test)] == [20, 5_000, 12]
+    assert np.array_equal(torch.cat([train.images, validation.images]), whole)
+    assert train.images.dtype == torch.uint8 and train.images.is_contiguous()
+    assert test.labels.tolist() == [*range(10), 0, 1] and test.labels.dtype == torch.int64
+    assert test.classes == CLASSES and (test.name, test.split) == ("cifar10", "test")
+    assert test.notice is None
+
+
+@pytest.mark.parametrize("kept", [0, 100, -1])
+def test_a_batch_that_is_cut_short_is_called_damaged(tmp_path, monkeypatch, kept):
+    write_batches(tmp_path, monkeypatch, per_batch=2)
+    path = tmp_path / "cifar-10-batches-py/data_batch_3"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"CIFAR10 in .*damaged or truncated \(their checksums"):
+        data.load("cifar10", "train", tmp_path)
+
+
+@pytest.mark.parametrize("place", ["", "cifar10"])
+def test_pictures_are_taken_class_by_class_in_turn(tmp_path, place):
+    write_pictures(tmp_path / place)
+    train, validation, test = (data.load("cifar10", split, tmp_path) for split in data.SPLITS)
+    for part, numbers in ((train, range(18)), (validation, (18, 19)), (test, range(3))):
+        expected = [(10 * label, number) for number in numbers for label in range(10)]
+        seen = part.images[:, :2, 5, 7].tolist()
+        assert [tuple(pixel) for pixel in seen] == expected
+        assert part.labels.tolist() == list(range(10)) * len(numbers)
+        assert torch.equal(part.images, part.images[:, :, :1, :1].expand(-1, -1, 32, 32))
+        assert part.images.dtype == torch.uint8 and part.classes == CLASSES
+        assert part.notice is None, "PNG loses nothing"
+
+
+def test_an_archive_is_read_as_its_folder_is(tmp_path):
+    write_pictures(tmp_path / "unpacked", ending="jpg")
+    for top, name in (("", "plain"), ("./", "dotted"), ("cifar10-jpeg/", "nested")):
+        (tmp_path / name).mkdir()
+        pack(tmp_path / "unpacked", tmp_path / name / ARCHIVE, top)
+    for split in data.SPLITS:
+        expected = data.load("cifar10", split, tmp_path / "unpacked")
+        for name in ("plain", "dotted", "nested"):
+            part = data.load("cifar10", split, tmp_path / name)
+            assert torch.equal(part.images, expected.images)
+            assert torch.equal(part.labels, expected.labels)
+
+
+def test_jpeg_is_said_to_be_lossy_whatever_is_done_to_the_images(tmp_path):
+    write_pictures(tmp_path, ending="JPEG")
+    part = data.load("cifar10", "test", tmp_path, crop_px=24)
+    assert part.notice == part.first(3).notice == NOTICE and "lossy JPEG" in NOTICE
+
+
+def test_whoever_looks_at_jpeg_is_told(tmp_path):
+    write_pictures(tmp_path, ending="jpg")
+    small = {"channels": 2, "types": 1, "reconstruction_weight": 0.0}
+    model = models.build("capsnet", (3, 32, 32), 10, **small)
+    card = {"name": "x", "dataset": {"name": "cifar10", "classes": list(CLASSES)}}
+    checkpoint.save(tmp_path / "x.safetensors", model, card)
+    opened = subject.open_subject(
+        checkpoint=str(tmp_path / "x.safetensors"), data_dir=tmp_path, device="cpu"
+    )
+    assert opened.notice == NOTICE
+
+
+def test_original_pixels_come_before_pictures(tmp_path, monkeypatch):
+    write_pictures(tmp_path / "pictures", ending="jpg")
+    write_batches(tmp_path / "cache/capsviz", monkeypatch, per_batch=2)
+    monkeypatch.setenv("CAPSVIZ_DATA", str(tmp_path / "pictures"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert data.load("cifar10", "test").notice is None
+
+
+def test_a_class_without_pictures_is_named(tmp_path):
+    write_pictures(tmp_path)
+    for path in (tmp_path / "train/ship").iterdir():
+        path.unlink()
+    with pytest.raises(ValueError, match=r"expected 2 or more pictures .* got fewer of ship"):
+        data.load("cifar10", "train", tmp_path)
+    assert len(data.load("cifar10", "test", tmp_path)) == 30
+
+
+def test_pictures_of_another_size_are_refused(tmp_path):
+    write_pictures(tmp_path, size=28)
+    with pytest.raises(ValueError, match=r"airplane/0000.png .* 28 x 28 pixels, expected 32 x 32"):
+        data.load("cifar10", "test", tmp_path)
+
+
+@pytest.mark.parametrize("kept", [0, 30, 60])
+def test_a_picture_that_cannot_be_read_is_named(tmp_path, kept):
+    write_pictures(tmp_path)
+    path = tmp_path / "test/frog/0002.png"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"frog/0002.png of CIFAR-10 cannot be read"):
+        data.load("cifar10", "test", tmp_path)
+
+
+@pytest.mark.parametrize("kept", [0, 10, 2_000, -8])
+def test_an_archive_that_is_cut_short_is_called_damaged(tmp_path, kept):
+    write_pictures(tmp_path / "unpacked", ending="jpg")
+    pack(tmp_path / "unpacked", tmp_path / ARCHIVE)
+    content = (tmp_path / ARCHIVE).read_bytes()
+    (tmp_path / ARCHIVE).write_bytes(content[:kept])
+    with pytest.raises(ValueError, match=rf"{ARCHIVE} is damaged or cut short"):
+        data.load("cifar10", "train", tmp_path)
+
+
+def test_an_archive_of_something_else_is_not_cifar10(tmp_path):
+    with tarfile.open(tmp_path / ARCHIVE, "w:xz") as tar:
+        note = tarfile.TarInfo("train/notes/bird.jpg")
+        note.size = 4
+        tar.addfile(note, io.BytesIO(b"note"))
+    with pytest.raises(ValueError, match=rf"{ARCHIVE} holds no .*train/airplane"):
+        data.load("cifar10", "train", tmp_path)
+
+
+def test_what_is_missing_may_be_put_there_in_two_ways(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=rf"{tmp_path}/cifar-10-batches-py.*pictures in {tmp_path}/cifar10/"
+    ):
+        data.load("cifar10", "test", tmp_path, download=False)
+
+
+@pytest.fixture(scope="module")
+def archive_root():
+    """The folder that holds the JPEG archive, or a skip."""
+    for folder in data.search_path():
+        if (folder / ARCHIVE).is_file():
+            return Path(folder)
+    pytest.skip(f"{ARCHIVE} is not here: set CAPSVIZ_DATA to the folder that holds it")
+
+
+def test_the_real_archive_holds_a_thousand_test_images_of_each_class(archive_root):
+    part = data.load("cifar10", "test", archive_root)
+    assert part.images.shape == (10_000, 3, 32, 32) and part.notice == NOTICE
+    assert torch.bincount(part.labels).tolist() == [1_000] * 10
+    assert part.labels[:10].tolist() == list(range(10))
+    red, _, blue = part.images.double().mean((2, 3)).T
+    sky = (blue - red)[part.labels == CLASSES.index("airplane")].mean()
+    sea = (blue - red)[part.labels == CLASSES.index("ship")].mean()
+    frogs = (blue - red)[part.labels == CLASSES.index("frog")].mean()
+    assert min(sky, sea) > 5 and frogs < -5, "labels and colours belong together"
+
+
+@pytest.mark.slow
+def test_the_real_training_images_are_held_out_class_by_class(archive_root):
+    train, validation = (data.load("cifar10", s, archive_root) for s in ("train", "validation"))
+    assert torch.bincount(train.labels).tolist() == [4_500] * 10
+    assert torch.bincount(validation.labels).tolist() == [500] * 10
+    both = torch.cat([train.images, validation.images]).flatten(1)
+    means = both.double().mean(0).view(3, -1).mean(1) / 255
+    # of the original training images, as is well known: 0.4914, 0.4822, 0.4465
+    assert means.tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=0.002)

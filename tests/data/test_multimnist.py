@@ -1,0 +1,185 @@
+"""MultiMNIST: two whole digits of different classes, moved and added; drawn as it is said."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest, chisquare
+
+from capsviz import data
+from capsviz.data.multimnist import make, partners
+from capsviz.subject import Subject
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return data.load("digits", "test")
+
+
+@pytest.fixture(scope="module")
+def made(plain):
+    return make(plain)
+
+
+@pytest.fixture
+def from_digits(monkeypatch):
+    """scikit-learn's digits stand for MNIST."""
+    load = lambda split, root, *, download: data.load("digits", split)  # noqa: E731
+    monkeypatch.setattr("capsviz.data.mnist.load", load)
+
+
+def moved(image, down, right):
+    """An image (28, 28) on 36 x 36, by a loop over its pixels."""
+    canvas = np.zeros((36, 36), np.uint8)
+    for y in range(28):
+        for x in range(28):
+            canvas[y + 4 + down, x + 4 + right] = image[y, x]
+    return canvas
+
+
+def test_there_is_an_image_with_two_parts_for_each_digit(plain, made):
+    n = len(plain)
+    assert made.images.shape == (n, 1, 36, 36) and made.images.dtype == torch.uint8
+    assert made.parts.shape == (n, 2, 1, 36, 36) and made.parts.dtype == torch.uint8
+    assert made.labels.shape == (n, 2) and made.labels.dtype == torch.int64
+    assert (made.name, made.split, made.classes) == ("multimnist", "test", plain.classes)
+
+
+def test_an_image_is_the_sum_of_its_parts_cut_off_at_255(made):
+    total = made.parts.numpy().astype(int).sum(1)
+    np.testing.assert_array_equal(made.images.numpy(), np.minimum(total, 255))
+    assert (total > 255).any()
+
+
+def test_the_digits_of_an_image_are_of_different_classes(made):
+    assert (made.labels[:, 0] != made.labels[:, 1]).all()
+
+
+def test_each_part_is_a_whole_digit_of_its_class_moved_by_up_to_4_pixels(plain, made):
+    ways = [(down, right) for down in range(-4, 5) for right in range(-4, 5)]
+    for i in range(6):
+        for k in range(2):
+            part, found = made.parts[i, k, 0].numpy(), []
+            same_ink = plain.images.flatten(1).sum(1) == int(part.sum())
+            for j in (same_ink & (plain.labels == made.labels[i, k])).nonzero().flatten():
+                digit = plain.images[j, 0].numpy()
+                found += [j for way in ways if np.array_equal(part, moved(digit, *way))]
+            assert found
+            if made.labels[i, k] == plain.labels[i]:
+                assert i in found, "one of the two is the digit itself"
+
+
+def dot(n):
+    """n images of a single pixel in the middle, of two classes in turn."""
+    images = torch.zeros(n, 1, 28, 28, dtype=torch.uint8)
+    images[:, 0, 14, 14] = 9
+    return data.Dataset(images, torch.arange(n) % 2, ("a", "b"), "dots", "train")
+
+
+def test_shifts_are_uniform_and_independent_of_one_another():
+    """Chi-square over all (9 x 9) shifts of a digit, and over pairs; significance 0.1 %."""
+    parts = make(dot(8100)).parts[:, :, 0]
+    places = parts.flatten(2).argmax(2)
+    assert parts.flatten(2).sum(2).eq(9).all()
+    down, right = places // 36 - 18, places % 36 - 18
+    for one, two in (
+        (down[:, 0], right[:, 0]),
+        (down[:, 0], down[:, 1]),
+        (right[:, 1], down[:, 1]),
+    ):
+        counts = np.histogram2d(one.numpy(), two.numpy(), bins=np.arange(-4.5, 5))[0]
+        assert counts.sum() == 8100 and chisquare(counts.ravel()).pvalue > 0.001
+
+
+def test_the_frames_of_the_two_digits_overlap_by_four_fifths_on_average():
+    """As section 6 of the paper has it; frames of 28 x 28 pixels, seen from their middle."""
+    places = make(dot(8100)).parts[:, :, 0].flatten(2).argmax(2)
+    down, right = ((way[:, 0] - way[:, 1]).abs() for way in (places // 36, places % 36))
+    assert float(((28 - down) * (28 - right)).float().mean()) / 28**2 == pytest.approx(
+        0.8, abs=0.01
+    )
+
+
+def test_either_digit_comes_first_equally_often():
+    plain = dot(2000)
+    first = int((make(plain).labels[:, 0] == plain.labels).sum())
+    assert binomtest(first, 2000).pvalue > 0.001
+
+
+def test_partners_are_of_another_class_and_all_equally_likely(generator):
+    labels = torch.tensor([3, 0, 3, 2, 0, 2, 2])
+    draws = torch.stack([partners(labels, generator=generator) for _ in range(2000)])
+    for i, label in enumerate(labels):
+        counts = torch.bincount(draws[:, i], minlength=7)
+        assert (counts[labels == label] == 0).all()
+        assert chisquare(counts[labels != label].numpy()).pvalue > 0.001
+
+
+def test_digits_of_one_class_cannot_be_paired(generator):
+    with pytest.raises(ValueError, match=r"different classes are needed, got \[0, 3\]"):
+        partners(torch.ones(3, dtype=torch.long), generator=generator)
+
+
+def test_the_same_seed_gives_the_same_images_and_all_else_others(plain, made):
+    again = make(plain)
+    assert torch.equal(again.images, made.images) and torch.equal(again.parts, made.parts)
+    for other in (make(plain, 1), make(plain, seed=1)):
+        assert not torch.equal(other.images, made.images)
+
+
+def test_the_first_images_do_not_depend_on_the_number_of_pairs(from_digits, made):
+    two = data.load("multimnist", "test", pairs=2)
+    assert len(two) == 2 * len(made) and two.parts.shape[0] == two.labels.shape[0] == len(two)
+    for whole, one in (
+        (two.images, made.images),
+        (two.parts, made.parts),
+        (two.labels, made.labels),
+    ):
+        assert torch.equal(whole[: len(made)], one)
+        assert not torch.equal(whole[len(made) :], one)
+
+
+def test_splits_are_made_of_their_own_digits_only(from_digits):
+    """By the pixels of each digit, in order, wherever it was moved to."""
+
+    def ink(images):
+        return {tuple(image[image > 0].tolist()) for image in images.flatten(0, -4)}
+
+    own = {split: ink(data.load("digits", split).images) for split in data.SPLITS}
+    for split in data.SPLITS:
+        parts = data.load("multimnist", split).first(150).parts
+        assert ink(parts) <= own[split]
+        assert all(not ink(parts) & own[other] for other in data.SPLITS if other != split)
+
+
+def test_at_least_one_pair_is_asked_for():
+    with pytest.raises(ValueError, match="at least 1 pair for each digit, got 0"):
+        data.load("multimnist", "test", pairs=0)
+
+
+def test_without_mnist_it_says_where_that_belongs(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"MNIST/raw.*--data-dir"):
+        data.load("multimnist", "test", tmp_path, download=False)
+
+
+def test_what_needs_one_thing_in_each_image_refuses_two(made, tiny):
+    for ask in (made.single, lambda: made.nth_of_class(2, 0), Subject(tiny, made, "x").images):
+        with pytest.raises(ValueError, match="multimnist shows 2 things in each image"):
+            ask()
+
+
+def test_a_sample_keeps_the_parts_of_its_images(made, tiny):
+    subject = Subject(tiny, made, "x")
+    some = subject.sample(20)
+    assert some.parts.shape[0] == len(some) == 20 and subject.sample() is made
+    for image, parts in zip(some.images, some.parts, strict=True):
+        assert torch.equal(image.int(), parts.int().sum(0).clamp(max=255))
+    with pytest.raises(ValueError, match="expected 1 to 360"):
+        subject.sample(361)
+
+
+@pytest.mark.mnist
+def test_real_mnist_gives_as_many_images_as_it_has_digits(mnist_root):
+    part = data.load("multimnist", "test", mnist_root)
+    assert len(part) == 10_000 and part.image_shape == (1, 36, 36)
+    own = data.load("mnist", "test", mnist_root).labels[:, None]
+    assert ((part.labels == own).sum(1) == 1).all()

@@ -1,0 +1,110 @@
+"""SVHN's .mat files: read as torchvision does, checksums kept; absence and damage said plainly."""
+
+import hashlib
+import http.server
+import threading
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from scipy.io import savemat
+from torchvision.datasets import SVHN
+
+from capsviz import data
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes a part of SVHN in its layout, and makes its checksum the expected one."""
+
+    def write_part(part, n, folder=tmp_path, digits=None):
+        generator = np.random.default_rng(0)
+        images = generator.integers(0, 256, (32, 32, 3, n), dtype=np.uint8)
+        digits = np.arange(n) % 10 if digits is None else np.array(digits)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{part}_32x32.mat"
+        savemat(path, {"X": images, "y": np.where(digits == 0, 10, digits).astype("u1")[:, None]})
+        url, name, _ = SVHN.split_list[part]
+        known = (url, name, hashlib.md5(path.read_bytes()).hexdigest())
+        monkeypatch.setitem(SVHN.split_list, part, known)
+        return images.transpose(3, 2, 0, 1), path
+
+    return write_part
+
+
+@pytest.mark.parametrize("place", ["", "SVHN"])
+def test_a_file_is_read_as_it_was_written(write, tmp_path, place):
+    images, _ = write("test", 12, tmp_path / place)
+    part = data.load("svhn", "test", tmp_path)
+    assert part.images.dtype == torch.uint8 and part.images.is_contiguous()
+    assert np.array_equal(part.images, images)
+    assert part.labels.dtype == torch.int64 and part.labels.tolist() == [*range(10), 0, 1]
+    assert (part.name, part.split) == ("svhn", "test") and part.classes == tuple("0123456789")
+
+
+def test_validation_is_the_end_of_the_training_images(write, tmp_path):
+    images, _ = write("train", 5_003)
+    train, validation = (data.load("svhn", split, tmp_path) for split in ("train", "validation"))
+    assert (len(train), len(validation)) == (3, 5_000)
+    assert np.array_equal(torch.cat([train.images, validation.images]), images)
+
+
+@pytest.mark.parametrize("kept", [0, 100, -1])
+def test_a_file_that_is_cut_short_is_called_damaged(write, tmp_path, kept):
+    _, path = write("test", 12)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"SVHN in .*damaged or truncated \(their checksums"):
+        data.load("svhn", "test", tmp_path)
+
+
+def test_too_few_training_images_are_called_damaged(write, tmp_path):
+    write("train", 20)
+    with pytest.raises(ValueError, match=r"svhn in .* is damaged: 20 images"):
+        data.load("svhn", "train", tmp_path)
+
+
+def test_a_missing_file_says_where_it_belongs(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"not in .*put its files \(test_32x32.mat\) in"):
+        data.load("svhn", "test", tmp_path, download=False)
+
+
+@pytest.fixture
+def server(tmp_path_factory):
+    """A folder, and the address that its files are served at."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    folder = tmp_path_factory.mktemp("served")
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=folder)
+    ) as served:
+        thread = threading.Thread(target=served.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+        thread.join()
+
+
+def test_what_is_not_there_is_downloaded_and_found_the_next_time(
+    write, tmp_path, server, monkeypatch
+):
+    folder, address = server
+    images, path = write("test", 12, folder)
+    known = SVHN.split_list["test"]
+    monkeypatch.setitem(SVHN.split_list, "test", (f"{address}/{path.name}", *known[1:]))
+    assert np.array_equal(data.load("svhn", "test", tmp_path).images, images)
+    assert (tmp_path / "SVHN" / path.name).is_file()
+    assert len(data.load("svhn", "test", tmp_path, download=False)) == 12
+
+
+def test_a_download_of_something_else_is_refused(write, tmp_path, server, monkeypatch):
+    folder, address = server
+    _, path = write("test", 12, folder)
+    known = SVHN.split_list["test"]
+    monkeypatch.setitem(SVHN.split_list, "test", (f"{address}/{path.name}", *known[1:]))
+    path.write_bytes(b"something else")
+    with pytest.raises(FileNotFoundError, match=r"downloading SVHN failed .*put its files"):
+        data.load("svhn", "test", tmp_path)
