@@ -36,6 +36,16 @@ def squash(x: Tensor, dim: int = -1) -> Tensor:
     return x * (squared / (1 + squared) / (squared + EPSILON).sqrt())
 
 
+def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
+    """Softmax beside one more logit, fixed at zero, whose share leaks away.
+
+    The authors' `_leaky_routing` (Sarasra/models, research/capsules, models/layers/layers.py): the
+    paper's "none of the above" of section 7. Same shape as `logits`; sums over `dim` are below 1.
+    """
+    leak = torch.zeros_like(logits.narrow(dim, 0, 1))
+    return torch.cat((logits, leak), dim).softmax(dim).narrow(dim, 0, logits.shape[dim])
+
+
 def lengths(poses: Tensor) -> Tensor:
     """Euclidean length of each capsule: poses (B, J, E) -> (B, J), finite gradient at zero."""
     return (poses.square().sum(-1) + EPSILON).sqrt()
@@ -63,7 +73,7 @@ def margin_loss(
     -------
     (B,) losses.
     """
-    target = one_hot(labels, lengths.shape[1]) if labels.dim() == 1 else labels
+    target = multi_hot(labels, lengths.shape[1]) if labels.dim() == 1 else labels
     target = target.to(lengths.dtype)
     missed = target * (present - lengths).clamp_min(0).square()
     false = (1 - target) * (lengths - absent).clamp_min(0).square()
@@ -76,6 +86,17 @@ def reconstruction_loss(images: Tensor, reconstruction: Tensor) -> Tensor:
     A sum, not a mean: the paper's weight of 0.0005 belongs to the sum.
     """
     return (images - reconstruction).square().flatten(1).sum(1)
+
+
+def reconstruction_loss_l1(images: Tensor, reconstruction: Tensor) -> Tensor:
+    """Sum of absolute pixel differences of each image: (B, C, H, W) twice -> (B,)."""
+    return (images - reconstruction).abs().flatten(1).sum(1)
+
+
+def multi_hot(labels: Tensor, classes: int) -> Tensor:
+    """Class numbers (B,), or (B, K) of several in one image, -> zeros and ones (B, J)."""
+    several = labels[:, None] if labels.dim() == 1 else labels
+    return one_hot(several, classes).amax(1)
 
 
 def mask(poses: Tensor, classes: Tensor) -> Tensor:

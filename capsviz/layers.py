@@ -1,5 +1,7 @@
 """The two capsule layers: primary capsules from a convolution, class capsules by routing."""
 
+from inspect import signature
+
 import torch
 from torch import Tensor, einsum, nn
 
@@ -63,7 +65,13 @@ class ClassCapsules(nn.Module):
     iterations                           R, rounds of routing.
     bias                                 learn a (J, E) bias inside routing, as the authors' code.
     detach                               gradients flow through the last iteration only.
+    leaky                                children may couple to no parent: `leaky_softmax`.
     std                                  standard deviation of the initial weights.
+
+    Raises
+    ------
+    ValueError  for an unknown routing, fewer than one iteration, or `detach` or `leaky` of a
+                routing that does not have it.
     """
 
     def __init__(
@@ -77,6 +85,7 @@ class ClassCapsules(nn.Module):
         iterations: int = 3,
         bias: bool = False,
         detach: bool = False,
+        leaky: bool = False,
         std: float = 0.1,
     ):
         super().__init__()
@@ -84,11 +93,23 @@ class ClassCapsules(nn.Module):
         module = routings.get(routing)  # refuses an unknown name now
         self._route_votes, self._fused = module.route, getattr(module, "fused", None)
         self.routing_name, self.iterations = routing, iterations
-        self.options = {"detach": True} if detach else {}  # a routing need not know it
+        asked = {"detach": detach, "leaky": leaky}
+        self.options = {option: True for option, wanted in asked.items() if wanted}
+        self._require_options()
         shape = (children, parents, parent_dimensions, child_dimensions)
         self.weight = nn.Parameter(torch.randn(shape) * std)
         shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
         self.register_parameter("bias", shift)
+
+    def _require_options(self) -> None:
+        """ValueError for an option that the routing does not have; it need not have any."""
+        for function in filter(None, (self._route_votes, self._fused)):
+            for option in self.options:
+                if option not in signature(function).parameters:
+                    raise ValueError(
+                        f"the routing '{self.routing_name}' has no option '{option}': "
+                        "leave it out, or choose a routing that has it, as 'dynamic'"
+                    )
 
     def votes(self, primary: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""

@@ -97,6 +97,41 @@ def test_reconstruction_loss_sums_squares_over_the_pixels_of_each_image():
     )
 
 
+def test_the_l1_loss_sums_absolute_differences_over_the_pixels_of_each_image():
+    images, made = torch.rand(3, 2, 4, 5), torch.rand(3, 2, 4, 5)
+    expected = [
+        sum(abs(a - b) for a, b in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True))
+        for x, y in zip(images, made, strict=True)
+    ]
+    found = functional.reconstruction_loss_l1(images, made)
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("labels", [[2, 0, 2], [[2, 0], [1, 1], [3, 2]]])
+def test_multi_hot_marks_every_class_of_an_image(labels):
+    expected = torch.zeros(3, 4, dtype=torch.long)
+    for b, classes in enumerate(labels):
+        for k in classes if isinstance(classes, list) else [classes]:
+            expected[b, k] = 1
+    assert torch.equal(functional.multi_hot(torch.tensor(labels), 4), expected)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_a_leaky_softmax_is_a_softmax_with_one_more_logit_of_zero(dim, scale):
+    logits = (scale * draw(2, 3, 5)).requires_grad_()
+    found = functional.leaky_softmax(logits, dim)
+    assert found.shape == logits.shape and found.isfinite().all()
+    (found * draw(2, 3, 5, seed=1)).sum().backward()
+    assert logits.grad.isfinite().all()
+    rows, shares = logits.detach().movedim(dim, 2), found.detach().movedim(dim, 2)
+    for row, share in zip(rows.flatten(0, 1), shares.flatten(0, 1), strict=True):
+        top = max(0.0, float(row.max()))
+        parts = [torch.tensor(x - top).exp() for x in (0.0, *row.tolist())]
+        expected = [float(x / sum(parts)) for x in parts[1:]]
+        assert share.tolist() == pytest.approx(expected, abs=1e-6)
+
+
 def test_mask_keeps_one_pose_in_its_place():
     poses = draw(3, 4, 5)
     masked = functional.mask(poses, torch.tensor([2, 0, 3])).view(3, 4, 5)

@@ -1,4 +1,5 @@
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -121,6 +122,39 @@ def test_the_traced_path_takes_other_iterations_and_couplings(class_layer):
     _, routed = class_layer.route(primary, iterations=2, couplings=given)
     assert len(routed.poses) == 2
     torch.testing.assert_close(routed.couplings[1], given)
+
+
+@pytest.mark.parametrize("option", ["detach", "leaky"])
+def test_an_option_goes_to_both_paths_of_the_routing(option):
+    torch.manual_seed(0)
+    sizes = {"child_dimensions": D, "parent_dimensions": E, "std": 1.0}
+    layer = ClassCapsules(I, J, **sizes, **{option: True})
+    primary = draw32(B, I, D).requires_grad_()
+    dynamic = routing.get("dynamic")
+    expected = dynamic.route(layer.votes(primary), **{option: True}).poses[-1]
+    for poses in (layer(primary), layer.route(primary)[1].poses[-1]):
+        torch.testing.assert_close(poses, expected)
+        found, right, plain = (
+            torch.autograd.grad(p.square().sum(), primary, retain_graph=True)[0]
+            for p in (poses, expected, dynamic.route(layer.votes(primary)).poses[-1])
+        )
+        torch.testing.assert_close(found, right)
+        assert not torch.allclose(found, plain)
+
+
+@pytest.mark.parametrize("option", ["detach", "leaky"])
+def test_an_option_that_the_routing_does_not_have_is_refused(option, monkeypatch):
+    def route(votes, *, iterations, bias, couplings):
+        raise AssertionError
+
+    monkeypatch.setattr(routing, "get", lambda name: SimpleNamespace(route=route))
+    ClassCapsules(I, J, routing="plain")
+    with pytest.raises(ValueError, match=f"the routing 'plain' has no option '{option}'"):
+        ClassCapsules(I, J, routing="plain", **{option: True})
+    fused = SimpleNamespace(route=routing.get("x").route, fused=lambda u, w, *, leaky, detach: u)
+    monkeypatch.setattr(routing, "get", lambda name: fused)
+    with pytest.raises(ValueError, match=f"has no option '{option}'"):  # the other path has it
+        ClassCapsules(I, J, routing="half", **{option: True})
 
 
 def test_what_cannot_be_built_is_refused():

@@ -31,17 +31,19 @@ def votes(primary, weight):
     return out
 
 
-def dynamic_routing(votes, iterations, *, bias=None, detach=False):
+def dynamic_routing(votes, iterations, *, bias=None, detach=False, leaky=False):
     """Procedure 1, and what it computes on the way.
 
     Returns lists with one entry for each iteration: b_ij and c_ij as [b][i][j], v_j as (B, J, E).
     `detach` stops the gradient at the couplings, as implementations that are not literal do.
+    `leaky` gives each child one more parent, whose logit stays zero and whose vote is nothing.
     """
     B, I, J, _ = votes.shape
     all_logits, all_couplings, all_poses = [], [], []
     logits = [[[votes.new_zeros(()) for _ in range(J)] for _ in range(I)] for _ in range(B)]  # 2
     for _ in range(iterations):  # line 3
-        couplings = [[softmax(logits[b][i]) for i in range(I)] for b in range(B)]  # line 4
+        share = leaky_softmax if leaky else softmax
+        couplings = [[share(logits[b][i]) for i in range(I)] for b in range(B)]  # line 4
         if detach:
             couplings = [[[c.detach() for c in row] for row in image] for image in couplings]
         poses = []
@@ -74,6 +76,11 @@ def softmax(logits):
     return [e / sum(exponentials) for e in exponentials]
 
 
+def leaky_softmax(logits):
+    """The authors' code: a softmax over one parent more, of logit zero, which is left out."""
+    return softmax([torch.zeros_like(logits[0]), *logits])[1:]
+
+
 def to_tensor(nested):
     """Nested lists of scalars as one tensor."""
     if isinstance(nested, list):
@@ -92,3 +99,22 @@ def margin_loss(lengths, present, *, m_plus=0.9, m_minus=0.1, down_weight=0.5):
             loss += down_weight * (1 - T) * max(0.0, length - m_minus) ** 2
         losses.append(loss)
     return losses
+
+
+def spread(maps, weight, bias, stride, size):
+    """A transposed convolution: (C, h, w), (C, F, k, k), (F,) -> (F, *size).
+
+    Each number is a stamp of the kernel, centred at `stride` times its place; what falls outside of
+    the image is lost.
+    """
+    k = weight.shape[2]
+    out = torch.zeros(len(bias), *size) + bias[:, None, None]
+    for row in range(maps.shape[1]):
+        for column in range(maps.shape[2]):
+            stamp = torch.einsum("c,cfyx->fyx", maps[:, row, column], weight)
+            for y in range(k):
+                for x in range(k):
+                    top, left = stride * row + y - k // 2, stride * column + x - k // 2
+                    if 0 <= top < size[0] and 0 <= left < size[1]:
+                        out[:, top, left] += stamp[:, y, x]
+    return out

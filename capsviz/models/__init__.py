@@ -4,8 +4,16 @@ A file offers `build(image_shape, classes, **options) -> Module`. The module tak
 (B, C, H, W), float32 in [0, 1], and has
     config                               what `build` needs to make it again, as plain data
     forward(images) -> Output            an output that names its parts, `lengths` (B, J) at least
-    objective(output, images, labels)    -> Objective, what training minimises
+    objective(output, images, labels, reconstruction_factor=1.0)
+                                         -> Objective, what training minimises
 and, if it is a capsule network, `look` and `decode` (see `capsviz.tracing`).
+
+The labels of `objective` are (B,), or (B, K) where each image shows K things; `images` are what is
+to be reconstructed: the images themselves, or (B, K, C, H, W), each thing alone.
+`reconstruction_factor` multiplies the weight of the reconstruction, which may thus be annealed.
+A network may say `training_bytes(batch)`, the memory of a training step, so that a batch that does
+not fit is computed in parts. One with batch norm says no such thing, or that it needs
+`whole_batches`: the statistics of a part are not those of the batch.
 """
 
 from typing import NamedTuple
@@ -35,7 +43,7 @@ class Objective(NamedTuple):
 
     loss: Tensor  # ()
     margin: Tensor  # (B,)
-    reconstruction: Tensor | None = None  # (B,) sum of squared pixel differences
+    reconstruction: Tensor | None = None  # (B,) as it was minimised, before its weight
 
 
 def available() -> list[str]:

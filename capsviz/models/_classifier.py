@@ -1,14 +1,12 @@
 """What the networks without capsules share: probabilities by softmax, trained by cross entropy."""
 
 from dataclasses import asdict
-from typing import get_args, get_type_hints
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
-from capsviz.discovery import unknown
-from capsviz.functional import margin_loss
+from capsviz.functional import margin_loss, multi_hot
 from capsviz.models import Objective, Scores
 
 
@@ -40,10 +38,21 @@ class Classifier(nn.Module):
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return Scores(logits.softmax(1), logits)
 
-    def objective(self, output: Scores, images: Tensor, labels: Tensor) -> Objective:
-        """Cross entropy; the margin loss of the probabilities beside it, for comparison."""
-        margin = margin_loss(output.lengths.detach(), labels)
-        return Objective(cross_entropy(output.logits, labels), margin)
+    def objective(
+        self, output: Scores, images: Tensor, labels: Tensor, reconstruction_factor: float = 1.0
+    ) -> Objective:
+        """Cross entropy; the margin loss of the probabilities beside it, for comparison.
+
+        Probabilities sum to one, so they cannot all be near it: for K classes in each image, labels
+        (B, K), the target of the cross entropy is 1/K for each, and the margin loss, which asks
+        for 0.9 of each, cannot come to zero. Nothing is reconstructed here.
+        """
+        target = labels
+        if labels.dim() == 2:
+            target = one_hot(labels, output.logits.shape[1]).to(output.logits.dtype).mean(1)
+        present = multi_hot(labels, output.lengths.shape[1])
+        margin = margin_loss(output.lengths.detach(), present)
+        return Objective(cross_entropy(output.logits, target), margin)
 
 
 class PlainClassifier(Classifier):
@@ -58,52 +67,3 @@ class PlainClassifier(Classifier):
     def training_bytes(self, batch: int) -> int:
         """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
         return 16 * sum(p.numel() for p in self.parameters()) + batch * self.image_bytes
-
-
-def settings_from(kind: type, name: str, image_shape, classes: int, options: dict):
-    """The dataclass `kind` of a network from what `build` is given.
-
-    Raises
-    ------
-    ValueError  for an unknown option, or one whose value is not of the type of its field.
-    """
-    known = get_type_hints(kind)
-    del known["image_shape"], known["classes"]
-    if strange := sorted(set(options) - set(known)):
-        raise ValueError(unknown(f"{name} option", strange[0], sorted(known)))
-    for option, value in options.items():
-        _require_type(option, value, known[option])
-    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    return kind(image_shape=tuple(image_shape), classes=classes, **options)
-
-
-def require_positive(settings, *names: str) -> None:
-    """ValueError unless each named setting, or each number in it, is at least 1."""
-    for name in names:
-        value = getattr(settings, name)
-        if min(value if isinstance(value, tuple) else (value,)) < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
-
-
-def _require_type(name: str, value, kind) -> None:
-    """ValueError unless a value is an int, a float, a str, or a sequence of ints, as `kind` is."""
-    numbers = get_args(kind)  # of a tuple: (int, ...) or one int for each number
-    if numbers and numbers[-1] is Ellipsis:
-        words = "a list of one or more whole numbers"
-        fits = isinstance(value, list | tuple) and len(value) > 0 and all(map(_is_whole, value))
-    elif numbers:
-        words = f"a list of {len(numbers)} whole numbers"
-        fits = isinstance(value, list | tuple) and len(value) == len(numbers)
-        fits = fits and all(map(_is_whole, value))
-    elif kind is int:
-        words, fits = "a whole number", _is_whole(value)
-    elif kind is float:
-        words, fits = "a number", _is_whole(value) or isinstance(value, float)
-    else:
-        words, fits = "text", isinstance(value, kind)
-    if not fits:
-        raise ValueError(f"{name} must be {words}, got {value!r}")
-
-
-def _is_whole(value) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

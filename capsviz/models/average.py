@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.models._classifier import PlainClassifier, require_positive, settings_from
+from capsviz.models._classifier import PlainClassifier
+from capsviz.models._settings import require_positive, settings_from
 
 
 @dataclass(frozen=True)

@@ -8,63 +8,19 @@ Two presets, because paper and code differ:
 """
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, replace
 
-import torch
 from torch import Tensor, nn
 
-from capsviz import allocator, convolution, functional, memory
+from capsviz import allocator, convolution, decoders, functional
 from capsviz.convolution import convolve
-from capsviz.decoders import FullyConnected
-from capsviz.discovery import unknown
 from capsviz.layers import ClassCapsules, PrimaryCapsules
 from capsviz.models import Objective, Output
+from capsviz.models._capsnet_config import KERNEL, METRICS, Config, check, preset_values
+from capsviz.models._settings import settings_from
 from capsviz.routing import _blocked
 
-KERNEL = 9
 INSIDE_ROUTING = {"votes", "logits", "couplings", "poses"}  # parts of a trace that need its votes
-
-
-@dataclass(frozen=True)
-class Config:
-    """Everything that fixes a CapsNet, its losses included."""
-
-    image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
-    classes: int = 10
-    preset: str = "paper"  # or "authors": initial weights and the scale of primary votes
-    channels: int = 256  # of the first convolution
-    types: int = 32  # primary capsule types
-    primary_dimensions: int = 8  # D
-    class_dimensions: int = 16  # E
-    routing: str = "dynamic"  # a file in capsviz/routing
-    iterations: int = 3  # of routing
-    routing_bias: bool = False  # learn a bias of s_j inside routing
-    detach_routing: bool = False  # gradients flow through the last iteration only
-    hidden: tuple[int, ...] = (512, 1024)  # of the decoder
-    reconstruction_weight: float = 0.0005  # of the SSE, beside the margin loss; 0: no decoder
-
-    @property
-    def grid(self) -> tuple[int, int, int]:
-        """(types, rows, columns) of the primary capsules."""
-        _, height, width = self.image_shape
-        return (self.types, *((side - KERNEL + 1 - KERNEL) // 2 + 1 for side in (height, width)))
-
-    @property
-    def children(self) -> int:
-        """I, the number of primary capsules."""
-        types, rows, columns = self.grid
-        return types * rows * columns
-
-
-def preset_values(preset: str, classes: int) -> dict:
-    """What a preset sets; ValueError for an unknown one."""
-    if preset == "paper":
-        return {}
-    if preset == "authors":
-        # Their margin loss is halved and averaged over J classes, so beside a sum over classes
-        # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes.
-        return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
-    raise ValueError(unknown("preset", preset, ["paper", "authors"]))
 
 
 def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNet":
@@ -72,16 +28,13 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNe
 
     Raises
     ------
-    ValueError   for an unknown preset or option, fewer than two classes, or images too small.
+    ValueError   for an unknown preset or option, a value of another type or out of range, fewer
+                 than two classes, or images too small.
     MemoryError  if the weights alone would not fit.
     """
-    values = preset_values(options.get("preset", "paper"), classes)
-    known = {field.name for field in fields(Config)}
-    if strange := sorted(set(options) - known):
-        raise ValueError(unknown("capsnet option", strange[0], sorted(known)))
-    values |= {"image_shape": tuple(image_shape), "classes": classes, **options}
-    values["hidden"] = tuple(values.get("hidden", Config.hidden))
-    return CapsNet(Config(**values))
+    config = settings_from(Config, "capsnet", image_shape, classes, options)
+    preset = preset_values(config.preset, classes)
+    return CapsNet(replace(config, **{k: v for k, v in preset.items() if k not in options}))
 
 
 class CapsNet(nn.Module):
@@ -89,7 +42,7 @@ class CapsNet(nn.Module):
 
     def __init__(self, config: Config):
         super().__init__()
-        _check(config)
+        check(config)
         self.settings = config
         types, dim = config.types, config.primary_dimensions
         self.conv1 = nn.Conv2d(config.image_shape[0], config.channels, KERNEL)
@@ -106,11 +59,14 @@ class CapsNet(nn.Module):
             iterations=config.iterations,
             bias=config.routing_bias,
             detach=config.detach_routing,
+            leaky=config.leaky,
         )
         self.decoder = None
         if config.reconstruction_weight > 0:
-            self.decoder = FullyConnected(
-                config.classes, config.class_dimensions, config.image_shape, config.hidden
+            shape = (config.classes, config.class_dimensions, config.image_shape)
+            sizes = {"hidden": config.hidden} if config.decoder == "fully_connected" else {}
+            self.decoder = decoders.Decoder(
+                config.decoder, *shape, norm=config.decoder_norm, **sizes
             )
         if config.preset == "authors":
             self._initialise_as_authors()
@@ -181,7 +137,13 @@ class CapsNet(nn.Module):
         features = 3 * c.channels * places  # conv1's result, its gradient, and that before the ReLU
         patches = channels * KERNEL**2 * places
         capsules = c.children * (6 * c.primary_dimensions + (c.iterations - 1) * c.classes)
-        return 4 * (features + patches + capsules)
+        decoded = 0 if self.decoder is None else 2 * self.decoder.activations  # and gradients
+        return 4 * (features + patches + capsules + decoded)
+
+    @property
+    def whole_batches(self) -> bool:
+        """Whether a batch must not be computed in parts: they would have other statistics."""
+        return self.decoder is not None and self.settings.decoder_norm
 
     def training_bytes(self, batch: int) -> int:
         """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
@@ -194,45 +156,56 @@ class CapsNet(nn.Module):
             work *= 2
         return 16 * parameters + work
 
-    def objective(self, output: Output, images: Tensor, labels: Tensor) -> Objective:
-        """Margin loss plus weighted SSE, the decoder masked by the true class (training)."""
-        margin = functional.margin_loss(output.lengths, labels)
+    def objective(
+        self, output: Output, images: Tensor, labels: Tensor, reconstruction_factor: float = 1.0
+    ) -> Objective:
+        """Margin loss plus weighted reconstruction loss, the decoder masked by the true class.
+
+        Parameters
+        ----------
+        output  of `forward`, for the images of B examples.
+        images  (B, C, H, W) to be reconstructed; where K things are in one image, (B, K, C, H, W),
+                each thing alone: decoded from its own class, and averaged over K.
+        labels  (B,) classes; or (B, K), each of which is present.
+        reconstruction_factor
+                on the weight of the reconstruction.
+
+        Raises
+        ------
+        ValueError  if there is not one image to reconstruct for each label.
+        """
+        margin = functional.margin_loss(
+            output.lengths, functional.multi_hot(labels, self.settings.classes)
+        )
         if self.decoder is None:
             return Objective(margin.mean(), margin)
-        sse = functional.reconstruction_loss(images, self.decode(output.poses, labels))
-        return Objective((margin + self.settings.reconstruction_weight * sse).mean(), margin, sse)
+        distance = self._distance(output.poses, images, labels)
+        weight = self.settings.reconstruction_weight * reconstruction_factor
+        return Objective((margin + weight * distance).mean(), margin, distance)
+
+    def _distance(self, poses: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """Reconstruction loss (B,) by the metric of the settings, a mean over an image's parts."""
+        if images.shape[:-3] != labels.shape:
+            raise ValueError(
+                f"expected one image (C, H, W) to reconstruct for each label {tuple(labels.shape)}"
+                f", got images {tuple(images.shape)}"
+            )
+        measure = METRICS[self.settings.reconstruction_metric]
+        if labels.dim() == 1:
+            return measure(images, self.decode(poses, labels))
+        # all parts at once: batch norm then sees one batch, not one for each k
+        made = self.decode(poses.repeat_interleave(labels.shape[1], 0), labels.flatten())
+        return measure(images.flatten(0, 1), made).view(labels.shape).mean(1)
 
     def _initialise_as_authors(self) -> None:
-        """Truncated normals of standard deviation 0.1 (0.05 in conv1), all biases 0.1."""
+        """Truncated normals of standard deviation 0.1 (0.05 in conv1), all biases 0.1.
+
+        What their code does not have, transposed convolutions and batch norm, keeps PyTorch's.
+        """
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 std = 0.05 if module is self.conv1 else 0.1
                 nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
-                nn.init.constant_(module.bias, 0.1)
+                if module.bias is not None:
+                    nn.init.constant_(module.bias, 0.1)
         nn.init.trunc_normal_(self.capsules.weight, std=0.1, a=-0.2, b=0.2)
-
-
-def _check(config: Config) -> None:
-    channels, height, width = config.image_shape
-    smallest = 2 * KERNEL - 1
-    if min(height, width) < smallest or channels < 1:
-        raise ValueError(
-            f"images of {channels} x {height} x {width} are too small for two {KERNEL}x{KERNEL} "
-            f"convolutions: expected at least 1 x {smallest} x {smallest}; enlarge or pad them"
-        )
-    if config.classes < 2:
-        raise ValueError(f"a classifier needs at least 2 classes, got {config.classes}")
-    for name in ("channels", "types", "primary_dimensions", "class_dimensions"):
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 1, got {getattr(config, name)}")
-    if config.reconstruction_weight < 0:
-        raise ValueError(
-            f"reconstruction_weight must not be negative, got {config.reconstruction_weight}"
-        )
-    per_child = config.classes * config.class_dimensions * config.primary_dimensions
-    size = torch.finfo(torch.get_default_dtype()).bits // 8
-    memory.require(
-        config.children * per_child * size,
-        f"the transformation of {config.children:,} primary into {config.classes} class capsules",
-        "use fewer capsule types, fewer classes or smaller images",
-    )

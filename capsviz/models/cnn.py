@@ -12,7 +12,8 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from capsviz.models._classifier import PlainClassifier, require_positive, settings_from
+from capsviz.models._classifier import PlainClassifier
+from capsviz.models._settings import require_positive, settings_from
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 
-from capsviz.models._classifier import Classifier, require_positive, settings_from
+from capsviz.models._classifier import Classifier
+from capsviz.models._settings import require_positive, settings_from
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A routing offers `route(votes, *, iterations, bias, couplings) -> Routing`, and may offer
 `fused(primary, weight, *, iterations, bias) -> poses`, the same result without holding the votes;
-both with `detach` if `--detach-routing` shall work.
+both with `detach` if `--detach-routing` shall work, and with `leaky` if that option shall.
 To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
 """
 
@@ -21,7 +21,7 @@ class Routing(NamedTuple):
     """What happened in each iteration; index -1 is the result."""
 
     logits: Tensor  # (R, B, I, J) b_ij, before the iteration's softmax
-    couplings: Tensor  # (R, B, I, J) c_ij, which sum to 1 over J
+    couplings: Tensor  # (R, B, I, J) c_ij, which sum to 1 over J; if leaky, to less
     poses: Tensor  # (R, B, J, E) v_j, after the iteration
 
 

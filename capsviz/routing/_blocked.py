@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from capsviz.functional import EPSILON
+from capsviz.functional import EPSILON, leaky_softmax
 from capsviz.routing import check_iterations
 
 CPU_BLOCK_BYTES = 2 << 20  # of votes: what a core's cache holds beside its temporaries
@@ -31,6 +31,7 @@ def route_blocked(
     iterations: int = 3,
     bias: Tensor | None = None,
     detach: bool = False,
+    leaky: bool = False,
 ) -> Tensor:
     """Poses after dynamic routing, equal to `route` on the votes `weight @ primary`.
 
@@ -44,6 +45,7 @@ def route_blocked(
     iterations  rounds of agreement, at least 1.
     bias        (J, E) or None, added to every parent's input in each iteration.
     detach      let gradients flow through the last iteration only, its couplings as constants.
+    leaky       one more logit, fixed at zero, in each softmax, whose share is dropped.
 
     Returns
     -------
@@ -62,7 +64,7 @@ def route_blocked(
     with torch.autocast(primary.device.type, enabled=False):
         dtype = torch.promote_types(primary.dtype, torch.float32)
         shift = None if bias is None else bias.to(dtype)
-        return _Blocked.apply(primary.to(dtype), weight.to(dtype), shift, iterations, detach)
+        return _Blocked.apply(primary.to(dtype), weight.to(dtype), shift, iterations, detach, leaky)
 
 
 def workspace_bytes(device: torch.device) -> int:
@@ -74,16 +76,18 @@ class _Blocked(torch.autograd.Function):
     """Inside, axes are (i, d, b), (i, j, e, b), (j, e, b): the batch last."""
 
     @staticmethod
-    def forward(ctx, primary, weight, bias, iterations, detach):
+    def forward(ctx, primary, weight, bias, iterations, detach, leaky):
         I, J, E, D = weight.shape
         B = primary.shape[0]
         u = primary.permute(1, 2, 0).contiguous()
         w = weight.reshape(I, J * E, D)
         flat = weight.permute(1, 2, 0, 3).reshape(J * E, I * D)
         offset = 0 if bias is None else bias[:, :, None]
+        couple = leaky_softmax if leaky else torch.softmax
 
-        # Iteration 1: couplings are 1/J, so the sum over children is one matrix product.
-        total = (flat @ u.view(I * D, B)).view(J, E, B) / J + offset
+        # Iteration 1: all couplings are equal, so the sum over children is one matrix product.
+        shares = J + leaky
+        total = (flat @ u.view(I * D, B)).view(J, E, B) / shares + offset
         inputs, sums, couplings = [total], [], []
         pose = _squash(total)
         summed = pose
@@ -92,7 +96,7 @@ class _Blocked(torch.autograd.Function):
             total = u.new_zeros(J, E, B)
             for block in _blocks(I, J * E * B * u.element_size(), u.device):
                 votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
-                c = torch.softmax((votes * summed).sum(2), 1)
+                c = couple((votes * summed).sum(2), 1)
                 coupling[block] = c
                 total += votes.mul_(c[:, :, None]).sum(0)
             total += offset
@@ -102,7 +106,7 @@ class _Blocked(torch.autograd.Function):
             pose = _squash(total)
             summed = summed + pose
         ctx.save_for_backward(u, weight, *inputs, *sums, *couplings)
-        ctx.iterations, ctx.biased = iterations, bias is not None
+        ctx.iterations, ctx.biased, ctx.shares = iterations, bias is not None, shares
         ctx.detach = detach and iterations > 1
         return pose.permute(2, 0, 1).contiguous()
 
@@ -136,7 +140,7 @@ class _Blocked(torch.autograd.Function):
                 else:
                     votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
                     dc = (votes * ds).sum(2)
-                    db = c * (dc - (c * dc).sum(1, keepdim=True))
+                    db = c * (dc - (c * dc).sum(1, keepdim=True))  # a leak's dc is zero
                     dsum += votes.mul_(db[:, :, None]).sum(0)
                     dvotes = torch.mul(c[:, :, None], ds, out=votes)
                     dvotes.addcmul_(db[:, :, None].expand_as(dvotes), sums[t - 1].expand_as(dvotes))
@@ -147,14 +151,15 @@ class _Blocked(torch.autograd.Function):
                 break
             later = later + dsum
             dpose = torch.zeros_like(dpose)
-        else:  # the first iteration, whose couplings are 1/J
+        else:  # the first iteration, whose couplings are all equal
             ds = _squash_backward(inputs[0], dpose + later)
             dbias += ds
-            flat = ds.view(J * E, B) / J
+            flat = ds.view(J * E, B) / ctx.shares
             du += (w.permute(0, 2, 1).reshape(I * D, J * E) @ flat).view(I, D, B)
             dw += (u.view(I * D, B) @ flat.T).view(I, D, J * E)
         dweight = dw.view(I, D, J, E).permute(0, 2, 3, 1)
-        return du.permute(2, 0, 1), dweight, dbias.sum(2) if ctx.biased else None, None, None
+        dbias = dbias.sum(2) if ctx.biased else None
+        return du.permute(2, 0, 1), dweight, dbias, None, None, None
 
 
 def _blocks(children: int, bytes_per_child: int, device: torch.device) -> list[slice]:

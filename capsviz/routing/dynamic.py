@@ -6,7 +6,7 @@ straight from the primary capsules, without ever holding the votes (see `_blocke
 
 from torch import Tensor, einsum, zeros
 
-from capsviz.functional import squash
+from capsviz.functional import leaky_softmax, squash
 from capsviz.routing import Routing, check_votes, stack
 from capsviz.routing._blocked import route_blocked as fused
 
@@ -20,6 +20,7 @@ def route(
     bias: Tensor | None = None,
     couplings: Tensor | None = None,
     detach: bool = False,
+    leaky: bool = False,
 ) -> Routing:
     """Couple children to parents by agreement.
 
@@ -35,11 +36,13 @@ def route(
     couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
                 the softmax of the logits: an intervention. The logits are still recorded.
     detach      let gradients flow through the last iteration only, its couplings as constants.
+    leaky       couple each child also to no parent: one more logit, fixed at zero, in its softmax,
+                whose share is dropped (`functional.leaky_softmax`, as the authors' code does).
 
     Returns
     -------
     Routing with logits and couplings (R, B, I, J) and poses (R, B, J, E). Entry 1 of R holds zero
-    logits and uniform couplings; entry R is the result.
+    logits and uniform couplings, 1/J or, if leaky, 1/(J + 1); entry R is the result.
 
     Raises
     ------
@@ -50,7 +53,10 @@ def route(
     logits = zeros(B, I, J, dtype=votes.dtype, device=votes.device)  # b_ij
     history = []
     for iteration in range(iterations):
-        coupling = logits.softmax(2) if couplings is None else couplings.to(votes).expand(B, I, J)
+        if couplings is None:
+            coupling = leaky_softmax(logits, 2) if leaky else logits.softmax(2)  # c_ij
+        else:
+            coupling = couplings.to(votes).expand(B, I, J)
         total = einsum("bij,bije->bje", coupling, votes)  # s_j
         poses = squash(total if bias is None else total + bias)  # v_j
         history.append((logits, coupling, poses))

@@ -265,7 +265,9 @@ def test_fused_routes_an_empty_batch(name):
     assert routing.get(name).fused(primary[:0], weight, bias=bias).shape == (0, J, E)
 
 
-@pytest.mark.parametrize("options", [{}, {"routing_bias": True}, {"detach_routing": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"routing_bias": True}, {"detach_routing": True}, {"leaky": True}], ids=str
+)
 def test_a_whole_network_compiles_into_one_graph(options):
     model = build_tiny(**options)
     images = torch.rand(3, 1, 21, 19)

@@ -1,0 +1,92 @@
+"""What fixes a CapsNet: its settings, its two presets, and which settings make no network."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from capsviz import decoders, functional, memory
+from capsviz.discovery import unknown
+from capsviz.models._settings import require_positive
+
+KERNEL = 9
+METRICS = {"l2": functional.reconstruction_loss, "l1": functional.reconstruction_loss_l1}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that fixes a CapsNet, its losses included."""
+
+    image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
+    classes: int = 10
+    preset: str = "paper"  # or "authors": initial weights and the scale of primary votes
+    channels: int = 256  # of the first convolution
+    types: int = 32  # primary capsule types
+    primary_dimensions: int = 8  # D
+    class_dimensions: int = 16  # E
+    routing: str = "dynamic"  # a file in capsviz/routing
+    iterations: int = 3  # of routing
+    routing_bias: bool = False  # learn a bias of s_j inside routing
+    detach_routing: bool = False  # gradients flow through the last iteration only
+    leaky: bool = False  # children may couple to no class: "none of the above" in the softmax
+    decoder: str = "fully_connected"  # a file in capsviz/decoders
+    decoder_norm: bool = False  # batch norm in its hidden layers
+    hidden: tuple[int, ...] = (512, 1024)  # units of the fully connected decoder
+    reconstruction_metric: str = "l2"  # sum of squared differences; "l1": of absolute ones
+    reconstruction_weight: float = 0.0005  # of that sum, beside the margin loss; 0: no decoder
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """(types, rows, columns) of the primary capsules."""
+        _, height, width = self.image_shape
+        return (self.types, *((side - KERNEL + 1 - KERNEL) // 2 + 1 for side in (height, width)))
+
+    @property
+    def children(self) -> int:
+        """I, the number of primary capsules."""
+        types, rows, columns = self.grid
+        return types * rows * columns
+
+
+def preset_values(preset: str, classes: int) -> dict:
+    """What a preset sets; ValueError for an unknown one."""
+    if preset == "paper":
+        return {}
+    if preset == "authors":
+        # Their margin loss is halved and averaged over J classes, so beside a sum over classes
+        # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes.
+        return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
+    raise ValueError(unknown("preset", preset, ["paper", "authors"]))
+
+
+def check(config: Config) -> None:
+    """Raise ValueError for settings that make no network, MemoryError for too large ones."""
+    channels, height, width = config.image_shape
+    smallest = 2 * KERNEL - 1
+    if min(height, width) < smallest or channels < 1:
+        raise ValueError(
+            f"images of {channels} x {height} x {width} are too small for two {KERNEL}x{KERNEL} "
+            f"convolutions: expected at least 1 x {smallest} x {smallest}; enlarge or pad them"
+        )
+    if config.classes < 2:
+        raise ValueError(f"a classifier needs at least 2 classes, got {config.classes}")
+    require_positive(
+        config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
+    )
+    if not 0 <= config.reconstruction_weight < math.inf:
+        raise ValueError(
+            f"reconstruction_weight must be a number from 0, got {config.reconstruction_weight}"
+        )
+    for name, known in (
+        ("decoder", decoders.available()),
+        ("reconstruction_metric", sorted(METRICS)),
+    ):
+        if getattr(config, name) not in known:
+            raise ValueError(unknown(name, getattr(config, name), known))
+    per_child = config.classes * config.class_dimensions * config.primary_dimensions
+    size = torch.finfo(torch.get_default_dtype()).bits // 8
+    memory.require(
+        config.children * per_child * size,
+        f"the transformation of {config.children:,} primary into {config.classes} class capsules",
+        "use fewer capsule types, fewer classes or smaller images",
+    )
