@@ -1,8 +1,15 @@
-"""Images in batches: float and uint8, per-image shifts of whole pixels by one gather."""
+"""Images in batches: float and uint8, and what training does to each image by its own draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+LUMA = (0.2989, 0.587, 0.114)  # grey of red, green and blue, as torchvision has it
 
 
 def to_float(images: Tensor) -> Tensor:
@@ -13,6 +20,91 @@ def to_float(images: Tensor) -> Tensor:
 def to_uint8(images: Tensor) -> np.ndarray:
     """Images in [0, 1], of any shape and device, -> uint8 array, rounded."""
     return (images * 255).round().byte().cpu().numpy()
+
+
+class Draws(NamedTuple):
+    """What is done to each of N images; None where nothing of that kind is."""
+
+    offsets: Tensor  # (2, N) rows and columns, for `cut`
+    mirrored: Tensor | None = None  # (N,) bool
+    brightness: Tensor | None = None  # (N,) factors
+    contrast: Tensor | None = None  # (N,) factors
+
+    def take(self, index: Tensor) -> Draws:
+        """Those of some of the images."""
+        return Draws(*(None if drawn is None else drawn[..., index] for drawn in self))
+
+    def to(self, device) -> Draws:
+        """The same on another device."""
+        return Draws(*(None if drawn is None else drawn.to(device) for drawn in self))
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random changes of training images, each image by its own draw.
+
+    In this order: a window from the image padded with zeros, its mirror image, brightness, contrast
+    (the last two as torchvision's `adjust_brightness` and `adjust_contrast`, on images in [0, 1],
+    each with a factor drawn uniformly from 1 - strength ... 1 + strength and clamped to [0, 1]).
+    """
+
+    shift_px: int = 0  # zeros around the image before a window is cut out of it
+    crop_px: int | None = None  # of the square window; None: as large as the image
+    flip: bool = False  # left to right, with a chance of one half
+    brightness: float = 0.0  # strength, from 0 to 1: the image times the factor
+    contrast: float = 0.0  # strength, from 0 to 1: its distance from its mean grey times the factor
+
+    def draw(
+        self, n: int, image_shape: tuple[int, int, int], *, generator: torch.Generator | None = None
+    ) -> Draws:
+        """Draws for n images (C, H, W), on the CPU: the same ones for every device."""
+        size = self.crop_px
+        room = (0, 0) if size is None else tuple(side - size for side in image_shape[1:])
+        offsets = draw_offsets(n, self.shift_px, room=room, generator=generator)
+        mirrored = torch.rand(n, generator=generator) < 0.5 if self.flip else None
+        factors = [
+            1 + strength * (2 * torch.rand(n, generator=generator) - 1) if strength else None
+            for strength in (self.brightness, self.contrast)
+        ]
+        return Draws(offsets, mirrored, *factors)
+
+    def apply(self, images: Tensor, draws: Draws) -> Tensor:
+        """uint8 images (B, C, H, W) and their B draws -> float32 in [0, 1], of the window's size.
+
+        Where everything is on a GPU, nothing waits for it.
+        """
+        return self.apply_with_parts(images, None, draws)[0]
+
+    def apply_with_parts(
+        self, images: Tensor, parts: Tensor | None, draws: Draws
+    ) -> tuple[Tensor, Tensor | None]:
+        """`apply`, and the same done to the parts (B, K, C, H, W) of each image, if there are any.
+
+        A part's contrast changes about its image's mean, so that equal pixels stay equal.
+        """
+        C = images.shape[1]
+        if parts is not None:
+            images = torch.cat((images, parts.flatten(1, 2)), 1)
+        images = cut(images, draws.offsets, self.shift_px, self.crop_px)
+        if draws.mirrored is not None:
+            images = torch.where(draws.mirrored[:, None, None, None], images.flip(3), images)
+        images = to_float(images)
+        if draws.brightness is not None:
+            images = (images * draws.brightness[:, None, None, None]).clamp(0, 1)
+        if draws.contrast is not None:
+            factor, mean = draws.contrast[:, None, None, None], _mean_grey(images[:, :C])
+            images = (factor * images + (1 - factor) * mean).clamp(0, 1)
+        whole, rest = images[:, :C], images[:, C:]
+        return whole, None if parts is None else rest.unflatten(1, (-1, C))
+
+
+def _mean_grey(images: Tensor) -> Tensor:
+    """(B, C, H, W) -> (B, 1, 1, 1); colours weigh as the eye sees them, other channels equally."""
+    mean = images.mean((2, 3), keepdim=True)
+    if images.shape[1] != len(LUMA):
+        return mean.mean(1, keepdim=True)
+    red, green, blue = mean.split(1, 1)
+    return LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
 
 
 def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -32,19 +124,32 @@ def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = No
     return cut(images, offsets.to(images.device), max_px)
 
 
-def draw_offsets(n: int, max_px: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Where `cut` takes n images from: integers (2, n), rows and columns, 0 ... 2 * max_px."""
-    return torch.randint(0, 2 * max_px + 1, (2, n), generator=generator)
+def draw_offsets(
+    n: int,
+    max_px: int,
+    *,
+    room: tuple[int, int] = (0, 0),
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Where `cut` takes n images from: integers (2, n), rows and columns, 0 ... 2 * max_px + room.
 
-
-def cut(images: Tensor, offsets: Tensor, max_px: int) -> Tensor:
-    """Images (B, C, H, W), padded by max_px, cut at their offsets (2, B) to their old size.
-
-    Where everything is on a GPU, nothing waits for it.
+    `room` is how many rows and columns larger the images are than what is cut out of them.
     """
-    if max_px == 0:
+    drawn = (torch.randint(0, 2 * max_px + more + 1, (n,), generator=generator) for more in room)
+    return torch.stack(tuple(drawn))
+
+
+def cut(images: Tensor, offsets: Tensor, max_px: int, size: int | None = None) -> Tensor:
+    """Images (B, C, H, W), padded by max_px, cut at their offsets (2, B).
+
+    To squares of `size` pixels, or for None to their old size. Where everything is on a GPU,
+    nothing waits for it.
+    """
+    if max_px == 0 and size is None:
         return images
     B, _, H, W = images.shape
+    if size is not None:
+        H = W = size
     padded = torch.nn.functional.pad(images, (max_px,) * 4)
     windows = padded.unfold(2, H, 1).unfold(3, W, 1)  # (B, C, offsets, offsets, H, W), no copy
     return windows[torch.arange(B, device=images.device), :, offsets[0], offsets[1]]

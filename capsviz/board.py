@@ -1,4 +1,4 @@
-"""TensorBoard: scalars of every epoch, inputs above their reconstructions."""
+"""TensorBoard: scalars and histograms of every epoch, inputs above their reconstructions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from capsviz.augment import to_float
 from capsviz.data import Dataset
-from capsviz.functional import predict
+from capsviz.evaluate import longest
 from capsviz.tracing import inference
 
 SHOWN = 16  # images
+COUNTED = 100_000  # values of a tensor in its histogram, at most: all of them take seconds
 
 
 class Board:
@@ -32,7 +33,9 @@ class Board:
         from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
         self.writer = SummaryWriter(str(folder), purge_step=max(1, len(past)))
-        self.images = to_float(dataset.images[:SHOWN])
+        first = dataset.take(slice(SHOWN))
+        self.images = to_float(first.images)
+        self.things = 1 if first.parts is None else first.parts.shape[1]
         if past:
             self._scalars(past[-1])
 
@@ -42,9 +45,13 @@ class Board:
                 self.writer.add_scalar(name, value, epoch.epoch)
 
     def __call__(self, epoch, model: nn.Module) -> None:
-        """Log one `train.Epoch`."""
+        """Log one `train.Epoch`, the network's weights and, where it has them, its gradients."""
         self._scalars(epoch)
-        picture = reconstructions(model, self.images)
+        for name, weight in model.named_parameters():
+            for kind, values in (("weights", weight), ("gradients", weight.grad)):
+                if values is not None and len(counted := _sample(values)):
+                    self.writer.add_histogram(f"{kind}/{name}", counted, epoch.epoch)
+        picture = reconstructions(model, self.images, self.things)
         if picture is not None:
             self.writer.add_image("input_and_reconstruction", picture, epoch.epoch)
         self.writer.flush()
@@ -54,12 +61,23 @@ class Board:
         self.writer.close()
 
 
-def reconstructions(model: nn.Module, images: Tensor) -> Tensor | None:
-    """Inputs above their reconstructions (C, 2H, N * W); None without a decoder."""
+def _sample(values: Tensor) -> Tensor:
+    """At most `COUNTED` finite values, evenly spread over the tensor."""
+    values = values.detach().flatten()
+    values = values[:: -(-len(values) // COUNTED)].cpu()
+    return values[values.isfinite()]
+
+
+def reconstructions(model: nn.Module, images: Tensor, things: int = 1) -> Tensor | None:
+    """Inputs above their reconstructions (C, (1 + things) * H, N * W); None without a decoder.
+
+    Where an image shows several things, that of the longest capsule comes first.
+    """
     if getattr(model, "decoder", None) is None:
         return None
     with inference(model):
         images = images.to(next(model.parameters()).device)
         output = model(images)
-        made = model.decode(output.poses, predict(output.lengths))
-    return torch.cat([torch.cat(list(rows), 2) for rows in (images, made)], 1).cpu()
+        winners = longest(output.lengths, things)
+        made = [model.decode(output.poses, winners[:, k]) for k in range(things)]
+    return torch.cat([torch.cat(list(rows), 2) for rows in (images, *made)], 1).cpu()

@@ -14,11 +14,13 @@ from torch import nn
 
 from capsviz import checkpoint, data, discovery
 from capsviz.board import Board
+from capsviz.distributed import Team
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
+from capsviz.history import best_epoch, finished, read_history, stopped_early
 from capsviz.provenance import provenance
 from capsviz.recipe import Recipe, read_recipe, resolve_precision, to_toml
-from capsviz.train import best_epoch, fit, read_history
+from capsviz.train import fit
 
 SHOW_STEPS = 20  # steps between updates of the progress bar's numbers: each one waits
 
@@ -50,6 +52,15 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     return name or recipe.dataset, recipe
 
 
+def load(recipe: Recipe, split: str, root=None) -> data.Dataset:
+    """A split as a run takes it: "train" whole, for training cuts its own windows out of it.
+
+    `root` is as in `data.load`, and so is what is raised.
+    """
+    options = recipe.training_data_options if split == "train" else recipe.data_options
+    return data.load(recipe.dataset, split, root, **options)
+
+
 def run(
     name: str,
     recipe: Recipe,
@@ -58,27 +69,29 @@ def run(
     *,
     device: torch.device,
     resume: bool = False,
+    team: Team | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[Path, dict]:
     """Train, then evaluate the stored weights on the test set once.
 
     Parameters
     ----------
-    splits  "train", "validation" and "test".
+    splits  "train", "validation" and "test", as `load` gives them.
     output  folder of the run: state, CSV, TensorBoard events, and at the end NAME.safetensors,
             NAME.json and NAME.toml.
-    report  is given one line for each epoch, and one if memory is short.
+    team    as `train.fit` takes it; the first process evaluates and writes.
+    report  is given one line for each epoch, and those of `train.fit`.
 
     Returns
     -------
     Path of the weights, and their card.
     """
-    path = output / f"{name}.safetensors"
+    path, team = output / f"{name}.safetensors", team or Team()
     past = read_history(output) if resume else []
-    if len(past) == recipe.epochs and (card := _finished(path, recipe)) is not None:
+    if finished(recipe, past) and (card := _stored(path, recipe)) is not None:
         return path, card
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
-    bar = _bar(recipe.epochs * steps, len(past) * steps)
+    bar = _bar(recipe.epochs * steps, len(past) * steps, shown=team.leads)
     board = None
 
     def on_step(epoch, step, steps, loss, accuracy):
@@ -90,6 +103,8 @@ def run(
 
     def on_epoch(epoch, model):
         nonlocal board
+        if not team.leads:
+            return
         board = board or Board(output / "tensorboard", splits["validation"], past)
         board(epoch, model)
         report(
@@ -100,24 +115,31 @@ def run(
     try:
         model, history = fit(
             recipe, splits["train"], splits["validation"], output,
-            device=device, resume=resume, report=report, on_step=on_step, on_epoch=on_epoch,
+            device=device, resume=resume, team=team,
+            report=report if team.leads else lambda line: None, on_step=on_step, on_epoch=on_epoch,
         )  # fmt: skip
     finally:
         bar.close()
         if board is not None:
             board.close()
-    return path, store(path, model, recipe, splits, history, device)
+    if team.leads:
+        store(path, model, recipe, splits, history, device, processes=team.size)
+    team.wait()
+    return path, checkpoint.read_card(path)
 
 
-def _finished(path: Path, recipe: Recipe) -> dict | None:
+def _stored(path: Path, recipe: Recipe) -> dict | None:
     """The card of a run that ended: its test set is not read a second time."""
     if not path.is_file():
         return None
     card = checkpoint.read_card(path)
-    return card if card.get("recipe") == asdict(recipe) and "results" in card else None
+    earlier = {**asdict(Recipe()), **card.get("recipe", {})}  # a field may be younger than the run
+    return card if earlier == asdict(recipe) and "results" in card else None
 
 
-def store(path: Path, model: nn.Module, recipe: Recipe, splits, history, device) -> dict:
+def store(
+    path: Path, model: nn.Module, recipe: Recipe, splits, history, device, *, processes: int = 1
+) -> dict:
     """Write weights, card and recipe; float16 unless that costs validation accuracy."""
     test, validation = splits["test"], splits["validation"]
     found, dtype = evaluate(model, validation), None
@@ -138,9 +160,11 @@ def store(path: Path, model: nn.Module, recipe: Recipe, splits, history, device)
             "images": len(splits["train"].first(recipe.limit)),
             "epochs": len(history),
             "epoch": best_epoch(history) if recipe.keep == "best" else len(history),
+            "stopped_early": stopped_early(recipe, history),
             "seconds": round(sum(epoch.seconds for epoch in history)),
             "commits": list(dict.fromkeys(epoch.commit for epoch in history)),
             "precision": resolve_precision(recipe.precision, device),
+            "processes": processes,
             "hardware": hardware(device),
         },
         "results": {
@@ -161,7 +185,8 @@ def hardware(device: torch.device) -> str:
     return f"{platform.machine()} CPU, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
 
 
-def _bar(total: int, done: int):
+def _bar(total: int, done: int, *, shown: bool):
     from tqdm import tqdm
 
-    return tqdm(total=total, initial=done, disable=None, unit="step", smoothing=0.05)
+    hidden = None if shown else True  # None: unless it is a terminal
+    return tqdm(total=total, initial=done, disable=hidden, unit="step", smoothing=0.05)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from capsviz.discovery import unknown
-
-FLOOR = 1e-6  # of the learning rate, as in the authors' code
 
 
 @dataclass(frozen=True)
@@ -20,16 +19,29 @@ class Recipe:
     image_size: int | None = None  # pixels, for `folder`
     image_channels: int | None = None  # 3 for colour, for `folder`
     pad_px: int = 0  # rows and columns of zeros around each image; 6 makes 40x40 of MNIST
+    crop_px: int | None = None  # square that the network sees: at random in training, else centred
     model: str = "capsnet"  # a file in capsviz/models
     options: dict = field(
         default_factory=dict
     )  # of that model, e.g. {"preset": "authors", "iterations": 1}
+    init_from: str | None = None  # a checkpoint: its tensors of equal name and shape are taken
     epochs: int = 50
+    early_stop: int | None = None  # epochs without a better validation epoch; None: never
     batch_size: int = 128
     learning_rate: float = 1e-3  # of Adam
-    schedule: str = "exponential"  # or "linear" or "cosine", both to zero at the end
+    schedule: str = "exponential"  # or "constant"; "linear" or "cosine", both to zero at the end
     lr_decay: float = 0.96 ** (430 / 2000)  # per epoch, for "exponential"; the authors' 0.96/2,000
+    warmup_epochs: float = 0.0  # in which the rate rises to the schedule's, linearly from zero
+    weight_decay: float = 0.0  # Adam's own: times the weight, added to its gradient (L2)
+    decoder_learning_rate: float | None = None  # of the decoder, if there is one; None: the others'
+    decoder_weight_decay: float | None = None  # likewise
+    reconstruction_anneal: float = 1.0  # times the reconstruction's weight at the end; geometric
+    clip_norm: float | None = None  # longest gradient, over all weights together; None: any
+    ema: float | None = None  # decay per step of the averaged weights, which are those kept
     shift_px: int = 2  # random shifts of training images, in each direction
+    flip: bool = False  # mirror training images left to right, with a chance of one half
+    brightness: float = 0.0  # training images times 1 - this to 1 + this
+    contrast: float = 0.0  # their distance from their mean grey times 1 - this to 1 + this
     precision: str = "auto"  # "fp32", "bf16" (autocast; routing stays fp32), or what is faster
     seed: int = 0
     keep: str = "best"  # weights of the best validation epoch, or of the "last"
@@ -37,7 +49,13 @@ class Recipe:
 
     @property
     def data_options(self) -> dict:
-        """What the data set's `load` is given."""
+        """What the data set's `load` is given for a split to look at, its centre cut out."""
+        cropped = {} if self.crop_px is None else {"crop_px": self.crop_px}
+        return self.training_data_options | cropped
+
+    @property
+    def training_data_options(self) -> dict:
+        """What it is given for the images to train on: whole, for training cuts them itself."""
         given = {"image_size": self.image_size, "channels": self.image_channels}
         given["pad_px"] = self.pad_px or None
         return {k: v for k, v in given.items() if v is not None}
@@ -45,14 +63,18 @@ class Recipe:
     def __post_init__(self):
         for f in fields(self):
             value, kinds = getattr(self, f.name), KINDS[f.type]
-            if isinstance(value, bool) or not isinstance(value, kinds):
+            if isinstance(value, bool) != (f.type == "bool") or not isinstance(value, kinds):
                 raise ValueError(f"{f.name} must be {f.type}, got {value!r}")
-        for name, least in (("epochs", 1), ("batch_size", 1), ("shift_px", 0), ("pad_px", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        for name in ("learning_rate", "lr_decay"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be in (0, 1], got {getattr(self, name)}")
+        for words, (holds, names) in RANGES.items():
+            for name in names:
+                value = getattr(self, name)
+                if value is not None and not holds(value):
+                    raise ValueError(f"{name} must be {words}, got {value}")
+        if not 0 <= self.warmup_epochs <= self.epochs:
+            raise ValueError(
+                f"warmup_epochs must be from 0 to the {self.epochs} epochs of the training, "
+                f"got {self.warmup_epochs}"
+            )
         for name, known in CHOICES.items():
             if getattr(self, name) not in known:
                 raise ValueError(unknown(name, getattr(self, name), list(known)))
@@ -60,13 +82,33 @@ class Recipe:
 
 KINDS = {
     "str": str,
+    "str | None": (str, type(None)),
+    "bool": bool,
     "int": int,
-    "float": (int, float),
     "int | None": (int, type(None)),
+    "float": (int, float),
+    "float | None": (int, float, type(None)),
     "dict": dict,
 }
+RANGES = {
+    "at least 0": (lambda v: v >= 0, ("shift_px", "pad_px")),
+    "at least 1": (lambda v: v >= 1, ("epochs", "batch_size", "crop_px", "early_stop")),
+    "in (0, 1]": (
+        lambda v: 0 < v <= 1,
+        ("learning_rate", "lr_decay", "decoder_learning_rate"),
+    ),
+    "in [0, 1]": (
+        lambda v: 0 <= v <= 1,
+        ("weight_decay", "decoder_weight_decay", "brightness", "contrast"),
+    ),
+    "between 0 and 1": (lambda v: 0 < v < 1, ("ema",)),
+    "a number above 0": (
+        lambda v: v > 0 and math.isfinite(v),
+        ("clip_norm", "reconstruction_anneal"),
+    ),
+}
 CHOICES = {
-    "schedule": ("exponential", "linear", "cosine"),
+    "schedule": ("exponential", "linear", "cosine", "constant"),
     "precision": ("auto", "fp32", "bf16"),
     "keep": ("best", "last"),
 }
@@ -116,7 +158,7 @@ def _toml(value) -> str:
         return str(value).lower()
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def resolve_precision(precision: str, device) -> str:
@@ -129,14 +171,3 @@ def resolve_precision(precision: str, device) -> str:
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
     fast = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return "bf16" if device.type == "cpu" and fast() else "fp32"
-
-
-def learning_rate(recipe: Recipe, progress: float) -> float:
-    """The rate after `progress` epochs (a fraction counts)."""
-    if recipe.schedule == "linear":
-        factor = 1 - progress / recipe.epochs
-    elif recipe.schedule == "cosine":
-        factor = (1 + math.cos(math.pi * progress / recipe.epochs)) / 2
-    else:
-        factor = recipe.lr_decay**progress
-    return max(recipe.learning_rate * factor, min(FLOOR, recipe.learning_rate))

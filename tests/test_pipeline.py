@@ -5,10 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from thirds import RECIPE as SMALL
+from thirds import two_thirds
 
-from capsviz import checkpoint, data, pipeline
+from capsviz import checkpoint, data, pipeline, train
 from capsviz.evaluate import evaluate
 from capsviz.recipe import Recipe
+from capsviz.subject import open_subject
+from capsviz.train import build_model
 
 RECIPE = Recipe(
     dataset="digits",
@@ -71,3 +76,63 @@ def test_the_recipe_beside_the_weights_makes_them_again(done, splits, tmp_path):
     name, recipe = pipeline.prepare(str(folder / "x.toml"), {})
     again, _ = pipeline.run(name, recipe, splits, tmp_path, device=torch.device("cpu"))
     assert checkpoint.sha256(again) == checkpoint.sha256(path)
+
+
+def test_a_finished_run_of_a_recipe_without_newer_fields_is_finished(done, splits, monkeypatch):
+    folder, path, _ = done
+    card = path.with_suffix(".json")
+    before = card.read_text()
+    older = json.loads(before)
+    del older["recipe"]["ema"], older["recipe"]["crop_px"], older["training"]["stopped_early"]
+    card.write_text(json.dumps(older))
+    monkeypatch.setattr(pipeline, "evaluate", None)  # called, it would fail
+    try:
+        again = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
+    finally:
+        card.write_text(before)
+    assert again == (path, older)
+
+
+def test_a_run_that_stopped_early_is_finished_and_its_card_says_so(splits, tmp_path, monkeypatch):
+    alike = evaluate(build_model(RECIPE, splits["train"]), splits["validation"])
+    monkeypatch.setattr(train, "evaluate", lambda model, part: alike)
+    recipe = replace(RECIPE, epochs=9, early_stop=2, limit=64)
+    lines, asked = [], {"device": torch.device("cpu")}
+    path, card = pipeline.run("x", recipe, splits, tmp_path, **asked, report=lines.append)
+    assert card["training"]["stopped_early"] is True and card["training"]["epochs"] == 3
+    assert lines[-1].startswith("stopped early, after epoch 3 of 9")
+    monkeypatch.setattr(pipeline, "evaluate", None)
+    assert pipeline.run("x", recipe, splits, tmp_path, **asked, resume=True) == (path, card)
+
+
+def test_the_events_of_a_run_hold_its_weights_and_gradients(done):
+    events = EventAccumulator(str(done[0] / "tensorboard"), {"histograms": 0}).Reload()
+    tags = events.Tags()
+    assert "input_and_reconstruction" in tags["images"] and "train_loss" in tags["scalars"]
+    for kind in ("weights", "gradients"):
+        steps = [event.step for event in events.Histograms(f"{kind}/capsules.weight")]
+        assert steps == [1, 2]
+
+
+def test_training_images_are_whole_and_the_others_are_centre_crops(tmp_path):
+    recipe = replace(RECIPE, crop_px=20, pad_px=1, epochs=1, limit=64)
+    splits = {split: pipeline.load(recipe, split) for split in data.SPLITS}
+    assert [splits[k].image_shape for k in data.SPLITS] == [(1, 30, 30), (1, 20, 20), (1, 20, 20)]
+    whole = data.load("digits", "test", pad_px=1).images
+    assert torch.equal(splits["test"].images, whole[:, :, 5:25, 5:25])
+    path, card = pipeline.run("x", recipe, splits, tmp_path, device=torch.device("cpu"))
+    assert card["dataset"]["options"] == {"pad_px": 1, "crop_px": 20}
+    found = open_subject(checkpoint=str(path), device="cpu")
+    assert found.dataset.image_shape == (1, 20, 20) == tuple(found.model.config["image_shape"])
+    assert evaluate(found.model, found.dataset).accuracy == card["results"]["test"]["accuracy"]
+
+
+def test_a_run_on_several_things_has_a_card_and_event_files(generator, tmp_path):
+    part = two_thirds(generator)
+    splits = dict.fromkeys(data.SPLITS, part)
+    path, card = pipeline.run(
+        "pairs", replace(SMALL, epochs=1), splits, tmp_path, device=torch.device("cpu")
+    )
+    assert card["results"]["test"]["confusion"] is None
+    assert set(card["results"]["test"]["per_class"]) == {"a", "b", "c"}
+    assert checkpoint.load(path).card == card

@@ -20,7 +20,8 @@ from capsviz.data import Dataset
 from capsviz.evaluate import evaluate
 from capsviz.layers import ClassCapsules, PrimaryCapsules
 from capsviz.models import Output
-from capsviz.recipe import FLOOR, Recipe, learning_rate
+from capsviz.optimisation import FLOOR, learning_rate
+from capsviz.recipe import Recipe
 from capsviz.routing import dynamic
 
 close = torch.testing.assert_close

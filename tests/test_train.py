@@ -14,41 +14,17 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import build_tiny
+from thirds import RECIPE, one_third, same, weights
 
 from capsviz import checkpoint, models
-from capsviz.data import Dataset
+from capsviz.history import STATE, Epoch, best_epoch, read_history
 from capsviz.models.capsnet import CapsNet
-from capsviz.recipe import Recipe
-from capsviz.train import STATE, Epoch, best_epoch, fit, read_history
-
-RECIPE = Recipe(
-    dataset="random",
-    options={"channels": 5, "types": 2, "primary_dimensions": 4, "hidden": [8, 9]},
-    epochs=4,
-    batch_size=8,
-    schedule="linear",
-    precision="fp32",
-    keep="last",
-)
+from capsviz.train import fit
 
 
 @pytest.fixture
 def parts(generator):
-    """Images whose class is the third of the image that is bright: learnable in seconds."""
-    labels = torch.arange(60) % 3
-    images = torch.randint(0, 60, (60, 1, 21, 21), generator=generator, dtype=torch.uint8)
-    for image, label in zip(images, labels, strict=True):
-        image[:, :, 7 * label : 7 * label + 7] += 180
-    split = [Dataset(images[k::2], labels[k::2], ("a", "b", "c"), "random", "x") for k in (0, 1)]
-    return tuple(split)
-
-
-def weights(folder):
-    return checkpoint.read_tensors(folder / STATE)[0]
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+    return one_third(generator)
 
 
 def test_training_learns_what_can_be_learned(parts, tmp_path):

@@ -10,8 +10,37 @@ import click
 
 from capsviz import options
 
+SECTIONS = {  # of the help text, each by its first option
+    "dataset": "Data",
+    "model": "Network",
+    "epochs": "Optimisation",
+    "shift_px": "Random changes of training images",
+    "device": "The run",
+}
 
-@click.command(help=__doc__ + "\n\nRECIPE is a name in trained/ or a TOML file; flags change it.")
+
+class Sectioned(click.Command):
+    """A command whose help text lists its options by `SECTIONS`."""
+
+    def format_options(self, context, formatter):
+        """Write the sections."""
+        title = None
+        rows = {title: [] for title in SECTIONS.values()}
+        for option in self.get_params(context):
+            if isinstance(option, click.Option):
+                title = SECTIONS.get(option.name) or title
+                rows[title].append(option.get_help_record(context))
+        for title, lines in rows.items():
+            with formatter.section(title):
+                formatter.write_dl(lines)
+
+
+@click.command(
+    cls=Sectioned,
+    help=__doc__
+    + "\n\nRECIPE is a name in trained/ or a TOML file; flags change it. A file may hold "
+    "more than there are flags for: every field of capsviz/recipe.py.",
+)
 @click.argument("recipe", required=False)
 @options.data
 @click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")
@@ -33,16 +62,31 @@ from capsviz import options
     metavar="NAME=VALUE",
     help="Of the network, as in a recipe's [options]; several times.",
 )
+@click.option("--init-from", metavar="NAME|FILE", help="Start from the weights that fit.")
 @click.option("--epochs", type=int, help="[default: 50]")
+@click.option(
+    "--early-stop", type=int, metavar="N", help="Stop after N epochs without a better one."
+)
 @click.option("--batch-size", type=int, help="[default: 128]")
 @click.option("--learning-rate", type=float, help="Of Adam. [default: 0.001]")
-@click.option("--schedule", metavar="exponential|linear|cosine", help="[default: exponential]")
+@click.option("--decoder-learning-rate", type=float, help="[default: the others']")
+@click.option(
+    "--schedule", metavar="exponential|linear|cosine|constant", help="[default: exponential]"
+)
 @click.option("--lr-decay", type=float, help="Factor per epoch, for exponential.")
-@click.option("--shift-px", type=int, help="Random shifts in training. [default: 2]")
+@click.option("--warmup-epochs", type=float, help="With a rising rate. [default: 0]")
+@click.option("--weight-decay", type=float, help="Adam's own. [default: 0]")
+@click.option("--clip-norm", type=float, help="Longest gradient. [default: any]")
+@click.option("--ema", type=float, help="Average the weights, with this decay per step.")
 @click.option("--precision", metavar="auto|fp32|bf16", help="[default: auto]")
 @click.option("--keep", metavar="best|last", help="Weights of which epoch. [default: best]")
 @click.option("--limit", type=int, metavar="N", help="The first N training images only.")
 @click.option("--seed", type=int, help="[default: 0]")
+@click.option("--shift-px", type=int, help="Shifts. [default: 2]")
+@click.option("--crop-px", type=int, help="Square window; of test images, the centre.")
+@click.option("--flip/--no-flip", default=None, help="Mirror half of them.")
+@click.option("--brightness", type=float, help="Factors from 1 - this to 1 + this.")
+@click.option("--contrast", type=float, help="Likewise.")
 @options.device
 @click.option(
     "--output",
@@ -52,7 +96,7 @@ from capsviz import options
 @click.option("--resume", is_flag=True, help="Go on from the last finished epoch in --output.")
 def command(recipe, data_dir, device, output, resume, more, **flags):
     """Train one network."""
-    from capsviz import data, pipeline
+    from capsviz import data, distributed, pipeline
     from capsviz.recipe import read_option
     from capsviz.subject import choose_device
 
@@ -60,24 +104,26 @@ def command(recipe, data_dir, device, output, resume, more, **flags):
     name, recipe = pipeline.prepare(recipe, flags)
     output = output or Path("runs") / name
     device = choose_device(device)
-    splits = {
-        split: data.load(recipe.dataset, split, data_dir, **recipe.data_options)
-        for split in data.SPLITS
-    }
+    splits = {split: pipeline.load(recipe, split, data_dir) for split in data.SPLITS}
     try:
-        path, card = pipeline.run(
-            name, recipe, splits, output, device=device, resume=resume, report=_report
-        )
+        with distributed.team(device) as (team, device):
+            path, card = pipeline.run(
+                name, recipe, splits, output, device=device, resume=resume, team=team,
+                report=_report,
+            )  # fmt: skip
     except KeyboardInterrupt:
         again = shlex.join(a for a in sys.argv[1:] if a != "--resume")
         raise click.ClickException(
             f"stopped; finished epochs are in {output}. Go on with: capsviz {again} --resume"
         ) from None
-    test = card["results"]["test"]
+    if not team.leads:
+        return
+    test, training = card["results"]["test"], card["training"]
+    early = f", stopped early after {training['epochs']}" if training.get("stopped_early") else ""
     low, high = test["accuracy_ci95"]
     click.echo(
         f"{path}: test accuracy {test['accuracy']:.2%} on {test['n']:,} images "
-        f"(95 % interval {low:.2%} to {high:.2%}), weights of epoch {card['training']['epoch']}"
+        f"(95 % interval {low:.2%} to {high:.2%}), weights of epoch {training['epoch']}{early}"
     )
 
 

@@ -1,0 +1,116 @@
+"""One run on several GPUs or hosts: `torchrun --nproc-per-node=N -m capsviz train ...`.
+
+PyTorch's distributed engine through Accelerate. Every process draws the same batches and takes its
+share of each; gradients are averaged, so all hold the same weights, and the first one writes.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+
+class Team:
+    """The processes of a run; by itself, the only one.
+
+    Attributes
+    ----------
+    rank  of this process, from 0.
+    size  number of processes.
+    """
+
+    rank, size = 0, 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process is the one that writes."""
+        return self.rank == 0
+
+    def prepare(self, model: nn.Module) -> nn.Module:
+        """A module to call in the network's place, whose gradients are those of all processes."""
+        return model
+
+    def share(self, batch: Tensor) -> tuple[Tensor, float]:
+        """This process's part of a batch (B,), and what its mean loss weighs in the sum of all."""
+        return batch, 1.0
+
+    def alone(self, prepared: nn.Module):
+        """A context for a backward pass whose gradients are not exchanged yet."""
+        return nullcontext()
+
+    def sum(self, value: Tensor) -> Tensor:
+        """The sum over all processes."""
+        return value
+
+    def wait(self) -> None:
+        """Until every process is here."""
+
+
+class _Several(Team):
+    def __init__(self, accelerator):
+        self.accelerator = accelerator
+        self.rank, self.size = accelerator.process_index, accelerator.num_processes
+
+    def prepare(self, model):
+        return self.accelerator.prepare_model(model)
+
+    def share(self, batch):
+        mine = batch[self.rank :: self.size]
+        if len(mine) == 0:  # all must take part in each step
+            return batch[:1], 0.0
+        return mine, self.size * len(mine) / len(batch)
+
+    def alone(self, prepared):
+        return self.accelerator.no_sync(prepared)
+
+    def sum(self, value):
+        return self.accelerator.reduce(value, "sum")
+
+    def wait(self):
+        self.accelerator.wait_for_everyone()
+
+
+@contextmanager
+def team(device: torch.device):
+    """The team of this run, and the device of this process, for as long as the run lasts.
+
+    Parameters
+    ----------
+    device  that was asked for; where there are several GPUs, each process gets its own.
+
+    Raises
+    ------
+    ImportError      if there are several processes, but no Accelerate.
+    ConnectionError  if another process of the run ended before its time.
+    """
+    if int(os.environ.get("WORLD_SIZE", 1)) < 2:
+        yield Team(), device
+        return
+    try:
+        from accelerate import Accelerator
+    except ImportError as error:
+        raise ImportError(
+            "a run of several processes needs Accelerate: pip install 'capsviz[distributed]'"
+        ) from error
+    several = _Several(Accelerator(cpu=device.type == "cpu", mixed_precision="no"))
+    try:
+        yield several, several.accelerator.device
+        several.wait()
+    except (RuntimeError, torch.distributed.DistError) as error:
+        if not _lost(error):
+            raise
+        raise ConnectionError(
+            "another process of this run ended: finished epochs are kept, go on with --resume"
+        ) from error
+    several.accelerator.end_training()
+
+
+def _lost(error: Exception) -> bool:
+    """Whether an error of PyTorch's engine says that another process is gone."""
+    text = str(error).lower()
+    return isinstance(error, torch.distributed.DistError) or any(
+        words in text for words in ("connection closed", "connection reset", "broken pipe")
+    )

@@ -1,0 +1,141 @@
+"""The state of a run on disk: its epochs, and the weights and moments that it resumes from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from capsviz import checkpoint
+from capsviz.files import write_text
+from capsviz.optimisation import Average, parameters
+from capsviz.recipe import Recipe
+
+STATE = "state.safetensors"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of the record; losses and accuracies are means over images."""
+
+    epoch: int  # from 1
+    train_loss: float
+    train_accuracy: float
+    validation_accuracy: float
+    validation_margin_loss: float
+    validation_sse: float | None
+    learning_rate: float  # at the end of the epoch
+    seconds: float
+    commit: str | None = None  # of the code that trained it, if it ran from a checkout
+
+
+def best_epoch(history: list[Epoch]) -> int:
+    """Number of the epoch with the highest validation accuracy; of equals, the lowest loss."""
+    best = max(history, key=lambda e: (e.validation_accuracy, -e.validation_margin_loss))
+    return best.epoch
+
+
+def stopped_early(recipe: Recipe, history: list[Epoch]) -> bool:
+    """Whether the last `early_stop` epochs before the end brought no better one."""
+    if recipe.early_stop is None or not 0 < len(history) < recipe.epochs:
+        return False
+    return len(history) - best_epoch(history) >= recipe.early_stop
+
+
+def finished(recipe: Recipe, history: list[Epoch]) -> bool:
+    """Whether a run has nothing left to train."""
+    return len(history) >= recipe.epochs or stopped_early(recipe, history)
+
+
+def read_history(output: Path) -> list[Epoch]:
+    """The finished epochs of the run in a folder; none if there is no run."""
+    path = output / STATE
+    if not path.exists():
+        return []
+    run = json.loads(checkpoint.read_tensors(path)[1]["run"])
+    return [Epoch(**line) for line in run["history"]]
+
+
+def best_path(output: Path, history: list[Epoch]) -> Path:
+    """Weights of the best epoch so far; each epoch's have their own name, so none stands for it."""
+    return output / f"best-{best_epoch(history)}.safetensors"
+
+
+def save(
+    output: Path,
+    recipe: Recipe,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    average: Average | None,
+    history: list[Epoch],
+) -> None:
+    """Write all that `restore` needs, and `epochs.csv`."""
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    for number, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"adam.{number}.{key}": value for key, value in state.items()}
+    if average is not None:
+        tensors |= {f"ema.{name}": value for name, value in average.tensors.items()}
+    about = {"recipe": asdict(recipe), "history": [asdict(epoch) for epoch in history]}
+    checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about)})
+    write_text(output / "epochs.csv", _csv(history))
+
+
+def restore(
+    output: Path,
+    recipe: Recipe,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    average: Average | None,
+) -> list[Epoch]:
+    """Bring a network, its optimiser and its average to the last finished epoch; the record.
+
+    Raises
+    ------
+    ValueError  if the run in the folder is by a recipe that would have trained otherwise.
+    """
+    tensors, about = checkpoint.read_tensors(output / STATE)
+    run = json.loads(about["run"])
+    _agree(output, recipe, {**asdict(Recipe()), **run["recipe"]})  # a field may be younger
+    kinds, ordered = {"model": {}, "adam": {}, "ema": {}}, parameters(optimiser)
+    for key, value in tensors.items():
+        kind, _, name = key.partition(".")
+        kinds[kind][name] = value
+    adam = {}
+    for name, value in kinds["adam"].items():
+        number, _, field = name.partition(".")
+        if value.dim():  # laid out in memory as its parameter, which the file does not tell
+            value = torch.empty_like(ordered[int(number)]).copy_(value)
+        adam.setdefault(int(number), {})[field] = value
+    model.load_state_dict(kinds["model"])
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": adam})
+    if average is not None:
+        average.load(kinds["ema"])
+    history = [Epoch(**line) for line in run["history"]]
+    write_text(output / "epochs.csv", _csv(history))  # a kill may have come before its last line
+    return history
+
+
+def _agree(output: Path, recipe: Recipe, earlier: dict) -> None:
+    differing = {k for k, v in asdict(recipe).items() if earlier[k] != v}
+    differing -= {"early_stop"}  # no epoch depends on how many follow
+    if recipe.schedule in ("exponential", "constant") and recipe.reconstruction_anneal == 1:
+        differing -= {"epochs"}  # nor here on how many there may be: a run can be lengthened
+    if differing:
+        names = ", ".join(sorted(differing))
+        raise ValueError(
+            f"{output} holds a run by another recipe (it differs in {names}): "
+            "resume with the same settings, or choose another --output"
+        )
+
+
+def _csv(history: list[Epoch]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Epoch)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(epoch) for epoch in history)
+    return text.getvalue()

@@ -1,0 +1,237 @@
+"""Records read from the CSV of a run, the best epoch, what is drawn of it, and the command."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from analyses import _curves_files as files
+from analyses import curves
+from capsviz import checkpoint, figures, history
+from capsviz.cli import main
+
+
+def make(folder, accuracy=(0.5, 0.9, 0.8), sse=True, **more):
+    """A run's folder with its record; what differs by epoch is drawn at random, but the same."""
+    draw, n = np.random.default_rng(0), len(accuracy)
+    columns = {
+        "epoch": list(range(1, n + 1)),
+        "train_loss": draw.uniform(0.1, 1, n),
+        "train_accuracy": draw.uniform(0.3, 0.9, n),
+        "validation_accuracy": accuracy,
+        "validation_margin_loss": draw.uniform(0.01, 0.3, n),
+        "validation_sse": draw.uniform(20, 90, n) if sse else [""] * n,
+        "learning_rate": [0.001 * 0.9**k for k in range(n)],
+        "seconds": [1.5] * n,
+        "something_new": ["abc"] * n,
+    } | more
+    columns = {name: values for name, values in columns.items() if values is not None}
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerows([list(columns), *zip(*columns.values(), strict=True)])
+    folder.mkdir(parents=True)
+    (folder / "epochs.csv").write_text(text.getvalue())
+    return folder
+
+
+def command(*words):
+    return CliRunner().invoke(main, ["curves", *map(str, words)])
+
+
+def test_the_record_that_training_writes_is_read_whole(tmp_path):
+    epochs = [
+        history.Epoch(k, 1 / k, 0.1 * k, 0.2 * k, 0.3 / k, None, 1e-3, 2.0, "c0ffee")
+        for k in (1, 2, 3)
+    ]
+    (tmp_path / "epochs.csv").write_text(history._csv(epochs))
+    ((name, columns),) = files.read([tmp_path]).items()
+    assert name == tmp_path.name and set(columns) == set(files.COLUMNS)
+    for column, values in columns.items():
+        assert values == [getattr(epoch, column) for epoch in epochs]
+
+
+def test_the_best_epoch_is_the_one_that_training_keeps(tmp_path):
+    draw = np.random.default_rng(1)
+    for k in range(20):
+        accuracy, loss = draw.integers(7, 9, 6) / 10, draw.integers(1, 4, 6) / 10
+        run = make(tmp_path / str(k), tuple(accuracy), validation_margin_loss=loss)
+        record = [
+            history.Epoch(n + 1, 0, 0, a, b, None, 0, 0)
+            for n, (a, b) in enumerate(zip(accuracy, loss, strict=True))
+        ]
+        assert curves.compute(files.read([run])).best == [history.best_epoch(record)]
+
+
+def test_runs_are_called_by_what_tells_them_apart(tmp_path):
+    runs = [make(tmp_path / place) for place in ("x/a", "y/a", "y/b")]
+    other = make(tmp_path / "elsewhere")
+    (other / "epochs.csv").rename(tmp_path / "copy.csv")
+    assert list(files.read([*runs, tmp_path / "copy.csv"])) == ["x/a", "y/a", "b", "copy"]
+    assert list(files.read([runs[0] / "epochs.csv"])) == ["a"]
+    for again in (runs[0], runs[0] / "epochs.csv", runs[0] / ".." / "a"):
+        with pytest.raises(ValueError, match="is given twice"):
+            files.read([runs[0], again])
+
+
+def drawn(result, title):
+    """The lines of a panel that show runs, as (epochs, values) without gaps."""
+    figure = figures.draw("curves", result)
+    (axes,) = (a for a in figure.axes if a.get_title() == title)
+    return figure, axes, [line for line in axes.lines if line.get_linestyle() != "None"]
+
+
+def test_errors_are_what_accuracy_leaves_and_the_best_is_marked(tmp_path):
+    runs = [make(tmp_path / "a", (0.5, 0.9, 0.8)), make(tmp_path / "b", (0.6, 0.7), sse=False)]
+    result = curves.compute(files.read(runs))
+    figure, axes, lines = drawn(result, "validation error, %")
+    np.testing.assert_allclose(lines[0].get_ydata(), [50, 10, 20])
+    np.testing.assert_allclose(lines[1].get_ydata(), [40, 30])
+    assert list(lines[1].get_xdata()) == [1, 2] and axes.get_yscale() == "log"
+    marks = [line for line in axes.lines if line.get_marker() == "o"]
+    points = [(line.get_xdata()[0], line.get_ydata()[0]) for line in marks]
+    np.testing.assert_allclose(points, [(2, 10), (2, 30)])
+    assert lines[0].get_color() != lines[1].get_color()
+    assert lines[0].get_linestyle() != lines[1].get_linestyle()
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["a", "b", "best validation epoch"]
+
+
+def test_an_epoch_without_errors_stands_at_the_foot_of_a_logarithmic_axis(tmp_path):
+    run = make(tmp_path / "a", (0.5, 1.0, 0.9, 1.0), validation_margin_loss=[0.3, 0.1, 0.2, 0.1])
+    result = curves.compute(files.read([run]))
+    figure, axes, (line,) = drawn(result, "validation error, %")
+    np.testing.assert_allclose(line.get_ydata(), [50, np.nan, 10, np.nan])
+    feet = [(m.get_xdata()[0], m.get_transform() == axes.transData) for m in axes.lines[1:3]]
+    assert feet == [(2, False), (4, False)]
+    (mark,) = (m for m in axes.lines if m.get_marker() == "o")
+    assert mark.get_xdata()[0] == 2 and mark.get_transform() != axes.transData
+    assert figure.legends[0].get_texts()[-1].get_text() == "no error"
+
+
+def test_what_no_run_has_gets_no_panel(tmp_path):
+    with_sse, without = make(tmp_path / "a"), make(tmp_path / "b", sse=False)
+    shown = {}
+    for runs in ([without], [with_sse, without]):
+        figure = figures.draw("curves", curves.compute(files.read(runs)))
+        shown[len(runs)] = [axes.get_title() for axes in figure.axes if axes.axison]
+    assert set(shown[2]) - set(shown[1]) == {"validation SSE"} and len(shown[1]) == 5
+
+
+def test_thirty_runs_differ_and_one_more_is_refused(tmp_path):
+    runs = [make(tmp_path / str(k), (0.5, 0.6)) for k in range(31)]
+    _, _, lines = drawn(curves.compute(files.read(runs[:30])), "training loss")
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 30
+    with pytest.raises(ValueError, match=r"at most 30 runs, .* got 31"):
+        figures.draw("curves", curves.compute(files.read(runs)))
+
+
+@pytest.mark.parametrize("width", ["single", "double"])
+def test_nothing_is_cut_off_at_either_width(tmp_path, width):
+    names = ["MW" * 60, "b$c$", "_d", "one"]
+    runs = [make(tmp_path / name, (0.5, 0.9, 1.0)[: 1 if name == "one" else 3]) for name in names]
+    result = curves.compute(files.read(runs))
+    figure = figures.draw("curves", result, width)
+    canvas = FigureCanvasAgg(figure)
+    with figures.style():
+        canvas.draw()
+    renderer, page = canvas.get_renderer(), figure.bbox
+    assert len(figure.legends[0].get_texts()) == 6
+    for artist in (*figure.legends, *figure.axes):
+        box = artist.get_tightbbox(renderer)
+        assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= page.x1 and box.y1 <= page.y1, artist
+
+
+def test_the_command_writes_what_redraw_draws_again(tmp_path):
+    runs = [make(tmp_path / "a"), make(tmp_path / "b", sse=False)]
+    out = tmp_path / "out"
+    result = command(*runs, "--output", out, "--format", "png")
+    assert result.exit_code == 0, result.output
+    assert {p.name for p in out.iterdir()} == {"curves-a-b.json", "curves-a-b.png"}
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("a: highest validation accuracy 90.00 % in epoch 2 of 3 (training ")
+    assert "SSE" in lines[0] and "SSE" not in lines[1]
+    found, _ = figures.read_result(out / "curves-a-b.json")
+    assert found == curves.compute(files.read(runs))
+    picture = (out / "curves-a-b.png").read_bytes()
+    words = ["redraw", str(out / "curves-a-b.json"), "--format", "png"]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert (out / "curves-a-b.png").read_bytes() == picture
+
+
+def test_the_command_prints_json_that_every_reader_takes(tmp_path):
+    run = make(tmp_path / "a", sse=False)
+    result = command(run, "--output", tmp_path / "out", "--format", "png", "--json")
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    found = json.loads(result.stdout, parse_constant=refuse)
+    assert found["validation_sse"] == [[None] * 3] and found["best"] == [2]
+
+
+def test_many_or_long_names_make_a_short_file_name():
+    assert curves._stem(["x/a", "b"]) == "curves-x-a-b"
+    assert curves._stem(["a" * 30, "b" * 30]) == "curves-2-runs"
+
+
+def test_a_figure_set_shows_the_run_that_the_weights_lie_beside(tmp_path):
+    class Subject:
+        name, source = "digits", "digits"
+
+    assert list(curves.paper(Subject, None)) == []
+    for path in (checkpoint.find("digits"), checkpoint.find("digits").with_suffix(".json")):
+        target = tmp_path / "run" / path.name
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    make(tmp_path / "b")
+    (tmp_path / "b" / "epochs.csv").rename(tmp_path / "run" / "epochs.csv")
+    Subject.source = str(tmp_path / "run")
+    ((stem, result),) = curves.paper(Subject, None)
+    assert stem == "curves-digits" and result.names == ["digits"]
+    assert "epoch 2 of 3" in curves.caption(result)
+
+
+def spoil(folder, change):
+    file = make(folder) / "epochs.csv"
+    file.write_text(change(file.read_text()))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda t: "", "holds no epoch"),
+        (lambda t: t.splitlines()[0] + "\n", "holds no epoch"),
+        (lambda t: t[: t.rindex(",")], "line 4, is cut short: it has no 'something_new'"),
+        (lambda t: t[:-60], "line 4, is cut short: it has no '"),
+        (lambda t: t.replace("train_loss", "loss"), "has no column 'train_loss'"),
+        (lambda t: t.replace(",0.9,", ",nan,"), "a number from 0 to 1 in the column 'validation_"),
+        (lambda t: t.replace(",0.9,", ",90,"), "got '90'"),
+        (lambda t: t.replace("\n2,", "\n2.5,"), "a whole number in the column 'epoch', got '2.5'"),
+        (lambda t: t.replace("\n2,", "\n1,"), "do not grow line by line"),
+        (lambda t: "\0" + t, "'"),
+    ],
+)
+def test_a_record_that_is_none_is_refused_with_file_and_place(tmp_path, change, text):
+    result = command(spoil(tmp_path / "run", change), "--output", tmp_path / "out")
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.strip().splitlines()
+    assert text in line and "epochs.csv'" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for words, text in [
+        ([tmp_path / "empty"], "holds no training run: expected epochs.csv in it"),
+        ([tmp_path / "nowhere"], "there is no folder or file"),
+        ([], "Missing argument 'RUN...'"),
+    ]:
+        result = command(*words, "--output", tmp_path / "out")
+        assert result.exit_code == 2 and text in result.stderr.splitlines()[-1]
+    with pytest.raises(ValueError, match="at least one run"):
+        curves.compute({})

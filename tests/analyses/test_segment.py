@@ -1,0 +1,333 @@
+"""Segment: pairs, drawings and measures are those of single images looked at one by one."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_tiny
+from foreign import Foreign
+from page import assert_fits
+
+from analyses import _segment_drawing as drawing
+from analyses import _segment_measures as measures
+from analyses import segment
+from capsviz import checkpoint, data, figures, models, paperset
+from capsviz.cli import main
+from capsviz.data.multimnist import make
+from capsviz.intervals import wilson
+
+SSE = ["predicted classes", "true classes", "exchanged", "absent class", "nothing drawn"]
+IOU = [*SSE[:4], "all ink to both", "digits themselves"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Foreign((1, 36, 36))
+
+
+@pytest.fixture(scope="module")
+def part(model):
+    """30 images; of the first 10 both predictions are right, of the next 10 one, then none."""
+    some = make(data.load("digits", "test")).first(30)
+    with torch.no_grad():
+        found = model.look(some.images / 255, keep=())["lengths"].topk(2).indices
+    labels = some.labels.clone()
+    labels[:10] = found[:10].flip(1)
+    for i in range(10, 30):
+        others = [k for k in range(10) if k not in found[i].tolist()]
+        labels[i] = torch.tensor([others[i % 8], found[i, 0] if i < 20 else others[i % 8 - 1]])
+    return replace(some, labels=labels)
+
+
+@pytest.fixture(scope="module")
+def result(model, part):
+    return segment.compute(model, part, shown=part.take(slice(3, 8)), index=3, failures=6)
+
+
+@pytest.fixture(scope="module")
+def slowly(model, part):
+    """For each image: predicted, their lengths, and the drawing of every class, in float64."""
+    found = []
+    with torch.no_grad():
+        for image, labels in zip(part.images / 255, part.labels.tolist(), strict=True):
+            seen = model.look(image[None], keep=())
+            lengths = seen["lengths"][0].tolist()
+            first, second = sorted(range(10), key=lambda k: -lengths[k])[:2]
+            if first == labels[1] or second == labels[0]:
+                first, second = second, first
+            made = [model.decode(seen["poses"][-1], torch.tensor([k]))[0] for k in range(10)]
+            made = torch.stack(made).double().numpy()
+            found.append(([first, second], [lengths[first], lengths[second]], made))
+    return found
+
+
+def by_hand(slowly, part, absent):
+    """SSE (N, 5) and IoU (N, 6) by loops over images and digits."""
+    sse, iou = [], []
+    for (read, _, made), labels, image, own, x in zip(
+        slowly, part.labels, part.images / 255, part.parts / 255, absent, strict=True
+    ):
+        image, own = image.numpy(), own.double().numpy()
+        errors, overlaps = [], []
+        for k in range(2):
+            other = 1 - k
+            drawn, rest = made[read[k]], made[read[other]]
+            true, true_rest = made[labels[k]], made[labels[other]]
+            nothing = np.zeros_like(drawn)
+            errors.append(
+                [((d - own[k]) ** 2).sum() for d in (drawn, true, rest, made[x], nothing)]
+            )
+            pairs = [(drawn, rest), (true, true_rest), (rest, drawn), (made[x], true_rest)]
+            pairs += [(nothing, nothing), (own[k], own[other])]
+            line = []
+            for mine, others in pairs:
+                taken = {tuple(p) for p in np.argwhere((image > 0.5) & (mine >= others))}
+                ink = {tuple(p) for p in np.argwhere(own[k] > 0.5)}
+                line.append(len(taken & ink) / len(taken | ink))
+            overlaps.append(line)
+        sse.append(np.mean(errors, 0))
+        iou.append(np.mean(overlaps, 0))
+    return np.array(sse), np.array(iou)
+
+
+def absent_classes(model, part, seed=0):
+    draw = torch.rand(len(part), 10, generator=torch.Generator().manual_seed(seed))
+    return measures.look(model, part, draw).absent
+
+
+def test_the_absent_class_is_neither_in_the_image_nor_predicted(model, part, slowly):
+    absent = absent_classes(model, part)
+    for x, (read, *_), labels in zip(absent.tolist(), slowly, part.labels.tolist(), strict=True):
+        assert x not in read and x not in labels
+    assert len(set(absent.tolist())) > 5
+    assert not torch.equal(absent, absent_classes(model, part, seed=1))
+
+
+def test_error_and_overlap_are_those_of_single_digits(model, part, slowly, result):
+    assert result.drawings == SSE and result.divisions == IOU
+    expected = by_hand(slowly, part, absent_classes(model, part))
+    for kind, values in zip(("sse", "iou"), expected, strict=True):
+        more = values[:, 1:] - values[:, :1]
+        for name, numbers in ((kind, values), (f"{kind}_more", more)):
+            mean, half = numbers.mean(0), 1.96 * numbers.std(0, ddof=1) / len(part) ** 0.5
+            assert getattr(result, name) == pytest.approx(mean, rel=1e-4, abs=1e-5)
+            interval = np.stack([mean - half, mean + half], 1)
+            assert getattr(result, f"{name}_ci95") == pytest.approx(interval, rel=1e-3, abs=1e-4)
+
+
+def test_a_prediction_is_right_in_any_order(result):
+    assert result.right == 10 / 30 and result.right_ci95 == wilson(10, 30)
+    assert result.one_right == 20 / 30 and result.one_right_ci95 == wilson(20, 30)
+    assert result.n == 30
+
+
+@pytest.mark.parametrize(
+    ("predicted", "labels", "aligned"),
+    [
+        ((3, 5), (3, 5), (3, 5)),
+        ((5, 3), (3, 5), (3, 5)),
+        ((3, 9), (3, 5), (3, 9)),
+        ((9, 3), (3, 5), (3, 9)),
+        ((5, 9), (3, 5), (9, 5)),
+        ((9, 5), (3, 5), (9, 5)),
+        ((8, 9), (3, 5), (8, 9)),
+    ],
+)
+def test_a_right_class_stands_beside_its_label(predicted, labels, aligned):
+    assert measures.align(torch.tensor([predicted]), torch.tensor([labels])).tolist() == [
+        [*aligned]
+    ]
+
+
+def test_perfect_drawings_have_no_error_and_the_most_overlap(model, part):
+    seen = measures.look(model, part, torch.rand(30, 10))._replace(drawn=part.parts / 255)
+    assert measures.errors(seen)[:, 0].max() == 0
+    overlaps = measures.overlaps(seen)
+    assert torch.equal(overlaps[:, 0], overlaps[:, 5]) and overlaps[:, 0].min() > 0.5
+
+
+def test_examples_are_the_images_asked_for_and_their_drawings(result, part, slowly):
+    shown = len(result.inputs) - result.failures
+    assert result.first == 3 and shown == 5
+    for row, place in enumerate(range(3, 8)):
+        assert np.array_equal(result.inputs[row], part.images[place].numpy())
+        assert np.array_equal(result.parts[row], part.parts[place].numpy())
+        check_example(result, row, part.labels[place], slowly[place])
+
+
+def check_example(result, row, labels, slow):
+    read, lengths, made = slow
+    assert result.labels[row].tolist() == labels.tolist()
+    assert result.predicted[row].tolist() == read
+    assert result.lengths[row] == pytest.approx(lengths, rel=1e-5)
+    pair = [int(labels[0]), int(result.absent[row])]
+    assert pair[1] not in [*read, *labels.tolist()]
+    for found, classes in ((result.drawn, read), (result.wrong_pair, pair)):
+        assert np.abs(found[row] / 255 - made[classes]).max() <= 0.51 / 255
+
+
+def test_misread_images_with_the_longest_wrong_capsule_follow(result, part, slowly):
+    wrong = {}
+    for place, (read, lengths, _) in enumerate(slowly):
+        missed = [l for k, l, t in zip(read, lengths, part.labels[place], strict=True) if k != t]
+        if missed:
+            wrong[place] = max(missed)
+    longest = sorted(wrong, key=lambda place: -wrong[place])[:6]
+    assert result.failures == 6 and len(wrong) == 20
+    for row, place in enumerate(longest, start=len(result.inputs) - 6):
+        assert np.array_equal(result.inputs[row], part.images[place].numpy())
+        check_example(result, row, part.labels[place], slowly[place])
+
+
+def test_the_result_does_not_depend_on_the_chunk(model, part, result, monkeypatch):
+    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
+    again = segment.compute(model, part, shown=part.take(slice(3, 8)), index=3, failures=6)
+    for one, two in zip(result, again, strict=True):
+        if isinstance(one, np.ndarray):
+            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1 if one.dtype == np.uint8 else 0)
+        else:
+            assert one == two
+
+
+def test_without_misread_images_none_are_shown(model, part):
+    right = part.take(slice(10))
+    found = segment.compute(model, right, shown=right.first(1))
+    assert found.failures == 0 and found.right == 1 and len(found.inputs) == 1
+    assert "misread" not in segment.caption(found)
+    assert_fits(figures.draw("segment", found, "single"))
+
+
+def test_a_network_in_training_stays_in_training(part):
+    model = Foreign((1, 36, 36)).train()
+    segment.compute(model, part.first(4), shown=part.first(1))
+    assert model.training
+
+
+def test_colours_are_told_apart_in_grey_too():
+    alone = np.zeros((3, 2, 1, 1, 1), np.uint8)
+    alone[[0, 1, 2, 2], [0, 1, 0, 1]] = 255
+    grey = np.einsum("pchw,c->p", drawing.overlay(alone).astype(float), [0.299, 0.587, 0.114])
+    assert (np.diff([0, *grey]) > 60).all(), grey
+
+
+@pytest.mark.parametrize("width", [3.25, 5.5, 7.16])
+@pytest.mark.parametrize(("shown", "failures"), [(1, 1), (6, 4), (9, 6)])
+def test_every_number_of_images_is_drawn_at_every_width(model, part, width, shown, failures):
+    found = segment.compute(model, part, shown=part.first(shown), failures=failures)
+    assert_fits(figures.draw("segment", found, width))
+
+
+def test_findings_and_caption_carry_the_numbers(result):
+    text = segment.findings(result)
+    low, high = (100 * end for end in result.right_ci95)
+    assert f"both digits right 33.3 % [{low:.1f} %, {high:.1f} %]" in text
+    more, (low, high) = result.sse_more[2], result.sse_more_ci95[2]
+    said = f"{result.sse[3]:.2f} absent class ({more:+.2f} [{low:+.2f}, {high:+.2f}])"
+    assert said in text and said in paperset.escape(segment.caption(result))
+    assert f"{result.iou[0]:.2f}" in text
+
+
+def test_a_result_survives_the_disk(result, tmp_path):
+    about = {"analysis": "segment", "kind": "Result", "width": "double"}
+    *_, path = figures.write_result(tmp_path / "x", result, about)
+    again, _ = figures.read_result(path)
+    for one, two in zip(result, again, strict=True):
+        assert np.array_equal(one, two)
+
+
+def test_images_of_one_thing_few_classes_and_one_image_are_refused(model, part):
+    digits = data.load("digits", "test")
+    with pytest.raises(ValueError, match=r"digits does not show two things.*train multimnist"):
+        segment.compute(model, digits, shown=digits)
+    few = replace(part, classes=tuple("abcd"))
+    with pytest.raises(ValueError, match="has 4 classes, expected at least 5"):
+        segment.compute(model, few, shown=few)
+    with pytest.raises(ValueError, match="at least 2 images, got 1"):
+        segment.compute(model, part.first(1), shown=part)
+
+
+def test_a_network_without_decoder_is_refused(part):
+    model = small(reconstruction_weight=0.0)
+    with pytest.raises(ValueError, match="without a decoder"):
+        segment.compute(model, part, shown=part.first(1))
+
+
+def small(**options):
+    given = {"channels": 4, "types": 1, "primary_dimensions": 4, "class_dimensions": 6}
+    return models.build("capsnet", (1, 36, 36), 10, **given, hidden=(8,), **options)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a command on a small network for multimnist, made of scikit-learn's digits."""
+    load = lambda split, root, *, download: data.load("digits", split)  # noqa: E731
+    monkeypatch.setattr("capsviz.data.mnist.load", load)
+    card = {"name": "two", "dataset": {"name": "multimnist"}}
+    path = checkpoint.save(tmp_path / "two.safetensors", small(), card)
+
+    def invoke(name, *given, weights=path):
+        output = ["--checkpoint", weights, "--output", tmp_path / "out", "--format", "png"]
+        return CliRunner().invoke(main, [name, *map(str, [*output, *given])])
+
+    return invoke
+
+
+def test_the_command_writes_figure_and_numbers_and_tells_its_findings(run, tmp_path):
+    done = run("segment", "--limit", 20, "--index", 7, "--images", 2, "--failures", 1)
+    assert done.exit_code == 0, done.output
+    names = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert names == [f"segment-multimnist-7-20-images.{kind}" for kind in ("json", "png")]
+    result, _ = figures.read_result(tmp_path / "out" / names[0])
+    assert done.stdout.strip() == segment.findings(result)
+    assert (result.n, result.first, len(result.inputs) - result.failures) == (20, 7, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("segment", ["--index", 360], "index from 0 to 354 for 6 of them, got 360"),
+        ("segment", ["--limit", 361], "expected 1 to 360"),
+        ("segment", ["--limit", 1], "at least 2 images, got 1"),
+        ("rotate", [], "multimnist shows 2 things in each image"),
+        ("rotate", ["--evaluate", 20], "multimnist shows 2 things in each image"),
+        ("perturb", ["--evaluate", 20], "multimnist shows 2 things in each image"),
+        ("tsne", [], "multimnist shows 2 things in each image"),
+        ("figures", ["--only", "rotate"], "multimnist shows 2 things in each image"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line_and_writes_nothing(run, tmp_path, name, given, words):
+    done = run(name, *given)
+    assert done.exit_code in (1, 2) and isinstance(done.exception, SystemExit)
+    assert len(done.stderr.strip().splitlines()) == 1 and words in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_network_for_single_digits_is_told_what_is_needed(run):
+    done = run("segment", weights="digits")
+    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert "digits does not show two things in each image" in done.stderr
+
+
+def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(run, tmp_path):
+    done = run("figures", "--limit", 20)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "segment-multimnist-0-20-images.png").is_file()
+    assert done.stdout.strip().startswith("1 figures")
+    done = run("figures", "--limit", 20, "--only", "segment", weights="digits")
+    assert done.exit_code == 0 and done.stdout.startswith("0 figures")
+
+
+def test_colour_images_are_drawn(generator):
+    images = torch.randint(0, 256, (4, 3, 20, 24), generator=generator, dtype=torch.uint8)
+    labels = torch.tensor([[0, 1], [2, 3], [4, 0], [1, 2]])
+    parts = torch.stack([images, images.flip(3)], 1)
+    some = data.Dataset(images, labels, tuple("abcde"), "x", "test", parts=parts)
+    found = segment.compute(Foreign((3, 20, 24), classes=5), some, shown=some)
+    assert_fits(figures.draw("segment", found, "double"))
+
+
+def test_a_tiny_network_with_other_images_is_refused(part):
+    with pytest.raises(ValueError, match="expected images"):
+        segment.compute(build_tiny(), part, shown=part)

@@ -1,0 +1,126 @@
+"""Several processes train as one does: the same curve, one set of files, a clear end."""
+
+import csv
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from capsviz.distributed import Team, _Several
+
+needs_accelerate = pytest.mark.skipif(
+    importlib.util.find_spec("accelerate") is None, reason="Accelerate is not installed"
+)
+TRAIN = [
+    "-m", "capsviz", "train", "--dataset", "digits", "--types", "2", "--channels", "8",
+    "--precision", "fp32", "--batch-size", "50",
+]  # fmt: skip
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node=2"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def start(*words):
+    return subprocess.Popen(
+        [sys.executable, *map(str, words)],
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def curve(folder):
+    with (folder / "epochs.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    columns = ("train_loss", "train_accuracy", "validation_accuracy", "validation_margin_loss")
+    return torch.tensor([[float(line[k]) for k in columns] for line in lines])
+
+
+def wait_for(path, process):
+    for _ in range(600):
+        if path.exists() or process.poll() is not None:
+            return
+        time.sleep(0.1)
+
+
+def of(rank, size):
+    return _Several(SimpleNamespace(process_index=rank, num_processes=size))
+
+
+def test_one_process_is_a_team_of_its_own():
+    team, batch = Team(), torch.arange(5)
+    assert team.leads and team.size == 1
+    assert team.share(batch) == (batch, 1.0)
+    assert team.sum(batch) is batch and team.prepare(batch) is batch
+
+
+@pytest.mark.parametrize(("n", "size"), [(8, 2), (7, 3), (2, 4), (1, 2)])
+def test_shares_are_the_whole_batch_and_their_weights_make_its_mean(n, size):
+    batch = torch.randperm(n)
+    shares = [of(rank, size).share(batch) for rank in range(size)]
+    taken = torch.cat([share for share, weight in shares if weight > 0])
+    assert taken.sort().values.tolist() == list(range(n))
+    assert all(len(share) > 0 for share, _ in shares)  # no process may sit a step out
+    values = torch.rand(n)
+    mean_over_processes = sum(w * values[share].mean() for share, w in shares) / size
+    torch.testing.assert_close(mean_over_processes, values.mean())
+
+
+def test_only_the_first_process_leads():
+    assert [of(rank, 3).leads for rank in range(3)] == [True, False, False]
+
+
+@needs_accelerate
+def test_two_processes_have_the_curve_of_one(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone = start(*TRAIN, "--epochs", 2, "--output", one)
+    alone.communicate(timeout=120)
+    assert alone.returncode == 0
+    several = start(*TORCHRUN, *TRAIN, "--epochs", 2, "--output", two)
+    out, err = several.communicate(timeout=120)
+    assert several.returncode == 0, err
+    torch.testing.assert_close(curve(two), curve(one), rtol=1e-4, atol=1e-6)
+    assert out.count("test accuracy") == 1 and err.count("epoch 2/2") == 1
+    names = {path.name for path in one.iterdir()}
+    assert {path.name for path in two.iterdir()} == names >= {"digits.safetensors", "digits.json"}
+
+
+@needs_accelerate
+def test_a_killed_process_ends_the_run_in_words_and_it_can_be_resumed(tmp_path):
+    words = [*TRAIN, "--output", tmp_path]
+    several = start(*TORCHRUN, *words, "--epochs", 400)
+    wait_for(tmp_path / "epochs.csv", several)
+    children = subprocess.run(
+        ["ps", "--ppid", str(several.pid), "-o", "pid="], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert len(children) == 2
+    os.kill(int(children[1]), signal.SIGKILL)
+    _, err = several.communicate(timeout=60)
+    assert several.returncode != 0
+    assert "exitcode  : -9" in err  # torchrun says which one was killed
+    done = len(curve(tmp_path))
+    assert done >= 1
+    again = start(*words, "--epochs", done + 1, "--resume")
+    out, err = again.communicate(timeout=120)
+    assert again.returncode == 0, err
+    assert f"epoch {done + 1}/{done + 1}" in err and "test accuracy" in out
+
+
+@needs_accelerate
+def test_losing_another_process_is_one_line(tmp_path):
+    code = (
+        "import os, torch\nfrom capsviz.distributed import team\n"
+        "from capsviz.errors import errors\n"
+        "with errors(), team(torch.device('cpu')) as (several, device):\n"
+        "    if several.rank == 1:\n        os._exit(0)\n"
+        "    several.sum(torch.ones(3))\n"
+    )
+    script = tmp_path / "lost.py"
+    script.write_text(code)
+    several = start(*TORCHRUN, script)
+    _, err = several.communicate(timeout=60)
+    assert several.returncode != 0
+    assert "another process of this run ended: finished epochs are kept" in err
