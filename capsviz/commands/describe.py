@@ -1,0 +1,172 @@
+"""What a network is made of: layers, parameters, multiply-adds and memory."""
+
+from __future__ import annotations
+
+import click
+
+from capsviz import options
+
+
+@click.command(
+    help=__doc__ + "\n\nRECIPE is a name in trained/ or a TOML file; flags change it. No data are "
+    "needed, but to tell the size of the images of some data sets."
+)
+@click.argument("recipe", required=False)
+@click.option("--checkpoint", metavar="NAME|FILE", help="Of trained weights, not of a recipe.")
+@options.data
+@click.option("--model", metavar="NAME", help="A file of capsviz/models. [default: capsnet]")
+@click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]")
+@click.option(
+    "--option",
+    "more",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of the network, as in a recipe's [options]; several times.",
+)
+@click.option(
+    "--image-shape",
+    type=int,
+    nargs=3,
+    metavar="C H W",
+    help="Channels, rows and columns that the network takes. [default: the data set's]",
+)
+@click.option("--classes", type=int, metavar="J", help="[default: the data set's]")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Of the training step whose memory is told. [default: the recipe's]",
+)
+@options.as_json
+def command(recipe, checkpoint, data_dir, image_shape, classes, batch_size, as_json, more, **flags):
+    """Describe one network."""
+    from capsviz.describe import describe
+
+    if checkpoint is not None:
+        name, model, usual = _trained(checkpoint)
+    else:
+        name, model, usual = _planned(recipe, data_dir, image_shape, classes, more, flags)
+    found = describe(model, batch_size=batch_size or usual)
+    about = {"name": name, **found._asdict(), "layers": [row._asdict() for row in found.layers]}
+    click.echo(options.to_json(about) if as_json else _table(name, found))
+
+
+def _trained(checkpoint: str):
+    """Name, network and batch size of a checkpoint."""
+    from capsviz import checkpoint as checkpoints
+    from capsviz.recipe import Recipe
+
+    given = options.typed(
+        "recipe", "dataset", "data_dir", "model", "preset", "more", "image_shape", "classes"
+    )
+    if given:
+        raise ValueError(f"--checkpoint says what the network is: drop {', '.join(given)}")
+    model = checkpoints.load(checkpoint)
+    batch = model.card.get("recipe", {}).get("batch_size", Recipe.batch_size)
+    return model.card.get("name", checkpoint), model, batch
+
+
+def _planned(recipe, data_dir, image_shape, classes, more, flags):
+    """Name, network without weights, and batch size of a recipe."""
+    import torch
+
+    from capsviz import models, pipeline
+    from capsviz.recipe import read_option
+
+    name, recipe = pipeline.prepare(recipe, {**flags, **dict(read_option(text) for text in more)})
+    for given in ("image_shape", "classes"):
+        if given in recipe.options:
+            flag = f"--{given.replace('_', '-')}"
+            raise ValueError(f"{given} is no option of a network here: give it by {flag}")
+    if image_shape is None or classes is None:
+        shape, number = _images(recipe, data_dir)
+        image_shape, classes = image_shape or shape, number if classes is None else classes
+    if min(image_shape) < 1:
+        raise ValueError(f"--image-shape must be at least 1 1 1, got {image_shape}")
+    with torch.device("meta"):
+        model = models.build(recipe.model, image_shape, classes, **recipe.options)
+    return name, model, recipe.batch_size
+
+
+def _images(recipe, data_dir) -> tuple[tuple[int, int, int], int]:
+    """Shape and number of classes of a recipe's images: by a shipped card, else by the data."""
+    import inspect
+
+    import torch
+
+    from capsviz import checkpoint, data, discovery
+
+    changes = dict(recipe.data_options)
+    if recipe.dataset in checkpoint.shipped() and not set(changes) - {"pad_px", "crop_px"}:
+        path = discovery.folder(checkpoint.SHIPPED) / f"{recipe.dataset}.safetensors"
+        about = checkpoint.read_card(path)["dataset"]
+        if not about["options"]:
+            blank = torch.zeros(1, *about["image_shape"], dtype=torch.uint8)
+            part = data.Dataset(blank, torch.zeros(1), about["classes"], recipe.dataset, "test")
+            part = part.pad(changes.get("pad_px", 0)).crop(changes.get("crop_px"))
+            return part.image_shape, len(part.classes)
+    module = discovery.load("capsviz.data", recipe.dataset, what="dataset")
+    if "download" in inspect.signature(module.load).parameters:
+        changes["download"] = False
+    try:
+        part = data.load(recipe.dataset, "test", data_dir, **changes)
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"without its files the size of the images of '{recipe.dataset}' is not known: "
+            f"give --image-shape C H W and --classes J ({error})"
+        ) from error
+    return part.image_shape, len(part.classes)
+
+
+def _table(name: str, found) -> str:
+    from capsviz.memory import gib
+
+    C, H, W = found.image_shape
+    rows = [("layer", "kind", "output", "parameters", "multiply-adds")]
+    rows += [
+        (row.name, row.kind, _shape(row.output), f"{row.parameters:,}", _count(row.multiply_adds))
+        for row in found.layers
+    ]
+    totals = [("all", found.parameters, found.multiply_adds)]
+    if found.parameters != found.parameters_without_decoder:
+        part = found.parameters_without_decoder, found.multiply_adds_without_decoder
+        totals.insert(0, ("all but the decoder", *part))
+    rows += [(what, "", "", f"{number:,}", f"{count:,}") for what, number, count in totals]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(_cells(row, widths)) for row in rows]
+    step, image = (
+        "no estimate" if size is None else f"about {gib(size)}"
+        for size in (found.training_bytes, found.image_bytes)
+    )
+    rule = "-" * len(lines[0])
+    lines[1:1] = [rule]
+    lines[-len(totals) : -len(totals)] = [rule]
+    return "\n".join(
+        [
+            f"{name}: {found.network} for images {C} × {H} × {W} of {found.classes} classes",
+            "",
+            *lines,
+            "",
+            f"weights: {gib(found.weights_bytes)}",
+            f"training step of {found.batch_size} images, Adam's state with it: {step}",
+            f"one image on its way forward and back: {image}",
+            "",
+            f"Multiply-adds are those of one image, forward. Not counted: {found.not_counted}.",
+        ]
+    )
+
+
+def _cells(row, widths) -> list[str]:
+    """Text to the left, numbers to the right."""
+    return [
+        text.ljust(width) if k < 3 else text.rjust(width)
+        for k, (text, width) in enumerate(zip(row, widths, strict=True))
+    ]
+
+
+def _shape(output) -> str:
+    return "unused" if output is None else " × ".join(map(str, output))
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"
