@@ -3,6 +3,7 @@
 An analysis takes part if it offers
     paper(subject, settings) -> iterator of (stem, result)   its figures, cheapest first
     caption(result) -> str                                   plain text that carries the numbers
+and, for images that show several things each, says so by SEVERAL = True.
 """
 
 from __future__ import annotations
@@ -66,6 +67,20 @@ def choose(only: Sequence[str]) -> list[str]:
         if name not in known:
             raise ValueError(discovery.unknown("figure", name, known))
     return [name for name in known if not only or name in only]
+
+
+def fitting(names: Sequence[str], dataset) -> list[str]:
+    """Those that look at the images of a data set; ValueError if none does.
+
+    Where the images show several things each, those alone that say SEVERAL.
+    """
+    if dataset.parts is None:
+        return list(names)
+    loaded = {name: discovery.load("analyses", name, what="analysis") for name in names}
+    found = [name for name, module in loaded.items() if getattr(module, "SEVERAL", False)]
+    if not found:
+        dataset.single()
+    return found
 
 
 def width_for(width: str, venue: str | None) -> str | float:

@@ -37,20 +37,29 @@ class Subject:
         return next(self.model.parameters()).device
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
-        """n images (N, C, H, W) in [0, 1] and labels (N,), on the CPU; all for None.
+        """n images (N, C, H, W) in [0, 1] and labels (N,), as of `sample`; all for None.
 
-        A random draw from the split, always the same one, in the split's order: the first images
-        of a data set need not be like the others.
+        Raises
+        ------
+        ValueError  for an n that is not there, or images that show several things each.
         """
         key = len(self.dataset) if n is None else n
         if key not in self.drawn:
-            part = self.dataset
-            if n is not None:
-                part.first(n)  # refuses an n that is not there
-                draw = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
-                part = part.take(draw[:n].sort().values)
+            part = self.sample(n).single()
             self.drawn[key] = to_float(part.images), part.labels
         return self.drawn[key]
+
+    def sample(self, n: int | None = None) -> data.Dataset:
+        """n images of the split, all for None.
+
+        A random draw, always the same one, in the split's order: the first images of a data set
+        need not be like the others.
+        """
+        self.dataset.first(n)  # refuses an n that is not there
+        if n is None:
+            return self.dataset
+        draw = torch.randperm(len(self.dataset), generator=torch.Generator().manual_seed(0))
+        return self.dataset.take(draw[:n].sort().values)
 
 
 class Picture(NamedTuple):
@@ -93,7 +102,8 @@ def open_subject(
             part = data.load(dataset, split, data_dir)
         if dataset not in checkpoints.shipped():
             raise ValueError(
-                f"no weights for '{dataset}' come with capsviz: name some by --checkpoint"
+                f"no weights for '{dataset}' come with capsviz: train some (`capsviz train`), or "
+                "name some by --checkpoint"
             )
         checkpoint = dataset
         model = checkpoints.load(dataset, device=choose_device(device))
@@ -103,7 +113,7 @@ def open_subject(
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     check_fit(model, part)
-    return Subject(model, part, str(checkpoint), notice, data_dir=data_dir)
+    return Subject(model, part, str(checkpoint), notice or part.notice, data_dir=data_dir)
 
 
 def open_subjects(

@@ -28,7 +28,9 @@ def command(style, only, venue, n, digit, index, seed, figure, subject):
     opened = options.open_subject(subject)
     n = min(1000, len(opened.dataset)) if n is None else n
     opened.dataset.first(n)
-    opened.dataset.nth_of_class(digit, index)
+    names = paperset.fitting(names, opened.dataset)
+    if opened.dataset.parts is None:
+        opened.dataset.nth_of_class(digit, index)
     settings = paperset.Settings(n, digit, index, seed, options.progress, options.command_line())
     entries, failed = paperset.make(
         opened,

@@ -1,0 +1,149 @@
+"""What the two longest capsules of an image draw, its controls, and how they are measured."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from capsviz.augment import to_float
+from capsviz.functional import reconstruction_loss
+from capsviz.intervals import mean_interval
+from capsviz.tracing import decode, trace
+
+INK = 0.5  # a pixel that is brighter is ink
+K = 2  # things in an image: there are two colours
+
+
+class Seen(NamedTuple):
+    """N images with two things each; what is drawn for them, on the CPU."""
+
+    images: Tensor  # (N, C, H, W) in [0, 1]
+    parts: Tensor  # (N, 2, C, H, W) each thing alone
+    labels: Tensor  # (N, 2)
+    predicted: Tensor  # (N, 2) classes of the two longest capsules, each beside its equal in labels
+    lengths: Tensor  # (N, 2) of these capsules
+    absent: Tensor  # (N,) a class that is neither in labels nor in predicted
+    drawn: Tensor  # (N, 2, C, H, W) decoded from predicted
+    from_labels: Tensor  # (N, 2, C, H, W) decoded from labels
+    from_absent: Tensor  # (N, C, H, W)
+
+    def only(self, i: int) -> Seen:
+        """One of the images."""
+        return Seen(*(value[i : i + 1].clone() for value in self))
+
+    def join(self, others: list[Seen]) -> Seen:
+        """With others behind it."""
+        return Seen(*map(torch.cat, zip(self, *others, strict=True)))
+
+
+def require_pairs(part) -> None:
+    """ValueError for a `Dataset` whose images do not show two things, or of under 5 classes."""
+    if part.parts is None or part.labels.shape[1] != 2:
+        raise ValueError(
+            f"{part.name} does not show two things in each image, each known alone: expected a "
+            "data set like multimnist and a network for it (`capsviz train multimnist`)"
+        )
+    if len(part.classes) < 5:
+        raise ValueError(
+            f"{part.name} has {len(part.classes)} classes, expected at least 5: two in the image, "
+            "two predicted, and an absent one"
+        )
+
+
+def draws(part, seed: int) -> Tensor:
+    """Random numbers (N, J) in [0, 1) for the images and classes of a `Dataset`."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(len(part), len(part.classes), generator=generator)
+
+
+def look(model, part, draw: Tensor) -> Seen:
+    """Read and decode the images of a `Dataset` with two parts each.
+
+    Parameters
+    ----------
+    draw  of `draws`: the absent class is the one with the highest number.
+    """
+    images, parts, labels = to_float(part.images), to_float(part.parts), part.labels
+    seen = trace(model, images, keep=("poses", "lengths"))
+    poses, found = seen.poses[-1], seen.lengths
+    predicted = align(found.topk(K, 1).indices, labels)
+    absent = draw.scatter(1, torch.cat([labels, predicted], 1), -1.0).argmax(1)
+
+    def drawn(classes: Tensor) -> Tensor:
+        return torch.stack([decode(model, poses, some) for some in classes.unbind(1)], 1)
+
+    return Seen(
+        images=images,
+        parts=parts,
+        labels=labels,
+        predicted=predicted,
+        lengths=found.gather(1, predicted),
+        absent=absent,
+        drawn=drawn(predicted),
+        from_labels=drawn(labels),
+        from_absent=decode(model, poses, absent),
+    )
+
+
+def align(predicted: Tensor, labels: Tensor) -> Tensor:
+    """Pairs of classes (N, 2), each in that order in which a right one stands beside its label."""
+    turned = (predicted == labels.flip(1)).any(1, keepdim=True)
+    return torch.where(turned, predicted.flip(1), predicted)
+
+
+def errors(seen: Seen) -> Tensor:
+    """SSE from each thing alone, mean over both: (N, 5), in the order of `segment.DRAWN`."""
+    drawings = (
+        seen.drawn,
+        seen.from_labels,
+        seen.drawn.flip(1),
+        seen.from_absent[:, None].expand_as(seen.parts),
+        torch.zeros_like(seen.parts),
+    )
+    return torch.stack([_over_things(reconstruction_loss, seen.parts, d) for d in drawings], 1)
+
+
+def overlaps(seen: Seen) -> Tensor:
+    """IoU of ink divided between two drawings and each thing's own ink, mean over both: (N, 6).
+
+    A pixel of ink in the image belongs to the brighter drawing, to both where they are equal. In
+    the order of `segment.DIVIDED`: for the absent class, each thing in turn is drawn from it, the
+    other one from its label.
+    """
+    ink = seen.images > INK
+    own = seen.parts > INK
+    absent = seen.from_absent[:, None].expand_as(seen.parts)
+    pairs = (
+        (seen.drawn, seen.drawn.flip(1)),
+        (seen.from_labels, seen.from_labels.flip(1)),
+        (seen.drawn.flip(1), seen.drawn),
+        (absent, seen.from_labels.flip(1)),
+        (torch.zeros_like(seen.parts),) * 2,  # all ink belongs to both
+        (seen.parts, seen.parts.flip(1)),
+    )
+    values = []
+    for first, other in pairs:
+        taken = ink[:, None] & (first >= other)
+        both, either = (m.flatten(2).sum(2) for m in (taken & own, taken | own))
+        values.append((both / either.clamp_min(1)).mean(1))
+    return torch.stack(values, 1)
+
+
+def summary(name: str, values: Tensor) -> dict:
+    """Means of values (N, M), and of their differences from the first column, with intervals."""
+    values = values.double().numpy()
+    mean, interval = mean_interval(values)
+    more, more_interval = mean_interval(values[:, 1:] - values[:, :1])
+    return {
+        name: mean,
+        f"{name}_ci95": interval,
+        f"{name}_more": more,
+        f"{name}_more_ci95": more_interval,
+    }
+
+
+def _over_things(measure, first: Tensor, second: Tensor) -> Tensor:
+    """Mean over both things of a measure of two batches (N, 2, C, H, W): (N,)."""
+    return measure(first.flatten(0, 1), second.flatten(0, 1)).unflatten(0, first.shape[:2]).mean(1)
