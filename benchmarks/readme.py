@@ -12,12 +12,14 @@ from pathlib import Path
 
 from benchmarks import RESULTS, parity, robustness
 from benchmarks.table import table
-from capsviz import checkpoint, discovery
+from capsviz import checkpoint, discovery, reproductions, tables
 from capsviz.cli import PACKAGES
+from capsviz.reproduce import gather
 
 ROOT = Path(__file__).resolve().parent.parent
 PART = re.compile(
-    r"<!-- (?P<what>run: [^>]+|results|speed|robustness|commands) -->\n.*?<!-- end -->", re.DOTALL
+    r"<!-- (?P<what>run: [^>]+|results|speed|robustness|reproduced|commands) -->\n.*?<!-- end -->",
+    re.DOTALL,
 )
 
 
@@ -61,6 +63,22 @@ def speeds() -> str:
     return table(speed) + "\n\n" + parity.sentence(gathered)
 
 
+def reproduced() -> str:
+    """Every table of `capsviz reproduce` whose results are shipped; the others by name."""
+    parts, without = [], []
+    for name in reproductions.available():
+        title = discovery.summary("capsviz.reproductions", name)
+        try:
+            header, rows, caption = gather(name, discovery.folder("trained") / "reproduce")
+        except ValueError:
+            without.append(f"`{name}` ({title.rstrip('.')})")
+            continue
+        parts += [f"`capsviz reproduce {name}`:", tables.markdown(header, rows), caption]
+    if without:
+        parts.append(f"No results are shipped of {'; '.join(without)}.")
+    return "\n\n".join(part.rstrip() for part in parts)
+
+
 def output(command: str) -> str:
     """A command and what it prints, as a code block."""
     words = shlex.split(command)
@@ -85,6 +103,7 @@ def fill(text: str, *, run: bool) -> str:
                 "results": results,
                 "speed": speeds,
                 "robustness": robustness.table,
+                "reproduced": reproduced,
                 "commands": commands,
             }[what]()
         return f"<!-- {what} -->\n{body}\n<!-- end -->"

@@ -71,7 +71,8 @@ def _sample(values: Tensor) -> Tensor:
 def reconstructions(model: nn.Module, images: Tensor, things: int = 1) -> Tensor | None:
     """Inputs above their reconstructions (C, (1 + things) * H, N * W); None without a decoder.
 
-    Where an image shows several things, that of the longest capsule comes first.
+    Of what is neither grey nor in colour, the first channel (C = 1). Where an image shows several
+    things, that of the longest capsule comes first.
     """
     if getattr(model, "decoder", None) is None:
         return None
@@ -80,4 +81,5 @@ def reconstructions(model: nn.Module, images: Tensor, things: int = 1) -> Tensor
         output = model(images)
         winners = longest(output.lengths, things)
         made = [model.decode(output.poses, winners[:, k]) for k in range(things)]
-    return torch.cat([torch.cat(list(rows), 2) for rows in (images, *made)], 1).cpu()
+    sheet = torch.cat([torch.cat(list(rows), 2) for rows in (images, *made)], 1).cpu()
+    return sheet if len(sheet) in (1, 3) else sheet[:1]  # the first of two eyes, not an alpha

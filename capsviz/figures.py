@@ -81,6 +81,7 @@ def save(
     card: Mapping | None = None,
     device: str = "cpu",
     command: str | None = None,
+    notice: str | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
 
@@ -94,6 +95,7 @@ def save(
     card      of the network's checkpoint.
     device    that it ran on.
     command   the command line, if there was one.
+    notice    what must be said of the data, e.g. that they are lossy copies.
 
     Returns
     -------
@@ -110,6 +112,7 @@ def save(
         "options": dict(options or {}),
         "command": command,
         "provenance": provenance(card, device),
+        **({} if notice is None else {"notice": notice}),
     }
     return [*paths, *write_result(Path(stem), result, about)]
 

@@ -207,6 +207,7 @@ def save(name: str, analysis: str, result, opened, given: dict) -> list[Path]:
         card=opened.model.card,
         device=str(opened.device),
         command=command_line(),
+        notice=opened.dataset.notice,
     )
 
 

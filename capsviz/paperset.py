@@ -141,11 +141,13 @@ def _draw(module, analysis, subject, output, settings, formats, width) -> Iterat
             card=subject.model.card,
             device=str(subject.device),
             command=settings.command,
+            notice=subject.dataset.notice,
         )
         now = time.perf_counter()
-        yield Entry(
-            stem, analysis, module.caption(result), [p.name for p in paths], round(now - start, 2)
-        )
+        caption = module.caption(result)
+        if subject.dataset.notice is not None:
+            caption = f"{caption.rstrip('.')}. Note: {subject.dataset.notice}."
+        yield Entry(stem, analysis, caption, [p.name for p in paths], round(now - start, 2))
         start = now
 
 

@@ -154,6 +154,7 @@ def store(
             "classes": list(test.classes),
             "image_shape": list(test.image_shape),
             "options": recipe.data_options,
+            "notice": test.notice,
         },
         "recipe": asdict(recipe),
         "training": {

@@ -16,6 +16,7 @@ class Recipe:
     """Everything that fixes a training run. `trained/<name>.toml` holds these fields."""
 
     dataset: str = "mnist"
+    dataset_options: dict = field(default_factory=dict)  # what only it has, e.g. {"eye": "left"}
     image_size: int | None = None  # pixels, for `folder`
     image_channels: int | None = None  # 3 for colour, for `folder`
     pad_px: int = 0  # rows and columns of zeros around each image; 6 makes 40x40 of MNIST
@@ -58,7 +59,7 @@ class Recipe:
         """What it is given for the images to train on: whole, for training cuts them itself."""
         given = {"image_size": self.image_size, "channels": self.image_channels}
         given["pad_px"] = self.pad_px or None
-        return {k: v for k, v in given.items() if v is not None}
+        return {**self.dataset_options, **{k: v for k, v in given.items() if v is not None}}
 
     def __post_init__(self):
         for f in fields(self):
@@ -70,6 +71,8 @@ class Recipe:
                 value = getattr(self, name)
                 if value is not None and not holds(value):
                     raise ValueError(f"{name} must be {words}, got {value}")
+        if given := sorted({"name", "image_shape", "classes"} & set(self.options)):
+            raise ValueError(f"{given[0]} comes from the data set and is no option, drop it")
         if not 0 <= self.warmup_epochs <= self.epochs:
             raise ValueError(
                 f"warmup_epochs must be from 0 to the {self.epochs} epochs of the training, "
@@ -147,9 +150,11 @@ def read_option(text: str) -> tuple[str, object]:
 def to_toml(recipe: Recipe) -> str:
     """A recipe as the text of a TOML file; what is None is left out."""
     values = {k: v for k, v in asdict(recipe).items() if v is not None}
-    options = values.pop("options")
+    tables = {name: values.pop(name) for name in ("dataset_options", "options")}
     lines = [f"{k} = {_toml(v)}" for k, v in values.items()]
-    lines += ["", "[options]", *(f"{k} = {_toml(v)}" for k, v in options.items())]
+    for name, table in tables.items():
+        if table or name == "options":
+            lines += ["", f"[{name}]", *(f"{k} = {_toml(v)}" for k, v in table.items())]
     return "\n".join(lines) + "\n"
 
 

@@ -145,3 +145,8 @@ def test_a_resumed_run_writes_its_last_epoch_once_more_and_no_step_twice(model, 
     second(epoch(3), model)
     second.close()
     assert [e.step for e in written(tmp_path).Scalars("train_loss")] == [1, 2, 3]
+
+
+def test_of_two_eyes_the_first_is_shown():
+    model = models.build("capsnet", (2, 20, 20), 3, types=2, channels=4, hidden=[8])
+    assert reconstructions(model, torch.rand(4, 2, 20, 20)).shape == (1, 40, 80)

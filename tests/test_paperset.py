@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ import capsviz
 from analyses import rotate
 from capsviz import discovery, paperset
 from capsviz.cli import main
+from capsviz.data import digits
 from capsviz.tracing import remember
 
 
@@ -65,6 +67,17 @@ def test_fonts_are_truetype_and_embedded(made):
     for path in made[0].glob("*.pdf"):
         lines = subprocess.check_output(["pdffonts", path], text=True).splitlines()[2:]
         assert lines and all("TrueType" in line and " yes " in line for line in lines), lines
+
+
+def test_what_must_be_said_of_the_data_stands_in_captions_and_numbers(tmp_path, monkeypatch):
+    load = digits.load
+    lossy = "these digits are copies"
+    monkeypatch.setattr(digits, "load", lambda *a, **k: replace(load(*a, **k), notice=lossy))
+    result = run("--only", "rotate", "--limit", 5, "--output", tmp_path)
+    assert result.exit_code == 0 and lossy in result.stderr
+    for entry in json.loads((tmp_path / "manifest.json").read_text())["figures"]:
+        assert entry["caption"].endswith(f"Note: {lossy}.")
+        assert json.loads((tmp_path / f"{entry['name']}.json").read_text())["notice"] == lossy
 
 
 def test_a_figure_that_fails_is_named_and_loses_no_other(tmp_path, monkeypatch):

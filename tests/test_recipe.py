@@ -20,6 +20,7 @@ def test_a_recipe_survives_toml(tmp_path):
         brightness=0.2, weight_decay=1e-4, decoder_learning_rate=1e-3, decoder_weight_decay=0.0,
         clip_norm=5, ema=0.999, warmup_epochs=0.5, early_stop=4,
         init_from='a "quoted" \\ ü.safetensors', schedule="constant", reconstruction_anneal=0.1,
+        dataset_options={"eye": "left", "pairs": 2},
     )  # fmt: skip
     path = tmp_path / "x.toml"
     path.write_text(to_toml(recipe))
@@ -65,6 +66,8 @@ def test_every_shipped_weight_file_has_its_recipe(name):
         ("decoder_weight_decay = nan", "decoder_weight_decay must be in [0, 1], got nan"),
         ("decoder_learning_rate = 2", "decoder_learning_rate must be in (0, 1], got 2"),
         ("brightness = 1.5", "brightness must be in [0, 1], got 1.5"),
+        ("[options]\nclasses = 3", "classes comes from the data set and is no option"),
+        ("dataset_options = 3", "dataset_options must be dict, got 3"),
         ("warmup_epochs = 51", "warmup_epochs must be from 0 to the 50 epochs"),
     ],
 )
@@ -125,3 +128,10 @@ def test_images_to_look_at_are_cropped_and_images_to_train_on_are_whole():
     recipe = Recipe(dataset="folder", image_size=40, crop_px=32)
     assert recipe.data_options == {"image_size": 40, "crop_px": 32}
     assert recipe.training_data_options == {"image_size": 40}
+
+
+def test_options_of_a_data_set_reach_it():
+    recipe = Recipe(dataset="smallnorb", dataset_options={"eye": "left"}, image_size=48)
+    assert recipe.training_data_options == {"eye": "left", "image_size": 48}
+    with pytest.raises(ValueError, match="takes no eye, got 'left'"):
+        pipeline.load(Recipe(dataset="digits", dataset_options={"eye": "left"}), "test")

@@ -43,6 +43,13 @@ class Sectioned(click.Command):
 )
 @click.argument("recipe", required=False)
 @options.data
+@click.option(
+    "--data-option",
+    "about_data",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Of the data set alone, e.g. eye=left; several times.",
+)
 @click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")
 @click.option("--image-channels", type=int, help="3 for colour, for such data sets.")
 @click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
@@ -94,17 +101,20 @@ class Sectioned(click.Command):
     help="Folder of the run. [default: runs/NAME]",
 )
 @click.option("--resume", is_flag=True, help="Go on from the last finished epoch in --output.")
-def command(recipe, data_dir, device, output, resume, more, **flags):
+def command(recipe, data_dir, device, output, resume, more, about_data, **flags):
     """Train one network."""
     from capsviz import data, distributed, pipeline
     from capsviz.recipe import read_option
     from capsviz.subject import choose_device
 
     flags |= dict(read_option(text) for text in more)
+    flags["dataset_options"] = dict(read_option(text) for text in about_data) or None
     name, recipe = pipeline.prepare(recipe, flags)
     output = output or Path("runs") / name
     device = choose_device(device)
     splits = {split: pipeline.load(recipe, split, data_dir) for split in data.SPLITS}
+    if notice := splits["test"].notice:
+        _report(notice)
     try:
         with distributed.team(device) as (team, device):
             path, card = pipeline.run(
