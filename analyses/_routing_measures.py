@@ -21,9 +21,14 @@ INSIDE = ("votes", "couplings", "poses", "lengths")
 
 
 def entropy(couplings: Tensor) -> Tensor:
-    """Entropy in nats of each child's couplings over parents, H_i: (..., I, J) -> (..., I)."""
-    most = log(couplings.shape[-1])  # rounding of float32 couplings can pass it
-    return torch.special.entr(couplings.double()).sum(-1).clamp_max(most)
+    """Entropy in nats of each child's couplings over parents, H_i: (..., I, J) -> (..., I).
+
+    Of how a child spreads what it gives to parents: what leaky routing withholds does not count.
+    """
+    shares = couplings.double()
+    shares = shares / shares.sum(-1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny)
+    most = log(couplings.shape[-1])  # rounding can pass it
+    return torch.special.entr(shares).sum(-1).clamp_max(most)
 
 
 def by_type(couplings: Tensor, grid: tuple[int, int, int]) -> Tensor:

@@ -95,6 +95,7 @@ def test_entropy_is_that_of_a_choice_or_of_no_choice():
     assert measure.entropy(torch.eye(5)).abs().max() == 0
     half = torch.tensor([[0.5, 0.5, 0.0]])
     assert measure.entropy(half).item() == pytest.approx(np.log(2))
+    assert measure.entropy(0.3 * half).item() == pytest.approx(np.log(2))  # 0.7 of it withheld
 
 
 def test_uniform_couplings_are_what_plain_dynamic_routing_has_after_one_iteration(
