@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from capsviz.functional import lengths, predict, random_couplings
 from capsviz.intervals import Z, paired_interval, wilson
-from capsviz.tracing import trace
+from capsviz.tracing import given_away, trace
 
 INSIDE = ("votes", "couplings", "poses", "lengths")
 
@@ -151,6 +151,7 @@ class Survey:
         """Trace images (B, C, H, W) with labels (B,): with M iterations, and with the controls."""
         seen = trace(model, images, keep=("primary", *INSIDE), iterations=self.most)
         drawn = random_couplings(tuple(seen.couplings.shape[1:]), generator=self.generator)
+        drawn = (drawn * given_away(seen.couplings)).float()  # as `trace` scales its controls
         controls = torch.stack(
             [
                 trace(model, images, keep=("poses",), couplings=given).poses[-1]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from capsviz.augment import to_float
+from capsviz.evaluate import longest, paired
 from capsviz.functional import reconstruction_loss
 from capsviz.intervals import mean_interval
 from capsviz.tracing import decode, trace
@@ -68,7 +69,7 @@ def look(model, part, draw: Tensor) -> Seen:
     images, parts, labels = to_float(part.images), to_float(part.parts), part.labels
     seen = trace(model, images, keep=("poses", "lengths"))
     poses, found = seen.poses[-1], seen.lengths
-    predicted = align(found.topk(K, 1).indices, labels)
+    predicted = align(longest(found, K), labels, found.shape[1])
     absent = draw.scatter(1, torch.cat([labels, predicted], 1), -1.0).argmax(1)
 
     def drawn(classes: Tensor) -> Tensor:
@@ -87,10 +88,10 @@ def look(model, part, draw: Tensor) -> Seen:
     )
 
 
-def align(predicted: Tensor, labels: Tensor) -> Tensor:
-    """Pairs of classes (N, 2), each in that order in which a right one stands beside its label."""
-    turned = (predicted == labels.flip(1)).any(1, keepdim=True)
-    return torch.where(turned, predicted.flip(1), predicted)
+def align(predicted: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Predicted classes (N, K), each in the place of the label that `paired` holds it against."""
+    ours, theirs = paired(predicted, labels, classes)
+    return torch.empty_like(predicted).scatter(1, theirs, predicted.gather(1, ours))
 
 
 def errors(seen: Seen) -> Tensor:

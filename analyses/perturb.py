@@ -159,7 +159,7 @@ def command(pose, span, n, as_json, figure, picture, subject):
     """Write the sheet of one image, or the effect table of a class."""
     options.refuse_with_evaluate(n, "index", "image", "pose", "span")
     opened = options.open_subject(subject)
-    measure = functools.partial(_measure, opened, progress=options.progress("perturbing"))
+    measure = functools.partial(measure_class, opened, progress=options.progress("perturbing"))
     if n is not None:
         result = measure(picture["digit"], n)
         stem = f"perturb-{result.dataset}-{result.capsule}-{result.n}-images"
@@ -190,7 +190,7 @@ def paper(subject, settings):
     capsule = choose(subject.model, shown.image)
     there = int((subject.dataset.labels == capsule).sum())
     n = min(N, settings.n, there)
-    statistics = _measure(subject, capsule, n, progress=settings.progress("perturbing"))
+    statistics = measure_class(subject, capsule, n, progress=settings.progress("perturbing"))
     yield (
         f"perturb-{shown.name}",
         compute(subject.model, shown.image, shown.label, statistics=statistics),
@@ -212,7 +212,7 @@ def caption(result: Result | Statistics) -> str:
     )
 
 
-def _measure(subject, capsule: int, n: int | None = None, progress=iter) -> Statistics:
+def measure_class(subject, capsule: int, n: int | None = None, progress=iter) -> Statistics:
     """Statistics of n images of a class, always the same; for None `N` of them, or all if fewer."""
     import torch
 

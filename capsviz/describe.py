@@ -3,7 +3,7 @@
 A network without data is run on one image without pixels, so neither time nor memory is spent.
 Multiply-adds are those of one image on its way forward, as mathematics has them: however a product
 is computed, it counts once. They are counted for convolutions, linear layers, votes and routing by
-agreement; `NOT_COUNTED` says what is left out.
+agreement; `not_counted` says what is left out, such as another routing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Description(NamedTuple):
     weights_bytes: int  # with buffers
     training_bytes: int | None  # of a step with a batch, at most about; None: it has no estimate
     image_bytes: int | None  # of one image on its way through, at most about
-    not_counted: str
+    not_counted: str  # in the multiply-adds; layers by their names
 
 
 def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
@@ -61,6 +61,7 @@ def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
     shape = tuple(model.config["image_shape"])
     layers = _layers(_weightless(model), shape)
     body = [layer for layer in layers if layer.name.partition(".")[0] != DECODER]
+    unknown = [row.name for row in layers if row.multiply_adds is None and row.output is not None]
     stored = [*model.parameters(), *model.buffers()]
     return Description(
         network=type(model).__module__.rpartition(".")[2],
@@ -77,7 +78,7 @@ def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
             model.training_bytes(batch_size) if hasattr(model, "training_bytes") else None
         ),
         image_bytes=getattr(model, "image_bytes", None),
-        not_counted=NOT_COUNTED,
+        not_counted=", ".join([NOT_COUNTED, *unknown]),
     )
 
 

@@ -1,12 +1,14 @@
 """One run on several GPUs or hosts: `torchrun --nproc-per-node=N -m capsviz train ...`.
 
 PyTorch's distributed engine through Accelerate. Every process draws the same batches and takes its
-share of each; gradients are averaged, so all hold the same weights, and the first one writes.
+share of each; gradients are averaged, so all hold the same weights. The first process alone reads
+what a run left, evaluates, decides and writes, and tells the others: they need no common folder.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 
 import torch
@@ -33,6 +35,10 @@ class Team:
         """A module to call in the network's place, whose gradients are those of all processes."""
         return model
 
+    def smallest(self, images: int) -> int:
+        """How many images of a batch the process with the fewest takes."""
+        return images
+
     def share(self, batch: Tensor) -> tuple[Tensor, float]:
         """This process's part of a batch (B,), and what its mean loss weighs in the sum of all."""
         return batch, 1.0
@@ -45,8 +51,27 @@ class Team:
         """The sum over all processes."""
         return value
 
+    def agree(self, value):
+        """What the first process says, in all of them; anything that can be pickled."""
+        return value
+
     def wait(self) -> None:
         """Until every process is here."""
+
+    def in_turn(self, load: Callable):
+        """What `load` gives, the first process before the others: it may download something.
+
+        Whatever it raises there is raised in all.
+        """
+        loaded = error = None
+        if self.leads:
+            try:
+                loaded = load()
+            except Exception as raised:
+                error = raised
+        if (error := self.agree(error)) is not None:
+            raise error
+        return loaded if self.leads else load()
 
 
 class _Several(Team):
@@ -56,6 +81,9 @@ class _Several(Team):
 
     def prepare(self, model):
         return self.accelerator.prepare_model(model)
+
+    def smallest(self, images):
+        return max(1, images // self.size)
 
     def share(self, batch):
         mine = batch[self.rank :: self.size]
@@ -68,6 +96,11 @@ class _Several(Team):
 
     def sum(self, value):
         return self.accelerator.reduce(value, "sum")
+
+    def agree(self, value):
+        from accelerate.utils import broadcast_object_list
+
+        return broadcast_object_list([value])[0]
 
     def wait(self):
         self.accelerator.wait_for_everyone()

@@ -89,7 +89,11 @@ def reconstruction_loss(images: Tensor, reconstruction: Tensor) -> Tensor:
 
 
 def reconstruction_loss_l1(images: Tensor, reconstruction: Tensor) -> Tensor:
-    """Sum of absolute pixel differences of each image: (B, C, H, W) twice -> (B,)."""
+    """Sum of absolute pixel differences of each image: (B, C, H, W) twice -> (B,).
+
+    Where nothing is known the best guess is each pixel's median, which is black in digits: a
+    decoder without batch norm can stay there.
+    """
     return (images - reconstruction).abs().flatten(1).sum(1)
 
 

@@ -54,16 +54,22 @@ def finished(recipe: Recipe, history: list[Epoch]) -> bool:
 
 def read_history(output: Path) -> list[Epoch]:
     """The finished epochs of the run in a folder; none if there is no run."""
-    path = output / STATE
-    if not path.exists():
-        return []
-    run = json.loads(checkpoint.read_tensors(path)[1]["run"])
-    return [Epoch(**line) for line in run["history"]]
+    state = read(output)
+    return [] if state is None else [Epoch(**line) for line in state[1]["history"]]
 
 
 def best_path(output: Path, history: list[Epoch]) -> Path:
     """Weights of the best epoch so far; each epoch's have their own name, so none stands for it."""
     return output / f"best-{best_epoch(history)}.safetensors"
+
+
+def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
+    """What `save` left in a folder: tensors, and recipe and history; None if there is no run."""
+    path = output / STATE
+    if not path.exists():
+        return None
+    tensors, about = checkpoint.read_tensors(path)
+    return tensors, json.loads(about["run"])
 
 
 def save(
@@ -82,10 +88,11 @@ def save(
         tensors |= {f"ema.{name}": value for name, value in average.tensors.items()}
     about = {"recipe": asdict(recipe), "history": [asdict(epoch) for epoch in history]}
     checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about)})
-    write_text(output / "epochs.csv", _csv(history))
+    write_csv(output, history)
 
 
 def restore(
+    state: tuple[dict[str, torch.Tensor], dict],
     output: Path,
     recipe: Recipe,
     model: nn.Module,
@@ -94,12 +101,15 @@ def restore(
 ) -> list[Epoch]:
     """Bring a network, its optimiser and its average to the last finished epoch; the record.
 
+    Parameters
+    ----------
+    state   what `read` found in the folder `output`.
+
     Raises
     ------
-    ValueError  if the run in the folder is by a recipe that would have trained otherwise.
+    ValueError  if the run is by a recipe that would have trained otherwise.
     """
-    tensors, about = checkpoint.read_tensors(output / STATE)
-    run = json.loads(about["run"])
+    tensors, run = state
     _agree(output, recipe, {**asdict(Recipe()), **run["recipe"]})  # a field may be younger
     kinds, ordered = {"model": {}, "adam": {}, "ema": {}}, parameters(optimiser)
     for key, value in tensors.items():
@@ -115,9 +125,12 @@ def restore(
     optimiser.load_state_dict({**optimiser.state_dict(), "state": adam})
     if average is not None:
         average.load(kinds["ema"])
-    history = [Epoch(**line) for line in run["history"]]
-    write_text(output / "epochs.csv", _csv(history))  # a kill may have come before its last line
-    return history
+    return [Epoch(**line) for line in run["history"]]
+
+
+def write_csv(output: Path, history: list[Epoch]) -> None:
+    """Write `epochs.csv`: a kill may come between the state and its last line."""
+    write_text(output / "epochs.csv", _csv(history))
 
 
 def _agree(output: Path, recipe: Recipe, earlier: dict) -> None:

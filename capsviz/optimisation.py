@@ -78,16 +78,18 @@ def reconstruction_factor(recipe: Recipe, progress: float) -> float:
 class Average:
     """Exponential moving average of a network's weights: a <- decay * a + (1 - decay) * w.
 
-    It starts at the network's weights as they are. Running statistics of batch norm are averaged
-    likewise; whole numbers, as their count of batches, are copied.
+    It starts at the network's weights as they are, and forgets them soon: after step t, the decay
+    is at most (1 + t) / (10 + t), as in TensorFlow's ExponentialMovingAverage with `num_updates`.
+    Running statistics of batch norm are averaged likewise; whole numbers, as their count of
+    batches, are copied.
     """
 
     def __init__(self, model: nn.Module, decay: float):
         self.tensors = {name: value.clone() for name, value in model.state_dict().items()}
-        self._average = get_ema_multi_avg_fn(decay)
+        self.decay = decay
 
-    def update(self, model: nn.Module) -> None:
-        """Take the network's weights in, after a step."""
+    def update(self, model: nn.Module, step: int) -> None:
+        """Take the network's weights in, after a step; steps count from 1 over all epochs."""
         averaged, current = [], []
         for name, value in model.state_dict().items():
             if value.is_floating_point():
@@ -95,7 +97,8 @@ class Average:
                 current.append(value)
             else:
                 self.tensors[name].copy_(value)
-        self._average(averaged, current, None)
+        decay = min(self.decay, (1 + step) / (10 + step))
+        get_ema_multi_avg_fn(decay)(averaged, current, None)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Go on from an average that was stored."""

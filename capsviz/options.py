@@ -175,6 +175,28 @@ def open_picture(opened, given: dict):
     return module.open_picture(opened, **given)
 
 
+def of_network(texts: tuple[str, ...]) -> dict[str, object]:
+    """Options of the network from the NAME=VALUE of `--option`.
+
+    Raises
+    ------
+    ValueError  for other texts, and for what a recipe, or a flag of the data, says.
+    """
+    from dataclasses import fields
+
+    from capsviz.recipe import Recipe, read_option
+
+    given = dict(read_option(text) for text in texts)
+    params = click.get_current_context().command.params
+    flags = {p.name: p.opts[0] for p in params if isinstance(p, click.Option)}
+    others = {field.name for field in fields(Recipe)} | ({"image_shape", "classes"} & set(flags))
+    for name in given:
+        if name in others:
+            way = f"give it by {flags[name]}" if name in flags else "it comes from RECIPE"
+            raise ValueError(f"--option {name}: {name} is no option of the network, {way}")
+    return given
+
+
 def typed(*names: str) -> list[str]:
     """Which of the running command's options, by parameter name, were typed: `--their-names`."""
     context = click.get_current_context()

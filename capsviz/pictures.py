@@ -4,86 +4,101 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from capsviz import centring, ink
+
+CENTRED = ("grey", "inverted", "ink", "cropped", "seen")  # steps of `centring`
+
 SMALLEST = 4  # pixels: less shows nothing
 LARGEST = 50_000_000  # pixels in all, before a picture is refused
-BOX = 20 / 28  # MNIST: the ink's longer side fills 20 of 28 pixels
-INK = 0.15  # grey level above the background that counts as ink when looking for its box
+LONGEST = 800  # pixels: of a longer picture no more than twice this is kept
+
+
+class Prepared(NamedTuple):
+    """A picture as a network takes it, and what it went through."""
+
+    image: Tensor  # (1, C, H, W) float32 in [0, 1]
+    steps: dict[str, np.ndarray]  # by name (h, w) or (h, w, 3) in [0, 1], the network's own last
 
 
 def read(
     path: str | os.PathLike, image_shape: tuple[int, int, int], invert: str = "auto"
 ) -> Tensor:
-    """Read a picture for a network.
+    """Read a picture for a network: `prepare` without the steps, (1, C, H, W) in [0, 1]."""
+    return prepare(path, image_shape, invert).image
 
-    Grey networks get what MNIST did to its digits: bright ink on black, its box scaled to 20 of 28
-    pixels, its centre of mass in the centre. A picture that already has the network's size is left
-    where it is. Colour networks get the picture resized. Transparent ground is made
-    black under bright ink and white under dark ink.
+
+def prepare(
+    path: str | os.PathLike,
+    image_shape: tuple[int, int, int],
+    invert: str = "auto",
+    *,
+    centre: bool | None = None,
+    pad_px: int = 0,
+) -> Prepared:
+    """Read a picture and bring it to what a network was trained on.
+
+    Grey networks get what MNIST did to its digits, see `capsviz.centring`. A picture that already
+    has the network's size is left where it is. Colour networks get the picture resized.
+    Transparent ground is made black under bright ink and white under dark ink.
 
     Parameters
     ----------
     path         any format that Pillow reads, 8 or 16 bits.
-    image_shape  (C, H, W) that the network expects.
-    invert       "yes", "no" or "auto": dark ink on a light ground is inverted.
-
-    Returns
-    -------
-    (1, C, H, W) float32 in [0, 1].
+    image_shape  (C, H, W) that the network expects, of 1 or 3 channels.
+    invert       "yes", "no" or "auto": dark ink on a light ground is inverted; grey networks only.
+    centre       whether to find, scale and centre the ink; None: for grey networks.
+    pad_px       rows and columns of zeros on each side of what the network expects.
 
     Raises
     ------
     ValueError  for what is not a picture, is too small or too large, or shows nothing.
     """
     channels, height, width = image_shape
-    pixels = load(path)
+    if channels not in (1, 3):
+        raise ValueError(f"the network takes {channels} channels, a picture has 1 or 3")
+    size = height - 2 * pad_px, width - 2 * pad_px
+    pixels = load(path, LONGEST)
     if min(pixels.shape[:2]) < SMALLEST:
         raise ValueError(
             f"'{path}' is {pixels.shape[1]} x {pixels.shape[0]} pixels, "
             f"expected at least {SMALLEST} on each side"
         )
-    if channels == 3:
-        return _resize(pixels, height, width)
-    grey = pixels @ np.array([0.299, 0.587, 0.114], np.float32)
-    border = np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]])
-    if invert == "yes" or (invert == "auto" and np.median(border) > 0.5):
-        grey = 1 - grey
-    grey = grey - grey.min()
-    if grey.max() < INK:
-        raise ValueError(f"'{path}' shows no ink: all its pixels are nearly the same grey")
-    if grey.shape == (height, width):
-        return torch.from_numpy(grey)[None, None].clamp(0, 1)
-    return centre(grey / grey.max(), height, width)
+    try:
+        if channels == 3:
+            steps = {"original": pixels, "seen": _resize(pixels, *size)}
+        elif centre is False:
+            steps = _inverted(centring.to_grey(pixels), size, invert)
+        else:
+            made = centring.mnist_style(pixels, invert=invert, size=size)
+            steps = {name: getattr(made, name) for name in CENTRED}
+    except ValueError as error:
+        raise ValueError(f"'{path}': {error}") from error
+    seen = np.atleast_3d(steps["seen"])
+    seen = np.pad(seen, ((pad_px, pad_px), (pad_px, pad_px), (0, 0)))
+    steps["seen"] = seen if channels == 3 else seen[..., 0]
+    image = torch.from_numpy(np.ascontiguousarray(seen.transpose(2, 0, 1), np.float32))
+    return Prepared(image[None].clamp(0, 1), steps)
 
 
-def centre(grey: np.ndarray, height: int, width: int) -> Tensor:
-    """Bright ink on black (h, w) -> (1, 1, height, width), scaled and centred as MNIST was."""
-    ground = np.median(np.concatenate([grey[0], grey[-1], grey[:, 0], grey[:, -1]]))
-    grey = np.clip((grey - ground) / max(1 - ground, 1e-6), 0, 1)
-    rows, columns = (np.flatnonzero((grey > INK).any(axis)) for axis in (1, 0))
-    if len(rows) == 0:
-        raise ValueError("the picture shows no ink brighter than its border")
-    ink = grey[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    factor = BOX * min(height, width) / max(ink.shape)
-    size = [max(1, round(side * factor)) for side in ink.shape]
-    small = _resize(np.repeat(ink[..., None], 3, 2), *size)[0, 0]
-    ys, xs = (torch.arange(n, dtype=torch.float32) for n in size)
-    mass = small.sum()
-    at_y = round((height - 1) / 2 - float((small.sum(1) * ys).sum() / mass))
-    at_x = round((width - 1) / 2 - float((small.sum(0) * xs).sum() / mass))
-    at_y, at_x = min(max(at_y, 0), height - size[0]), min(max(at_x, 0), width - size[1])
-    out = torch.zeros(1, 1, height, width)
-    out[0, 0, at_y : at_y + size[0], at_x : at_x + size[1]] = small
-    return out
+def _inverted(grey: np.ndarray, size: tuple[int, int], invert: str) -> dict[str, np.ndarray]:
+    bright = 1 - grey if ink.is_dark_on_light(grey, invert) else grey
+    return {"grey": grey, "inverted": bright, "seen": _resize(bright[..., None], *size)[..., 0]}
 
 
-def load(path: str | os.PathLike) -> np.ndarray:
+def load(path: str | os.PathLike, longest: int | None = None) -> np.ndarray:
     """Any picture as RGB (h, w, 3) float32 in [0, 1], upright, on an opaque ground.
+
+    Parameters
+    ----------
+    longest  a picture of twice as many pixels on its longer side, or more, is averaged down, to not
+             less than this; None: never.
 
     Raises
     ------
@@ -98,12 +113,16 @@ def load(path: str | os.PathLike) -> np.ndarray:
                         f"'{path}' is {picture.width} x {picture.height} pixels, "
                         f"expected at most {LARGEST:,} in all"
                     )
+                if longest is not None:
+                    picture.draft(None, (longest, longest))  # JPEG: half, a quarter or an eighth
                 picture = ImageOps.exif_transpose(picture)
                 if picture.mode.startswith(("I", "F")):
                     values = np.asarray(picture, dtype=np.float32)
                     values = values / (65535 if values.max() > 255 else 255)
+                    values = np.asarray(_shorten(Image.fromarray(values), longest))
                     return np.repeat(values[..., None], 3, 2).clip(0, 1)
-                rgba = np.asarray(picture.convert("RGBA"), dtype=np.float32) / 255
+                picture = _shorten(picture.convert("RGBA"), longest)
+                rgba = np.asarray(picture, dtype=np.float32) / 255
     except FileNotFoundError as error:
         raise ValueError(f"there is no file '{path}'") from error
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
@@ -113,9 +132,16 @@ def load(path: str | os.PathLike) -> np.ndarray:
     return colour * alpha + (1 - alpha) * (not bright)
 
 
-def _resize(pixels: np.ndarray, height: int, width: int) -> Tensor:
+def _shorten(picture: Image.Image, longest: int | None) -> Image.Image:
+    """Averaged down by a whole number, to less than twice `longest` pixels."""
+    by = 1 if longest is None else max(picture.size) // longest
+    return picture.reduce(by) if by > 1 else picture
+
+
+def _resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+    """(h, w, C) -> (height, width, C), averaging where it gets smaller."""
     tensor = torch.from_numpy(np.ascontiguousarray(pixels, dtype=np.float32)).permute(2, 0, 1)[None]
     resized = torch.nn.functional.interpolate(
         tensor, (height, width), mode="bilinear", antialias=True, align_corners=False
     )
-    return resized.clamp(0, 1)
+    return resized[0].permute(1, 2, 0).clamp(0, 1).numpy()

@@ -18,6 +18,7 @@ from capsviz.distributed import Team
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
 from capsviz.history import best_epoch, finished, read_history, stopped_early
+from capsviz.prediction import thresholds
 from capsviz.provenance import provenance
 from capsviz.recipe import Recipe, read_recipe, resolve_precision, to_toml
 from capsviz.train import fit
@@ -28,7 +29,9 @@ SHOW_STEPS = 20  # steps between updates of the progress bar's numbers: each one
 def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     """Name and recipe from a name in `trained/`, a TOML file or nothing, with flags laid over it.
 
-    Flags that are None leave the recipe as it is; those that no recipe has go to the network.
+    Flags that are None leave the recipe as it is; those that no recipe has go to the network. The
+    tables "options" and "dataset_options" are laid over the recipe's, name by name. Another model
+    than the recipe's is given none of the recipe's options.
     """
     recipe, name = Recipe(), None
     if source is not None:
@@ -40,6 +43,8 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
             raise ValueError(discovery.unknown("recipe", source, known) + ", or a .toml file")
         recipe, name = read_recipe(path), path.stem
     flags = {k: v for k, v in flags.items() if v is not None}
+    if flags.get("model", recipe.model) != recipe.model:
+        recipe = replace(recipe, options={})
     wanted = flags.pop("reconstruction", None)
     if wanted is False:
         flags["reconstruction_weight"] = 0.0
@@ -47,8 +52,11 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
         recipe = replace(recipe, options={**recipe.options})
         del recipe.options["reconstruction_weight"]
     own = {f.name for f in fields(Recipe)}
-    options = {**recipe.options, **{k: v for k, v in flags.items() if k not in own}}
-    recipe = replace(recipe, **{k: v for k, v in flags.items() if k in own}, options=options)
+    about_data = {**recipe.dataset_options, **flags.pop("dataset_options", {})}
+    given = flags.pop("options", {})
+    options = {**recipe.options, **{k: v for k, v in flags.items() if k not in own}, **given}
+    fixed = {k: v for k, v in flags.items() if k in own}
+    recipe = replace(recipe, **fixed, options=options, dataset_options=about_data)
     return name or recipe.dataset, recipe
 
 
@@ -87,8 +95,9 @@ def run(
     Path of the weights, and their card.
     """
     path, team = output / f"{name}.safetensors", team or Team()
-    past = read_history(output) if resume else []
-    if finished(recipe, past) and (card := _stored(path, recipe)) is not None:
+    past = team.agree(read_history(output) if resume and team.leads else [])
+    card = _stored(path, recipe) if team.leads and finished(recipe, past) else None
+    if (card := team.agree(card)) is not None:
         return path, card
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
     bar = _bar(recipe.epochs * steps, len(past) * steps, shown=team.leads)
@@ -103,8 +112,6 @@ def run(
 
     def on_epoch(epoch, model):
         nonlocal board
-        if not team.leads:
-            return
         board = board or Board(output / "tensorboard", splits["validation"], past)
         board(epoch, model)
         report(
@@ -123,9 +130,8 @@ def run(
         if board is not None:
             board.close()
     if team.leads:
-        store(path, model, recipe, splits, history, device, processes=team.size)
-    team.wait()
-    return path, checkpoint.read_card(path)
+        card = store(path, model, recipe, splits, history, device, processes=team.size)
+    return path, team.agree(card)
 
 
 def _stored(path: Path, recipe: Recipe) -> dict | None:
@@ -172,6 +178,7 @@ def store(
             "validation": found._asdict(),
             "test": evaluate(model, test)._asdict(),
         },
+        "thresholds": thresholds(model, validation),
         "provenance": provenance(None, str(device)),
     }
     checkpoint.save(path, model, card, dtype=dtype)

@@ -73,6 +73,10 @@ class Recipe:
                     raise ValueError(f"{name} must be {words}, got {value}")
         if given := sorted({"name", "image_shape", "classes"} & set(self.options)):
             raise ValueError(f"{given[0]} comes from the data set and is no option, drop it")
+        if given := sorted(NO_DATA_OPTIONS & set(self.dataset_options)):
+            flag, own = f"--{given[0].replace('_', '-')}", given[0] in ("pad_px", "crop_px")
+            way = f"it is a field of the recipe ({flag})" if own else "drop it"
+            raise ValueError(f"{given[0]} is no option of a data set: {way}")
         if not 0 <= self.warmup_epochs <= self.epochs:
             raise ValueError(
                 f"warmup_epochs must be from 0 to the {self.epochs} epochs of the training, "
@@ -83,6 +87,7 @@ class Recipe:
                 raise ValueError(unknown(name, getattr(self, name), list(known)))
 
 
+NO_DATA_OPTIONS = {"name", "split", "root", "pad_px", "crop_px", "download"}
 KINDS = {
     "str": str,
     "str | None": (str, type(None)),

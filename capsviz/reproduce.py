@@ -1,8 +1,8 @@
 """Make published tables anew: train what is missing, gather the results of each row.
 
-Every run leaves its card as `NAME-SEED.json`; an interrupted series goes on where it stopped, and a
-run that stands in several tables is made once. Weights are chosen on the held-out images, the test
-set is read once.
+Every run leaves its card as `N-epochs/NAME-SEED.json`; an interrupted series goes on where it
+stopped, and a run that stands in several tables is made once. Weights are chosen on the held-out
+images, the test set is read once.
 """
 
 from __future__ import annotations
@@ -16,34 +16,32 @@ import numpy as np
 import torch
 
 from capsviz import data, pipeline
+from capsviz.distributed import Team
 from capsviz.files import write_text
 from capsviz.intervals import wilson
 from capsviz.recipe import Recipe
 from capsviz.reproductions import Cell, get
 
 MEASURES = ("Parameters", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
+EPOCHS = 50
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the runs of a series share, whatever their own recipes say."""
+    """What the runs of a series share; None leaves it to each row's recipe."""
 
     folder: Path  # of the results, and below it of the runs
-    epochs: int = 50
-    batch_size: int = 128
-    schedule: str = "exponential"
-    precision: str = "auto"
+    epochs: int | None = None  # None: as many as the published runs of the table had, or 50
+    batch_size: int | None = None
+    schedule: str | None = None
+    precision: str | None = "auto"
     limit: int | None = None  # first training images only, for trials
-
-    @property
-    def shared(self) -> dict:
-        """The fields of `Recipe` that it sets."""
-        return {k: v for k, v in vars(self).items() if k != "folder"}
 
 
 def recipe(cell: Cell, seed: int, plan: Plan) -> Recipe:
-    """How a row's network is trained from a seed."""
-    return replace(cell.recipe, seed=seed, **plan.shared)
+    """How a row's network is trained from a seed, by a plan whose epochs are set."""
+    shared = {k: v for k, v in vars(plan).items() if k != "folder" and v is not None}
+    return replace(cell.recipe, seed=seed, **shared)
 
 
 def run(
@@ -53,6 +51,7 @@ def run(
     *,
     root=None,
     device: torch.device | str = "cpu",
+    team: Team | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Train what a table lacks, seed by seed; rows whose data are not there are reported.
@@ -62,6 +61,7 @@ def run(
     table   a file of capsviz/reproductions.
     seeds   0, 1, ... of each row.
     root    folder of the data; None as in `data.load`.
+    team    as `train.fit` takes it.
     report  is given a line for each epoch and result.
 
     Raises
@@ -71,50 +71,72 @@ def run(
     """
     if seeds < 1:
         raise ValueError(f"expected at least 1 seed, got {seeds}")
-    cells = get(table).cells()
+    cells, team = get(table).cells(), team or Team()
+    if plan.epochs is None:
+        plan = replace(plan, epochs=getattr(get(table), "EPOCHS", EPOCHS))
     missing = {}
     for seed in range(seeds):
         for cell in cells:
-            if cell.recipe.dataset in missing:
+            wanted, name = recipe(cell, seed, plan), cell.recipe.dataset
+            path = result_path(plan.folder, cell.run, wanted)
+            there = team.agree(team.leads and path.exists())
+            if there and team.leads:
+                _require_equal(path, _read_one(path)["recipe"], asdict(wanted))
+            if there or name in missing:
                 continue
             try:
-                _run(cell, seed, plan, root, torch.device(device), report)
+                splits = team.in_turn(
+                    lambda wanted=wanted: {
+                        split: pipeline.load(wanted, split, root) for split in data.SPLITS
+                    }
+                )
             except FileNotFoundError as error:
-                missing[cell.recipe.dataset] = error
+                missing[name] = error
                 report(f"{cell.run}: not run, {error}")
+                continue
+            output = path.parent / "runs" / path.stem
+            _, card = pipeline.run(
+                cell.run, wanted, splits, output,
+                device=torch.device(device), resume=True, team=team, report=report,
+            )  # fmt: skip
+            if team.leads:
+                write_text(path, json.dumps(card) + "\n")
+            report(f"{path.stem}: test error {card['results']['test']['error_percent']:.2f} %")
     if len(missing) == len({cell.recipe.dataset for cell in cells}):
         raise next(iter(missing.values()))
 
 
-def _run(cell: Cell, seed: int, plan: Plan, root, device, report) -> None:
-    wanted, path = recipe(cell, seed, plan), result_path(plan.folder, cell.run, seed)
-    if path.exists():
-        found = _read_one(path)["recipe"]
-        if other := sorted(k for k, v in asdict(wanted).items() if found.get(k, v) != v):
-            raise ValueError(
-                f"{path} was made by another recipe (it differs in {', '.join(other)}): "
-                "ask for the same, or choose another --folder"
-            )
-        return
-    splits = {split: pipeline.load(wanted, split, root) for split in data.SPLITS}
-    output = plan.folder / "runs" / f"{cell.run}-{seed}"
-    _, card = pipeline.run(
-        cell.run, wanted, splits, output, device=device, resume=True, report=report
-    )
-    write_text(path, json.dumps(card) + "\n")
-    report(f"{cell.run}-{seed}: test error {card['results']['test']['error_percent']:.2f} %")
+def _require_equal(path: Path, found: dict, wanted: dict, *, apart: tuple[str, ...] = ()) -> None:
+    """ValueError if a result was made by a recipe that differs in more than the fields `apart`."""
+    found = {**asdict(Recipe()), **found}  # a field may be younger than the result
+    differing = sorted(k for k, v in wanted.items() if k not in apart and found[k] != _plain(v))
+    if differing:
+        raise ValueError(
+            f"{path} was made by another recipe (it differs in {', '.join(differing)}): "
+            "ask for the same, or choose another --folder"
+        )
 
 
-def result_path(folder: Path, name: str, seed: int) -> Path:
+def _plain(value):
+    return json.loads(json.dumps(value))  # as a card has it
+
+
+def result_path(folder: Path, name: str, recipe: Recipe) -> Path:
     """Where the result of one run lies."""
-    return folder / f"{name}-{seed}.json"
+    return folder / f"{recipe.epochs}-epochs" / f"{name}-{recipe.seed}.json"
 
 
-def gather(table: str, folder: Path) -> tuple[list[str], list[list[str]], str]:
+def gather(
+    table: str, folder: Path, *, epochs: int | None = None
+) -> tuple[list[str], list[list[str]], str]:
     """A table from the results in a folder: header, rows, and what to know of it.
 
-    Errors are means over seeds ± their standard deviation; of one seed, the test error with its
-    Wilson interval at 95 %. Rows without results say so.
+    Values are means over seeds ± their standard deviation; of one seed, the test error stands with
+    its Wilson interval at 95 %. Rows without results say so.
+
+    Parameters
+    ----------
+    epochs  of the runs; None: the longest of which there are any.
 
     Raises
     ------
@@ -122,58 +144,87 @@ def gather(table: str, folder: Path) -> tuple[list[str], list[list[str]], str]:
     """
     module = get(table)
     cells = module.cells()
-    found = {c.run: [_read_one(p) for p in sorted(folder.glob(f"{c.run}-*.json")) if
-                     p.stem.removeprefix(f"{c.run}-").isdigit()] for c in cells}  # fmt: skip
-    cards = [card for some in found.values() for card in some]
-    if not cards:
-        raise ValueError(f"no results of the table '{table}' in {folder}")
+    lengths = {int(p.name.removesuffix("-epochs")): p for p in folder.glob("[0-9]*-epochs")}
+    if epochs is not None:
+        lengths = {k: path for k, path in lengths.items() if k == epochs}
+    for length in sorted(lengths, reverse=True):
+        found = {cell.run: _results(cell, lengths[length]) for cell in cells}
+        if any(found.values()):
+            break
+    else:
+        what = "" if epochs is None else f" after {epochs} epochs"
+        raise ValueError(f"no results of the table '{table}'{what} in {folder}")
     rows = [[*cell.labels, *_measures(found[cell.run]), cell.published] for cell in cells]
-    return [*module.LABELS, *MEASURES], rows, _caption(module, cards)
+    caption = _caption(module, [card for some in found.values() for card in some])
+    return [*module.LABELS, *MEASURES], rows, caption
+
+
+def _results(cell: Cell, folder: Path) -> list[dict]:
+    """The cards of one row, by seed; ValueError if they are of another recipe."""
+    cards, shared = [], ("seed", *(name for name in vars(Plan(folder)) if name != "folder"))
+    for path in sorted(folder.glob(f"{cell.run}-*.json")):
+        if path.stem.removeprefix(f"{cell.run}-").isdigit():
+            cards.append(_read_one(path))
+            _require_equal(path, cards[-1]["recipe"], asdict(cell.recipe), apart=shared)
+    return cards
 
 
 def _measures(cards: list[dict]) -> list[str]:
     if not cards:
         return ["–", "not run", "–", "–", "–"]
     tests = [card["results"]["test"] for card in cards]
-    errors = [test["error_percent"] for test in tests]
-    if len(errors) > 1:
-        error = f"{np.mean(errors):.2f} ± {np.std(errors, ddof=1):.3f}"
-    else:
-        n = tests[0]["n"]
-        low, high = (100 * end for end in wilson(round(errors[0] * n / 100), n))
-        error = f"{errors[0]:.2f} [{low:.2f}, {high:.2f}]"
+    error = _mean([test["error_percent"] for test in tests], 2)
+    if len(tests) == 1:
+        n, percent = tests[0]["n"], tests[0]["error_percent"]
+        low, high = (100 * end for end in wilson(round(percent * n / 100), n))
+        error = f"{error} [{low:.2f}, {high:.2f}]"
     sses = [test["reconstruction_sse"] for test in tests if test["reconstruction_sse"] is not None]
-    margin = np.mean([test["margin_loss"] for test in tests])
+    margin = _mean([test["margin_loss"] for test in tests], 4)
     parameters = f"{cards[0]['weights']['parameters']:,}"
-    sse = f"{np.mean(sses):.1f}" if sses else "–"
-    return [parameters, str(len(cards)), error, f"{margin:.4f}", sse]
+    return [parameters, str(len(cards)), error, margin, _mean(sses, 1) if sses else "–"]
+
+
+def _mean(values: list[float], digits: int) -> str:
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.{digits + 1}f}"
 
 
 def _caption(module, cards: list[dict]) -> str:
     """What the table shows and how its networks were trained; ValueError if unlike one another."""
-    said = {}
-    for name in ("epochs", "batch_size", "schedule", "limit", "precision"):
-        values = {card["recipe"][name] for card in cards}
+
+    def one(name: str, values: set):
         if len(values) > 1:
             values = ", ".join(sorted(map(str, values)))
             raise ValueError(f"the results differ in {name}: {values}; gather them apart")
-        said[name] = values.pop()
+        return values.pop()
+
+    said = {
+        name: one(name, {card["recipe"][name] for card in cards})
+        for name in ("epochs", "batch_size", "schedule", "limit")
+    }
+    precision = one("precision", {card["training"]["precision"] for card in cards})
     images = "" if said["limit"] is None else f" of {said['limit']:,} images"
-    title = module.__doc__.partition("\n")[0].rstrip(".")
-    hardware = sorted({card["training"]["hardware"] for card in cards})
     epochs = f"{said['epochs']} epoch{'' if said['epochs'] == 1 else 's'}{images}"
-    return (
-        f"{title}. {epochs}, batches of {said['batch_size']}, schedule {said['schedule']}, "
-        f"{'; '.join(hardware)}. Errors: mean ± standard deviation over seeds; "
-        "of one seed, its 95 % interval over test images, which leaves out how seeds differ."
+    notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
+    hardware = sorted({card["training"]["hardware"] for card in cards})
+    tests = sorted({card["results"]["test"]["n"] for card in cards})
+    return " ".join(
+        [
+            f"{module.__doc__.partition(chr(10))[0].rstrip('.')}.",
+            f"{epochs}, batches of {said['batch_size']}, schedule {said['schedule']}, {precision}, "
+            f"{'; '.join(hardware)}; {' and '.join(f'{n:,}' for n in tests)} test images.",
+            "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % "
+            "interval over test images, which leaves out how seeds differ.",
+            *(f"Note: {notice}." for notice in notices),
+        ]
     )
 
 
 def _read_one(path: Path) -> dict:
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
-        card["recipe"]["seed"], card["training"]["hardware"], card["results"]["test"]["n"]
-        card["weights"]["parameters"]
+        card["recipe"]["seed"], card["weights"]["parameters"], card["dataset"]["name"]
+        card["training"]["hardware"], card["training"]["precision"], card["results"]["test"]["n"]
         return card
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
-from capsviz import data, pictures
+from capsviz import data, discovery, pictures
 from capsviz.augment import to_float
 
 
@@ -102,8 +102,8 @@ def open_subject(
             part = data.load(dataset, split, data_dir)
         if dataset not in checkpoints.shipped():
             raise ValueError(
-                f"no weights for '{dataset}' come with capsviz: train some (`capsviz train`), or "
-                "name some by --checkpoint"
+                f"no weights for '{dataset}' come with capsviz: train some by "
+                f"`capsviz train {_recipe(dataset)}`, then name them by --checkpoint runs/{dataset}"
             )
         checkpoint = dataset
         model = checkpoints.load(dataset, device=choose_device(device))
@@ -163,6 +163,12 @@ def open_picture(
         return Picture(pixels, None, Path(image).stem)
     pixels, _ = subject.dataset.nth_of_class(digit, index)
     return Picture(to_float(pixels), digit, f"{subject.dataset.name}-{digit}-{index}")
+
+
+def _recipe(dataset: str) -> str:
+    """What `capsviz train` is given for a data set: its recipe, if there is one."""
+    there = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
+    return dataset if there else f"--dataset {dataset}"
 
 
 def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:

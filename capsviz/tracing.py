@@ -72,6 +72,9 @@ def trace(
     keep        names of the parts to return; the votes are by far the largest.
     couplings   an intervention: "uniform" (1/J), "random" (uniform on the simplex, another draw for
                 each image), or a tensor (N, I, J) or (I, J); used in every iteration. None routes.
+                Where a child of this network does not give all of itself to parents (leaky
+                routing), the first two are scaled by what it gives in the network's own first
+                iteration, J / (J + 1): they change where it goes, not how much.
     iterations  of routing, instead of the network's own.
     chunk       images at a time; None chooses from the size of one image's trace.
     seed        of random couplings; the draws do not depend on `chunk`.
@@ -124,13 +127,13 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
         chunk = chunk or min(max(1, CHUNK_BYTES // size), images_at_a_time(model))
         if couplings is not None:
             one = model.look(images[:1].to(like), keep=("couplings",))["couplings"]
-            shape = (len(images), *one.shape[2:])
+            shape, total = (len(images), *one.shape[2:]), given_away(one)
         parts = {name: [] for name in keep}
         generator = torch.Generator().manual_seed(seed)
         for start in range(0, len(images), chunk):
             batch = images[start : start + chunk].to(like)
             if couplings is not None:
-                given = _couplings(couplings, start, len(batch), shape, generator)
+                given = _couplings(couplings, start, len(batch), shape, total, generator)
                 options["couplings"] = given.to(like)
             seen = model.look(batch, **options)
             for name in keep:
@@ -227,17 +230,27 @@ def inference(model):
         yield
 
 
-def _couplings(given, start: int, n: int, shape: tuple[int, int, int], generator) -> Tensor:
+def given_away(couplings: Tensor) -> Tensor:
+    """What each child gives to all parents in the first iteration: (R, N, I, J) -> (I, 1) double.
+
+    1 for couplings 1/J, exactly: they are held against 1/J as their own type has it.
+    """
+    first = couplings[0, 0].cpu()
+    even = torch.full_like(first, 1 / first.shape[1])
+    return (first.double() / even.double()).mean(1, keepdim=True)
+
+
+def _couplings(given, start: int, n: int, shape, total: Tensor, generator) -> Tensor:
     _, I, J = shape
     if isinstance(given, Tensor):
         if tuple(given.shape) not in (shape, shape[1:]):
             raise ValueError(f"expected couplings {shape}, got {tuple(given.shape)}")
         return given if given.dim() == 2 else given[start : start + n]
     if given == "uniform":
-        return torch.full((I, J), 1 / J)
+        return (torch.full((I, J), 1 / J) * total).float()
     if given == "random":
         draws = [random_couplings((1, I, J), generator=generator) for _ in range(n)]
-        return torch.cat(draws)
+        return (torch.cat(draws) * total).float()
     raise ValueError(unknown("couplings", str(given), ["uniform", "random"]))
 
 

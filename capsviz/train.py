@@ -65,7 +65,8 @@ def fit(
     output      folder for `epochs.csv`, the state to resume from and the best weights so far.
     model       a network to train instead of the recipe's own.
     resume      go on from the state in `output`, if there is one.
-    team        the processes that share each batch, all of which call this; the first one writes.
+    team        the processes that share each batch, all of which call this; the first one reads,
+                evaluates, calls `on_epoch` and writes.
     report      is given a line when memory is short: batches are then computed in parts, whose
                 gradients add up to the same step, but for rounding. And a line for what
                 `recipe.init_from` gave, and one if the run stops early.
@@ -79,30 +80,39 @@ def fit(
 
     Raises
     ------
-    ValueError       if `output` holds a run by another recipe, or one and `resume` is false; if
-                     `recipe.init_from` does not fit.
+    ValueError       if batch norm would be left with one image; if `output` holds a run by another
+                     recipe, or one and `resume` is false; if `recipe.init_from` does not fit.
     ArithmeticError  if the loss is not finite.
     MemoryError      if not even one image at a time would fit.
     """
     device, team = torch.device(device), team or Team()
     train = train.first(recipe.limit)
     model = (build_model(recipe, train) if model is None else model).to(device)
-    part = _images_at_a_time(model, min(recipe.batch_size, len(train)), device, report)
+    part = _images_at_a_time(recipe, model, len(train), team, device, report)
     optimiser = build_optimiser(model, recipe)
-    output.mkdir(parents=True, exist_ok=True)
-    code = commit()
+    code, state = commit(), None
     if team.leads:
-        for stray in (*output.glob(f".{STATE}.*"), *output.glob(".best-*")):
+        output.mkdir(parents=True, exist_ok=True)
+        for stray in (
+            *output.glob(f".{STATE}.*"),
+            *output.glob(".best-*"),
+            *output.glob(".epochs*"),
+        ):
             stray.unlink()  # of a run that was killed while it wrote
-    under_way = (output / STATE).exists()
-    if under_way and not resume:
+        state = history.read(output)
+    state = team.agree(state)
+    if state is not None and not resume:
         raise ValueError(
             f"{output} holds an earlier run: go on with --resume, or choose another --output"
         )
-    if recipe.init_from is not None and not under_way:
+    if recipe.init_from is not None and state is None:
         start_from(model, recipe.init_from, report)
-    average = None if recipe.ema is None else Average(model, recipe.ema)
-    record = history.restore(output, recipe, model, optimiser, average) if under_way else []
+    average, record = None if recipe.ema is None else Average(model, recipe.ema), []
+    if state is not None:
+        record = history.restore(state, output, recipe, model, optimiser, average)
+        if team.leads:
+            history.write_csv(output, record)
+    del state  # its tensors
     train, shared = _put(train, device), team.prepare(model)
 
     def evaluated():
@@ -114,39 +124,40 @@ def fit(
         loss, accuracy = _one_epoch(
             recipe, model, shared, team, optimiser, average, train, epoch, part, on_step
         )
-        with evaluated():
-            found = evaluate(model, validation)
-            record.append(
-                Epoch(
-                    epoch=epoch,
-                    train_loss=loss,
-                    train_accuracy=accuracy,
-                    validation_accuracy=found.accuracy,
-                    validation_margin_loss=found.margin_loss,
-                    validation_sse=found.reconstruction_sse,
-                    learning_rate=learning_rate(recipe, epoch),
-                    seconds=time.perf_counter() - start,
-                    commit=code,
-                )
-            )
-            best = best_path(output, record)
-            if team.leads and best_epoch(record) == epoch:
-                checkpoint.write_tensors(best, model.state_dict())
         if team.leads:
+            with evaluated():
+                found = evaluate(model, validation)
+                record.append(
+                    Epoch(
+                        epoch=epoch,
+                        train_loss=loss,
+                        train_accuracy=accuracy,
+                        validation_accuracy=found.accuracy,
+                        validation_margin_loss=found.margin_loss,
+                        validation_sse=found.reconstruction_sse,
+                        learning_rate=learning_rate(recipe, epoch),
+                        seconds=time.perf_counter() - start,
+                        commit=code,
+                    )
+                )
+                best = best_path(output, record)
+                if best_epoch(record) == epoch:
+                    checkpoint.write_tensors(best, model.state_dict())
             history.save(output, recipe, model, optimiser, average, record)
             for old in set(output.glob("best-*.safetensors")) - {best}:
                 old.unlink()
-        if on_epoch is not None:
-            with evaluated():
-                on_epoch(record[-1], model)
+            if on_epoch is not None:
+                with evaluated():
+                    on_epoch(record[-1], model)
+        record = team.agree(record)
     if stopped_early(recipe, record):
         report(
             f"stopped early, after epoch {len(record)} of {recipe.epochs}: "
             f"none was better than epoch {best_epoch(record)}"
         )
-    team.wait()  # for the best weights to be there
     if recipe.keep == "best":
-        model.load_state_dict(checkpoint.read_tensors(best_path(output, record))[0])
+        best = checkpoint.read_tensors(best_path(output, record))[0] if team.leads else None
+        model.load_state_dict(team.agree(best))
     elif average is not None:
         model.load_state_dict(average.tensors)
     return model.eval(), record
@@ -157,14 +168,24 @@ def _put(dataset: data.Dataset, device: torch.device) -> data.Dataset:
     return replace(dataset, **{k: None if v is None else v.to(device) for k, v in kept.items()})
 
 
-def _images_at_a_time(model, batch: int, device: torch.device, report) -> int:
-    if not hasattr(model, "training_bytes"):
-        return batch
+def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:
+    whole = min(recipe.batch_size, images)
+    batch, left = -(-whole // team.size), images % recipe.batch_size or whole
     if getattr(model, "whole_batches", False):
+        if min(team.smallest(whole), team.smallest(left)) < 2:
+            raise ValueError(
+                f"batch norm needs at least 2 images at a time, but batches of {recipe.batch_size} "
+                f"from {images} images, for {team.size} processes, leave one: choose another "
+                "--batch-size, or no batch norm"
+            )
         what = f"a training step of {batch} images"
         memory.require(model.training_bytes(batch), what, "choose a smaller --batch-size", device)
         return batch
+    if not hasattr(model, "training_bytes"):
+        return batch
     free = memory.available(device)
+    if recipe.ema is not None:  # the average, and the weights in its place while it is evaluated
+        free -= 8 * sum(p.numel() for p in model.parameters())
     part = batch
     while part > 1 and model.training_bytes(part) > free:
         part = -(-part // 2)
@@ -223,7 +244,7 @@ def _one_epoch(
                 nn.utils.clip_grad_norm_(parameters(optimiser), recipe.clip_norm)
             optimiser.step()
             if average is not None:
-                average.update(model)
+                average.update(model, (epoch - 1) * len(batches) + step + 1)
             seen += len(whole)
             if on_step is not None:
                 on_step(epoch, step + 1, len(batches), total / seen, team.size * right / seen)

@@ -42,10 +42,12 @@ def start_from(
         for k in taken:
             own[k].copy_(given[k])
     line = f"{len(taken)} of {len(own)} tensors start from {path}"
-    if fresh := [k for k in own if k not in taken]:
-        line += f"; drawn anew: {_list(fresh)}"
-    if unused := [k for k in given if k not in taken]:
-        line += f"; not taken: {_list(unused)}"
+    if unlike := [k for k in own if k in given and k not in taken]:
+        line += f"; drawn anew, as shapes differ: {_list(unlike)}"
+    if fresh := [k for k in own if k not in given]:
+        line += f"; drawn anew, as only this network has them: {_list(fresh)}"
+    if unused := [k for k in given if k not in own]:
+        line += f"; not taken, as only the file has them: {_list(unused)}"
     report(line)
     return taken
 

@@ -166,6 +166,12 @@ def test_asking_for_mnist_never_falls_back(run):
         (["train", "--dataset", "digits", "--types", 0], ["types must be at least 1"]),
         (["train", "--dataset", "digits", "--limit", 0], ["expected 1 to 1257"]),
         (["train", "--dataset", "digits", "--image-size", 32], ["takes no image_size"]),
+        (["train", "--dataset", "digits", "--data-option", "split=test"], ["split is no option"]),
+        (["train", "--dataset", "digits", "--data-option", "pad_px=1"], ["--pad-px"]),
+        (["train", "--dataset", "multimnist", "--data-option", "pairs=x"], ["whole number"]),
+        (["train", "--dataset", "digits", "--option", "epochs=2"], ["give it by --epochs"]),
+        (["train", "--dataset", "digits", "--decoder-weight-decay", 2], ["decoder_weight_decay"]),
+        (["train", "--dataset", "digits", "--reconstruction-anneal", 0], ["above 0, got 0"]),
         (["rotate", "--data-dir", "nowhere"], ["MNIST", "nowhere"]),
     ],
 )

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from capsviz import checkpoint, models
 from capsviz.cli import main
-from capsviz.describe import describe
+from capsviz.describe import NOT_COUNTED, describe
 
 
 def build_meta(name, image_shape=(1, 28, 28), classes=10, **options):
@@ -128,6 +128,8 @@ def test_what_is_not_known_is_not_guessed():
     rows = {row.name: row for row in found.layers}
     assert rows["capsules: routing"].multiply_adds is None
     assert rows["spare"].output is None and rows["spare"].multiply_adds is None
+    assert usual.not_counted == NOT_COUNTED
+    assert found.not_counted == f"{NOT_COUNTED}, capsules: routing"
     assert found.multiply_adds == usual.multiply_adds - 5 * 12 * 3 * 6
     assert found.parameters == usual.parameters + 9
 
@@ -166,16 +168,22 @@ def test_the_default_is_the_papers_network_for_mnist_and_needs_no_data(run):
 
 
 def test_flags_change_the_recipe_and_size_and_classes_can_be_given(run):
-    args = ("--option", "pad_px=6", "--option", "iterations=1", "--batch-size", 4, "--json")
+    args = ("--pad-px", 6, "--option", "iterations=1", "--batch-size", 4, "--json")
     found = json.loads(run(*args).stdout)
     assert found["image_shape"] == [1, 40, 40] and found["parameters"] == 13_475_648
     assert found["batch_size"] == 4
-    cropped = run("--option", "crop_px=24", "--json").stdout
+    cropped = run("--crop-px", 24, "--json").stdout
     assert json.loads(cropped)["image_shape"] == [1, 24, 24]
     args = ("--model", "average", "--image-shape", 3, 32, 31, "--classes", 7, "--json")
     found = json.loads(run(*args).stdout)
     assert (found["network"], found["classes"]) == ("average", 7)
     assert found["layers"][0]["output"] == [256, 24, 23]
+
+
+def test_another_model_than_the_recipes_is_described_without_the_recipes_options(run):
+    found = json.loads(run("mnist", "--model", "resnet", "--json").stdout)
+    plain = describe(build_meta("resnet"))
+    assert (found["network"], found["parameters"]) == ("resnet", plain.parameters)
 
 
 def test_data_sets_without_shipped_weights_are_asked_for_their_size(run):
@@ -191,7 +199,7 @@ def test_the_size_is_read_where_the_files_are(run, tmp_path):
         for kind in ("cat", "dog", "owl"):
             (tmp_path / "mine" / split / kind).mkdir(parents=True)
             Image.new("L", (40, 40)).save(tmp_path / "mine" / split / kind / "a.png")
-    args = ("--dataset", "folder", "--data-dir", "mine", "--option", "image_size=20")
+    args = ("--dataset", "folder", "--data-dir", "mine", "--image-size", 20)
     assert "images 1 × 20 × 20 of 3 classes" in run(*args).stdout
 
 
@@ -216,6 +224,9 @@ def test_a_checkpoint_is_described_by_its_card(run):
         (["--option", "types"], "expected NAME=VALUE"),
         (["--model", "cnn", "--option", "kernal=3"], "did you mean 'kernel'"),
         (["--option", "classes=3"], "give it by --classes"),
+        (["mnist", "--option", "epochs=3"], "--option epochs: epochs is no option of the network"),
+        (["mnist", "--option", "pad_px=6"], "give it by --pad-px"),
+        (["--checkpoint", "digits", "--crop-px", 20], "drop --crop-px"),
         (["--batch-size", 0], "0 is not in the range"),
         (["--checkpoint", "mnits"], "unknown checkpoint 'mnits'"),
         (["mnist", "--checkpoint", "digits", "--classes", 3], "drop recipe, --classes"),

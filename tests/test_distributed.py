@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from capsviz.cli import main
 from capsviz.distributed import Team, _Several
 
 needs_accelerate = pytest.mark.skipif(
@@ -55,6 +58,15 @@ def test_one_process_is_a_team_of_its_own():
     assert team.leads and team.size == 1
     assert team.share(batch) == (batch, 1.0)
     assert team.sum(batch) is batch and team.prepare(batch) is batch
+    assert team.agree(batch) is batch and team.in_turn(lambda: batch) is batch
+    with pytest.raises(FileNotFoundError, match="not here"):
+        team.in_turn(Path("not here").stat)
+
+
+@pytest.mark.parametrize(("n", "size"), [(8, 2), (7, 3), (2, 4), (128, 1)])
+def test_the_smallest_share_is_the_smallest(n, size):
+    shares = [of(rank, size).share(torch.arange(n))[0] for rank in range(size)]
+    assert of(0, size).smallest(n) == min(map(len, shares))
 
 
 @pytest.mark.parametrize(("n", "size"), [(8, 2), (7, 3), (2, 4), (1, 2)])
@@ -86,6 +98,40 @@ def test_two_processes_have_the_curve_of_one(tmp_path):
     assert out.count("test accuracy") == 1 and err.count("epoch 2/2") == 1
     names = {path.name for path in one.iterdir()}
     assert {path.name for path in two.iterdir()} == names >= {"digits.safetensors", "digits.json"}
+
+
+@needs_accelerate
+def test_all_processes_agree_when_to_stop_though_their_batch_norms_differ(tmp_path):
+    words = ["-m", "capsviz", "train", "--dataset", "digits", "--model", "resnet", "--precision"]
+    words += ["fp32", "--batch-size", 16, "--limit", 300, "--learning-rate", "0.005", "--seed", 1]
+    words += ["--early-stop", 1, "--epochs", 10, "--output", tmp_path]
+    several = start(*TORCHRUN, *words)
+    _, err = several.communicate(timeout=120)
+    assert several.returncode == 0, err
+    assert len(curve(tmp_path)) < 10 and err.count("stopped early") == 1
+
+
+@needs_accelerate
+def test_two_processes_go_on_as_one_does_with_all_that_a_state_holds(tmp_path):
+    options = ["--ema", "0.9", "--clip-norm", "1", "--decoder-learning-rate", "0.002"]
+    options += ["--batch-size", 21]  # of 1,257 images: the last batch has 18, 9 for each
+    one, two = tmp_path / "one", tmp_path / "two"
+    for words in (
+        [*TRAIN, *options, "--epochs", 3, "--output", one],
+        [*TORCHRUN, *TRAIN, *options, "--epochs", 2, "--output", two],
+        [*TORCHRUN, *TRAIN, *options, "--epochs", 3, "--output", two, "--resume"],
+    ):
+        run = start(*words)
+        _, err = run.communicate(timeout=120)
+        assert run.returncode == 0, err
+    torch.testing.assert_close(curve(two), curve(one), rtol=1e-3, atol=1e-5)
+
+
+def test_batch_norm_left_with_one_image_is_refused_before_training(tmp_path):
+    words = ["train", "--dataset", "digits", "--option", "decoder_norm=true", "--limit", "257"]
+    run = CliRunner().invoke(main, [*words, "--output", str(tmp_path)])
+    assert run.exit_code == 2 and "leave one: choose another --batch-size" in run.output
+    assert not (tmp_path / "state.safetensors").exists()
 
 
 @needs_accelerate

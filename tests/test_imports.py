@@ -13,8 +13,10 @@ from capsviz import discovery
 # from its own family: `capsviz.data.mnist` from `capsviz.data`. Within a row nobody knows another.
 LAYERS = (
     ("capsviz", "capsviz.discovery", "capsviz.files", "capsviz.memory", "capsviz.allocator",
-     "capsviz.pictures", "capsviz.errors", "capsviz.distributed"),
-    ("capsviz.provenance", "capsviz.warps", "capsviz.tables"),
+     "capsviz.errors", "capsviz.distributed"),
+    ("capsviz.provenance", "capsviz.warps", "capsviz.tables", "capsviz.ink"),
+    ("capsviz.centring",),
+    ("capsviz.pictures",),
     # what stands alone
     ("capsviz.functional", "capsviz.data", "capsviz.augment", "capsviz.intervals",
      "capsviz.moments", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
@@ -24,12 +26,14 @@ LAYERS = (
     ("capsviz.models",),
     ("capsviz.tracing",),
     ("capsviz.checkpoint", "capsviz.evaluate", "capsviz.animation",
-     "capsviz.attacks", "capsviz.describe"),
+     "capsviz.attacks", "capsviz.describe", "capsviz.prediction"),
     ("capsviz.history", "capsviz.transfer", "capsviz.board"),
     ("capsviz.train", "capsviz.subject", "capsviz.primary_decoder", "capsviz.affine_scores"),
     ("capsviz.pipeline", "capsviz.paperset", "capsviz.primary_training"),
     ("capsviz.generalisation", "capsviz.reproduce"),
-    ("capsviz.commands", "analyses"),
+    ("analyses",),
+    ("capsviz.explorer",),
+    ("capsviz.commands",),
     ("capsviz.cli",),
     ("capsviz.__main__",),
 )  # fmt: skip

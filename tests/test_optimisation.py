@@ -138,14 +138,14 @@ def test_the_average_follows_the_recursion_statistics_of_batch_norm_included(gen
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).train()
     average = Average(model, 0.8)
     expected = {k: v.double().clone() for k, v in model.state_dict().items()}
-    for _ in range(3):
+    for step, decay in ((1, 2 / 11), (2, 3 / 12), (100, 0.8)):  # 101 / 110 is more than 0.8
         model(torch.randn(5, 3, generator=generator))
         with torch.no_grad():
             for p in model.parameters():
                 p.add_(torch.randn(p.shape, generator=generator))
-        average.update(model)
+        average.update(model, step)
         for name, value in model.state_dict().items():
-            expected[name] = 0.8 * expected[name] + 0.2 * value.double()
+            expected[name] = decay * expected[name] + (1 - decay) * value.double()
     assert int(average.tensors.pop("1.num_batches_tracked")) == 3
     assert float(average.tensors["1.running_mean"].abs().sum()) > 0
     for name, value in average.tensors.items():

@@ -11,6 +11,7 @@ from thirds import two_thirds
 
 from capsviz import checkpoint, data, pipeline, train
 from capsviz.evaluate import evaluate
+from capsviz.prediction import thresholds
 from capsviz.recipe import Recipe
 from capsviz.subject import open_subject
 from capsviz.train import build_model
@@ -42,6 +43,7 @@ def test_the_card_holds_what_the_stored_weights_do(done, splits):
     again = json.loads(json.dumps(evaluate(checkpoint.load(path), splits["test"])._asdict()))
     assert card["results"]["test"] == again
     assert card["training"]["images"] == 256 and len(card["training"]["commits"]) == 1
+    assert card["thresholds"] == thresholds(checkpoint.load(path), splits["validation"])
 
 
 def test_weights_are_stored_in_half_unless_that_costs_validation_accuracy(

@@ -67,6 +67,8 @@ def test_every_shipped_weight_file_has_its_recipe(name):
         ("decoder_learning_rate = 2", "decoder_learning_rate must be in (0, 1], got 2"),
         ("brightness = 1.5", "brightness must be in [0, 1], got 1.5"),
         ("[options]\nclasses = 3", "classes comes from the data set and is no option"),
+        ("[dataset_options]\npad_px = 1", "pad_px is no option of a data set: it is a field"),
+        ("[dataset_options]\nroot = '/x'", "root is no option of a data set: drop it"),
         ("dataset_options = 3", "dataset_options must be dict, got 3"),
         ("warmup_epochs = 51", "warmup_epochs must be from 0 to the 50 epochs"),
     ],
@@ -85,6 +87,23 @@ def test_flags_lie_over_the_recipe_and_the_rest_goes_to_the_network():
     assert name == "digits" and recipe.epochs == 2 and recipe.batch_size == 64
     assert recipe.options["preset"] == "authors" and recipe.options["types"] == 8
     assert recipe.options["reconstruction_weight"] == 0
+
+
+def test_options_of_the_data_set_and_of_the_network_are_laid_over_the_recipes(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text("[dataset_options]\neye = 'left'\nimage_size = 32\n[options]\ntypes = 8\n")
+    flags = {"dataset_options": {"image_size": 96}, "options": {"leaky": True}, "channels": 9}
+    _, recipe = pipeline.prepare(str(path), flags)
+    assert recipe.dataset_options == {"eye": "left", "image_size": 96}
+    assert recipe.options == {"types": 8, "leaky": True, "channels": 9}
+    assert pipeline.prepare(str(path), {})[1] == read_recipe(path)
+
+
+def test_another_model_is_given_none_of_the_recipes_options():
+    _, recipe = pipeline.prepare("mnist", {"model": "resnet", "options": {"blocks": 1}})
+    assert (recipe.model, recipe.options) == ("resnet", {"blocks": 1})
+    same = pipeline.prepare("mnist", {"model": "capsnet"})[1]
+    assert same == pipeline.prepare("mnist", {})[1] and same.options
 
 
 def test_an_unknown_recipe_names_the_shipped_ones():

@@ -1,6 +1,7 @@
 """Published tables: their runs, an interrupted series that goes on, and what the rows say."""
 
 import json
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,11 @@ from capsviz.cli import main
 from capsviz.intervals import wilson
 from capsviz.recipe import Recipe
 
+SHAPES = {
+    "cifar10": ((3, 32, 32), 10),
+    "svhn": ((3, 32, 32), 10),
+    "smallnorb": ((2, 48, 48), 5),
+}
 TINY = {"channels": 8, "types": 2, "hidden": [16, 16]}
 PLAN = {"epochs": 1, "limit": 40, "precision": "fp32"}
 
@@ -35,18 +41,24 @@ def table(monkeypatch):
 
 def card(error, *, n=1000, sse=5.0, **more):
     """What a run leaves, as far as tables read it."""
-    shared = {"epochs": 2, "batch_size": 128, "schedule": "linear", "limit": None}
     test = {"n": n, "error_percent": error, "margin_loss": 0.01, "reconstruction_sse": sse}
     return {
-        "recipe": {**shared, "precision": "bf16", "seed": 0, **more},
+        "dataset": {"name": "digits"},
+        "recipe": {"epochs": 2, "batch_size": 128, "schedule": "linear", **more},
         "weights": {"parameters": 1234},
-        "training": {"hardware": "a machine"},
+        "training": {"hardware": "a machine", "precision": "bf16"},
         "results": {"test": test},
     }
 
 
 def write(folder, name, seed, found):
-    reproduce.result_path(folder, name, seed).write_text(json.dumps(found))
+    """Lay a card down as the result of the row of that name."""
+    (whole,) = (asdict(cell.recipe) for cell in cells() if cell.run == name)
+    found = {**found, "recipe": {**whole, **found["recipe"], "seed": seed}}
+    path = reproduce.result_path(folder, name, Recipe(epochs=found["recipe"]["epochs"], seed=seed))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(found))
+    return path
 
 
 @pytest.mark.parametrize("name", reproductions.available())
@@ -54,12 +66,12 @@ def test_every_run_of_a_table_can_be_built(name):
     module = reproductions.get(name)
     for cell in module.cells():
         assert len(cell.labels) == len(module.LABELS)
-        channels, size = (3, 24) if cell.recipe.dataset in ("cifar10", "svhn") else (1, 28)
-        size = cell.recipe.crop_px or size
+        shape, classes = SHAPES.get(cell.recipe.dataset, ((1, 28, 28), 10))
+        crop = cell.recipe.crop_px
+        assert crop is None or crop < shape[1]
+        shape = shape if crop is None else (shape[0], crop, crop)
         with torch.device("meta"):
-            model = models.build(
-                cell.recipe.model, (channels, size, size), 10, **cell.recipe.options
-            )
+            model = models.build(cell.recipe.model, shape, classes, **cell.recipe.options)
         assert sum(p.numel() for p in model.parameters()) > 1e6
 
 
@@ -74,14 +86,14 @@ def test_runs_of_one_name_are_one_run_in_all_tables():
 def test_a_series_makes_what_is_missing_and_nothing_twice(table, tmp_path):
     plan = reproduce.Plan(tmp_path, **PLAN)
     reproduce.run("any", 1, plan)
-    first = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
+    first = {path: path.stat().st_mtime_ns for path in tmp_path.glob("1-epochs/*.json")}
     assert {path.name for path in first} == {"with-0.json", "without-0.json"}
-    reproduce.result_path(tmp_path, "without", 0).unlink()
+    (tmp_path / "1-epochs/without-0.json").unlink()
     said = []
     reproduce.run("any", 2, plan, report=said.append)
     made = [line.partition(":")[0] for line in said if "test error" in line]
     assert made == ["without-0", "with-1", "without-1"]
-    kept = reproduce.result_path(tmp_path, "with", 0)
+    kept = tmp_path / "1-epochs/with-0.json"
     assert kept.stat().st_mtime_ns == first[kept]
     header, rows, caption = reproduce.gather("any", tmp_path)
     assert header == ["Decoder", *reproduce.MEASURES]
@@ -102,7 +114,8 @@ def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(tab
     write(tmp_path, "without", 0, card(0.7, sse=None))
     _, rows, _ = reproduce.gather("any", tmp_path)
     spread = np.std([0.3, 0.4, 0.8], ddof=1)
-    assert rows[0] == ["yes", "1,234", "3", f"0.50 ± {spread:.3f}", "0.0100", "5.0", "0.25"]
+    assert rows[0][:4] == ["yes", "1,234", "3", f"0.50 ± {spread:.3f}"]
+    assert rows[0][4:] == ["0.0100 ± 0.00000", "5.0 ± 1.00", "0.25"]
     low, high = wilson(7, 1000)
     assert rows[1][3] == f"0.70 [{100 * low:.2f}, {100 * high:.2f}]"
 
@@ -117,12 +130,74 @@ def test_unlike_results_damaged_ones_and_none_are_refused(table, tmp_path):
     with pytest.raises(ValueError, match="no results of the table"):
         reproduce.gather("any", tmp_path)
     write(tmp_path, "with", 0, card(0.3))
-    write(tmp_path, "without", 0, card(0.3, epochs=9))
-    with pytest.raises(ValueError, match="differ in epochs: 2, 9"):
+    write(tmp_path, "without", 0, card(0.3, batch_size=64))
+    with pytest.raises(ValueError, match="differ in batch_size: 128, 64"):
         reproduce.gather("any", tmp_path)
-    reproduce.result_path(tmp_path, "without", 0).write_text("{}")
+    other = card(0.3)
+    other["training"]["precision"] = "fp32"
+    path = write(tmp_path, "without", 0, other)
+    with pytest.raises(ValueError, match="differ in precision: bf16, fp32"):
+        reproduce.gather("any", tmp_path)
+    write(tmp_path, "without", 0, card(0.3, learning_rate=0.5))
+    with pytest.raises(ValueError, match=r"another recipe \(it differs in learning_rate\)"):
+        reproduce.gather("any", tmp_path)
+    path.write_text("{}")
     with pytest.raises(ValueError, match=r"without-0.json is not the result of a run"):
         reproduce.gather("any", tmp_path)
+
+
+def test_a_result_that_is_older_than_a_field_had_its_default(table, tmp_path):
+    path = write(tmp_path, "with", 0, card(0.3))
+    found = json.loads(path.read_text())
+    del found["recipe"]["ema"]
+    path.write_text(json.dumps(found))
+    reproduce.gather("any", tmp_path)
+    table.cells = lambda: [c._replace(recipe=replace(c.recipe, ema=0.9)) for c in cells()]
+    with pytest.raises(ValueError, match="differs in ema"):
+        reproduce.gather("any", tmp_path)
+
+
+def test_the_longest_runs_are_gathered_unless_a_length_is_asked_for(table, tmp_path):
+    write(tmp_path, "with", 0, card(0.3))
+    write(tmp_path, "with", 0, card(0.2, epochs=10))
+    write(tmp_path, "without", 0, card(0.4, epochs=2))
+    assert [row[3][:4] for row in reproduce.gather("any", tmp_path)[1]] == ["0.20", "–"]
+    assert [row[3][:4] for row in reproduce.gather("any", tmp_path, epochs=2)[1]] == [
+        "0.30",
+        "0.40",
+    ]
+    with pytest.raises(ValueError, match="no results of the table 'any' after 3 epochs"):
+        reproduce.gather("any", tmp_path, epochs=3)
+
+
+def test_a_caption_says_how_the_networks_were_trained_and_what_of_their_data(table, tmp_path):
+    lossy = card(0.3)
+    lossy["dataset"]["notice"] = "these are copies"
+    write(tmp_path, "with", 0, lossy)
+    caption = reproduce.gather("any", tmp_path)[2]
+    how = "2 epochs, batches of 128, schedule linear, bf16, a machine; 1,000 test images."
+    assert how in caption and caption.endswith("Note: these are copies.")
+
+
+def test_rows_keep_their_own_recipes_but_for_what_the_plan_says(tmp_path):
+    for cell in reproductions.get("datasets").cells():
+        made = reproduce.recipe(cell, 3, reproduce.Plan(tmp_path, epochs=7))
+        assert made == replace(cell.recipe, epochs=7, seed=3, precision="auto")
+
+
+def test_a_table_has_its_published_length_where_none_is_asked_for(table, tmp_path, monkeypatch):
+    table.EPOCHS, lengths = 25, []
+    monkeypatch.setattr(
+        reproduce.pipeline, "load", lambda recipe, *_: lengths.append(recipe.epochs) or stop()
+    )
+
+    def stop():
+        raise KeyboardInterrupt
+
+    for epochs in (None, 3):
+        with pytest.raises(KeyboardInterrupt):
+            reproduce.run("any", 1, reproduce.Plan(tmp_path, epochs=epochs))
+    assert lengths == [25, 3]
 
 
 def test_data_that_are_not_there_are_reported_and_the_rest_is_made(table, tmp_path, monkeypatch):
@@ -139,7 +214,7 @@ def test_data_that_are_not_there_are_reported_and_the_rest_is_made(table, tmp_pa
     said = []
     reproduce.run("any", 2, reproduce.Plan(tmp_path, **PLAN), report=said.append)
     assert said.count("svhn: not run, svhn belongs there") == 1
-    assert reproduce.result_path(tmp_path, "with", 1).exists()
+    assert (tmp_path / "1-epochs/with-1.json").exists()
     table.cells = lambda: [absent]
     with pytest.raises(FileNotFoundError, match="svhn belongs there"):
         reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
@@ -156,7 +231,8 @@ def test_the_command_lists_tables_and_refuses_wrong_input(tmp_path):
         (["papr", *folder], "unknown table 'papr'"),
         (["paper", "--seeds", "0", *folder], "at least 1 seed"),
         (["paper", "--epochs", "0", *folder], "epochs must be at least 1"),
-        (["paper", "--show", "--epochs", "3", *folder], "drop --epochs"),
+        (["paper", "--show", "--limit", "3", *folder], "drop --limit"),
+        (["--epochs", "3"], "--epochs of which table? datasets"),
         (["paper", "--show", *folder], "no results of the table 'paper'"),
     ):
         run = CliRunner().invoke(main, ["reproduce", *words])

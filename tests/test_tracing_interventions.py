@@ -3,9 +3,10 @@
 import pytest
 import torch
 from conftest import build_strong
+from foreign import Foreign
 
 import capsviz
-from capsviz.functional import squash
+from capsviz.functional import random_couplings, squash
 
 trace = capsviz.trace
 
@@ -21,6 +22,18 @@ def test_uniform_couplings_are_one_over_parents_in_every_iteration(network, tiny
     torch.testing.assert_close(seen.couplings, torch.full_like(seen.couplings, 1 / 3))
     first = trace(network, tiny_images, iterations=1)
     torch.testing.assert_close(seen.poses[-1], first.poses[-1], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7, 10, 43])
+def test_where_a_child_gives_all_of_itself_the_controls_are_not_scaled_by_one_bit(classes):
+    model = Foreign((1, 9, 9), classes=classes).eval()
+    images = torch.rand(2, 1, 9, 9, generator=torch.Generator().manual_seed(0))
+    uniform = trace(model, images, couplings="uniform").couplings
+    assert torch.equal(uniform, torch.full_like(uniform, 1 / classes))
+    draw = torch.Generator().manual_seed(5)
+    drawn = [random_couplings((1, 12, classes), generator=draw) for _ in range(2)]
+    random = trace(model, images, couplings="random", seed=5).couplings
+    assert torch.equal(random[-1], torch.cat(drawn))
 
 
 def test_random_couplings_differ_between_images_and_sum_to_one(network, tiny_images):

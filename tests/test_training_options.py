@@ -111,14 +111,15 @@ def test_the_decoder_moves_at_its_own_rate(parts, tmp_path):
 
 
 def test_the_averaged_weights_are_evaluated_and_kept_and_trained_on_is_the_other(parts, tmp_path):
-    recipe = replace(RECIPE, epochs=2, ema=0.7)
+    recipe = replace(RECIPE, epochs=2, ema=0.45)
     expected = {k: v.double() for k, v in build_model(recipe, parts[0]).state_dict().items()}
     model, shown, steps = build_model(recipe, parts[0]), [], []
 
     def on_step(*_):
-        steps.append(1)
+        t = len(steps) + 1  # over both epochs
+        steps.append(min(0.45, (1 + t) / (10 + t)))
         for name, value in model.state_dict().items():
-            expected[name] = 0.7 * expected[name] + 0.3 * value.double()
+            expected[name] = steps[-1] * expected[name] + (1 - steps[-1]) * value.double()
 
     def on_epoch(epoch, network):
         shown.append({k: v.clone() for k, v in network.state_dict().items()})
@@ -126,7 +127,7 @@ def test_the_averaged_weights_are_evaluated_and_kept_and_trained_on_is_the_other
 
     asked = {"model": model, "on_step": on_step, "on_epoch": on_epoch}
     found, history = fit(recipe, *parts, tmp_path, **asked)
-    assert len(steps) == 8
+    assert len(steps) == 8 and steps[5] < steps[6] == 0.45
     for name, value in found.state_dict().items():
         torch.testing.assert_close(value.double(), expected[name], rtol=1e-5, atol=1e-7)
     assert same(found.state_dict(), shown[-1])

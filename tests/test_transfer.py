@@ -45,8 +45,7 @@ def test_tensors_of_other_shapes_keep_what_was_drawn_and_are_named(tmp_path):
     assert {"conv1.weight", "conv1.bias"} <= set(taken) and "capsules.weight" in unlike
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name] if name in unlike else stored[name]), name
-    anew, unused = lines[0].split("drawn anew: ")[1].split("; not taken: ")
-    assert set(anew.split(", ")) == set(unused.split(", ")) == unlike
+    assert set(lines[0].split("; drawn anew, as shapes differ: ")[1].split(", ")) == unlike
 
 
 def test_a_network_that_shares_nothing_is_refused(tmp_path):
@@ -63,8 +62,19 @@ def test_a_long_list_of_tensors_is_cut(tmp_path):
     taken = start_from(other, tmp_path, lines.append)
     fresh = [k for k in other.state_dict() if k not in taken]
     assert len(fresh) > 4
-    shown = lines[0].split("drawn anew: ")[1].split("; not taken: ")[0]
+    shown = lines[0].split("; drawn anew, as shapes differ: ")[1]
     assert shown == f"{', '.join(fresh[:4])} and {len(fresh) - 4} more"
+
+
+def test_a_tensor_that_only_one_side_has_is_named_once_and_where_it_is(tmp_path):
+    plain, biased, lines = build_tiny(), build_tiny(routing_bias=True), []
+    store(plain, tmp_path / "a.safetensors")
+    start_from(biased, str(tmp_path / "a.safetensors"), lines.append)
+    assert lines[0].endswith("; drawn anew, as only this network has them: capsules.bias")
+    store(biased, tmp_path / "b.safetensors")
+    start_from(plain, str(tmp_path / "b.safetensors"), lines.append)
+    assert lines[1].endswith("; not taken, as only the file has them: capsules.bias")
+    assert "drawn anew" not in lines[1]
 
 
 def test_what_is_no_checkpoint_is_refused():

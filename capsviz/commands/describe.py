@@ -14,7 +14,12 @@ from capsviz import options
 @click.argument("recipe", required=False)
 @click.option("--checkpoint", metavar="NAME|FILE", help="Of trained weights, not of a recipe.")
 @options.data
-@click.option("--model", metavar="NAME", help="A file of capsviz/models. [default: capsnet]")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="A file of capsviz/models; another than the recipe's has none of the recipe's [options]. "
+    "[default: capsnet]",
+)
 @click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]")
 @click.option(
     "--option",
@@ -23,6 +28,9 @@ from capsviz import options
     metavar="NAME=VALUE",
     help="Of the network, as in a recipe's [options]; several times.",
 )
+@click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")
+@click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
+@click.option("--crop-px", type=int, help="Square window that the network sees.")
 @click.option(
     "--image-shape",
     type=int,
@@ -57,8 +65,9 @@ def _trained(checkpoint: str):
     from capsviz.recipe import Recipe
 
     given = options.typed(
-        "recipe", "dataset", "data_dir", "model", "preset", "more", "image_shape", "classes"
-    )
+        "recipe", "dataset", "data_dir", "model", "preset", "more",
+        "image_size", "pad_px", "crop_px", "image_shape", "classes",
+    )  # fmt: skip
     if given:
         raise ValueError(f"--checkpoint says what the network is: drop {', '.join(given)}")
     model = checkpoints.load(checkpoint)
@@ -71,13 +80,8 @@ def _planned(recipe, data_dir, image_shape, classes, more, flags):
     import torch
 
     from capsviz import models, pipeline
-    from capsviz.recipe import read_option
 
-    name, recipe = pipeline.prepare(recipe, {**flags, **dict(read_option(text) for text in more)})
-    for given in ("image_shape", "classes"):
-        if given in recipe.options:
-            flag = f"--{given.replace('_', '-')}"
-            raise ValueError(f"{given} is no option of a network here: give it by {flag}")
+    name, recipe = pipeline.prepare(recipe, {**flags, "options": options.of_network(more)})
     if image_shape is None or classes is None:
         shape, number = _images(recipe, data_dir)
         image_shape, classes = image_shape or shape, number if classes is None else classes

@@ -18,15 +18,10 @@ FOLDER = Path("runs/reproduce")
 )
 @click.argument("table", required=False)
 @click.option("--show", is_flag=True, help="Only gather what is there; train nothing.")
-@click.option("--epochs", default=50, show_default=True, help="Of every run.")
+@click.option("--epochs", type=int, help="Of every run. [default: as published, or 50]")
 @click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, ... of each row.")
-@click.option("--batch-size", default=128, show_default=True, help="Images in a training step.")
-@click.option(
-    "--schedule",
-    default="exponential",
-    show_default=True,
-    help="Of the learning rate, as in train.",
-)
+@click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
+@click.option("--schedule", help="Of the learning rate, as in train. [default: each row's]")
 @click.option("--precision", default="auto", show_default=True, help="auto, fp32 or bf16.")
 @click.option("--limit", type=int, metavar="N", help="The first N training images, for trials.")
 @click.option(
@@ -38,28 +33,39 @@ FOLDER = Path("runs/reproduce")
 @options.as_json
 def command(table, show, seeds, folder, data_dir, device, as_json, **shared):
     """Run and gather one table."""
-    from capsviz import discovery, reproduce, reproductions, tables
+    from capsviz import discovery, distributed, reproduce, reproductions, tables
     from capsviz.subject import choose_device
 
     if table is None:
+        if given := options.typed("show", "epochs", "seeds", "folder"):
+            raise ValueError(f"{given[0]} of which table? {', '.join(reproductions.available())}")
         for name in reproductions.available():
             click.echo(f"{name:12}{discovery.summary('capsviz.reproductions', name)}")
         return
-    where = folder or FOLDER
+    where, leads = folder or FOLDER, True
     if show:
-        if given := options.typed(
-            "epochs", "seeds", "batch_size", "schedule", "precision", "limit"
-        ):
+        names = ("seeds", "batch_size", "schedule", "precision", "limit")
+        if given := options.typed(*names):
             raise ValueError(f"--show trains nothing: drop {', '.join(sorted(given))}")
-        if folder is None and not any(where.glob("*.json")):
+        if folder is None and not any(where.glob("*/*.json")):
             where = discovery.folder("trained") / "reproduce"
             click.echo(f"no results in {FOLDER}: these are the shipped ones", err=True)
     else:
         plan = reproduce.Plan(folder=where, **shared)
-        reproduce.run(
-            table, seeds, plan, root=data_dir, device=choose_device(device), report=_report
-        )
-    header, rows, caption = reproduce.gather(table, where)
+        try:
+            with distributed.team(choose_device(device)) as (team, device):
+                leads = team.leads
+                reproduce.run(
+                    table, seeds, plan, root=data_dir, device=device, team=team,
+                    report=_report if leads else lambda line: None,
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            raise click.ClickException(
+                f"stopped; finished runs and epochs are in {where}. The same command goes on"
+            ) from None
+    if not leads:
+        return
+    header, rows, caption = reproduce.gather(table, where, epochs=shared["epochs"])
     if folder is not None or not show:
         paths = tables.write(where / "tables" / table, header, rows, caption)
         click.echo(f"written: {', '.join(map(str, paths))}", err=True)

@@ -53,7 +53,12 @@ class Sectioned(click.Command):
 @click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")
 @click.option("--image-channels", type=int, help="3 for colour, for such data sets.")
 @click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
-@click.option("--model", metavar="NAME", help="A file of capsviz/models. [default: capsnet]")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="A file of capsviz/models; another than the recipe's has none of the recipe's [options]. "
+    "[default: capsnet]",
+)
 @click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]")
 @click.option("--routing", metavar="NAME", help="A file of capsviz/routing. [default: dynamic]")
 @click.option("--routing-iterations", "iterations", type=int, help="[default: 3]")
@@ -83,6 +88,12 @@ class Sectioned(click.Command):
 @click.option("--lr-decay", type=float, help="Factor per epoch, for exponential.")
 @click.option("--warmup-epochs", type=float, help="With a rising rate. [default: 0]")
 @click.option("--weight-decay", type=float, help="Adam's own. [default: 0]")
+@click.option("--decoder-weight-decay", type=float, help="[default: the others']")
+@click.option(
+    "--reconstruction-anneal",
+    type=float,
+    help="Factor of the reconstruction's weight at the end; geometric. [default: 1]",
+)
 @click.option("--clip-norm", type=float, help="Longest gradient. [default: any]")
 @click.option("--ema", type=float, help="Average the weights, with this decay per step.")
 @click.option("--precision", metavar="auto|fp32|bf16", help="[default: auto]")
@@ -107,16 +118,18 @@ def command(recipe, data_dir, device, output, resume, more, about_data, **flags)
     from capsviz.recipe import read_option
     from capsviz.subject import choose_device
 
-    flags |= dict(read_option(text) for text in more)
-    flags["dataset_options"] = dict(read_option(text) for text in about_data) or None
+    flags["options"] = options.of_network(more)
+    flags["dataset_options"] = dict(read_option(text) for text in about_data)
     name, recipe = pipeline.prepare(recipe, flags)
     output = output or Path("runs") / name
     device = choose_device(device)
-    splits = {split: pipeline.load(recipe, split, data_dir) for split in data.SPLITS}
-    if notice := splits["test"].notice:
-        _report(notice)
     try:
         with distributed.team(device) as (team, device):
+            splits = team.in_turn(
+                lambda: {split: pipeline.load(recipe, split, data_dir) for split in data.SPLITS}
+            )
+            if team.leads and (notice := splits["test"].notice):
+                _report(notice)
             path, card = pipeline.run(
                 name, recipe, splits, output, device=device, resume=resume, team=team,
                 report=_report,

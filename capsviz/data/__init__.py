@@ -1,7 +1,8 @@
 """Data sets: each file here loads one, found by its name.
 
-A file offers `load(split, root, **options) -> Dataset`, where `root` is the folder to look in, and
-`download` says whether it may be fetched. Splits are "train", "validation" and "test".
+A file offers `load(split, root, *, ...) -> Dataset`, where `root` is the folder to look in. What
+follows the star are its options, each with a default; `download` says whether it may be fetched.
+Splits are "train", "validation" and "test".
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from capsviz import discovery
 SPLITS = ("train", "validation", "test")
 DEFAULT = "mnist"
 FALLBACK = "digits"  # embedded in scikit-learn: always there
+KINDS = {bool: "true or false", int: "a whole number", str: "text"}  # of options
 
 
 @dataclass(frozen=True)
@@ -157,17 +159,23 @@ def load(
 
     Raises
     ------
-    ValueError         for an unknown name or split, or damaged files.
+    ValueError         for an unknown name, split or option, an option whose value is not of the
+                       type of its default, or damaged files.
     FileNotFoundError  where it is neither found nor downloaded; the text says where to put it.
     """
     if split not in SPLITS:
         raise ValueError(discovery.unknown("split", split, list(SPLITS)))
     module = discovery.load("capsviz.data", name, what="dataset")
-    known = set(inspect.signature(module.load).parameters)
-    if strange := sorted(set(options) - known):
-        raise ValueError(
-            f"the data set '{name}' takes no {strange[0]}, got {options[strange[0]]!r}"
-        )
+    parameters = inspect.signature(module.load).parameters.values()
+    usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    for option, value in sorted(options.items()):
+        if option not in usual:
+            raise ValueError(f"the data set '{name}' takes no {option}, got {value!r}")
+        kind = type(usual[option])
+        if kind in KINDS and type(value) is not kind:
+            raise ValueError(
+                f"{option} of the data set '{name}' must be {KINDS[kind]}, got {value!r}"
+            )
     return module.load(split, root, **options).pad(pad_px).crop(crop_px)
 
 

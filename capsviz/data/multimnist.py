@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from capsviz import memory
 from capsviz.data import SPLITS, Dataset, mnist
 
 SHIFT_PX = 4  # at most; the canvas has just that margin, so no pixel of a frame is lost
@@ -25,10 +26,22 @@ def load(split, root=None, *, download=True, pairs=1, seed=0):
     """`pairs` images (1, 36, 36) for every MNIST digit: first one of each, then another of each.
 
     The first n images are the same whatever the number of pairs (the paper has 1,000).
+
+    Raises
+    ------
+    ValueError   for fewer than 1 pair.
+    MemoryError  if the images would not fit.
     """
     if pairs < 1:
         raise ValueError(f"expected at least 1 pair for each digit, got {pairs}")
     plain = mnist.load(split, root, download=download)
+    C, H, W = plain.image_shape
+    each = 3 * C * (H + 2 * SHIFT_PX) * (W + 2 * SHIFT_PX) + 16  # with its two parts and labels
+    memory.require(
+        2 * pairs * len(plain) * each,  # as they are made, and joined
+        f"multimnist {split} with {pairs:,} pairs for each digit",
+        "ask for fewer pairs",
+    )
     made = [make(plain, pair, seed=seed) for pair in range(pairs)]
     joined = {k: torch.cat([getattr(m, k) for m in made]) for k in ("images", "labels", "parts")}
     return replace(made[0], **joined)

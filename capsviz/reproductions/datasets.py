@@ -1,15 +1,17 @@
-"""The paper's network on other data sets."""
+"""CapsNet on several data sets, each by its recipe in trained/."""
 
-from capsviz.reproductions import SABOUR, Cell, routed, shipped_recipe
+from capsviz.reproductions import SABOUR, Cell, shipped_recipe
 
 LABELS = ("Data set",)
 TITLES = {
+    "mnist": "MNIST",
     "fashion_mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
     "smallnorb": "smallNORB",
     "svhn": "SVHN",
 }
 PUBLISHED = {
+    "mnist": f"0.25 ± 0.005 ({SABOUR})",
     "fashion_mnist": "9.40 (naturomics/CapsNet-Tensorflow)",
     "cifar10": f"10.6, 7 networks ({SABOUR}); 27.41 (ethanleet/CapsNet)",
     "smallnorb": f"2.7 ({SABOUR}); 8.5 (ethanleet/CapsNet)",
@@ -18,9 +20,8 @@ PUBLISHED = {
 
 
 def cells() -> list[Cell]:
-    """MNIST, then each data set by its recipe in trained/."""
-    name, recipe = routed(3)
-    made = [Cell(name, ("MNIST",), recipe, f"0.25 ± 0.005 ({SABOUR})")]
-    for dataset, error in PUBLISHED.items():
-        made.append(Cell(dataset, (TITLES[dataset],), shipped_recipe(dataset), error))
-    return made
+    """A row for each data set; its reconstruction weighs as much per pixel as in the others."""
+    return [
+        Cell(name, (title,), shipped_recipe(name), PUBLISHED[name])
+        for name, title in TITLES.items()
+    ]

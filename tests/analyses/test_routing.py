@@ -238,6 +238,23 @@ def test_every_image_gets_its_own_random_couplings(foreign, tiny_images):
     assert effective[0] == effective[1] != effective[2]
 
 
+def test_the_random_control_of_a_leaky_network_gives_as_much_as_uniform_couplings(
+    tiny_images, monkeypatch
+):
+    asked = []
+
+    def spy(*given, **more):
+        asked.append(more.get("couplings"))
+        return trace(*given, **more)
+
+    monkeypatch.setattr(measure, "trace", spy)
+    survey = measure.Survey(iterations=2, most=2, seed=0)
+    survey.add(build_tiny(leaky=True), tiny_images, torch.arange(8) % 3)
+    routed, uniform, random = asked
+    assert routed is None and uniform == "uniform"
+    torch.testing.assert_close(random.sum(2), torch.full((8, 12), 3 / 4))
+
+
 def test_capsules_without_input_weights_are_dead(tiny, tiny_images):
     with torch.no_grad():
         tiny.primary.convolution.weight[:4] = 0  # the first of two types

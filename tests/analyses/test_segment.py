@@ -55,7 +55,11 @@ def slowly(model, part):
             seen = model.look(image[None], keep=())
             lengths = seen["lengths"][0].tolist()
             first, second = sorted(range(10), key=lambda k: -lengths[k])[:2]
-            if first == labels[1] or second == labels[0]:
+            if {first, second} & {*labels}:
+                turned = first == labels[1] or second == labels[0]
+            else:  # a wrong class beside a missed one, both by their numbers
+                turned = (first < second) != (labels[0] < labels[1])
+            if turned:
                 first, second = second, first
             made = [model.decode(seen["poses"][-1], torch.tensor([k]))[0] for k in range(10)]
             made = torch.stack(made).double().numpy()
@@ -133,12 +137,15 @@ def test_a_prediction_is_right_in_any_order(result):
         ((5, 9), (3, 5), (9, 5)),
         ((9, 5), (3, 5), (9, 5)),
         ((8, 9), (3, 5), (8, 9)),
+        ((9, 8), (3, 5), (8, 9)),
+        ((8, 9), (5, 3), (9, 8)),
     ],
 )
-def test_a_right_class_stands_beside_its_label(predicted, labels, aligned):
-    assert measures.align(torch.tensor([predicted]), torch.tensor([labels])).tolist() == [
-        [*aligned]
-    ]
+def test_a_right_class_stands_beside_its_label_a_wrong_one_beside_a_missed_one(
+    predicted, labels, aligned
+):
+    found = measures.align(torch.tensor([predicted]), torch.tensor([labels]), 10)
+    assert found.tolist() == [[*aligned]]
 
 
 def test_perfect_drawings_have_no_error_and_the_most_overlap(model, part):
@@ -308,6 +315,15 @@ def test_a_network_for_single_digits_is_told_what_is_needed(run):
     done = run("segment", weights="digits")
     assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
     assert "digits does not show two things in each image" in done.stderr
+
+
+def test_without_weights_it_is_said_how_to_train_and_name_them(run, monkeypatch):
+    monkeypatch.setattr("capsviz.checkpoint.shipped", list)
+    done = CliRunner().invoke(main, ["segment"])
+    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert "`capsviz train multimnist`, then name them by --checkpoint runs/multimnist" in (
+        done.stderr
+    )
 
 
 def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(run, tmp_path):

@@ -1,6 +1,7 @@
 """Data sets keep the contract; local files come first; damage and absence are said plainly."""
 
 import gzip
+import inspect
 import shutil
 import socket
 import time
@@ -11,8 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from capsviz import data
+from capsviz import data, discovery
 from capsviz.data import _torchvision
+from capsviz.subject import open_subject
 
 IDX = ("mnist", "fashion_mnist", "kmnist", "emnist_digits")
 FETCHED = (*IDX, "svhn", "cifar10")
@@ -155,6 +157,12 @@ def make_folder(root: Path, counts, size=(40, 30), mode="RGB"):
             Image.new(mode, size, color=k * 3).save(root / name / f"{k}.png")
 
 
+def test_a_data_set_without_weights_or_recipe_says_how_to_train_some(tmp_path):
+    make_folder(tmp_path, {"cat": 20, "dog": 40})
+    with pytest.raises(ValueError, match=r"`capsviz train --dataset folder`.* runs/folder"):
+        open_subject(dataset="folder", data_dir=tmp_path)
+
+
 def test_class_folders_are_split_by_class_and_always_the_same_way(tmp_path):
     make_folder(tmp_path, {"cat": 20, "dog": 40})
     parts = {s: data.load("folder", s, tmp_path, image_size=20) for s in data.SPLITS}
@@ -225,6 +233,31 @@ def test_unknown_names_and_splits_list_the_known_ones():
         data.load("mnits", "test")
     with pytest.raises(ValueError, match="unknown split 'tset'"):
         data.load("digits", "tset")
+
+
+@pytest.mark.parametrize("name", data.available())
+def test_all_but_split_and_root_is_given_by_name_and_has_a_default(name):
+    module = discovery.load("capsviz.data", name, what="dataset")
+    split, root, *options = inspect.signature(module.load).parameters.values()
+    assert (split.name, root.name, root.default) == ("split", "root", None)
+    assert all(p.kind is p.KEYWORD_ONLY and type(p.default) in data.KINDS for p in options)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "message"),
+    [
+        ("digits", {"eye": "left"}, "the data set 'digits' takes no eye, got 'left'"),
+        ("digits", {"download": 1}, "download of the data set 'digits' must be true or false"),
+        ("multimnist", {"pairs": "x"}, "pairs of .* must be a whole number, got 'x'"),
+        ("multimnist", {"pairs": 1.5}, "pairs of .* must be a whole number, got 1.5"),
+        ("multimnist", {"pairs": True}, "pairs of .* must be a whole number, got True"),
+        ("smallnorb", {"image_size": "abc"}, "image_size of .* a whole number, got 'abc'"),
+        ("smallnorb", {"eye": 3}, "eye of the data set 'smallnorb' must be text, got 3"),
+    ],
+)
+def test_options_that_a_data_set_has_not_or_of_another_kind_are_refused(name, option, message):
+    with pytest.raises(ValueError, match=message):
+        data.load(name, "test", **option)
 
 
 def test_asking_for_more_images_than_there_are_says_how_many_there_are():

@@ -156,6 +156,13 @@ def test_at_least_one_pair_is_asked_for():
         data.load("multimnist", "test", pairs=0)
 
 
+def test_more_pairs_than_memory_holds_are_refused_with_their_size(from_digits):
+    with pytest.raises(
+        MemoryError, match=r"with 100,000,000 pairs .* needs 281088.00 GB.*ask for fewer"
+    ):
+        data.load("multimnist", "test", pairs=100_000_000)
+
+
 def test_without_mnist_it_says_where_that_belongs(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"MNIST/raw.*--data-dir"):
         data.load("multimnist", "test", tmp_path, download=False)

@@ -180,8 +180,16 @@ def test_a_leaky_network_routes_so_and_takes_interventions(tiny_images):
     with torch.inference_mode():
         close(model(tiny_images[:2]).poses.double(), expected, 1e-5)
     close(seen.poses[-1][:2].double(), expected, 1e-5)
-    uniform = capsviz.trace(model, tiny_images, couplings="uniform")
-    close(uniform.couplings, torch.full_like(uniform.couplings, 1 / 3))
-    random = capsviz.trace(model, tiny_images, couplings="random")
-    close(random.couplings.sum(3), torch.ones(3, 8, 12), 1e-5)
     assert build_strong().config["leaky"] is False
+
+
+def test_the_controls_of_a_leaky_network_give_parents_as_much_as_its_first_iteration(tiny_images):
+    model = build_strong(leaky=True)
+    first = capsviz.trace(model, tiny_images, iterations=1)
+    uniform = capsviz.trace(model, tiny_images, couplings="uniform")
+    assert torch.equal(uniform.couplings, torch.full_like(uniform.couplings, 1 / 4))
+    close(uniform.poses[-1], first.poses[-1], 1e-6)
+    random = capsviz.trace(model, tiny_images, couplings="random")
+    close(random.couplings.sum(3), torch.full((3, 8, 12), 3 / 4), 1e-6)
+    plain = capsviz.trace(build_strong(), tiny_images, couplings="random")
+    close(random.couplings, 3 / 4 * plain.couplings, 1e-6)

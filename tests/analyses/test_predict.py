@@ -1,0 +1,156 @@
+"""`capsviz predict` as its user drives it: lines, tables, JSON, figures, and files that are bad."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from photographs import photograph
+from PIL import Image
+
+from analyses import predict
+from capsviz import checkpoint, data, figures
+from capsviz.cli import main
+
+pytestmark = pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run `capsviz predict` beside three photographs, photos/0.jpg to 2.jpg."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "photos").mkdir()
+    for k, image in enumerate(data.load("digits", "test").images[:3, 0].numpy()):
+        photograph(image, k).save(f"photos/{k}.jpg")
+
+    def invoke(*args):
+        return CliRunner().invoke(main, ["predict", *map(str, args)], prog_name="capsviz")
+
+    return invoke
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return [str(int(label)) for label in data.load("digits", "test").labels[:3]]
+
+
+def test_a_line_for_each_picture(run, truth):
+    result = run("photos", "--topk", 2)
+    assert result.exit_code == 0 and result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == [f"photos/{k}.jpg" for k in range(3)]
+    for line, label in zip(lines, truth, strict=True):
+        assert line.partition(": ")[2].startswith(f"{label} (0.") and "; SSE " in line
+        assert line.count("(0.") == 2
+
+
+def test_json_and_csv_say_the_same(run, truth):
+    records = json.loads(run("photos/*.jpg", "--json", "--topk", 2).stdout)
+    rows = list(csv.DictReader(io.StringIO(run("photos/*.jpg", "--csv", "--topk", 2).stdout)))
+    assert [record["classes"][0] for record in records] == truth
+    for record, row in zip(records, rows, strict=True):
+        assert set(record) == {
+            "file", "classes", "lengths", "reconstruction_sse", "unlike_training_data",
+        }  # fmt: skip
+        assert row["file"] == record["file"]
+        assert [row["class_1"], row["class_2"]] == record["classes"]
+        lengths = [float(row["length_1"]), float(row["length_2"])]
+        assert lengths == pytest.approx(record["lengths"], rel=1e-5)
+        assert lengths[0] > lengths[1] and len(record["lengths"]) == 2
+        assert float(row["reconstruction_sse"]) == pytest.approx(record["reconstruction_sse"], 1e-5)
+        assert row["unlike_training_data"] == ("yes" if record["unlike_training_data"] else "no")
+
+
+def test_what_is_no_digit_is_unlike_the_training_data(run, tmp_path):
+    from scipy import ndimage
+
+    noise = np.random.default_rng(0).random((28, 28))
+    blobs = ndimage.gaussian_filter(noise, 2)
+    blobs = (blobs - blobs.min()) / np.ptp(blobs)
+    Image.fromarray((blobs * 255).astype(np.uint8)).save(tmp_path / "blobs.png")
+    (record,) = json.loads(run("blobs.png", "--invert", "no", "--json").stdout)
+    assert record["unlike_training_data"] is True
+    assert "unlike the training data" in run("blobs.png", "--invert", "no").stdout
+
+
+def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
+    (tmp_path / "photos" / "1b.png").write_text("hello")
+    result = run("photos", "none.png", "nothing*.png", "--csv")
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 4
+    lines = result.stderr.splitlines()
+    assert len(lines) == 4 and lines[-1].startswith("Error: 3 of what was named")
+    for name, line in zip(("nothing*.png", "1b.png", "none.png"), lines, strict=False):
+        assert name in line
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["empty"], "no picture in 'empty'"),
+        (["*.gif"], "no picture in '*.gif'"),
+        (["photos", "--csv", "--json"], "expected one of them"),
+        (["photos", "--topk", 0], "--topk"),
+        (["photos", "--invert", "maybe"], "maybe"),
+        (["photos", "--save-figure", "x.jpg"], "unknown format 'jpg'"),
+        (["photos", "--checkpoint", "mnits"], "did you mean 'mnist'"),
+        ([], "FILE"),
+    ],
+)
+def test_a_wrong_request_gets_one_line_and_status_2(run, tmp_path, args, words):
+    (tmp_path / "empty").mkdir()
+    result = run(*args)
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
+    assert words in result.stderr.splitlines()[-1] and result.stdout == ""
+
+
+def test_a_network_without_reconstructions_says_once_what_is_not_known(run):
+    result = run("photos", "--checkpoint", "mnist-resnet", "--json")
+    assert result.stderr.splitlines() == [
+        "not known which pictures are unlike the training data: this network reconstructs no images"
+    ]
+    for record in json.loads(result.stdout):
+        assert record["reconstruction_sse"] is None and record["unlike_training_data"] is None
+
+
+def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_path, truth):
+    result = run("photos", "--save-figure", "out/steps.png")
+    assert result.exit_code == 0
+    found, about = figures.read_result(tmp_path / "out" / "steps.json")
+    assert found.steps == ["grey", "inverted", "ink", "cropped", "seen", "reconstruction"]
+    assert found.pictures.shape == (3, 6, 1, predict.SIDE, predict.SIDE)
+    assert found.files == ["0.jpg", "1.jpg", "2.jpg"] and found.predicted == truth
+    assert (
+        about["provenance"]["weights_sha256"] == checkpoint.load("mnist").card["weights"]["sha256"]
+    )
+    again = CliRunner().invoke(
+        main, ["redraw", "out/steps.json", "--output", "again", "--format", "png"]
+    )
+    assert again.exit_code == 0, again.stderr
+    assert (tmp_path / "again/steps.png").read_bytes() == (tmp_path / "out/steps.png").read_bytes()
+
+
+def test_the_figure_is_bounded_however_many_pictures_there_are(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict, "SHOWN", 2)
+    assert run("photos", "--save-figure", "steps.png").exit_code == 0
+    assert len(figures.read_result(tmp_path / "steps.json")[0].files) == 2
+
+
+def test_a_step_is_fitted_in_without_changing_its_shape():
+    fitted = predict._fit(np.zeros((20, 80)))
+    rows = np.flatnonzero((fitted[0] == 0).any(1))
+    assert fitted.shape == (1, predict.SIDE, predict.SIDE) and len(rows) == predict.SIDE / 4
+    assert abs(rows.mean() - (predict.SIDE - 1) / 2) <= 0.5
+    assert predict._fit(np.zeros((5, 5, 3))).shape == (3, predict.SIDE, predict.SIDE)
+
+
+def test_no_readable_picture_gives_no_figure(run, tmp_path):
+    (tmp_path / "x.png").write_text("hello")
+    assert run("x.png", "--save-figure", "steps.png").exit_code == 1
+    assert not list(tmp_path.glob("steps*"))
+    with pytest.raises(ValueError, match="no picture could be read"):
+        predict.compute([], limit=None, network="x")

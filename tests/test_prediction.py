@@ -1,0 +1,213 @@
+"""Prediction of files: right on photographs, unharmed by bad files, bounded in memory."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from conftest import build_tiny
+from photographs import photograph
+from PIL import Image
+
+from capsviz import checkpoint, data, prediction
+
+CLASSES = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def mnist():
+    """The shipped MNIST network, and its threshold."""
+    if "mnist" not in checkpoint.shipped():
+        pytest.skip("no MNIST weights are here")
+    model = checkpoint.load("mnist")
+    return model, prediction.threshold(model)[0]
+
+
+def stored(tmp_path, model, **dataset):
+    card = {"name": "x", "dataset": {"name": "random", "classes": list(CLASSES), **dataset}}
+    return checkpoint.load(checkpoint.save(tmp_path / "x.safetensors", model, card, dtype=None))
+
+
+def write(folder, part, n, how=lambda image, k: Image.fromarray(image)):
+    """n images of a split as files, their number and class in the name."""
+    folder.mkdir(exist_ok=True)
+    for k, (image, label) in enumerate(zip(part.images[:n, 0].numpy(), part.labels, strict=False)):
+        picture = how(image, k)
+        picture.save(folder / f"{k:03}-{label}.{(picture.format or 'png').lower()}")
+    return sorted(folder.iterdir())
+
+
+def right(model, paths, **given):
+    """How many files are read as the class in their name."""
+
+    def failed(line):
+        raise AssertionError(line)
+
+    seen = prediction.of_files(model, paths, failed=failed, **given)
+    return sum(one.prediction.classes[0] == one.path.stem[-1] for one in seen)
+
+
+def test_classes_lengths_and_errors_are_the_networks_own(tiny, tiny_images):
+    with torch.no_grad():
+        output = tiny(tiny_images)
+        made = tiny.decode(output.poses, output.lengths.argmax(1))
+    found, reconstructions = prediction.predict(tiny, tiny_images, CLASSES, top=2, limit=None)
+    assert torch.allclose(reconstructions, made, atol=1e-6)
+    for n, one in enumerate(found):
+        order = sorted(range(3), key=lambda k: -output.lengths[n, k])[:2]
+        assert one.classes == [CLASSES[k] for k in order]
+        assert one.lengths == pytest.approx(output.lengths[n, order].tolist())
+        assert one.sse == pytest.approx(float((tiny_images[n] - made[n]).square().sum()), rel=1e-5)
+        assert one.unlike is None
+
+
+def test_an_image_farther_than_the_limit_is_unlike_the_training_data(tiny, tiny_images):
+    every = prediction.predict(tiny, tiny_images, CLASSES, limit=None)[0]
+    far = sorted(one.sse**0.5 for one in every)
+    limit = (far[2] + far[3]) / 2
+    found = prediction.predict(tiny, tiny_images, CLASSES, limit=limit)[0]
+    assert [one.unlike for one in found] == [one.sse**0.5 > limit for one in every]
+    assert sum(one.unlike for one in found) == 5
+
+
+@pytest.mark.parametrize("top", [0, 4])
+def test_more_classes_than_there_are_cannot_be_named(tiny, tiny_images, top):
+    with pytest.raises(ValueError, match=f"expected 1 to 3 classes to name, got {top}"):
+        prediction.predict(tiny, tiny_images, CLASSES, top=top, limit=None)
+
+
+def test_a_network_without_decoder_predicts_without_errors(tiny_images):
+    model = build_tiny(reconstruction_weight=0.0)
+    found, made = prediction.predict(model, tiny_images, CLASSES, limit=1.0)
+    assert made is None and {(one.sse, one.unlike) for one in found} == {(None, None)}
+    assert prediction.thresholds(model, None) == {}
+    assert prediction.threshold(model) == (None, "this network reconstructs no images")
+
+
+def test_photographs_of_digits_are_read_by_the_mnist_weights(mnist, tmp_path):
+    paths = write(tmp_path / "photos", data.load("digits", "test"), 20, photograph)
+    assert right(mnist[0], paths) >= 18
+
+
+@pytest.mark.mnist
+def test_photographs_of_mnist_digits_are_read(mnist, mnist_root, tmp_path):
+    part = data.load("mnist", "test", mnist_root)
+    assert right(mnist[0], write(tmp_path / "photos", part, 20, photograph)) >= 18
+
+
+@pytest.mark.mnist
+def test_files_that_are_mnist_already_are_read_as_well_as_the_test_set(mnist, mnist_root, tmp_path):
+    part = data.load("mnist", "test", mnist_root)
+    paths = write(tmp_path / "images", part, 200)
+    with torch.no_grad():
+        lengths = mnist[0](part.images[:200] / 255).lengths
+    direct = int((lengths.argmax(1) == part.labels[:200]).sum())
+    assert right(mnist[0], paths) >= direct - 1
+
+
+def test_the_stored_threshold_is_the_percentile_of_the_validation_images():
+    model, part = checkpoint.load("digits"), data.load("digits", "validation")
+    images = part.images / 255
+    with torch.no_grad():
+        output = model(images)
+        made = model.decode(output.poses, output.lengths.argmax(1))
+    far = (images - made).square().sum((1, 2, 3)).sqrt().numpy()
+    limit, why = prediction.threshold(model)
+    assert why is None and limit == pytest.approx(np.percentile(far, 95), rel=1e-4)
+    about = prediction.thresholds(model, part)[prediction.DISTANCE]
+    assert (about["percentile"], about["split"], about["n"]) == (95, "validation", 180)
+    model.card = {k: v for k, v in model.card.items() if k != "thresholds"}
+    assert prediction.threshold(model)[0] == pytest.approx(limit, rel=1e-4)
+
+
+def test_without_threshold_and_validation_images_the_reason_is_told(tmp_path, monkeypatch):
+    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    limit, why = prediction.threshold(stored(tmp_path, build_tiny(), name="kmnist"))
+    assert limit is None and "no validation images" in why
+
+
+def test_bad_files_are_named_and_do_not_stop_the_others(mnist, tmp_path, digits):
+    paths = write(tmp_path / "x", data.load("digits", "test"), 3)
+    (tmp_path / "x" / "001b.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
+    Image.new("L", (60, 60), 255).save(tmp_path / "x" / "002b.png")
+    lines = []
+    given = [*sorted((tmp_path / "x").iterdir()), tmp_path / "none.png"]
+    found = [one.path for one in prediction.of_files(mnist[0], given, failed=lines.append)]
+    assert found == paths
+    assert [line.split("'")[1].rpartition("/")[2] for line in lines] == [
+        "001b.png", "002b.png", "none.png",
+    ]  # fmt: skip
+
+
+def test_many_files_are_read_a_batch_at_a_time(tmp_path, monkeypatch):
+    model = stored(tmp_path, build_tiny())
+    path = tmp_path / "x.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (21, 19), np.uint8)).save(path)
+    monkeypatch.setattr(prediction, "BATCH", 4)
+    opened = []
+
+    def endless():
+        for n in itertools.count():
+            opened.append(n)
+            yield path
+
+    seen = prediction.of_files(model, endless(), failed=pytest.fail)
+    assert len(list(itertools.islice(seen, 4))) == 4 and len(opened) == 4
+    next(seen)
+    assert len(opened) == 8
+
+
+def test_prediction_does_not_depend_on_the_batch(mnist, tmp_path, monkeypatch):
+    paths = write(tmp_path / "x", data.load("digits", "test"), 5)
+    lengths = []
+    for size in (1, 5):
+        monkeypatch.setattr(prediction, "BATCH", size)
+        seen = prediction.of_files(mnist[0], paths, failed=pytest.fail)
+        lengths.append([one.prediction.lengths for one in seen])
+    assert np.allclose(*lengths, atol=1e-5)
+
+
+def test_colour_networks_get_the_picture_resized(tmp_path):
+    from capsviz import models
+
+    torch.manual_seed(0)
+    network = models.build("capsnet", (3, 21, 19), 3, channels=5, types=2).eval()
+    model = stored(tmp_path, network)
+    Image.new("RGB", (60, 40), (255, 128, 0)).save(tmp_path / "x.png")
+    ((_, found, steps),) = prediction.of_files(model, [tmp_path / "x.png"], failed=pytest.fail)
+    assert list(steps) == ["original", "seen", "reconstruction"] and len(found.classes) == 3
+    assert steps["seen"].shape == (21, 19, 3) and np.allclose(
+        steps["seen"][0, 0], [1, 0.502, 0], atol=1e-3
+    )
+
+
+def test_a_network_of_padded_digits_gets_digits_of_the_same_size(mnist, tmp_path, digits):
+    picture = photograph((digits[0][0, 0] * 255).byte().numpy(), 0)
+    picture.save(tmp_path / "x.jpg")
+    plain, padded = (
+        prediction.pictures.prepare(tmp_path / "x.jpg", (1, side, side), centre=True, pad_px=pad)
+        for side, pad in ((28, 0), (40, 6))
+    )
+    assert torch.equal(padded.image, torch.nn.functional.pad(plain.image, (6,) * 4))
+
+
+def test_folders_patterns_and_names_become_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ["b.png", "a.JPG", "sub/c.tif", "sub/.hidden/d.png", "notes.txt", "d.pdf", "[x].png"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+
+    def found(*given):
+        files, nothing = prediction.find(given)
+        return [str(file) for file in files], nothing
+
+    (tmp_path / "empty").mkdir()
+    assert found(".") == (["[x].png", "a.JPG", "b.png", "sub/c.tif"], [])
+    assert found("b.png", ".", "b.png")[0] == ["b.png", "[x].png", "a.JPG", "sub/c.tif"]
+    assert found("*.png") == (["[x].png", "b.png"], [])
+    assert found("**/*.tif") == (["sub/c.tif"], [])
+    assert found("s*")[0] == ["sub/c.tif"]
+    assert found("[x].png")[0] == ["[x].png"]
+    assert found("none.png", "*.gif", "empty") == (["none.png"], ["*.gif", "empty"])
