@@ -1,0 +1,173 @@
+"""One image, warped: what do two networks say, and what does its pose draw?
+
+Method: the image is warped once (kornia, bilinear, zeros outside) and goes through every network.
+The first has capsules: the pose of one class, that of the longest capsule unless another is named,
+is decoded as it is and after a change of some of its dimensions. `capsviz explore` is the same, as
+a page in the browser; it writes this figure of what it shows.
+
+A reader should see whether the networks agree on the warped image, and whether the decoded image
+changes in one property when one dimension does. One image proves nothing about a network: `sweep`
+measures warps, `perturb` measures dimensions, each over many images. Lengths of capsules and
+probabilities are on one axis, but they are no common scale: lengths need not sum to one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from analyses._view_parts import Warp, redecode, warped
+from capsviz import options
+
+
+class Result(NamedTuple):
+    """One image in K networks, and the pose of one class of the first."""
+
+    image: np.ndarray  # (C, H, W) uint8, before the warp
+    seen: np.ndarray  # (C, H, W) uint8, as the networks see it
+    warp: dict[str, float]  # of `Warp`
+    networks: list[str]  # K names
+    scores: np.ndarray  # (K, J) lengths of class capsules, or probabilities
+    capsule: int  # class of the pose
+    pose: np.ndarray  # (E,) as it is
+    changes: np.ndarray  # (E,) added to it
+    own: np.ndarray | None  # (C, H, W) uint8, decoded from the pose as it is; None: no decoder
+    changed: np.ndarray | None  # (C, H, W) uint8, decoded from the changed pose
+    routing: str  # "as trained", or what was changed in the first network's routing
+    classes: list[str]
+    label: int | None  # true class, if it is known
+
+
+UNWARPED = Warp()
+
+
+def compute(
+    model, image, label=None, *, classes, others=(), names, warp=UNWARPED, capsule=None,
+    changes=None, couplings=None, iterations=None, routing="as trained",
+) -> Result:  # fmt: skip
+    """Warp an image (1, C, H, W), ask the networks, and decode a pose.
+
+    Parameters
+    ----------
+    label                  true class, if it is known.
+    classes                names of the classes.
+    others                 K - 1 further networks, with capsules or without.
+    names                  of the K networks.
+    warp                   of the image.
+    capsule                class whose pose is decoded; None: that of the longest capsule.
+    changes                (E,) added to that pose; None: nothing.
+    couplings, iterations  of the first network's routing, as of `tracing.trace`.
+    routing                those two in words.
+
+    Raises
+    ------
+    ValueError  for a scale that is not above 0, a class that is not there, or as many changes as
+                the pose has no dimensions.
+    """
+    from capsviz.augment import to_uint8
+    from capsviz.functional import predict
+    from capsviz.tracing import scores, trace
+
+    seen = warped(image.cpu(), warp)
+    asked = {"keep": ("poses", "lengths"), "couplings": couplings, "iterations": iterations}
+    found = trace(model, seen, **asked)
+    poses = found.poses[-1, 0].numpy()
+    J, E = poses.shape
+    capsule = int(predict(found.lengths)) if capsule is None else int(capsule)
+    changes = np.zeros(E) if changes is None else np.asarray(changes, dtype=float)
+    if not 0 <= capsule < J or changes.shape != (E,):
+        raise ValueError(
+            f"expected a class from 0 to {J - 1} and {E} changes, got {capsule} and {changes.shape}"
+        )
+    return Result(
+        image=to_uint8(image[0]),
+        seen=to_uint8(seen[0]),
+        warp={name: float(value) for name, value in warp._asdict().items()},
+        networks=list(names),
+        scores=np.stack([found.lengths[0], *(scores(one, seen)[0] for one in others)]),
+        capsule=capsule,
+        pose=poses[capsule],
+        changes=changes,
+        own=redecode(model, poses, capsule, np.zeros(E)),
+        changed=redecode(model, poses, capsule, changes),
+        routing=routing,
+        classes=list(classes),
+        label=label,
+    )
+
+
+def plot(result: Result, *, width=7.16):
+    """The images, the scores of every network, and the pose."""
+    from analyses._view_drawing import draw
+
+    return draw(result, width)
+
+
+@click.command(help=__doc__.split("\n")[0])
+@options.subjects
+@options.picture
+@click.option("--angle", "angle_deg", default=0.0, help="Degrees counter-clockwise.")
+@click.option("--scale", default=1.0, show_default=True, help="Times the size.")
+@click.option("--shear", default=0.0, help="Pixels down per pixel to the right.")
+@click.option("--right", "shift_x_px", default=0.0, help="Shift, pixels.")
+@click.option("--down", "shift_y_px", default=0.0, help="Shift, pixels.")
+@click.option("--class", "capsule", type=int, help="Whose pose. [default: the longest]")
+@click.option(
+    "--change", "changed", type=(int, float), multiple=True, metavar="DIMENSION BY",
+    help="Add to a dimension of that pose, counted from 0. May be given several times.",
+)  # fmt: skip
+@options.figure
+@options.as_json
+def command(subjects, picture, capsule, changed, figure, as_json, **warp):
+    """Write the figure and its numbers; say what the networks see."""
+    from capsviz.tracing import trace
+
+    first, *others = opened = options.open_subjects(subjects)
+    shown = options.open_picture(first, picture)
+    E = trace(first.model, shown.image, keep=("poses",)).poses.shape[-1]
+    changes = np.zeros(E)
+    for dimension, by in changed:
+        if not 0 <= dimension < E:
+            raise ValueError(f"a pose has dimensions 0 to {E - 1}, got --change {dimension}")
+        changes[dimension] = by
+    result = compute(
+        first.model, shown.image, shown.label, classes=first.dataset.classes,
+        others=[one.model for one in others], names=[one.name for one in opened],
+        warp=Warp(**warp), capsule=capsule, changes=changes,
+    )  # fmt: skip
+    paths = options.save(f"view-{shown.name}", "view", result, first, figure)
+    options.report(result, findings(result), paths, as_json)
+
+
+def findings(result: Result) -> str:
+    """What each network sees, in a line."""
+    said = [
+        f"{name} sees {result.classes[row.argmax()]} ({row.max():.3f})"
+        for name, row in zip(result.networks, result.scores, strict=True)
+    ]
+    routing = "" if result.routing == "as trained" else f" (routing: {result.routing})"
+    true = "" if result.label is None else f"; true class {result.classes[result.label]}"
+    return ", ".join(said) + routing + true
+
+
+def paper(subject, settings):
+    """For `capsviz figures`: nothing, for `rotate` and `perturb` show the same image at length."""
+    yield from ()
+
+
+def caption(result: Result) -> str:
+    """What the figure shows, with its numbers."""
+    changed = np.flatnonzero(result.changes)
+    how = ", ".join(f"{k} by {result.changes[k]:+.2f}" for k in changed) or "none"
+    return (
+        f"One image as warped ({_words(result.warp)}): {findings(result)}. Decoded: the pose of "
+        f"class {result.classes[result.capsule]}; dimensions changed: {how}."
+    )
+
+
+def _words(warp: dict[str, float]) -> str:
+    neutral = UNWARPED._asdict()
+    parts = [f"{name} {value:g}" for name, value in warp.items() if value != neutral[name]]
+    return ", ".join(parts) or "not at all"

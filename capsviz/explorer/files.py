@@ -1,0 +1,102 @@
+"""What the page shows as figures and JSON, by the code of the commands; what dimensions draw."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import tempfile
+from pathlib import Path
+
+from analyses import perturb, routing, view
+from analyses._view_parts import Warp, warped
+from capsviz import figures
+from capsviz.explorer import look
+from capsviz.explorer.network import Networks
+from capsviz.explorer.source import Shown
+
+
+def effects(networks: Networks, capsule: int) -> perturb.Statistics:
+    """What each dimension of a class's pose does, as `capsviz perturb` measures it.
+
+    Takes seconds once for each class, which everyone who has the page open then shares.
+    """
+    with networks.lock:
+        if capsule not in networks.effects:
+            networks.effects[capsule] = perturb.measure_class(networks.subject, capsule)
+        return networks.effects[capsule]
+
+
+def explain(networks: Networks, capsule: int) -> list[str]:
+    """What a step of each dimension (E,) of a class's pose does, in words."""
+    name = networks.classes[capsule]
+    texts = perturb.captions(effects(networks, capsule))
+    return [f"+{perturb.DELTA} in class {name}: {text}" for text in texts]
+
+
+def save_view(
+    networks: Networks, shown: Shown, warp: Warp, how: look.Intervention, capsule: int, changes
+) -> list[Path]:
+    """The figure of `capsviz view`: the image in both networks, and a pose as changed."""
+    result = view.compute(
+        look.without_type(networks.model, how.off),
+        shown.image,
+        shown.label,
+        classes=networks.classes,
+        others=[networks.other],
+        names=networks.names,
+        warp=warp,
+        capsule=capsule,
+        changes=changes,
+        couplings="uniform" if how.uniform else None,
+        iterations=how.iterations,
+        routing=how.words,
+    )
+    return _save("view", result, networks, shown, {**warp._asdict(), **how._asdict()})
+
+
+def save_routing(
+    networks: Networks, shown: Shown, warp: Warp, how: look.Intervention
+) -> list[Path]:
+    """The figure of `capsviz routing`, which has uniform couplings beside what is routed."""
+    result = routing.compute(
+        look.without_type(networks.model, how.off),
+        warped(shown.image, warp),
+        shown.label,
+        classes=networks.classes,
+        iterations=how.iterations,
+    )
+    return _save("routing", result, networks, shown, {**warp._asdict(), **how._asdict()})
+
+
+def save_pose(networks: Networks, shown: Shown, warp: Warp, capsule: int) -> list[Path]:
+    """The sheet of `capsviz perturb`: the pose of a class, each dimension changed in turn."""
+    result = perturb.compute(
+        networks.model,
+        warped(shown.image, warp),
+        shown.label,
+        statistics=effects(networks, capsule),
+    )
+    return _save("perturb", result, networks, shown, {**warp._asdict(), "capsule": capsule})
+
+
+def _save(analysis: str, result, networks: Networks, shown: Shown, options: dict) -> list[Path]:
+    """In a new folder, so that nobody overwrites another's; Gradio serves copies of the files."""
+    folder = Path(tempfile.mkdtemp(dir=_folder()))
+    return figures.save(
+        folder / f"{analysis}-{shown.name}",
+        analysis,
+        result,
+        options={"image": shown.name, **options},
+        card=networks.model.card,
+        device=str(networks.subject.device),
+        command="capsviz explore",
+    )
+
+
+@functools.cache
+def _folder() -> str:
+    """One folder of this process, which goes with it."""
+    folder = tempfile.mkdtemp(prefix="capsviz-explore-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

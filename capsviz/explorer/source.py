@@ -1,0 +1,69 @@
+"""Where an image comes from: a drawing, a file; each brought to what the network was trained on."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from capsviz import pictures
+from capsviz.centring import mnist_style
+
+SHEET_PX = 280  # side of the sheet that is drawn on
+HEAD = "data:image/png;base64,"
+LONGEST = 1_000_000  # characters of a drawing; one all scribbled over has a tenth
+
+
+class Shown(NamedTuple):
+    """What a visitor looks at."""
+
+    image: Tensor  # (1, C, H, W) in [0, 1], before any warp
+    label: int | None  # its class, if it is known
+    name: str  # for files
+
+
+def from_sheet(drawn: str, image_shape: tuple[int, int, int]) -> Tensor:
+    """A drawing, a PNG as data URI whose opacity is the ink, as MNIST's digits are.
+
+    Returns
+    -------
+    (1, C, H, W) float32 in [0, 1].
+
+    Raises
+    ------
+    ValueError  for an empty sheet, or what is no drawing of `SHEET_PX` a side.
+    """
+    refused = f"expected a drawing of {SHEET_PX} x {SHEET_PX} pixels as PNG"
+    if not isinstance(drawn, str) or not drawn.startswith(HEAD) or len(drawn) > LONGEST:
+        raise ValueError(refused)
+    try:
+        content = base64.b64decode(drawn[len(HEAD) :], validate=True)
+        with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
+            if picture.size != (SHEET_PX, SHEET_PX) or picture.mode != "RGBA":
+                raise ValueError(refused)
+            ink = np.asarray(picture)[..., 3]
+    except (binascii.Error, UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise ValueError(refused) from error
+    if not ink.any():
+        raise ValueError("The sheet is empty: draw a digit with the mouse or a finger.")
+    channels, *size = image_shape
+    seen = mnist_style(ink, invert="no", size=tuple(size)).seen
+    return torch.from_numpy(np.array(seen, np.float32)).expand(1, channels, *size).contiguous()
+
+
+def from_file(
+    path: str | os.PathLike, image_shape: tuple[int, int, int], invert: str = "auto"
+) -> Tensor:
+    """A user's picture, as of `pictures.read`; errors name the file and not its folder."""
+    try:
+        return pictures.read(path, image_shape, invert)
+    except ValueError as error:
+        raise ValueError(str(error).replace(str(path), Path(path).name)) from error

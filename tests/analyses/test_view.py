@@ -1,0 +1,106 @@
+"""One image in several networks, and one pose changed."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_tiny
+from page import assert_fits
+
+from analyses import view
+from analyses._view_parts import Warp, redecode, warped
+from capsviz import figures, tracing
+from capsviz.cli import main
+from capsviz.warps import rotate
+
+NAMES = {"classes": ("a", "b", "c"), "names": ["one"]}
+
+
+def test_the_scores_are_those_of_each_network_on_the_warped_image(tiny, tiny_images):
+    other, image = build_tiny(iterations=1), tiny_images[:1]
+    how = Warp(angle_deg=40.0)
+    found = view.compute(
+        tiny, image, 1, classes=NAMES["classes"], others=[other], names=["one", "two"], warp=how
+    )
+    turned = rotate(image, 40.0).clamp(0, 1)
+    for k, network in enumerate((tiny, other)):
+        expected = tracing.trace(network, turned, keep=("lengths",)).lengths[0].numpy()
+        np.testing.assert_allclose(found.scores[k], expected, rtol=1e-5)
+    assert found.warp["angle_deg"] == 40 and found.warp["scale"] == 1
+    assert (found.image != found.seen).any()
+
+
+def test_without_a_warp_the_image_is_left_as_it_is(tiny_images):
+    assert warped(tiny_images[:1], Warp()) is not None
+    assert torch.equal(warped(tiny_images[:1], Warp()), tiny_images[:1])
+    moved = warped(tiny_images[:1], Warp(shift_x_px=2.0, shift_y_px=1.0))
+    torch.testing.assert_close(moved[..., 1:, 2:], tiny_images[:1, :, :-1, :-2])
+
+
+def test_a_scale_must_be_above_zero(tiny_images):
+    with pytest.raises(ValueError, match="above 0, got 0"):
+        warped(tiny_images[:1], Warp(scale=0.0))
+
+
+def test_a_change_is_added_to_one_class_and_decoded(tiny, tiny_images):
+    changes = np.zeros(6)
+    changes[2] = 0.3
+    found = view.compute(tiny, tiny_images[:1], capsule=1, changes=changes, **NAMES)
+    poses = tracing.trace(tiny, tiny_images[:1], keep=("poses",)).poses[-1].clone()
+    np.testing.assert_array_equal(found.pose, poses[0, 1])
+    poses[0, 1, 2] += 0.3
+    expected = tracing.decode(tiny, poses, torch.tensor([1]))[0]
+    np.testing.assert_array_equal(found.changed, (expected * 255).round().byte().numpy())
+
+
+def test_a_network_without_a_decoder_shows_no_decoded_image(tiny_images):
+    found = view.compute(build_tiny(reconstruction_weight=0), tiny_images[:1], **NAMES)
+    assert found.own is None and found.changed is None
+    assert_fits(figures.draw("view", found))
+    assert redecode(build_tiny(reconstruction_weight=0), np.zeros((3, 6)), 0, [0] * 6) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"capsule": 3}, {"capsule": -1}, {"changes": [0.1] * 5}], ids=str
+)
+def test_a_class_or_changes_that_do_not_fit_are_refused(tiny, tiny_images, wrong):
+    with pytest.raises(ValueError, match="class from 0 to 2 and 6 changes"):
+        view.compute(tiny, tiny_images[:1], **NAMES, **wrong)
+
+
+def test_interventions_reach_the_first_network(tiny, tiny_images):
+    found = view.compute(
+        tiny, tiny_images[:1], **NAMES, couplings="uniform", routing="couplings uniform"
+    )
+    expected = tracing.trace(tiny, tiny_images[:1], keep=("lengths",), couplings="uniform").lengths
+    np.testing.assert_allclose(found.scores[0], expected[0].numpy(), rtol=1e-6)
+    assert "routing: couplings uniform" in view.findings(found)
+
+
+@pytest.mark.parametrize("width", ["single", "double"])
+@pytest.mark.parametrize("change", [0.0, -0.4])
+def test_the_figure_stays_on_its_page(tiny, tiny_images, width, change):
+    found = view.compute(
+        tiny, tiny_images[:1], 2, classes=NAMES["classes"], others=[build_tiny(iterations=1)],
+        names=["one", "two"], changes=np.full(6, change), warp=Warp(shear=0.2),
+    )  # fmt: skip
+    assert_fits(figures.draw("view", found, width))
+    assert "shear 0.2" in view.caption(found)
+
+
+def test_the_command_writes_what_it_says(tmp_path):
+    args = "view --checkpoints digits --digit 3 --angle 20 --change 4 0.2 --format png --json"
+    done = CliRunner().invoke(main, [*args.split(), "--output", str(tmp_path)])
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["changes"][4] == 0.2 and found["warp"]["angle_deg"] == 20
+    result, about = figures.read_result(tmp_path / "view-digits-3-0.json")
+    assert about["analysis"] == "view" and result.label == 3
+    np.testing.assert_allclose(result.scores, found["scores"])
+
+
+def test_a_dimension_that_is_not_there_is_refused():
+    done = CliRunner().invoke(main, ["view", "--checkpoints", "digits", "--change", "16", "0.2"])
+    assert done.exit_code == 2 and "dimensions 0 to 15" in done.stderr
