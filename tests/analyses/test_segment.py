@@ -193,7 +193,9 @@ def test_the_result_does_not_depend_on_the_chunk(model, part, result, monkeypatc
     again = segment.compute(model, part, shown=part.take(slice(3, 8)), index=3, failures=6)
     for one, two in zip(result, again, strict=True):
         if isinstance(one, np.ndarray):
-            np.testing.assert_allclose(one, two, rtol=1e-5, atol=1 if one.dtype == np.uint8 else 0)
+            np.testing.assert_allclose(
+                one, two, rtol=1e-5, atol=1 if one.dtype == np.uint8 else 1e-4
+            )
         else:
             assert one == two
 
