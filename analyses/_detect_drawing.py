@@ -15,12 +15,13 @@ SHARES = {"misread": ("s", "#E69F00"), "flagged": ("^", "#56B4E9"), "undetected"
 ROW = 0.2  # inches of a set in the panels
 HEAD, LINE, NAMES = 1.05, 0.12, 0.62  # inches: title, axis and key; a line; names of the rows
 CELL = 0.72  # inches of an example, at most
+FEWEST = 9  # rows that the panels are high enough for: the keys below them need the room
 
 
 def sheet(result, width):
     """Distances beside AUROC and shares over the examples; below each other in one column."""
     A, beside = len(result.sets), width >= 5
-    panel = A * ROW + HEAD
+    panel = max(A, FEWEST) * ROW + HEAD
     columns = A if beside else -(-A // 2)
     cell = min((width - NAMES) / columns, CELL)
     lines = -(-A // columns)
