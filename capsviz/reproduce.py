@@ -210,7 +210,7 @@ def _caption(module, cards: list[dict]) -> str:
     tests = sorted({card["results"]["test"]["n"] for card in cards})
     return " ".join(
         [
-            f"{module.__doc__.partition(chr(10))[0].rstrip('.')}.",
+            module.__doc__.partition("\n")[0],
             f"{epochs}, batches of {said['batch_size']}, schedule {said['schedule']}, {precision}, "
             f"{'; '.join(hardware)}; {' and '.join(f'{n:,}' for n in tests)} test images.",
             "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % "
