@@ -14,7 +14,7 @@ from torch import nn
 from capsviz import checkpoint
 from capsviz.files import write_text
 from capsviz.optimisation import Average, parameters
-from capsviz.recipe import Recipe
+from capsviz.recipe import Recipe, differing
 
 STATE = "state.safetensors"
 
@@ -110,7 +110,7 @@ def restore(
     ValueError  if the run is by a recipe that would have trained otherwise.
     """
     tensors, run = state
-    _agree(output, recipe, {**asdict(Recipe()), **run["recipe"]})  # a field may be younger
+    _agree(output, recipe, run["recipe"])
     kinds, ordered = {"model": {}, "adam": {}, "ema": {}}, parameters(optimiser)
     for key, value in tensors.items():
         kind, _, name = key.partition(".")
@@ -134,14 +134,13 @@ def write_csv(output: Path, history: list[Epoch]) -> None:
 
 
 def _agree(output: Path, recipe: Recipe, earlier: dict) -> None:
-    differing = {k for k, v in asdict(recipe).items() if earlier[k] != v}
-    differing -= {"early_stop"}  # no epoch depends on how many follow
+    names = differing(earlier, recipe)
+    names -= {"early_stop"}  # no epoch depends on how many follow
     if recipe.schedule in ("exponential", "constant") and recipe.reconstruction_anneal == 1:
-        differing -= {"epochs"}  # nor here on how many there may be: a run can be lengthened
-    if differing:
-        names = ", ".join(sorted(differing))
+        names -= {"epochs"}  # nor here on how many there may be: a run can be lengthened
+    if names:
         raise ValueError(
-            f"{output} holds a run by another recipe (it differs in {names}): "
+            f"{output} holds a run by another recipe (it differs in {', '.join(sorted(names))}): "
             "resume with the same settings, or choose another --output"
         )
 

@@ -58,6 +58,26 @@ data = _stack(
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda or mps."
 )
+image_size = click.option(
+    "--image-size", type=int, help="Pixels, for data sets that can be resized."
+)
+pad_px = click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
+network = _stack(
+    click.option(
+        "--model",
+        metavar="NAME",
+        help="A file of capsviz/models; another than the recipe's has none of the recipe's "
+        "[options]. [default: capsnet]",
+    ),
+    click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]"),
+    click.option(
+        "--option",
+        "more",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Of the network, as in a recipe's [options]; several times.",
+    ),
+)
 seed = click.option("--seed", default=0, show_default=True, help="Of everything random.")
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."

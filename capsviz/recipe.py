@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -136,6 +137,18 @@ def read_recipe(path: Path) -> Recipe:
         return Recipe(**values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def differing(found: Mapping, wanted: Recipe) -> set[str]:
+    """Fields of a recipe in which a stored one differs; a field younger than it has its default.
+
+    Parameters
+    ----------
+    found  the fields as JSON has them.
+    """
+    found = {**asdict(Recipe()), **found}
+    wanted = json.loads(json.dumps(asdict(wanted)))
+    return {name for name, value in wanted.items() if found[name] != value}
 
 
 def read_option(text: str) -> tuple[str, object]:

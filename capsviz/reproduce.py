@@ -8,8 +8,8 @@ images, the test set is read once.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from capsviz import data, pipeline
 from capsviz.distributed import Team
 from capsviz.files import write_text
 from capsviz.intervals import wilson
-from capsviz.recipe import Recipe
+from capsviz.recipe import Recipe, differing
 from capsviz.reproductions import Cell, get
 
 MEASURES = ("Parameters", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
@@ -81,7 +81,7 @@ def run(
             path = result_path(plan.folder, cell.run, wanted)
             there = team.agree(team.leads and path.exists())
             if there and team.leads:
-                _require_equal(path, _read_one(path)["recipe"], asdict(wanted))
+                _require_equal(path, _read_one(path)["recipe"], wanted)
             if there or name in missing:
                 continue
             try:
@@ -106,19 +106,13 @@ def run(
         raise next(iter(missing.values()))
 
 
-def _require_equal(path: Path, found: dict, wanted: dict, *, apart: tuple[str, ...] = ()) -> None:
+def _require_equal(path: Path, found: dict, wanted: Recipe, *, apart: Sequence[str] = ()) -> None:
     """ValueError if a result was made by a recipe that differs in more than the fields `apart`."""
-    found = {**asdict(Recipe()), **found}  # a field may be younger than the result
-    differing = sorted(k for k, v in wanted.items() if k not in apart and found[k] != _plain(v))
-    if differing:
+    if names := differing(found, wanted) - set(apart):
         raise ValueError(
-            f"{path} was made by another recipe (it differs in {', '.join(differing)}): "
+            f"{path} was made by another recipe (it differs in {', '.join(sorted(names))}): "
             "ask for the same, or choose another --folder"
         )
-
-
-def _plain(value):
-    return json.loads(json.dumps(value))  # as a card has it
 
 
 def result_path(folder: Path, name: str, recipe: Recipe) -> Path:
@@ -165,7 +159,7 @@ def _results(cell: Cell, folder: Path) -> list[dict]:
     for path in sorted(folder.glob(f"{cell.run}-*.json")):
         if path.stem.removeprefix(f"{cell.run}-").isdigit():
             cards.append(_read_one(path))
-            _require_equal(path, cards[-1]["recipe"], asdict(cell.recipe), apart=shared)
+            _require_equal(path, cards[-1]["recipe"], cell.recipe, apart=shared)
     return cards
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import build_tiny
-from thirds import RECIPE, one_third, same, weights
+from thirds import RECIPE, fit_until, one_third, same, weights
 
 from capsviz import checkpoint, models
 from capsviz.history import STATE, Epoch, best_epoch, read_history
@@ -45,15 +45,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(parts, tmp
 def test_a_resumed_run_is_bit_equal_to_an_uninterrupted_one(parts, tmp_path, stop):
     fit(RECIPE, *parts, tmp_path / "whole")
 
-    class StopError(Exception):
-        pass
-
-    def on_epoch(epoch, model):
-        if epoch.epoch == stop:
-            raise StopError
-
-    with pytest.raises(StopError):
-        fit(RECIPE, *parts, tmp_path / "cut", on_epoch=on_epoch)
+    fit_until(stop, RECIPE, *parts, tmp_path / "cut")
     assert len(read_history(tmp_path / "cut")) == stop
     fit(RECIPE, *parts, tmp_path / "cut", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from test_augment import windows
-from thirds import RECIPE, one_third, same, two_thirds, weights
+from thirds import RECIPE, fit_until, one_third, same, two_thirds, weights
 
 from capsviz import checkpoint, train
 from capsviz.augment import to_float
@@ -42,15 +42,7 @@ def test_a_resumed_run_is_bit_equal_with_every_option_on(parts, tmp_path, stop):
     parts = parts[0], parts[1].crop(19)
     whole, _ = fit(recipe, *parts, tmp_path / "whole")
 
-    class StopError(Exception):
-        pass
-
-    def on_epoch(epoch, model):
-        if epoch.epoch == stop:
-            raise StopError
-
-    with pytest.raises(StopError):
-        fit(recipe, *parts, tmp_path / "cut", on_epoch=on_epoch)
+    fit_until(stop, recipe, *parts, tmp_path / "cut")
     assert len(read_history(tmp_path / "cut")) == stop
     resumed, _ = fit(recipe, *parts, tmp_path / "cut", resume=True)
     state = weights(tmp_path / "whole")
@@ -254,16 +246,8 @@ def test_a_run_stops_after_epochs_without_a_better_one(parts, tmp_path, plateau)
 
 
 def test_an_interrupted_run_counts_the_epochs_before_it(parts, tmp_path, plateau):
-    class StopError(Exception):
-        pass
-
-    def on_epoch(epoch, model):
-        if epoch.epoch == 5:
-            raise StopError
-
     recipe = replace(RECIPE, epochs=8, early_stop=3)
-    with pytest.raises(StopError):
-        fit(recipe, *parts, tmp_path, on_epoch=on_epoch)
+    fit_until(5, recipe, *parts, tmp_path)
     _, history = fit(recipe, *parts, tmp_path, resume=True)
     assert len(history) == 6
 

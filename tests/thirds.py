@@ -1,11 +1,13 @@
 """A problem that is learned in seconds: which third of an image, or which two, is bright."""
 
+import pytest
 import torch
 
 from capsviz import checkpoint
 from capsviz.data import Dataset
 from capsviz.history import STATE
 from capsviz.recipe import Recipe
+from capsviz.train import fit
 
 CLASSES = ("a", "b", "c")
 RECIPE = Recipe(
@@ -47,3 +49,17 @@ def weights(folder):
 def same(one, other):
     """Whether two sets of tensors are bit-equal."""
     return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
+
+
+def fit_until(stop, recipe, *parts_and_output):
+    """Train, interrupted after the epoch `stop`."""
+
+    class StopError(Exception):
+        pass
+
+    def on_epoch(epoch, model):
+        if epoch.epoch == stop:
+            raise StopError
+
+    with pytest.raises(StopError):
+        fit(recipe, *parts_and_output, on_epoch=on_epoch)

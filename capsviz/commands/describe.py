@@ -14,22 +14,9 @@ from capsviz import options
 @click.argument("recipe", required=False)
 @click.option("--checkpoint", metavar="NAME|FILE", help="Of trained weights, not of a recipe.")
 @options.data
-@click.option(
-    "--model",
-    metavar="NAME",
-    help="A file of capsviz/models; another than the recipe's has none of the recipe's [options]. "
-    "[default: capsnet]",
-)
-@click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]")
-@click.option(
-    "--option",
-    "more",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Of the network, as in a recipe's [options]; several times.",
-)
-@click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")
-@click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
+@options.network
+@options.image_size
+@options.pad_px
 @click.option("--crop-px", type=int, help="Square window that the network sees.")
 @click.option(
     "--image-shape",

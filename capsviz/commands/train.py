@@ -50,16 +50,10 @@ class Sectioned(click.Command):
     metavar="NAME=VALUE",
     help="Of the data set alone, e.g. eye=left; several times.",
 )
-@click.option("--image-size", type=int, help="Pixels, for data sets that can be resized.")
+@options.image_size
 @click.option("--image-channels", type=int, help="3 for colour, for such data sets.")
-@click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
-@click.option(
-    "--model",
-    metavar="NAME",
-    help="A file of capsviz/models; another than the recipe's has none of the recipe's [options]. "
-    "[default: capsnet]",
-)
-@click.option("--preset", metavar="paper|authors", help="Of CapsNet. [default: paper]")
+@options.pad_px
+@options.network
 @click.option("--routing", metavar="NAME", help="A file of capsviz/routing. [default: dynamic]")
 @click.option("--routing-iterations", "iterations", type=int, help="[default: 3]")
 @click.option("--detach-routing/--full-routing", default=None, help="Gradients: last one only.")
@@ -67,13 +61,6 @@ class Sectioned(click.Command):
 @click.option("--channels", type=int, help="Of the first convolution. [default: 256]")
 @click.option("--reconstruction/--no-reconstruction", default=None, help="Train a decoder.")
 @click.option("--reconstruction-weight", type=float, help="Of the SSE. [default: the preset's]")
-@click.option(
-    "--option",
-    "more",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Of the network, as in a recipe's [options]; several times.",
-)
 @click.option("--init-from", metavar="NAME|FILE", help="Start from the weights that fit.")
 @click.option("--epochs", type=int, help="[default: 50]")
 @click.option(
