@@ -26,7 +26,7 @@ def run(make, networks, seeds, folder, picture, data_dir, device, figure, as_jso
     from capsviz.subject import choose_device
 
     given = options.typed(
-        "seeds", "target", "full", "epochs", "batch_size", "limit", "train_limit", "device"
+        "seeds", "target", "full", "epochs", "batch_size", "ema", "limit", "train_limit", "device"
     )
     if given and not make:
         raise ValueError(f"these say how to run: drop {', '.join(sorted(given))} or add --run")

@@ -95,8 +95,8 @@ def compute(results: list[dict]) -> Result:
 def _check(results: list[dict]) -> None:
     """ValueError for results that were not made on the same terms."""
     n = {"images of affnist_like": {r["affnist_like"]["n"] for r in results}}
-    shared = ("target", "checks", "batch_size", "train_limit", "precision")
-    found = n | {name: {r["terms"][name] for r in results} for name in shared}
+    shared = ("target", "checks", "batch_size", "ema", "train_limit", "precision")
+    found = n | {name: {r["terms"].get(name) for r in results} for name in shared}
     full = {r["terms"]["epochs"] for r in results if r["state"] == "full"}
     for name, values in found.items():
         if len(values) > 1:
@@ -187,6 +187,9 @@ def table(result: Result | Variants):
 @click.option("--full/--matched-only", default=True, show_default=True, help="Train on after that.")
 @click.option("--epochs", default=50, show_default=True, help="Of a full training, at most.")
 @click.option("--batch-size", default=128, show_default=True, help="Images in a training step.")
+@click.option(
+    "--ema", type=float, metavar="DECAY", help="Average the weights; see train. [default: no]"
+)
 @click.option("--limit", type=int, metavar="N", help="Images of affnist_like. [default: 320,000]")
 @click.option("--train-limit", type=int, metavar="N", help="Training images, for trials.")
 @click.option("--picture", is_flag=True, help="Only the picture of digits and their variants.")

@@ -25,6 +25,7 @@ from capsviz.affine_scores import ORIGINALS, SHIFT_PX, VARIANTS, held_out, real,
 from capsviz.data import affnist_like
 from capsviz.discovery import unknown
 from capsviz.files import write_text
+from capsviz.optimisation import Average, weights_that_count
 from capsviz.pipeline import hardware
 from capsviz.provenance import provenance
 from capsviz.recipe import Recipe, resolve_precision
@@ -54,6 +55,7 @@ class Plan:
     checks: int = 4  # of it, in each epoch
     epochs: int = 50  # of a full training
     batch_size: int = 128  # the authors'; smaller ones take fewer epochs to the target
+    ema: float | None = None  # decay of averaged weights; they take fewer epochs to the target
     full: bool = True  # train on after the target is reached
     limit: int | None = None  # images of affnist_like, of 320,000; None: all
     train_limit: int | None = None  # training images, for trials
@@ -87,8 +89,8 @@ def recipe(network: str, seed: int, plan: Plan) -> Recipe:
     model, options = NETWORKS[network]
     return Recipe(
         pad_px=affnist_like.PAD_PX, shift_px=SHIFT_PX, model=model, options=options, seed=seed,
-        epochs=plan.epochs, batch_size=plan.batch_size, precision=plan.precision, keep="last",
-        limit=plan.train_limit,
+        epochs=plan.epochs, batch_size=plan.batch_size, ema=plan.ema, precision=plan.precision,
+        keep="last", limit=plan.train_limit,
     )  # fmt: skip
 
 
@@ -129,10 +131,11 @@ def run(
 
     def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
         model = build_model(wanted, train).to(device)
-        check = _Check(model, validation, asked, weights, to_the_end, report, on_step)
+        average = None if wanted.ema is None else Average(model, wanted.ema)
+        check = _Check(model, average, validation, asked, weights, to_the_end, report, on_step)
         return fit(
-            wanted, train, validation, output, model=model, device=device, resume=True,
-            report=report, on_step=check,
+            wanted, train, validation, output, model=model, average=average, device=device,
+            resume=True, report=report, on_step=check,
             on_epoch=lambda epoch, _: report(f"{network}-{seed}: {_line(epoch)}"),
         )  # fmt: skip
 
@@ -177,9 +180,9 @@ def _there(path: Path, asked: dict, apart: tuple[str, ...]) -> bool:
 
 def _agree(path: Path, found: dict, asked: dict, apart: tuple[str, ...]) -> None:
     for name in asked:
-        if name not in apart and found[name] != asked[name]:
+        if name not in apart and found.get(name) != asked[name]:
             raise ValueError(
-                f"{path} was made with {name} {found[name]}, asked for is {asked[name]}: "
+                f"{path} was made with {name} {found.get(name)}, asked for is {asked[name]}: "
                 "ask for the same, or choose another --folder"
             )
 
@@ -187,8 +190,9 @@ def _agree(path: Path, found: dict, asked: dict, apart: tuple[str, ...]) -> None
 class _Check:
     """Given to `fit` as `on_step`: the first weights that reach the target are kept."""
 
-    def __init__(self, model, validation, terms, weights, to_the_end, report, on_step):
-        self.model, self.validation, self.terms, self.weights = model, validation, terms, weights
+    def __init__(self, model, average, validation, terms, weights, to_the_end, report, on_step):
+        self.model, self.average, self.validation = model, average, validation
+        self.terms, self.weights = terms, weights
         self.to_the_end, self.report, self.on_step = to_the_end, report, on_step
 
     def __call__(self, epoch: int, step: int, steps: int, loss, accuracy) -> None:
@@ -197,14 +201,16 @@ class _Check:
         at = [max(1, steps * (k + 1) // checks) for k in range(checks)]
         if self.weights.exists() or step not in at:
             return
-        found = float(right(self.model, self.validation).mean())
+        with weights_that_count(self.model, self.average):
+            found = float(right(self.model, self.validation).mean())
+            reached = found >= self.terms["target"]
+            if reached:
+                training = {"epoch": epoch, "step": step, "steps": steps}
+                about = json.dumps({"training": training, "terms": self.terms})
+                checkpoint.write_tensors(self.weights, self.model.state_dict(), {"about": about})
         self.report(f"epoch {epoch}, step {step} of {steps}: held-out accuracy {found:.2%}")
-        if found >= self.terms["target"]:
-            training = {"epoch": epoch, "step": step, "steps": steps}
-            about = json.dumps({"training": training, "terms": self.terms})
-            checkpoint.write_tensors(self.weights, self.model.state_dict(), {"about": about})
-            if not self.to_the_end:
-                raise _Reached
+        if reached and not self.to_the_end:
+            raise _Reached
 
 
 def _line(epoch: Epoch) -> str:

@@ -114,3 +114,8 @@ class Average:
             yield
         finally:
             model.load_state_dict(own)
+
+
+def weights_that_count(model: nn.Module, average: Average | None):
+    """Within, the network has its averaged weights, if they are kept: those to be evaluated."""
+    return contextlib.nullcontext() if average is None else average.applied(model)

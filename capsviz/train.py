@@ -24,6 +24,7 @@ from capsviz.optimisation import (
     parameters,
     reconstruction_factor,
     set_learning_rates,
+    weights_that_count,
 )
 from capsviz.provenance import commit
 from capsviz.recipe import Recipe, resolve_precision
@@ -45,6 +46,7 @@ def fit(
     output: Path,
     *,
     model: nn.Module | None = None,
+    average: Average | None = None,
     device: torch.device | str = "cpu",
     resume: bool = False,
     team: Team | None = None,
@@ -64,6 +66,7 @@ def fit(
     validation  images of the size that the network sees.
     output      folder for `epochs.csv`, the state to resume from and the best weights so far.
     model       a network to train instead of the recipe's own.
+    average     of its weights, to look at while it is trained, instead of one by `recipe.ema`.
     resume      go on from the state in `output`, if there is one.
     team        the processes that share each batch, all of which call this; the first one reads,
                 evaluates, calls `on_epoch` and writes.
@@ -107,7 +110,9 @@ def fit(
         )
     if recipe.init_from is not None and state is None:
         start_from(model, recipe.init_from, report)
-    average, record = None if recipe.ema is None else Average(model, recipe.ema), []
+    if average is None and recipe.ema is not None:
+        average = Average(model, recipe.ema)
+    record = []
     if state is not None:
         record = history.restore(state, output, recipe, model, optimiser, average)
         if team.leads:
@@ -115,17 +120,13 @@ def fit(
     del state  # its tensors
     train, shared = _put(train, device), team.prepare(model)
 
-    def evaluated():
-        """Within, the network has the weights that count."""
-        return contextlib.nullcontext() if average is None else average.applied(model)
-
     while not finished(recipe, record):
         epoch, start = len(record) + 1, time.perf_counter()
         loss, accuracy = _one_epoch(
             recipe, model, shared, team, optimiser, average, train, epoch, part, on_step
         )
         if team.leads:
-            with evaluated():
+            with weights_that_count(model, average):
                 found = evaluate(model, validation)
                 record.append(
                     Epoch(
@@ -147,7 +148,7 @@ def fit(
             for old in set(output.glob("best-*.safetensors")) - {best}:
                 old.unlink()
             if on_epoch is not None:
-                with evaluated():
+                with weights_that_count(model, average):
                     on_epoch(record[-1], model)
         record = team.agree(record)
     if stopped_early(recipe, record):

@@ -8,6 +8,7 @@ import torch
 
 from capsviz import affine_scores, data, generalisation, models
 from capsviz.affine_scores import pack, unpack
+from capsviz.checkpoint import read_tensors
 from capsviz.data import affnist_like
 from capsviz.generalisation import Plan, read, result_path, run
 
@@ -50,6 +51,23 @@ def test_training_stops_at_the_first_check_that_reaches_the_target(little, tmp_p
     assert any("held-out accuracy" in line for line in lines)
 
 
+def test_averaged_weights_are_those_that_are_matched_and_scored(little, tmp_path):
+    kept = {}
+    for name, ema in (("plain", None), ("hardly", 1e-9), ("averaged", 0.9)):
+        run("resnet", 0, plan(tmp_path / name, ema=ema, batch_size=16, epochs=1))
+        runs = tmp_path / name / "runs" / "resnet-0"
+        kept[name] = read_tensors(runs / "matched.safetensors")[0]  # after the only epoch
+        full, matched = read(tmp_path / name)
+        assert matched["terms"]["ema"] == ema and matched["test"] == full["test"]
+        if ema is not None:
+            state = read_tensors(runs / "state.safetensors")[0]
+            for key, value in kept[name].items():
+                assert torch.equal(value, state[f"ema.{key}"])
+    for key, value in kept["plain"].items():
+        torch.testing.assert_close(kept["hardly"][key], value)
+        assert not torch.equal(kept["averaged"][key], value)
+
+
 def test_a_full_series_has_both_results_and_makes_neither_again(little, tmp_path):
     run("resnet", 1, plan(tmp_path))
     paths = [result_path(tmp_path, "resnet", 1, s) for s in generalisation.STATES]
@@ -61,10 +79,11 @@ def test_a_full_series_has_both_results_and_makes_neither_again(little, tmp_path
     assert json.loads(before[1])["training"]["epoch"] == 2
 
 
-def test_a_series_that_was_stopped_after_the_match_goes_on_to_the_same_end(little, tmp_path):
-    run("resnet", 0, plan(tmp_path / "whole"))
-    run("resnet", 0, plan(tmp_path / "cut", full=False))
-    run("resnet", 0, plan(tmp_path / "cut"))
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_a_series_that_was_stopped_after_the_match_goes_on_to_the_same_end(little, tmp_path, ema):
+    run("resnet", 0, plan(tmp_path / "whole", ema=ema))
+    run("resnet", 0, plan(tmp_path / "cut", ema=ema, full=False))
+    run("resnet", 0, plan(tmp_path / "cut", ema=ema))
     for state in generalisation.STATES:
         whole, cut = (
             json.loads(result_path(tmp_path / name, "resnet", 0, state).read_text())
@@ -95,7 +114,7 @@ def test_a_result_says_what_it_is_of(little, tmp_path):
 
 def test_results_on_other_terms_are_not_taken_for_what_is_asked(little, tmp_path):
     run("resnet", 0, plan(tmp_path))
-    for other in ({"target": 0.02}, {"checks": 2}, {"limit": 5}, {"train_limit": 32}):
+    for other in ({"target": 0.02}, {"checks": 2}, {"limit": 5}, {"train_limit": 32}, {"ema": 0.9}):
         with pytest.raises(ValueError, match=f"made with {next(iter(other))}.*another --folder"):
             run("resnet", 0, plan(tmp_path, **other))
     with pytest.raises(ValueError, match="made with epochs 2, asked for is 1"):
