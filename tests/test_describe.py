@@ -218,6 +218,7 @@ def test_a_checkpoint_is_described_by_its_card(run):
         (["--dataset", "minst"], "unknown dataset 'minst'"),
         (["--image-shape", 1, 10, 10], "too small"),
         (["--image-shape", 0, 28, 28], "--image-shape must be at least 1 1 1, got (0, 28, 28)"),
+        (["--image-shape", 1, 40, 40, "--pad-px", 6], "drop --pad-px"),
         (["--image-shape", 28], "requires 3 arguments"),
         (["--classes", 1], "at least 2 classes, got 1"),
         (["--option", "types=many"], "types must be a whole number, got 'many'"),

@@ -68,6 +68,8 @@ def _planned(recipe, data_dir, image_shape, classes, more, flags):
 
     from capsviz import models, pipeline
 
+    if image_shape is not None and (also := options.typed("image_size", "pad_px", "crop_px")):
+        raise ValueError(f"--image-shape is what the network sees: drop {', '.join(also)}")
     name, recipe = pipeline.prepare(recipe, {**flags, "options": options.of_network(more)})
     if image_shape is None or classes is None:
         shape, number = _images(recipe, data_dir)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz import warps
+from capsviz import memory, warps
 from capsviz.data import SPLITS, Dataset, mnist
 
 PAD_PX = 6
@@ -47,10 +47,21 @@ def load(split, root=None, *, download=True, variants=32, seed=0):
     """`variants` images (1, 40, 40) of every MNIST image: first one of each, then another of each.
 
     The first n images are the same whatever the number of variants.
+
+    Raises
+    ------
+    ValueError   for fewer than 1 variant.
+    MemoryError  if the images would not fit.
     """
     if variants < 1:
         raise ValueError(f"expected at least 1 variant of each image, got {variants}")
     plain = mnist.load(split, root, download=download)
+    C, H, W = plain.image_shape
+    memory.require(
+        2 * variants * len(plain) * (C * (H + 2 * PAD_PX) * (W + 2 * PAD_PX) + 8),  # and joined
+        f"affnist_like {split} with {variants:,} variants of each image",
+        "ask for fewer variants",
+    )
     made = [make(plain, variant, seed=seed)[0] for variant in range(variants)]
     return replace(
         made[0],

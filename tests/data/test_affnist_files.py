@@ -176,3 +176,8 @@ def test_variants_follow_one_another_and_do_not_depend_on_their_number(mnist_roo
 def test_at_least_one_variant_is_asked_for():
     with pytest.raises(ValueError, match="at least 1 variant of each image, got 0"):
         data.load("affnist_like", "test", variants=0)
+
+
+def test_more_variants_than_memory_are_refused_before_they_are_made(mnist_root):
+    with pytest.raises(MemoryError, match=r"affnist_like test .* fewer variants"):
+        data.load("affnist_like", "test", mnist_root, variants=100_000_000)
