@@ -14,7 +14,7 @@ from benchmarks import RESULTS, parity, robustness
 from benchmarks.table import table
 from capsviz import checkpoint, discovery, reproductions, tables
 from capsviz.cli import PACKAGES
-from capsviz.reproduce import gather
+from capsviz.reproduce import READING, gather
 
 ROOT = Path(__file__).resolve().parent.parent
 PART = re.compile(
@@ -65,7 +65,7 @@ def speeds() -> str:
 
 def reproduced() -> str:
     """Every table of `capsviz reproduce` with rows to compare among the shipped; others by name."""
-    parts, without = [], []
+    parts, without = [READING], []
     for name in reproductions.available():
         title = discovery.summary("capsviz.reproductions", name)
         try:
@@ -75,6 +75,7 @@ def reproduced() -> str:
         if sum("not run" not in row for row in rows) < 2:
             without.append(f"`{name}` ({title.rstrip('.')})")
             continue
+        caption = caption.replace(f" {READING}", "")
         parts += [f"`capsviz reproduce {name}`:", tables.markdown(header, rows), caption]
     if without:
         parts.append(f"No results are shipped of {'; '.join(without)}.")

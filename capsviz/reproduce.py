@@ -24,6 +24,10 @@ from capsviz.reproductions import Cell, get
 
 MEASURES = ("Parameters", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
 EPOCHS = 50
+READING = (
+    "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % interval "
+    "over test images, which leaves out how seeds differ."
+)
 
 
 @dataclass(frozen=True)
@@ -207,8 +211,7 @@ def _caption(module, cards: list[dict]) -> str:
             module.__doc__.partition("\n")[0],
             f"{epochs}, batches of {said['batch_size']}, schedule {said['schedule']}, {precision}, "
             f"{'; '.join(hardware)}; {' and '.join(f'{n:,}' for n in tests)} test images.",
-            "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % "
-            "interval over test images, which leaves out how seeds differ.",
+            READING,
             *(f"Note: {notice}." for notice in notices),
         ]
     )
