@@ -29,10 +29,13 @@ def results() -> str:
         "| weights | parameters | test accuracy (95 % interval) | n | SSE per image | training |",
         "|---|---|---|---|---|---|",
     ]
+    several = []
     for name in checkpoint.shipped():
         card = checkpoint.read_card(discovery.folder("trained") / f"{name}.safetensors")
         test, made = card["results"]["test"], card["training"]
         low, high = test["accuracy_ci95"]
+        if card["dataset"].get("things", 1) > 1:
+            several.append(f"`{name}`: all digits of an image are right; SSE of each from its own.")
         rows.append(
             f"| `{name}` | {card['weights']['parameters']:,} "
             f"| **{test['accuracy']:.2%}** ({low:.2%} to {high:.2%}) | {test['n']:,} "
@@ -40,7 +43,7 @@ def results() -> str:
             f"| {made['epochs']} epochs of {made['images']:,} images, {made['precision']}, "
             f"{made['hardware']}; `capsviz train {name}` |"
         )
-    return "\n".join(rows)
+    return "\n".join([*rows, *(["", *several] if several else [])])
 
 
 def _sse(value: float | None) -> str:

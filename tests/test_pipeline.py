@@ -43,11 +43,13 @@ def test_the_card_holds_what_the_stored_weights_do(done, splits):
     again = json.loads(json.dumps(evaluate(checkpoint.load(path), splits["test"])._asdict()))
     assert card["results"]["test"] == again
     assert card["training"]["images"] == 256 and len(card["training"]["commits"]) == 1
+    assert card["dataset"]["things"] == 1
     assert card["thresholds"] == thresholds(checkpoint.load(path), splits["validation"])
 
 
-def test_weights_are_stored_in_half_unless_that_costs_validation_accuracy(
-    done, splits, tmp_path, monkeypatch
+@pytest.mark.parametrize(("cost", "stored"), [(0.0004, "float16"), (0.1, "float32")])
+def test_weights_are_stored_in_half_unless_that_costs_much_validation_accuracy(
+    cost, stored, done, splits, tmp_path, monkeypatch
 ):
     assert done[2]["weights"]["stored_as"] == "float16"
     measured = []
@@ -55,12 +57,12 @@ def test_weights_are_stored_in_half_unless_that_costs_validation_accuracy(
     def worse(model, part):
         found = evaluate(model, part)
         measured.append(found)
-        return found._replace(accuracy=found.accuracy - 0.1 * len(measured))
+        return found._replace(accuracy=0.9 - cost * len(measured))
 
     monkeypatch.setattr(pipeline, "evaluate", worse)
     recipe = replace(RECIPE, epochs=1)
     _, card = pipeline.run("x", recipe, splits, tmp_path, device=torch.device("cpu"))
-    assert card["weights"]["stored_as"] == "float32"
+    assert card["weights"]["stored_as"] == stored
 
 
 def test_a_finished_run_does_not_read_the_test_set_again(done, splits, monkeypatch):
