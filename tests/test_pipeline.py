@@ -10,6 +10,7 @@ from thirds import RECIPE as SMALL
 from thirds import two_thirds
 
 from capsviz import checkpoint, data, pipeline, train
+from capsviz.data import multimnist
 from capsviz.evaluate import evaluate
 from capsviz.prediction import thresholds
 from capsviz.recipe import Recipe
@@ -45,6 +46,13 @@ def test_the_card_holds_what_the_stored_weights_do(done, splits):
     assert card["training"]["images"] == 256 and len(card["training"]["commits"]) == 1
     assert card["dataset"]["things"] == 1
     assert card["thresholds"] == thresholds(checkpoint.load(path), splits["validation"])
+
+
+def test_the_card_says_how_many_things_an_image_shows(splits, tmp_path):
+    pairs = {split: multimnist.make(part.first(64)) for split, part in splits.items()}
+    recipe = replace(RECIPE, epochs=1)
+    _, card = pipeline.run("x", recipe, pairs, tmp_path, device=torch.device("cpu"))
+    assert card["dataset"]["things"] == 2
 
 
 @pytest.mark.parametrize(("cost", "stored"), [(0.0004, "float16"), (0.1, "float32")])
