@@ -121,9 +121,20 @@ def draw(page, points):
     page.mouse.up()
 
 
-def slide(page, name, value):
-    page.locator(f"#{name} input[type=number]").fill(str(value))
-    page.locator(f"#{name} input[type=number]").press("Enter")
+def slide(page, name, value, until):
+    """Set a number until it tells: a panel just opened may forget what is typed into it."""
+    box = page.locator(f"#{name} input[type=number]")
+
+    def told():
+        box.fill(str(value))
+        box.press("Enter")
+        for _ in range(60):
+            if until():
+                return True
+            page.wait_for_timeout(50)
+        return False
+
+    wait_for(page, told)
 
 
 def predictions(page):
@@ -169,8 +180,7 @@ def test_a_two_is_drawn_turned_changed_and_saved(visit, tmp_path):
     settled(page, "scores")
     assert predictions(page) == ["2", "2"]
     before = [html_of(page, place) for place in ("images", "scores", "routed")]
-    slide(page, "warp-angle", 60)
-    wait_for(page, lambda: html_of(page, "scores") != before[1])
+    slide(page, "warp-angle", 60, lambda: html_of(page, "scores") != before[1])
     after = [html_of(page, place) for place in ("images", "scores", "routed")]
     assert all(a != b for a, b in zip(before, after, strict=True))
     page.locator("#undo-warp").click()
@@ -181,8 +191,7 @@ def test_a_two_is_drawn_turned_changed_and_saved(visit, tmp_path):
     images = page.locator("#posed img")
     own, changed = (images.nth(k).get_attribute("src") for k in (0, 1))
     assert own == changed
-    slide(page, "pose-3", 0.4)
-    wait_for(page, lambda: images.nth(1).get_attribute("src") != own)
+    slide(page, "pose-3", 0.4, lambda: images.nth(1).get_attribute("src") != own)
     assert images.nth(0).get_attribute("src") == own
     found = saved(page, "view", tmp_path)
     assert found["analysis"] == "view" and found["result"]["changes"]["data"][3] == 0.4
@@ -197,8 +206,7 @@ def test_a_two_is_drawn_turned_changed_and_saved(visit, tmp_path):
 def test_interventions_and_iterations_change_the_routing(visit, tmp_path):
     page = visit()
     before = html_of(page, "routed"), html_of(page, "scores")
-    slide(page, "iteration", 1)
-    wait_for(page, lambda: html_of(page, "routed") != before[0])
+    slide(page, "iteration", 1, lambda: html_of(page, "routed") != before[0])
     assert "Couplings in iteration 1 of 3" in page.locator("#routed").inner_text()
     page.get_by_label("couplings uniform").check()
     wait_for(page, lambda: "ticks: routing as trained" in page.locator("#scores").inner_text())
@@ -251,11 +259,9 @@ def test_a_test_image_by_class_and_number(visit):
     page.get_by_role("tab", name="Test image").click()
     assert "embedded 'digits'" in page.get_by_role("tabpanel").first.inner_text()
     before = html_of(page, "images")
-    slide(page, "index", 3)
-    wait_for(page, lambda: html_of(page, "images") != before)
+    slide(page, "index", 3, lambda: html_of(page, "images") != before)
     assert "True class: 2" in page.locator("#scores").inner_text()
-    slide(page, "index", 5000)
-    wait_for(page, lambda: "expected an index" in page.locator("#status").inner_text())
+    slide(page, "index", 5000, lambda: "expected an index" in page.locator("#status").inner_text())
 
 
 def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(visit):
@@ -267,8 +273,7 @@ def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(visit
     second.get_by_role("tab", name="Pose").click()
     second.locator("#save-pose").click()  # takes seconds
     before = html_of(first, "scores")
-    slide(first, "warp-angle", 25)
-    wait_for(first, lambda: html_of(first, "scores") != before)
+    slide(first, "warp-angle", 25, lambda: html_of(first, "scores") != before)
     assert second.locator("#files-pose a").count() == 0
     assert predictions(second)[1] == "7"
     second.locator("#files-pose a").first.wait_for()
