@@ -36,8 +36,9 @@ def results() -> str:
         low, high = test["accuracy_ci95"]
         if card["dataset"].get("things", 1) > 1:
             several.append(
-                f"`{name}`: all digits of an image are right; SSE of each from its own. A test digit "
-                "is in several images, so the interval is narrower than independent ones would be."
+                f"`{name}`: all digits of an image are right; SSE of each from its own. A test "
+                "digit is in several images, so the interval is narrower than independent ones "
+                "would be."
             )
         rows.append(
             f"| `{name}` | {card['weights']['parameters']:,} "
