@@ -12,7 +12,7 @@ STATES = {"matched": (COLOURS[0], "o"), "full": (COLOURS[1], "s")}
 
 
 def table(result, width):
-    """Affine accuracy and paired gap to CapsNet of every network, by state."""
+    """Accuracy and paired gap to CapsNet of every network, by state; open: on shifted digits."""
     from analyses.affnist import TITLES
 
     names = list(dict.fromkeys(result.networks))
@@ -30,6 +30,7 @@ def table(result, width):
                 continue
             axes.plot(100 * ends, [y, y], color=colour, linewidth=1.2)
             axes.plot(100 * value, y, marker, color=colour, markersize=4)
+        left.plot(100 * result.test[i], y, marker, color=colour, markersize=4, fillstyle="none")
         if len(result.seeds[i]) > 1:
             for end in result.affine_range[i]:
                 left.plot(100 * end, y, "|", color=colour, markersize=6)
@@ -39,6 +40,7 @@ def table(result, width):
             if state == "matched":
                 label = f"stopped at {100 * result.target:g} % held-out accuracy"
             left.plot([], [], marker, color=colour, markersize=4, label=label)
+    left.plot([], [], "o", color="0.4", markersize=4, fillstyle="none", label="shifted test digits")
     left.set_yticks(range(len(names)), [TITLES.get(name, name) for name in names])
     left.set_ylim(len(names) - 0.5, -0.5)
     left.set_xlabel("accuracy on\naffnist_like, %")
@@ -47,7 +49,8 @@ def table(result, width):
     for axes in (left, right):
         axes.grid(axis="x", linewidth=0.4, color="0.9")
         axes.tick_params(axis="y", length=0)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    columns = 3 if width > 5 else 1
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=columns)
     return figure
 
 

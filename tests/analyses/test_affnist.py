@@ -117,8 +117,14 @@ def test_every_row_is_drawn_and_survives_the_disk(series, tmp_path, width):
         "CapsNet, 3 iterations",
         "ConvNet, average pooling",
     ]
-    points = [x for line in left.lines if line.get_marker() in "os" for x in line.get_xdata()]
-    np.testing.assert_allclose(points, 100 * made.affine)
+    for style, values in (("full", made.affine), ("none", made.test)):
+        points = [
+            x
+            for line in left.lines
+            if line.get_marker() in "os" and line.get_fillstyle() == style
+            for x in line.get_xdata()
+        ]
+        np.testing.assert_allclose(points, 100 * values)
 
 
 def command(*words, **more):
