@@ -249,5 +249,5 @@ def caption(result: Result | Variants) -> str:
         )
     return (
         "Accuracy on affine digits after training on shifted ones alone, bars: 95 % intervals over "
-        f"digits; open: on shifted test digits. {findings(result)}."
+        f"digits; open: on shifted test digits. In numbers, {findings(result)}."
     )

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from analyses import _affnist_command as series_command
 from analyses import affnist
-from capsviz import affine_scores, data, figures, generalisation
+from capsviz import affine_scores, data, discovery, figures, generalisation
 from capsviz.cli import main
 
 
@@ -166,3 +167,11 @@ def test_what_cannot_be_is_refused_in_a_line(words, code, text, tmp_path, monkey
     found = command(*words)
     assert found.exit_code == code and text in found.output, found.output
     assert len(found.output.strip().splitlines()) == 1
+
+
+def test_the_shipped_figure_is_of_the_shipped_results():
+    drawn, _ = figures.read_result(discovery.folder("figures") / "affnist.json")
+    made = affnist.compute(series_command.shipped())
+    assert drawn.networks == made.networks
+    for name in ("held_out", "test", "affine", "gap_ci95"):
+        np.testing.assert_array_equal(getattr(drawn, name), getattr(made, name))
