@@ -86,10 +86,9 @@ def _affine() -> str:
     result = _one("affnist.json")
     header, rows, _ = affnist.table(result)
     kept = [k for k in range(len(header)) if any(row[k] != "–" for row in rows)]
-    seeds = sorted({len(s) for s in result.seeds})
-    titles = [affnist.TITLES[name] for name in result.networks]
+    titles = np.array([row[0] for row in rows])
     low, high = result.gap_ci95.T
-    better, worse = ("; ".join(np.array(titles)[told]) or "none" for told in (low > 0, high < 0))
+    better, worse = ("; ".join(titles[told]) or "none" for told in (low > 0, high < 0))
     return "\n".join(
         [
             "Trained on digits shifted over 40×40 alone, scored on affine ones; matched weights "
@@ -98,9 +97,8 @@ def _affine() -> str:
             "",
             markdown([header[k] for k in kept], [[row[k] for k in kept] for row in rows]),
             f"Better than CapsNet at 95 %: {better}. Worse: {worse}. "
-            f"{result.n:,} affnist_like images, {' or '.join(map(str, seeds))} "
-            f"seed{'' if seeds == [1] else 's'} of each network; intervals are paired and over "
-            "digits, so they do not cover what another seed would do.",
+            f"{result.n:,} affnist_like images; intervals are paired and over digits, so they do "
+            "not cover what another seed would do.",
         ]
     )
 
