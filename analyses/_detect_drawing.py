@@ -10,7 +10,9 @@ from capsviz.figures import COLOURS
 
 DASHES = ("-", (0, (5, 1.5)), (0, (5, 1, 1, 1)), (0, (1, 0.7)), (0, (3, 1)), (0, (8, 1)), "-")
 ATTACKS = ("attack", "adaptive")
-MARKS = (("o", "#0072B2"), ("s", "#D55E00"), ("^", "#009E73"), ("x", "#7F7F7F"))  # of each score
+MARKS = (  # of each score
+    ("o", "#0072B2"), ("s", "#D55E00"), ("^", "#009E73"), ("D", "#CC79A7"), ("x", "#7F7F7F"),
+)  # fmt: skip
 SHARES = {"misread": ("s", "#E69F00"), "flagged": ("^", "#56B4E9"), "undetected": ("o", "#882255")}
 ROW = 0.2  # inches of a set in the panels
 HEAD, LINE, NAMES = 1.05, 0.12, 0.62  # inches: title, axis and key; a line; names of the rows
@@ -77,7 +79,7 @@ def _areas(axes, result, *, ncols):
     """AUROC of the winning capsule's distance, with 95 % intervals, and of the controls."""
     y = np.arange(1, len(result.sets))
     for s, (name, (marker, colour)) in enumerate(zip(result.scores, MARKS, strict=True)):
-        _points(axes, y + (s - 1.5) * 0.19, result.auroc[:, s], result.auroc_ci95[:, s],
+        _points(axes, y + (s - 2) * 0.17, result.auroc[:, s], result.auroc_ci95[:, s],
                 marker=marker, color=colour, label=name)  # fmt: skip
     axes.axvline(0.5, color="#7F7F7F", linewidth=0.6, linestyle=":")
     axes.set_yticks(range(len(result.sets)), result.sets)

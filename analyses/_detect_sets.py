@@ -52,28 +52,42 @@ def makers(model, others, eps, steps, seed, shape):
     return made
 
 
-def distances(model, images) -> np.ndarray:
-    """Distances (N,) float32 of images (N, C, H, W) to the winning capsule's reconstruction."""
+def held_out(model, images):
+    """What validation images (V, C, H, W) give: distances and the average of each class.
+
+    Returns
+    -------
+    (V,) float32 distances to the winning capsule's reconstruction; (J, C, H, W) averages of the
+    images that are read as class j, of all images where none is.
+    """
+    import torch
+
     from capsviz import detection
+    from capsviz.functional import predict
     from capsviz.tracing import trace
 
     seen = trace(model, images, keep=("lengths", "reconstruction"))
-    return detection.distance(images, detection.require_decoder(seen.reconstruction)).numpy()
+    far = detection.distance(images, detection.require_decoder(seen.reconstruction))
+    read, J = predict(seen.lengths), seen.lengths.shape[1]
+    alike = [images[read == j] if (read == j).any() else images for j in range(J)]
+    return far.numpy(), torch.stack([some.mean(0) for some in alike])
 
 
-def score_all(model, made, images, labels, pieces, seed, progress):
+def score_all(model, made, averages, images, labels, pieces, seed, progress):
     """What the network says of the A sets that `makers` makes of N images, piece by piece.
 
     Parameters
     ----------
-    made    of `makers`.
-    pieces  places (P,) of images looked at together, all N in order; no result depends on them.
+    made      of `makers`.
+    averages  (J, C, H, W), an image for each class.
+    pieces    places (P,) of images looked at together, all N in order; no result depends on them.
 
     Returns
     -------
-    (A, 3, N) float32: distance to the winning capsule's reconstruction, to that of a random other
-    capsule, and to that of the next image's winning capsule, after the last image the first one's;
-    (A, N) predicted classes; (A, 2, C, H, W) uint8, first images and their reconstructions.
+    (A, 4, N) float32: distance to the winning capsule's reconstruction, to that of a random other
+    capsule, to that of the next image's winning capsule, after the last image the first one's, and
+    to the average of the class that the image is read as; (A, N) predicted classes;
+    (A, 2, C, H, W) uint8, first images and their reconstructions.
     """
     import torch
 
@@ -81,7 +95,7 @@ def score_all(model, made, images, labels, pieces, seed, progress):
     from capsviz.detection import distance
 
     n = len(images)
-    values = np.empty((len(made), 3, n), np.float32)
+    values = np.empty((len(made), 4, n), np.float32)
     predicted = np.empty((len(made), n), np.int64)
     shown, examples = [], []
     for a, piece in progress([(a, piece) for a in range(len(made)) for piece in pieces]):
@@ -91,6 +105,7 @@ def score_all(model, made, images, labels, pieces, seed, progress):
         if len(shown) == len(pieces):
             changed, own = (torch.cat(parts) for parts in zip(*shown, strict=True))
             values[a, 2] = distance(changed, own.roll(-1, 0)).numpy()
+            values[a, 3] = distance(changed, averages[predicted[a]]).numpy()
             examples.append(to_uint8(torch.stack([changed[0], own[0]])))
             shown = []
     return values, predicted, np.stack(examples)

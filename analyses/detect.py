@@ -11,11 +11,13 @@ images, one draw for both sides where they are paired (of zero width where nothi
 for shares. Those of the flagged and undetected shares take the threshold as known, although it is a
 percentile of at most 1,000 validation images: they are too narrow by what another validation set
 would change. Controls, on the same draws: the reconstruction of a random other capsule, that of the
-next image's winning capsule, and random scores.
+next image's winning capsule, the average validation image that is read as the same class, and
+random scores.
 
 A reader should see how far the winning capsule's distance separates better than the controls do:
 where another image's reconstruction does as well, the pixels alone give the image away and no
-capsule is needed. The share that is undetected, misread and not flagged, is what counts.
+capsule is needed; where the class's average does, one picture per class serves and no pose is
+needed. The share that is undetected, misread and not flagged, is what counts.
 
 Do not conclude that detection is robustness: the network is misread all the same, and against FGSM
 and PGD the attacker ignores the detector. R-PGD bounds it from one side only: a stronger attack can
@@ -34,13 +36,13 @@ from analyses import _detect_sets as parts
 from analyses._words import number, with_interval
 from capsviz import options
 
-SCORES = ("winning capsule", "another capsule", "another image", "random")
+SCORES = ("winning capsule", "another capsule", "another image", "class average", "random")
 PIECE = 64  # images at a time, at most
 N = 200
 
 
 class Result(NamedTuple):
-    """N test images in A sets, the unchanged ones first, by S = 4 scores; intervals are 95 %."""
+    """N test images in A sets, the unchanged ones first, by S = 5 scores; intervals are 95 %."""
 
     sets: list[str]  # A names
     kinds: list[str]  # A of: clean, attack, adaptive, shifted, foreign
@@ -104,12 +106,12 @@ def compute(
     n = len(images)
     require_two(n)
     makers = parts.makers(model, others, eps, steps, seed, images.shape)
-    limit_on = parts.distances(model, validation.cpu())
+    limit_on, averages = parts.held_out(model, validation.cpu())
     limit = detection.threshold(limit_on)
     pieces = torch.arange(n).tensor_split(-(-n // PIECE))
     chance = np.random.default_rng([seed, 1]).random((len(makers), 1, n), dtype=np.float32)
     values, predicted, examples = parts.score_all(
-        model, makers, images, labels, pieces, seed, progress
+        model, makers, averages, images, labels, pieces, seed, progress
     )
     values = np.concatenate([values, chance], 1)
     foreign = np.array([name in others for name in makers])

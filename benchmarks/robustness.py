@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analyses import affnist
+from analyses import affnist, equivariance
 from analyses._words import number
 from capsviz import discovery
 from capsviz.figures import read_result
@@ -36,9 +36,10 @@ def table() -> str:
                 _percent(corrupt.mce[c]) if np.isfinite(corrupt.mce[c]) else "",
             ]
         )
-    return "\n".join(
-        [markdown(header, rows), _words(sweep, corrupt), "", _detection(detect), "", _affine()]
-    )
+    parts = [
+        markdown(header, rows) + _words(sweep, corrupt), _detection(detect), _affine(), _lawful()
+    ]  # fmt: skip
+    return "\n\n".join(parts)
 
 
 def _one(pattern: str):
@@ -112,3 +113,21 @@ def _percent(value, interval=None) -> str:
 
 def _points(value, interval) -> str:
     return f"{100 * value:+.1f} [{100 * interval[0]:+.1f}, {100 * interval[1]:+.1f}]"
+
+
+def _lawful() -> str:
+    """What the poses keep of a warp, and how to read it."""
+    result = _one("equivariance-mnist-*-images.json")
+    header, rows, _ = equivariance.table(result)
+    return "\n".join(
+        [
+            "What the pose of the true class keeps of a warp: the share of the warped image's "
+            "vector that an affine map of the unwarped one's explains, and of the warp's size that "
+            "is read off linearly, on held-out images, all vectors reduced to "
+            f"{result.kept} numbers ({result.n:,} images):",
+            "",
+            markdown(header, rows),
+            "Pixels change lawfully by themselves; what capsules add is to be judged against them "
+            "and against the same network with shuffled weights.",
+        ]
+    )

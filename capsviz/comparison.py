@@ -64,6 +64,21 @@ def compare_means(values: np.ndarray, counts: np.ndarray) -> Compared:
     return found
 
 
+def compare_explained(errors: np.ndarray, spread: np.ndarray, counts: np.ndarray) -> Compared:
+    """Coefficients of determination, R2 = 1 - sum of errors / sum of spread, of K predictors.
+
+    At most 1; 0 for what does no better than the mean, below 0 for what does worse.
+
+    Parameters
+    ----------
+    errors  (K, N) squared errors of each image.
+    spread  (K, N) squared errors of the mean; their sum must not be 0.
+    counts  of `draw_resamples`.
+    """
+    drawn = 1 - (counts @ errors.T) / (counts @ spread.T)
+    return _compare(1 - errors.sum(1) / spread.sum(1), drawn)
+
+
 def compare_calibration(
     winner: np.ndarray, right: np.ndarray, counts: np.ndarray, *, bins: int = BINS
 ) -> Compared:

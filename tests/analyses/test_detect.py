@@ -51,7 +51,10 @@ def seen(model, images):
 
 
 def test_scores_are_those_of_single_images(model, tiny_images, result):
-    """And the controls: another capsule of the image, the winning one of the next image."""
+    """And the controls: another capsule, the next image's winning one, the class's average."""
+    read = seen(model, validation())[0]
+    assert len(set(read.tolist())) < 3  # a class that no validation image is read as: all of them
+    average = [validation()[read == j if j in read else slice(None)].mean(0) for j in range(3)]
     shown = {
         "unchanged": tiny_images,
         "FGSM 0.1": attacks.fgsm(model, tiny_images, LABELS, eps=0.1),
@@ -69,13 +72,15 @@ def test_scores_are_those_of_single_images(model, tiny_images, result):
             after = (i + 1) % 8
             far = float((made[after][won[after]] - images[i]).norm())
             assert result.values[a, 2, i] == pytest.approx(far, abs=1e-4)
+            far = float((average[won[i]] - images[i]).norm())
+            assert result.values[a, 3, i] == pytest.approx(far, abs=1e-4)
 
 
 def test_sets_controls_and_kinds_are_named(result):
-    assert result.sets == SETS and len(result.scores) == 4
+    assert result.sets == SETS and len(result.scores) == 5
     kinds = ["clean", "attack", "attack", "adaptive", "shifted", "shifted", "foreign"]
     assert result.kinds == kinds
-    assert result.values.shape == (7, 4, 8) and result.examples.shape == (7, 2, 1, 21, 19)
+    assert result.values.shape == (7, 5, 8) and result.examples.shape == (7, 2, 1, 21, 19)
 
 
 def test_shares_are_counts_with_wilson_intervals(result):
@@ -95,7 +100,7 @@ def test_shares_are_counts_with_wilson_intervals(result):
 
 def test_areas_are_those_of_scikit_learn_and_lie_in_their_intervals(result):
     for a in range(1, len(SETS)):
-        for s in range(4):
+        for s in range(5):
             both = np.concatenate([result.values[0, s], result.values[a, s]])
             expected = roc_auc_score([0] * 8 + [1] * 8, both)
             assert result.auroc[a - 1, s] == pytest.approx(expected)
