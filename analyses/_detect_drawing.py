@@ -79,7 +79,7 @@ def _areas(axes, result, *, ncols):
     """AUROC of the winning capsule's distance, with 95 % intervals, and of the controls."""
     y = np.arange(1, len(result.sets))
     for s, (name, (marker, colour)) in enumerate(zip(result.scores, MARKS, strict=True)):
-        _points(axes, y + (s - 2) * 0.17, result.auroc[:, s], result.auroc_ci95[:, s],
+        _points(axes, y + (s - 2) * 0.145, result.auroc[:, s], result.auroc_ci95[:, s],
                 marker=marker, color=colour, label=name)  # fmt: skip
     axes.axvline(0.5, color="#7F7F7F", linewidth=0.6, linestyle=":")
     axes.set_yticks(range(len(result.sets)), result.sets)

@@ -36,10 +36,8 @@ def table() -> str:
                 _percent(corrupt.mce[c]) if np.isfinite(corrupt.mce[c]) else "",
             ]
         )
-    parts = [
-        markdown(header, rows) + _words(sweep, corrupt), _detection(detect), _affine(), _lawful()
-    ]  # fmt: skip
-    return "\n\n".join(parts)
+    words = [_words(sweep, corrupt), _detection(detect), _affine(), _lawful()]
+    return "\n".join([markdown(header, rows), "\n\n".join(words)])
 
 
 def _one(pattern: str):
