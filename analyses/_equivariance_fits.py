@@ -32,7 +32,8 @@ def halves(labels: np.ndarray) -> np.ndarray:
         own = np.flatnonzero(labels == k)
         if len(own) < LEAST:
             raise ValueError(
-                f"class {k} has {len(own)} images, expected at least {LEAST} of each: use more"
+                f"class {k} has {len(own)} images, expected at least {LEAST} of each: "
+                "use more images (--n)"
             )
         half[own] = np.arange(len(own)) % 2
     return half

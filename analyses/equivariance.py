@@ -1,4 +1,4 @@
-"""Does a capsule's pose change lawfully with the pose of what it sees, and can it be read off?
+"""Do poses change lawfully when the image is warped, and can the warp be read off?
 
 Method: every image is warped by five kinds of warp, each of six sizes (kornia, one warp of the
 original). The vector of an image is the pose of its true class; of a CNN what its last linear layer
