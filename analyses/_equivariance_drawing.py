@@ -6,10 +6,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from analyses._panels import MARKERS
 from capsviz.figures import COLOURS
 
 WIDE = 5.0  # inches from which on panels stand in three columns
-MARKERS, LINES = "osD^vPX<>*", ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
+LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
 LOWEST = -0.6  # of the axes of R2: what is worse runs out of them
 LINE = 0.135  # inches of a line of the key
 

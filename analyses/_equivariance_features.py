@@ -63,4 +63,6 @@ def warped(networks, images: Tensor, labels: Tensor, name: str, sizes) -> Iterat
     """`all_of` of the images at each size of a warp of `capsviz.warps.FAMILIES`."""
     for size in sizes:
         matrix = family_matrix(name, size, tuple(images.shape[2:]))
-        yield all_of(networks, warp(images, matrix).clamp(0, 1), labels)
+        with torch.inference_mode():  # looked at once: no trace of it is to be remembered
+            made = all_of(networks, warp(images, matrix).clamp(0, 1), labels)
+        yield made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+MARKERS = "osD^vPX<>*"  # of networks and their like, one each
 GAP = 2  # pixels between the pictures of a mosaic
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator, PercentFormatter
 
+from analyses._panels import MARKERS
 from capsviz.figures import COLOURS
 
 WIDE = 5.0  # inches from which on panels stand in two columns
-LINES, MARKERS = ("-", "--", "-.", ":"), "osD^vPX<>*"
+LINES = ("-", "--", "-.", ":")
 
 
 def draw(result, width):
