@@ -3,11 +3,13 @@
 PyTorch's distributed engine through Accelerate. Every process draws the same batches and takes its
 share of each; gradients are averaged, so all hold the same weights. The first process alone reads
 what a run left, evaluates, decides and writes, and tells the others: they need no common folder.
+The data are to lie on each host.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 
@@ -59,19 +61,11 @@ class Team:
         """Until every process is here."""
 
     def in_turn(self, load: Callable):
-        """What `load` gives, the first process before the others: it may download something.
+        """What `load` gives; on each host one process before the others: it may download something.
 
-        Whatever it raises there is raised in all.
+        Whatever it raises in one is raised in all.
         """
-        loaded = error = None
-        if self.leads:
-            try:
-                loaded = load()
-            except Exception as raised:
-                error = raised
-        if (error := self.agree(error)) is not None:
-            raise error
-        return loaded if self.leads else load()
+        return load()
 
 
 class _Several(Team):
@@ -104,6 +98,24 @@ class _Several(Team):
 
     def wait(self):
         self.accelerator.wait_for_everyone()
+
+    def in_turn(self, load):
+        from accelerate.utils import gather_object
+
+        loaded, host = None, socket.gethostname()
+        for first in (True, False):
+            error = None
+            if self.accelerator.is_local_main_process == first:
+                try:
+                    loaded = load()
+                except Exception as raised:
+                    error = raised
+            errors = gather_object([None if error is None else (host, error)])
+            for where, error in filter(None, errors):
+                if where != host and len(error.args) == 1:
+                    error.args = (f"on {where}: {error}",)
+                raise error
+        return loaded
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def gather(
 
     Parameters
     ----------
-    epochs  of the runs; None: the longest of which there are any.
+    epochs  of the runs; None: as many as fill the most rows, of these the most.
 
     Raises
     ------
@@ -142,28 +142,33 @@ def gather(
     """
     module = get(table)
     cells = module.cells()
-    lengths = {int(p.name.removesuffix("-epochs")): p for p in folder.glob("[0-9]*-epochs")}
-    if epochs is not None:
-        lengths = {k: path for k, path in lengths.items() if k == epochs}
-    for length in sorted(lengths, reverse=True):
-        found = {cell.run: _results(cell, lengths[length]) for cell in cells}
-        if any(found.values()):
-            break
-    else:
+    series = {
+        int(length.name.removesuffix("-epochs")): [_paths(cell, length) for cell in cells]
+        for length in folder.glob("[0-9]*-epochs")
+    }
+    filled = {n: sum(map(bool, rows)) for n, rows in series.items() if epochs in (None, n)}
+    if not any(filled.values()):
         what = "" if epochs is None else f" after {epochs} epochs"
         raise ValueError(f"no results of the table '{table}'{what} in {folder}")
+    chosen = series[max(filled, key=lambda n: (filled[n], n))]
+    found = {cell.run: _results(cell, paths) for cell, paths in zip(cells, chosen, strict=True)}
     rows = [[*cell.labels, *_measures(found[cell.run]), cell.published] for cell in cells]
     caption = _caption(module, [card for some in found.values() for card in some])
     return [*module.LABELS, *MEASURES], rows, caption
 
 
-def _results(cell: Cell, folder: Path) -> list[dict]:
-    """The cards of one row, by seed; ValueError if they are of another recipe."""
-    cards, shared = [], ("seed", *(name for name in vars(Plan(folder)) if name != "folder"))
-    for path in sorted(folder.glob(f"{cell.run}-*.json")):
-        if path.stem.removeprefix(f"{cell.run}-").isdigit():
-            cards.append(_read_one(path))
-            _require_equal(path, cards[-1]["recipe"], cell.recipe, apart=shared)
+def _paths(cell: Cell, folder: Path) -> list[Path]:
+    """The results of one row, by seed."""
+    found = folder.glob(f"{cell.run}-*.json")
+    return sorted(path for path in found if path.stem.removeprefix(f"{cell.run}-").isdigit())
+
+
+def _results(cell: Cell, paths: Sequence[Path]) -> list[dict]:
+    """The cards of one row; ValueError if they are of another recipe."""
+    cards, shared = [], ("seed", *(name for name in vars(Plan(Path())) if name != "folder"))
+    for path in paths:
+        cards.append(_read_one(path))
+        _require_equal(path, cards[-1]["recipe"], cell.recipe, apart=shared)
     return cards
 
 

@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -124,7 +125,9 @@ def test_two_processes_go_on_as_one_does_with_all_that_a_state_holds(tmp_path):
         run = start(*words)
         _, err = run.communicate(timeout=120)
         assert run.returncode == 0, err
-    torch.testing.assert_close(curve(two), curve(one), rtol=1e-3, atol=1e-5)
+    apart = (curve(two) - curve(one)).abs()
+    assert (apart[:, [0, 3]] < 1e-3 * curve(one)[:, [0, 3]]).all()  # losses
+    assert (apart[:, 1] < 3.5 / 1257).all() and (apart[:, 2] < 1.5 / 180).all()  # images that flip
 
 
 def test_batch_norm_left_with_one_image_is_refused_before_training(tmp_path):
@@ -170,3 +173,51 @@ def test_losing_another_process_is_one_line(tmp_path):
     _, err = several.communicate(timeout=60)
     assert several.returncode != 0
     assert "another process of this run ended: finished epochs are kept" in err
+
+
+def on_two_hosts(*words, port):
+    """Two launchers of one process each: what two hosts run, here side by side."""
+    torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    torchrun += ["--master-addr=127.0.0.1", f"--master-port={port}"]
+    return [start(*torchrun, f"--node-rank={host}", *words) for host in range(2)]
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@needs_accelerate
+def test_two_hosts_have_the_curve_of_one_process_and_the_first_alone_writes(tmp_path):
+    alone = start(*TRAIN, "--epochs", 1, "--output", tmp_path / "alone")
+    alone.communicate(timeout=120)
+    script = tmp_path / "train.py"  # a folder for each host: they share none
+    script.write_text(
+        "import os, sys\nfrom capsviz.cli import main\n"
+        f"main([*sys.argv[1:], '--output', {str(tmp_path)!r} + '/' + os.environ['GROUP_RANK']])\n"
+    )
+    hosts = on_two_hosts(script, *TRAIN[2:], "--epochs", 1, port=free_port())
+    said = [host.communicate(timeout=120) for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0], said
+    torch.testing.assert_close(curve(tmp_path / "0"), curve(tmp_path / "alone"), rtol=1e-4, atol=0)
+    assert not (tmp_path / "1").exists() and said[1][0] == ""
+
+
+@needs_accelerate
+def test_what_one_host_lacks_ends_the_run_in_the_same_words_on_all(tmp_path):
+    script = tmp_path / "load.py"
+    script.write_text(
+        "import os, socket, torch\nfrom capsviz.distributed import team\n"
+        "from capsviz.errors import errors\n"
+        "host = os.environ['GROUP_RANK']\nsocket.gethostname = lambda: f'host-{host}'\n"
+        "def load():\n"
+        "    if host == '1':\n        raise FileNotFoundError('MNIST is not here')\n"
+        "with errors(), team(torch.device('cpu')) as (several, device):\n"
+        "    several.in_turn(load)\n"
+    )
+    hosts = on_two_hosts(script, port=free_port())
+    first, second = (host.communicate(timeout=60)[1] for host in hosts)
+    assert all(host.returncode != 0 for host in hosts)
+    assert "on host-1: MNIST is not here" in first
+    assert "MNIST is not here" in second and "on host-1" not in second
