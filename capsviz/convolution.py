@@ -4,17 +4,17 @@ On a CPU oneDNN multiplies matrices faster than it convolves. So where it pays
 (benchmarks/notes.md) a convolution is done as a product of kernels and patches:
 
 few channels   all patches at once, which take no more memory than the result.
-bfloat16       the gradient of the kernels, from the patches of some images at a time.
-float32        everything, some images at a time, if freed memory is kept (`capsviz.allocator`):
-               without that, mapping the patches anew costs more than it saves.
+many channels  some images at a time, if freed memory is kept (`capsviz.allocator`): without that,
+               mapping the patches anew costs more than it saves, but for the gradient of the
+               kernels in bfloat16.
 
-The last two only from `WIDE` channels to as many: below, oneDNN's convolution is faster.
+The second only from `WIDE` channels to as many: below, oneDNN's convolution is faster.
 """
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import conv2d
+from torch.nn.functional import conv2d, linear
 
 from capsviz import allocator
 
@@ -85,7 +85,7 @@ class _Products(torch.autograd.Function):
         ctx.save_for_backward(images, weight)
         ctx.stride = stride
         ctx.chunk = max(1, (ROWS_KEPT if allocator.kept() else ROWS) // (rows * columns))
-        if images.dtype == torch.bfloat16:
+        if not allocator.kept():
             made = conv2d(images, weight, bias, stride)
             return made.contiguous(memory_format=torch.channels_last)
         parts = images.permute(0, 2, 3, 1).split(ctx.chunk)
@@ -102,35 +102,25 @@ class _Products(torch.autograd.Function):
     def _backward(ctx, grad):
         images, weight = ctx.saved_tensors
         O, C, k, _ = weight.shape
-        stride, half = ctx.stride, images.dtype == torch.bfloat16
+        stride, kept = ctx.stride, allocator.kept()
         dtype = torch.promote_types(images.dtype, torch.float32)  # in which chunks are added
         grad = grad.contiguous(memory_format=torch.channels_last)
-        if half:
-            dimages = _images_gradient(grad, images, weight, stride)
-        else:
+        if kept:
             kernels = _flat(weight).t().contiguous()
-            dimages = torch.zeros_like(images)
+            dimages = torch.zeros_like(images, dtype=dtype)
+        else:
+            dimages = _images_gradient(grad, images, weight, stride)
         dweight = weight.new_zeros(O, k * k * C, dtype=dtype)
         whole = (x.permute(0, 2, 3, 1).split(ctx.chunk) for x in (images, grad, dimages))
         for part, dmade, dpart in zip(*whole, strict=True):
-            n, rows, columns, _ = dmade.shape
             flat = dmade.reshape(-1, O)
-            if half:  # in bfloat16 PyTorch's own product is oneDNN's
-                dweight += flat.t() @ _patches(part, k, stride)
-                continue
             if ctx.needs_input_grad[1]:  # not where the network is attacked
-                # flat.T @ patches: they are the channels-first image of a 1x1 convolution
-                patches = _patches(part, k, stride)[None, :, :, None]
-                dkernels = conv2d(patches, flat.t()[:, :, None, None].contiguous())
-                dweight += dkernels.view(O, -1)
-            dpatches = _times(flat, kernels).view(n, rows, columns, k, k, C)
-            height, width = stride * (rows - 1) + 1, stride * (columns - 1) + 1
-            for r in range(k):
-                for c in range(k):
-                    place = dpart[:, r : r + height : stride, c : c + width : stride]
-                    place += dpatches[:, :, :, r, c]
+                dweight += _transposed_times(flat, _patches(part, k, stride))
+            if kept:
+                dpatches = _times(flat, kernels).view(*dmade.shape[:3], k, k, C)
+                _add_patches(dpart, dpatches, stride)
         dweight = dweight.view(O, k, k, C).permute(0, 3, 1, 2).to(weight.dtype)
-        return dimages, dweight, grad.sum((0, 2, 3)), None
+        return dimages.to(images.dtype), dweight, grad.sum((0, 2, 3)), None
 
 
 def _images_gradient(grad: Tensor, images: Tensor, weight: Tensor, stride: int) -> Tensor:
@@ -138,6 +128,16 @@ def _images_gradient(grad: Tensor, images: Tensor, weight: Tensor, stride: int) 
         grad, images, weight, None, [stride] * 2, [0, 0], [1, 1], False, [0, 0], 1,
         [True, False, False],
     )[0]  # fmt: skip
+
+
+def _add_patches(images: Tensor, patches: Tensor, stride: int) -> None:
+    """Add patches (n, rows, columns, k, k, C) to where in (n, H, W, C) they were taken from."""
+    rows, columns, k = patches.shape[1:4]
+    height, width = stride * (rows - 1) + 1, stride * (columns - 1) + 1
+    for r in range(k):
+        for c in range(k):
+            place = images[:, r : r + height : stride, c : c + width : stride]
+            place += patches[:, :, :, r, c]
 
 
 def _patches(images: Tensor, k: int, stride: int) -> Tensor:
@@ -152,6 +152,16 @@ def _flat(weight: Tensor) -> Tensor:
 
 
 def _times(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    """a (M, K) times b (N, K) transposed, by a 1x1 convolution: oneDNN's product, not MKL's."""
+    """a (M, K) times b (N, K) transposed, as oneDNN multiplies: MKL, PyTorch's own, is slower."""
+    if a.dtype == torch.bfloat16:  # for which PyTorch takes oneDNN
+        return linear(a, b, bias)
     made = conv2d(a.view(1, len(a), 1, a.shape[1]).permute(0, 3, 1, 2), b[:, :, None, None], bias)
     return made.permute(0, 2, 3, 1).reshape(len(a), len(b))
+
+
+def _transposed_times(a: Tensor, b: Tensor) -> Tensor:
+    """a (M, K) transposed times b (M, N), likewise."""
+    if a.dtype == torch.bfloat16:
+        return a.t() @ b
+    made = conv2d(b[None, :, :, None], a.t()[:, :, None, None].contiguous())  # b as an image of M
+    return made.view(a.shape[1], -1)
