@@ -22,7 +22,7 @@ from capsviz.intervals import wilson
 from capsviz.recipe import Recipe, differing
 from capsviz.reproductions import Cell, get
 
-MEASURES = ("Parameters", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
+MEASURES = ("Parameters", "Epochs", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
 EPOCHS = 50
 READING = (
     "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % interval "
@@ -134,7 +134,8 @@ def gather(
 
     Parameters
     ----------
-    epochs  of the runs; None: as many as fill the most rows, of these the most.
+    epochs  of the runs; None: as many as fill the most rows, of these the most. A table whose rows
+            are not compared with each other has the longest runs of each row.
 
     Raises
     ------
@@ -143,15 +144,18 @@ def gather(
     module = get(table)
     cells = module.cells()
     series = {
-        int(length.name.removesuffix("-epochs")): [_paths(cell, length) for cell in cells]
+        int(length.name.removesuffix("-epochs")): {c.run: _paths(c, length) for c in cells}
         for length in folder.glob("[0-9]*-epochs")
     }
-    filled = {n: sum(map(bool, rows)) for n, rows in series.items() if epochs in (None, n)}
+    filled = {n: sum(map(bool, row.values())) for n, row in series.items() if epochs in (None, n)}
     if not any(filled.values()):
         what = "" if epochs is None else f" after {epochs} epochs"
         raise ValueError(f"no results of the table '{table}'{what} in {folder}")
-    chosen = series[max(filled, key=lambda n: (filled[n], n))]
-    found = {cell.run: _results(cell, paths) for cell, paths in zip(cells, chosen, strict=True)}
+    fullest, found = max(filled, key=lambda n: (filled[n], n)), {}
+    for cell in cells:
+        apart = getattr(module, "APART", False)
+        lengths = [n for n in filled if series[n][cell.run]] if apart else [fullest]
+        found[cell.run] = _results(cell, series[max(lengths, default=fullest)][cell.run])
     rows = [[*cell.labels, *_measures(found[cell.run]), cell.published] for cell in cells]
     caption = _caption(module, [card for some in found.values() for card in some])
     return [*module.LABELS, *MEASURES], rows, caption
@@ -174,7 +178,7 @@ def _results(cell: Cell, paths: Sequence[Path]) -> list[dict]:
 
 def _measures(cards: list[dict]) -> list[str]:
     if not cards:
-        return ["–", "not run", "–", "–", "–"]
+        return ["–", "–", "not run", "–", "–", "–"]
     tests = [card["results"]["test"] for card in cards]
     error = _mean([test["error_percent"] for test in tests], 2)
     if len(tests) == 1:
@@ -184,7 +188,8 @@ def _measures(cards: list[dict]) -> list[str]:
     sses = [test["reconstruction_sse"] for test in tests if test["reconstruction_sse"] is not None]
     margin = _mean([test["margin_loss"] for test in tests], 4)
     parameters = f"{cards[0]['weights']['parameters']:,}"
-    return [parameters, str(len(cards)), error, margin, _mean(sses, 1) if sses else "–"]
+    epochs, seeds = str(cards[0]["recipe"]["epochs"]), str(len(cards))
+    return [parameters, epochs, seeds, error, margin, _mean(sses, 1) if sses else "–"]
 
 
 def _mean(values: list[float], digits: int) -> str:
@@ -203,11 +208,12 @@ def _caption(module, cards: list[dict]) -> str:
 
     said = {
         name: one(name, {card["recipe"][name] for card in cards})
-        for name in ("epochs", "batch_size", "schedule", "limit")
+        for name in ("batch_size", "schedule", "limit")
     }
+    lengths = sorted({card["recipe"]["epochs"] for card in cards})
     precision = one("precision", {card["training"]["precision"] for card in cards})
     images = "" if said["limit"] is None else f" of {said['limit']:,} images"
-    epochs = f"{said['epochs']} epoch{'' if said['epochs'] == 1 else 's'}{images}"
+    epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}{images}"
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
     hardware = sorted({card["training"]["hardware"] for card in cards})
     tests = sorted({card["results"]["test"]["n"] for card in cards})

@@ -97,8 +97,8 @@ def test_a_series_makes_what_is_missing_and_nothing_twice(table, tmp_path):
     assert kept.stat().st_mtime_ns == first[kept]
     header, rows, caption = reproduce.gather("any", tmp_path)
     assert header == ["Decoder", *reproduce.MEASURES]
-    assert [(row[0], row[2]) for row in rows] == [("yes", "2"), ("no", "2")]
-    assert rows[0][5] != "–" and rows[1][5] == "–" and rows[0][6] == "0.25"
+    assert [(row[0], row[2], row[3]) for row in rows] == [("yes", "1", "2"), ("no", "1", "2")]
+    assert rows[0][6] != "–" and rows[1][6] == "–" and rows[0][7] == "0.25"
     assert "1 epoch of 40 images" in caption
 
 
@@ -114,16 +114,16 @@ def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(tab
     write(tmp_path, "without", 0, card(0.7, sse=None))
     _, rows, _ = reproduce.gather("any", tmp_path)
     spread = np.std([0.3, 0.4, 0.8], ddof=1)
-    assert rows[0][:4] == ["yes", "1,234", "3", f"0.50 ± {spread:.3f}"]
-    assert rows[0][4:] == ["0.0100 ± 0.00000", "5.0 ± 1.00", "0.25"]
+    assert rows[0][:5] == ["yes", "1,234", "2", "3", f"0.50 ± {spread:.3f}"]
+    assert rows[0][5:] == ["0.0100 ± 0.00000", "5.0 ± 1.00", "0.25"]
     low, high = wilson(7, 1000)
-    assert rows[1][3] == f"0.70 [{100 * low:.2f}, {100 * high:.2f}]"
+    assert rows[1][4] == f"0.70 [{100 * low:.2f}, {100 * high:.2f}]"
 
 
 def test_a_row_without_results_says_so(table, tmp_path):
     write(tmp_path, "with", 0, card(0.3))
     _, rows, _ = reproduce.gather("any", tmp_path)
-    assert rows[1][2] == "not run"
+    assert rows[1][3] == "not run"
 
 
 def test_unlike_results_damaged_ones_and_none_are_refused(table, tmp_path):
@@ -161,7 +161,7 @@ def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_
     table, tmp_path
 ):
     def errors(**options):
-        return [row[3][:4] for row in reproduce.gather("any", tmp_path, **options)[1]]
+        return [row[4][:4] for row in reproduce.gather("any", tmp_path, **options)[1]]
 
     write(tmp_path, "with", 0, card(0.3))
     write(tmp_path, "without", 0, card(0.4))
@@ -172,6 +172,17 @@ def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_
     assert errors() == ["0.20", "0.10"]
     with pytest.raises(ValueError, match="no results of the table 'any' after 3 epochs"):
         reproduce.gather("any", tmp_path, epochs=3)
+
+
+def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path):
+    table.APART = True
+    write(tmp_path, "with", 0, card(0.3))
+    write(tmp_path, "without", 0, card(0.4))
+    write(tmp_path, "with", 0, card(0.2, epochs=10))
+    _, rows, caption = reproduce.gather("any", tmp_path)
+    assert [(row[2], row[4][:4]) for row in rows] == [("10", "0.20"), ("2", "0.40")]
+    assert "2 or 10 epochs, batches of 128" in caption
+    assert [row[2] for row in reproduce.gather("any", tmp_path, epochs=2)[1]] == ["2", "2"]
 
 
 def test_a_caption_says_how_the_networks_were_trained_and_what_of_their_data(table, tmp_path):
@@ -246,7 +257,7 @@ def test_the_command_lists_tables_and_refuses_wrong_input(tmp_path):
 def test_the_command_prints_a_table_and_writes_it(table, tmp_path):
     write(tmp_path, "with", 0, card(0.3))
     run = CliRunner().invoke(main, ["reproduce", "any", "--show", "--folder", str(tmp_path)])
-    assert run.exit_code == 0 and "| yes | 1,234 | 1 | 0.30 [" in run.stdout
+    assert run.exit_code == 0 and "| yes | 1,234 | 2 | 1 | 0.30 [" in run.stdout
     assert (tmp_path / "tables/any.md").read_text().startswith("| Decoder |")
     assert r"\begin{table}" in (tmp_path / "tables/any.tex").read_text()
     run = CliRunner().invoke(

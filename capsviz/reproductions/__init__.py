@@ -1,7 +1,8 @@
 """Published tables: each file here lists the runs that make one anew, found by its name.
 
 A file offers `LABELS`, the names of its first columns, and `cells() -> list[Cell]`; perhaps
-`EPOCHS`, as many as the published runs had. Its docstring's first line says what the table shows.
+`EPOCHS`, as many as the published runs had, and `APART = True` if its rows are not compared with
+each other, so that they may differ in epochs. Its docstring's first line says what the table shows.
 Runs of the same name are the same run, in whatever table.
 """
 

@@ -3,6 +3,7 @@
 from capsviz.reproductions import SABOUR, Cell, shipped_recipe
 
 LABELS = ("Data set",)
+APART = True
 TITLES = {
     "mnist": "MNIST",
     "fashion_mnist": "Fashion-MNIST",
