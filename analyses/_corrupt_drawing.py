@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from analyses._panels import MARKERS
 from capsviz.figures import COLOURS
 
-MARKERS = "osD^vPX*<>"
 ROW = 0.245  # inches of a row at least, so that its picture can be recognised
 WIDE = 5.0  # inches from which the differences are shown too
 NAMES = 1.3  # inches that the names of the rows and their pictures take, about

@@ -1,10 +1,16 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, in folders that one process writes at a time."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -29,3 +35,30 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, content: str) -> None:
     """`write_bytes` for text."""
     write_bytes(path, content.encode())
+
+
+@contextmanager
+def held(folder: Path):
+    """Hold a folder, made if it is not there, against others that would hold it too.
+
+    It is let go when the process ends, however it does. Systems without such locks have no guard.
+
+    Raises
+    ------
+    BlockingIOError  if another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(f"another process is training in {folder}") from error
+        except OSError:
+            pass
+        yield
+    finally:
+        os.close(handle)

@@ -6,6 +6,7 @@ import copy
 import os
 import platform
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from capsviz import checkpoint, data, discovery
 from capsviz.board import Board
 from capsviz.distributed import Team
 from capsviz.evaluate import evaluate
-from capsviz.files import write_text
+from capsviz.files import held, write_text
 from capsviz.history import best_epoch, finished, read_history, stopped_early
 from capsviz.prediction import thresholds
 from capsviz.provenance import provenance
@@ -94,12 +95,25 @@ def run(
     Returns
     -------
     Path of the weights, and their card.
+
+    Raises
+    ------
+    BlockingIOError  if another process trains in this folder.
     """
     path, team = output / f"{name}.safetensors", team or Team()
-    past = team.agree(read_history(output) if resume and team.leads else [])
-    card = _stored(path, recipe) if team.leads and finished(recipe, past) else None
-    if (card := team.agree(card)) is not None:
-        return path, card
+    with held(output) if team.leads else nullcontext():
+        past = team.agree(read_history(output) if resume and team.leads else [])
+        card = _stored(path, recipe) if team.leads and finished(recipe, past) else None
+        if (card := team.agree(card)) is not None:
+            return path, card
+        model, history = _fit(recipe, splits, output, past, device, resume, team, report)
+        if team.leads:
+            card = store(path, model, recipe, splits, history, device, processes=team.size)
+        return path, team.agree(card)
+
+
+def _fit(recipe, splits, output, past, device, resume, team, report):
+    """`train.fit` with a bar, TensorBoard and a line for each epoch."""
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
     bar = _bar(recipe.epochs * steps, len(past) * steps, shown=team.leads)
     board = None
@@ -121,7 +135,7 @@ def run(
         )
 
     try:
-        model, history = fit(
+        return fit(
             recipe, splits["train"], splits["validation"], output,
             device=device, resume=resume, team=team,
             report=report if team.leads else lambda line: None, on_step=on_step, on_epoch=on_epoch,
@@ -130,9 +144,6 @@ def run(
         bar.close()
         if board is not None:
             board.close()
-    if team.leads:
-        card = store(path, model, recipe, splits, history, device, processes=team.size)
-    return path, team.agree(card)
 
 
 def _stored(path: Path, recipe: Recipe) -> dict | None:

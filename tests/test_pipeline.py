@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from thirds import RECIPE as SMALL
 from thirds import two_thirds
 
-from capsviz import checkpoint, data, pipeline, train
+from capsviz import checkpoint, data, files, pipeline, train
 from capsviz.data import multimnist
 from capsviz.evaluate import evaluate
 from capsviz.prediction import thresholds
@@ -81,6 +81,15 @@ def test_a_finished_run_does_not_read_the_test_set_again(done, splits, monkeypat
     folder, path, card = done
     again = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
     assert again == (path, card)
+
+
+@pytest.mark.skipif(files.fcntl is None, reason="this system has no such locks")
+def test_two_processes_do_not_train_in_one_folder(splits, tmp_path):
+    with files.held(tmp_path), pytest.raises(BlockingIOError, match="another process is training"):
+        pipeline.run("x", RECIPE, splits, tmp_path, device=torch.device("cpu"))
+    assert list(tmp_path.iterdir()) == []
+    with files.held(tmp_path):  # it was let go
+        pass
 
 
 def test_the_recipe_beside_the_weights_makes_them_again(done, splits, tmp_path):
