@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 try:
@@ -41,24 +41,32 @@ def write_text(path: Path, content: str) -> None:
 def held(folder: Path):
     """Hold a folder, made if it is not there, against others that would hold it too.
 
-    It is let go when the process ends, however it does. Systems without such locks have no guard.
+    It is let go when the process ends, however it does, and not left behind empty. Systems without
+    such locks have no guard.
 
     Raises
     ------
     BlockingIOError  if another process holds it.
     """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
+    handle = None if fcntl is None else os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise BlockingIOError(f"another process is training in {folder}") from error
-        except OSError:
-            pass
+        if handle is not None:
+            _lock(handle, folder)
         yield
     finally:
-        os.close(handle)
+        with suppress(OSError):  # up to the first that holds something
+            for path in made:
+                path.rmdir()
+        if handle is not None:
+            os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise BlockingIOError(f"another process is training in {folder}") from error
+    except OSError:
+        pass  # a file system without locks

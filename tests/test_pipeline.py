@@ -88,8 +88,9 @@ def test_two_processes_do_not_train_in_one_folder(splits, tmp_path):
     with files.held(tmp_path), pytest.raises(BlockingIOError, match="another process is training"):
         pipeline.run("x", RECIPE, splits, tmp_path, device=torch.device("cpu"))
     assert list(tmp_path.iterdir()) == []
-    with files.held(tmp_path):  # it was let go
+    with files.held(tmp_path), files.held(tmp_path / "new/er"):  # it was let go
         pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_recipe_beside_the_weights_makes_them_again(done, splits, tmp_path):
