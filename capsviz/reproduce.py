@@ -152,8 +152,8 @@ def gather(
         what = "" if epochs is None else f" after {epochs} epochs"
         raise ValueError(f"no results of the table '{table}'{what} in {folder}")
     fullest, found = max(filled, key=lambda n: (filled[n], n)), {}
+    apart = getattr(module, "APART", False)
     for cell in cells:
-        apart = getattr(module, "APART", False)
         lengths = [n for n in filled if series[n][cell.run]] if apart else [fullest]
         found[cell.run] = _results(cell, series[max(lengths, default=fullest)][cell.run])
     rows = [[*cell.labels, *_measures(found[cell.run]), cell.published] for cell in cells]

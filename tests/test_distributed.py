@@ -4,7 +4,6 @@ import csv
 import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from click.testing import CliRunner
 
 from capsviz.cli import main
 from capsviz.distributed import Team, _Several
+from capsviz.explorer.serve import free_port
 
 needs_accelerate = pytest.mark.skipif(
     importlib.util.find_spec("accelerate") is None, reason="Accelerate is not installed"
@@ -182,12 +182,6 @@ def on_two_hosts(*words, port):
     return [start(*torchrun, f"--node-rank={host}", *words) for host in range(2)]
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 @needs_accelerate
 def test_two_hosts_have_the_curve_of_one_process_and_the_first_alone_writes(tmp_path):
     alone = start(*TRAIN, "--epochs", 1, "--output", tmp_path / "alone")
@@ -197,7 +191,7 @@ def test_two_hosts_have_the_curve_of_one_process_and_the_first_alone_writes(tmp_
         "import os, sys\nfrom capsviz.cli import main\n"
         f"main([*sys.argv[1:], '--output', {str(tmp_path)!r} + '/' + os.environ['GROUP_RANK']])\n"
     )
-    hosts = on_two_hosts(script, *TRAIN[2:], "--epochs", 1, port=free_port())
+    hosts = on_two_hosts(script, *TRAIN[2:], "--epochs", 1, port=free_port(0))
     said = [host.communicate(timeout=120) for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0], said
     torch.testing.assert_close(curve(tmp_path / "0"), curve(tmp_path / "alone"), rtol=1e-4, atol=0)
@@ -216,7 +210,7 @@ def test_what_one_host_lacks_ends_the_run_in_the_same_words_on_all(tmp_path):
         "with errors(), team(torch.device('cpu')) as (several, device):\n"
         "    several.in_turn(load)\n"
     )
-    hosts = on_two_hosts(script, port=free_port())
+    hosts = on_two_hosts(script, port=free_port(0))
     first, second = (host.communicate(timeout=60)[1] for host in hosts)
     assert all(host.returncode != 0 for host in hosts)
     assert "on host-1: MNIST is not here" in first
