@@ -10,8 +10,7 @@ from pathlib import Path
 
 import torch
 
-from capsviz.pipeline import hardware
-from capsviz.provenance import provenance
+from capsviz.provenance import hardware, provenance
 
 
 def interleaved(

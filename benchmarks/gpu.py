@@ -28,7 +28,7 @@ from benchmarks.steps import trainer
 from capsviz import data, pipeline
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
-from capsviz.provenance import provenance
+from capsviz.provenance import hardware, provenance
 from capsviz.train import build_model, fit
 
 WAYS = ("eager", "compiled", "graphs")  # how capsviz runs: as it is, torch.compile, CUDA graphs
@@ -142,7 +142,7 @@ def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device
         except Exception as error:  # compilers and drivers raise what they like
             found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
         found |= {
-            "hardware": pipeline.hardware(device),
+            "hardware": hardware(device),
             "provenance": provenance(None, str(device)),
             "wall_seconds": time.perf_counter() - start,
         }

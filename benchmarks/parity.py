@@ -19,7 +19,7 @@ from benchmarks.networks import literal
 from capsviz import allocator, data, pipeline
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
-from capsviz.provenance import provenance
+from capsviz.provenance import hardware, provenance
 from capsviz.train import build_model, fit
 
 PATHS = {"literal": "fp32", "capsviz": "bf16"}
@@ -54,7 +54,7 @@ def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> d
         "margin_loss": test.margin_loss,
         "reconstruction_sse": test.reconstruction_sse,
         "provenance": provenance(None, "cpu"),
-        "hardware": pipeline.hardware(torch.device("cpu")),
+        "hardware": hardware(torch.device("cpu")),
     }
     write_text(found, json.dumps(line, indent=1) + "\n")
     return line

@@ -26,7 +26,7 @@ from benchmarks.gpu import WAYS, compiled, prepare
 from capsviz import data, pipeline
 from capsviz.evaluate import evaluate
 from capsviz.files import write_text
-from capsviz.provenance import provenance
+from capsviz.provenance import hardware, provenance
 from capsviz.train import build_model, fit
 
 TARGETS = (0.9970, 0.9975)
@@ -71,7 +71,7 @@ def race(seed: int, given: argparse.Namespace) -> dict:
         "reached": reached,
         "curve": curve,
         "flags": flags | {"recipe": given.recipe, "way": given.way, "device": given.device},
-        "hardware": pipeline.hardware(device),
+        "hardware": hardware(device),
         "provenance": provenance(None, str(device)),
     }
 

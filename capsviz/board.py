@@ -25,19 +25,19 @@ class Board:
     ----------
     folder   of the event files.
     dataset  whose first images are shown.
-    past     records of earlier epochs of the same run. The last of them is written again: the
-             process that trained it may have been killed before it could write it.
+    past     records of earlier epochs of the same run. Scalars that the files in the folder lack
+             are written: a process may have been killed between an epoch and its pictures.
     """
 
     def __init__(self, folder: Path, dataset: Dataset, past: Sequence):
         from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
 
-        self.writer = SummaryWriter(str(folder), purge_step=max(1, len(past)))
+        self.writer = SummaryWriter(str(folder), purge_step=len(past) + 1)
         first = dataset.take(slice(SHOWN))
         self.images = to_float(first.images)
         self.things = 1 if first.parts is None else first.parts.shape[1]
-        if past:
-            self._scalars(past[-1])
+        for epoch in past[_epochs(folder) :] if past else ():
+            self._scalars(epoch)
 
     def _scalars(self, epoch) -> None:
         for name, value in asdict(epoch).items():
@@ -59,6 +59,17 @@ class Board:
     def close(self) -> None:
         """Finish the event file."""
         self.writer.close()
+
+
+def _epochs(folder: Path) -> int:
+    """How many epochs the event files of a folder hold."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    kinds = ("scalars", "histograms", "compressedHistograms", "images")
+    sizes = dict.fromkeys(kinds, 1)  # the last of each
+    events = EventAccumulator(str(folder), sizes, purge_orphaned_data=False).Reload()
+    tag = "train_loss"
+    return events.Scalars(tag)[-1].step if tag in events.Tags()["scalars"] else 0
 
 
 def _sample(values: Tensor) -> Tensor:

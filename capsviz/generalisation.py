@@ -26,8 +26,7 @@ from capsviz.data import affnist_like
 from capsviz.discovery import unknown
 from capsviz.files import write_text
 from capsviz.optimisation import Average, weights_that_count
-from capsviz.pipeline import hardware
-from capsviz.provenance import provenance
+from capsviz.provenance import hardware, provenance
 from capsviz.recipe import Recipe, resolve_precision
 from capsviz.train import Epoch, build_model, fit
 

@@ -14,7 +14,7 @@ from torch import nn
 from capsviz import checkpoint
 from capsviz.files import write_text
 from capsviz.optimisation import Average, parameters
-from capsviz.recipe import Recipe, differing
+from capsviz.recipe import Recipe, differing, resolve_precision
 
 STATE = "state.safetensors"
 
@@ -32,6 +32,7 @@ class Epoch:
     learning_rate: float  # at the end of the epoch
     seconds: float
     commit: str | None = None  # of the code that trained it, if it ran from a checkout
+    hardware: str | None = None  # that it was trained on
 
 
 def best_epoch(history: list[Epoch]) -> int:
@@ -86,7 +87,11 @@ def save(
         tensors |= {f"adam.{number}.{key}": value for key, value in state.items()}
     if average is not None:
         tensors |= {f"ema.{name}": value for name, value in average.tensors.items()}
-    about = {"recipe": asdict(recipe), "history": [asdict(epoch) for epoch in history]}
+    about = {
+        "recipe": asdict(recipe),
+        "precision": _precision(recipe, model),
+        "history": [asdict(epoch) for epoch in history],
+    }
     checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about)})
     write_csv(output, history)
 
@@ -107,10 +112,11 @@ def restore(
 
     Raises
     ------
-    ValueError  if the run is by a recipe that would have trained otherwise.
+    ValueError  if the run is by a recipe that would have trained otherwise, or in a precision
+                that "auto" does not mean here.
     """
     tensors, run = state
-    _agree(output, recipe, run["recipe"])
+    _agree(output, recipe, run, _precision(recipe, model))
     kinds, ordered = {"model": {}, "adam": {}, "ema": {}}, parameters(optimiser)
     for key, value in tensors.items():
         kind, _, name = key.partition(".")
@@ -133,10 +139,22 @@ def write_csv(output: Path, history: list[Epoch]) -> None:
     write_text(output / "epochs.csv", _csv(history))
 
 
-def _agree(output: Path, recipe: Recipe, earlier: dict) -> None:
-    names = differing(earlier, recipe)
+def _precision(recipe: Recipe, model: nn.Module) -> str:
+    return resolve_precision(recipe.precision, next(model.parameters()).device)
+
+
+def _agree(output: Path, recipe: Recipe, run: dict, precision: str) -> None:
+    earlier = run.get("precision", precision)  # of a state older than this field
+    if earlier != precision:
+        raise ValueError(
+            f"{output} holds a run in {earlier}, which would go on in {precision}: "
+            f"resume with --precision {earlier}, or choose another --output"
+        )
+    names = differing(run["recipe"], recipe)
+    names -= {"precision"} & set(run)  # what it came to was compared
     names -= {"early_stop"}  # no epoch depends on how many follow
-    if recipe.schedule in ("exponential", "constant") and recipe.reconstruction_anneal == 1:
+    endless = recipe.schedule in ("exponential", "constant") and recipe.reconstruction_anneal == 1
+    if endless and recipe.epochs >= len(run["history"]):
         names -= {"epochs"}  # nor here on how many there may be: a run can be lengthened
     if names:
         raise ValueError(

@@ -25,7 +25,8 @@ class PrimaryCapsules(nn.Module):
     kernel      pixels, of the square kernel.
     stride      pixels.
     scale       factor on the convolution before bias and squash: 1 in the paper's text, 1/types in
-                the authors' code, where a softmax over types couples one input to all of them.
+                the authors' code, where a softmax over types couples one input to all of them
+                (1/(types + 1) if it is leaky: over "none of them" too).
     """
 
     def __init__(

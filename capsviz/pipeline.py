@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import platform
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
@@ -20,7 +18,7 @@ from capsviz.evaluate import evaluate
 from capsviz.files import held, write_text
 from capsviz.history import best_epoch, finished, read_history, stopped_early
 from capsviz.prediction import thresholds
-from capsviz.provenance import provenance
+from capsviz.provenance import hardware, provenance
 from capsviz.recipe import Recipe, read_recipe, resolve_precision, to_toml
 from capsviz.train import fit
 
@@ -37,12 +35,10 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     """
     recipe, name = Recipe(), None
     if source is not None:
-        path = Path(source)
-        if path.suffix != ".toml":
-            path = discovery.folder(checkpoint.SHIPPED) / f"{source}.toml"
-        if not path.is_file():
-            known = sorted(p.stem for p in discovery.folder(checkpoint.SHIPPED).glob("*.toml"))
-            raise ValueError(discovery.unknown("recipe", source, known) + ", or a .toml file")
+        known = {p.stem: p for p in sorted(discovery.folder(checkpoint.SHIPPED).glob("*.toml"))}
+        path = known.get(source) or known.get(source.replace("-", "_")) or Path(source)
+        if path.suffix != ".toml" or not path.is_file():
+            raise ValueError(discovery.unknown("recipe", source, list(known)) + ", or a .toml file")
         recipe, name = read_recipe(path), path.stem
     flags = {k: v for k, v in flags.items() if v is not None}
     if flags.get("model", recipe.model) != recipe.model:
@@ -188,7 +184,7 @@ def store(
             "commits": list(dict.fromkeys(epoch.commit for epoch in history)),
             "precision": resolve_precision(recipe.precision, device),
             "processes": processes,
-            "hardware": hardware(device),
+            "hardware": "; ".join(dict.fromkeys(e.hardware or hardware(device) for e in history)),
         },
         "results": {
             "validation": found._asdict(),
@@ -200,13 +196,6 @@ def store(
     checkpoint.save(path, model, card, dtype=dtype)
     write_text(path.with_suffix(".toml"), to_toml(recipe))
     return checkpoint.read_card(path)
-
-
-def hardware(device: torch.device) -> str:
-    """What the run used: the GPU's name, or the machine, its cores and torch's threads."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
 
 
 def _bar(total: int, done: int, *, shown: bool):

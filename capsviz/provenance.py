@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import subprocess
 from collections.abc import Mapping
@@ -41,6 +42,15 @@ def commit() -> str | None:
         dirty = subprocess.check_output(status, **quiet)
         return head + ("+" if dirty.strip() else "")
     return None
+
+
+def hardware(device) -> str:
+    """What the run used: the GPU's name, or the machine, its cores and torch's threads."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
 
 
 def _version(name: str) -> str | None:

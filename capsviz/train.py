@@ -26,7 +26,7 @@ from capsviz.optimisation import (
     set_learning_rates,
     weights_that_count,
 )
-from capsviz.provenance import commit
+from capsviz.provenance import commit, hardware
 from capsviz.recipe import Recipe, resolve_precision
 from capsviz.transfer import start_from
 
@@ -139,6 +139,7 @@ def fit(
                         learning_rate=learning_rate(recipe, epoch),
                         seconds=time.perf_counter() - start,
                         commit=code,
+                        hardware=hardware(device),
                     )
                 )
                 best = best_path(output, record)

@@ -136,15 +136,31 @@ def test_a_network_without_decoder_shows_no_pictures(part, tmp_path, generator):
     assert written(tmp_path).Tags()["images"] == []
 
 
-def test_a_resumed_run_writes_its_last_epoch_once_more_and_no_step_twice(model, part, tmp_path):
+def test_a_resumed_run_keeps_all_of_its_epochs_and_writes_none_twice(model, part, tmp_path):
     first = Board(tmp_path, part, [])
     first(epoch(1), model)
     first(epoch(2), model)
+    first(epoch(3), model)  # of a state that was never written: it is trained again
     first.close()
     second = Board(tmp_path, part, [epoch(1), epoch(2)])
     second(epoch(3), model)
     second.close()
-    assert [e.step for e in written(tmp_path).Scalars("train_loss")] == [1, 2, 3]
+    events = written(tmp_path)
+    assert [e.step for e in events.Scalars("train_loss")] == [1, 2, 3]
+    assert [e.step for e in events.Histograms("weights/conv1.weight")] == [1, 2, 3]
+    assert [e.step for e in events.Images("input_and_reconstruction")] == [1, 2, 3]
+
+
+def test_a_resumed_run_writes_the_scalars_that_a_kill_left_out(model, part, tmp_path):
+    first = Board(tmp_path, part, [])
+    first(epoch(1), model)
+    first.close()
+    second = Board(tmp_path, part, [epoch(1), epoch(2), epoch(3)])
+    second(epoch(4), model)
+    second.close()
+    events = written(tmp_path)
+    assert [e.step for e in events.Scalars("train_loss")] == [1, 2, 3, 4]
+    assert [e.step for e in events.Histograms("weights/conv1.weight")] == [1, 4]
 
 
 def test_of_two_eyes_the_first_is_shown():

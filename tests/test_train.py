@@ -82,6 +82,23 @@ def test_a_run_can_be_lengthened_unless_its_schedule_ends_with_it(parts, tmp_pat
         fit(replace(longer, schedule="linear"), *parts, tmp_path / "c", resume=True)
 
 
+def test_a_run_is_not_shortened(parts, tmp_path):
+    fit(replace(RECIPE, schedule="constant", epochs=2), *parts, tmp_path)
+    with pytest.raises(ValueError, match=r"another recipe .*epochs"):
+        fit(replace(RECIPE, schedule="constant", epochs=1), *parts, tmp_path, resume=True)
+
+
+def test_a_run_does_not_change_its_precision_without_a_word(parts, tmp_path, monkeypatch):
+    monkeypatch.setattr("capsviz.history.resolve_precision", lambda asked, device: "bf16")
+    automatic = replace(RECIPE, precision="auto", schedule="constant", epochs=1)
+    fit(automatic, *parts, tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"a run in bf16, .* on in fp32: .*--precision bf16"):
+        fit(replace(automatic, precision="fp32", epochs=2), *parts, tmp_path, resume=True)
+    longer = replace(automatic, precision="bf16", epochs=2)
+    assert len(fit(longer, *parts, tmp_path, resume=True)[1]) == 2
+
+
 def test_a_run_is_not_overwritten_and_not_mixed_with_another(parts, tmp_path):
     fit(replace(RECIPE, epochs=1), *parts, tmp_path)
     with pytest.raises(ValueError, match="--resume"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -51,8 +52,7 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
     samples, classes = _list(source)
     if ready and split != "train" and (known := _list(root / "train")[1]) != classes:
         raise ValueError(f"{source} has the classes {classes}, but {root / 'train'} has {known}")
-    if index is not None:
-        samples = _part(samples, index, with_test=not ready)
+    samples = _in_turn(samples) if index is None else _part(samples, index, with_test=not ready)
     memory.require(
         len(samples) * channels * image_size**2,
         f"{len(samples)} pictures of {image_size} x {image_size}",
@@ -72,6 +72,17 @@ def _list(source: Path):
         reason = " ".join(str(error).split())[:160]
         raise FileNotFoundError(f"{source} is no folder of class folders: {reason}") from error
     return found.samples, tuple(found.classes)
+
+
+def _in_turn(samples):
+    """One picture of each class after another: the first n hold all classes alike."""
+    seen = Counter()
+
+    def turn(sample):
+        seen[sample[1]] += 1
+        return seen[sample[1]]
+
+    return sorted(samples, key=turn)
 
 
 def _part(samples, split: str, *, with_test: bool):

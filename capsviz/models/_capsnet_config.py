@@ -54,7 +54,8 @@ def preset_values(preset: str, classes: int) -> dict:
         return {}
     if preset == "authors":
         # Their margin loss is halved and averaged over J classes, so beside a sum over classes
-        # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes.
+        # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes. Of several things in one image
+        # they add the reconstruction losses up, here it is their mean: half as much for two.
         return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
     raise ValueError(unknown("preset", preset, ["paper", "authors"]))
 

@@ -46,7 +46,7 @@ class CapsNet(nn.Module):
         self.settings = config
         types, dim = config.types, config.primary_dimensions
         self.conv1 = nn.Conv2d(config.image_shape[0], config.channels, KERNEL)
-        scale = 1 / types if config.preset == "authors" else 1.0
+        scale = 1 / (types + config.leaky) if config.preset == "authors" else 1.0
         self.primary = PrimaryCapsules(
             config.channels, types=types, dimensions=dim, kernel=KERNEL, scale=scale
         )

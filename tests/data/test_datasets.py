@@ -181,6 +181,14 @@ def test_a_folder_that_is_split_already_keeps_its_split(tmp_path):
     assert sizes == {"train": 36, "validation": 4, "test": 7}
 
 
+def test_the_first_pictures_of_a_folder_are_of_all_classes(tmp_path):
+    for name in data.SPLITS:
+        make_folder(tmp_path / name, {"a": 4, "b": 2, "c": 3}, mode="L")
+    part = data.load("folder", "train", tmp_path)
+    assert part.labels.tolist() == [0, 1, 2, 0, 1, 2, 0, 2, 0]
+    assert part.images[:, 0, 0, 0].tolist() == [0, 0, 0, 3, 3, 3, 6, 6, 9]
+
+
 def test_a_test_folder_with_other_classes_is_refused(tmp_path):
     make_folder(tmp_path / "train", {"cat": 20, "dog": 20})
     make_folder(tmp_path / "test", {"dog": 3, "fox": 4})
@@ -203,7 +211,7 @@ def test_deep_transparent_and_turned_pictures_are_read_as_they_look(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     turned.save(folder / "b" / "turned.jpg", exif=exif)
-    deep, ink, upright = data.load("folder", "test", tmp_path).images[:, 0].float()
+    deep, upright, ink = data.load("folder", "test", tmp_path).images[:, 0].float()
     assert abs(deep - torch.from_numpy(ramp / 257).float()).max() < 1.5
     assert ink[:, 2].max() == 0 and ink[:, 25].min() == 255
     assert upright[14, 26] > 200 and upright[1, 2] < 50

@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 import twins
-from conftest import build_strong
+from conftest import build_strong, build_tiny
 
 from capsviz import functional, memory, models, routing
 
@@ -134,6 +134,12 @@ def test_a_preset_yields_to_what_is_given():
     model = build_strong(preset="authors", routing_bias=False, reconstruction_weight=0.5)
     assert model.capsules.bias is None
     assert model.config["reconstruction_weight"] == 0.5
+
+
+@pytest.mark.parametrize(("leaky", "share"), [(False, 1 / 2), (True, 1 / 3)])
+def test_the_authors_scale_their_primary_votes_by_one_softmax(leaky, share):
+    assert build_tiny(preset="authors", leaky=leaky).primary.scale == share
+    assert build_tiny(leaky=leaky).primary.scale == 1
 
 
 def test_the_authors_initial_weights():
