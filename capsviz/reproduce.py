@@ -19,7 +19,7 @@ from capsviz import data, pipeline
 from capsviz.distributed import Team
 from capsviz.files import write_text
 from capsviz.intervals import wilson
-from capsviz.recipe import Recipe, differing
+from capsviz.recipe import Recipe, differing, resolve_precision
 from capsviz.reproductions import Cell, get
 
 MEASURES = ("Parameters", "Epochs", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
@@ -37,7 +37,7 @@ class Plan:
     folder: Path  # of the results, and below it of the runs
     epochs: int | None = None  # None: as many as the published runs of the table had, or 50
     batch_size: int | None = None
-    schedule: str | None = None
+    schedule: str | None = "linear"  # to zero at the end, however many epochs there are
     precision: str | None = "auto"
     limit: int | None = None  # first training images only, for trials
 
@@ -57,7 +57,7 @@ def run(
     device: torch.device | str = "cpu",
     team: Team | None = None,
     report: Callable[[str], None] = lambda line: None,
-) -> None:
+) -> int:
     """Train what a table lacks, seed by seed; rows whose data are not there are reported.
 
     Parameters
@@ -68,9 +68,14 @@ def run(
     team    as `train.fit` takes it.
     report  is given a line for each epoch and result.
 
+    Returns
+    -------
+    The epochs of each run.
+
     Raises
     ------
-    ValueError         for an unknown table, no seeds, or a folder with results by other recipes.
+    ValueError         for an unknown table, no seeds, or a folder with results by other recipes or
+                       in another precision.
     FileNotFoundError  if the data of no row are there.
     """
     if seeds < 1:
@@ -78,36 +83,49 @@ def run(
     cells, team = get(table).cells(), team or Team()
     if plan.epochs is None:
         plan = replace(plan, epochs=getattr(get(table), "EPOCHS", EPOCHS))
-    missing = {}
-    for seed in range(seeds):
-        for cell in cells:
-            wanted, name = recipe(cell, seed, plan), cell.recipe.dataset
-            path = result_path(plan.folder, cell.run, wanted)
-            there = team.agree(team.leads and path.exists())
-            if there and team.leads:
-                _require_equal(path, _read_one(path)["recipe"], wanted)
-            if there or name in missing:
-                continue
-            try:
-                splits = team.in_turn(
-                    lambda wanted=wanted: {
-                        split: pipeline.load(wanted, split, root) for split in data.SPLITS
-                    }
-                )
-            except FileNotFoundError as error:
-                missing[name] = error
-                report(f"{cell.run}: not run, {error}")
-                continue
-            output = path.parent / "runs" / path.stem
-            _, card = pipeline.run(
-                cell.run, wanted, splits, output,
-                device=torch.device(device), resume=True, team=team, report=report,
-            )  # fmt: skip
-            if team.leads:
-                write_text(path, json.dumps(card) + "\n")
-            report(f"{path.stem}: test error {card['results']['test']['error_percent']:.2f} %")
+    runs = [(cell, recipe(cell, seed, plan)) for seed in range(seeds) for cell in cells]
+    device, missing = torch.device(device), {}
+    team.in_turn(lambda: [_require_usable(plan.folder, *run, device) for run in runs])
+    for cell, wanted in runs:
+        path, name = result_path(plan.folder, cell.run, wanted), wanted.dataset
+        if team.agree(team.leads and path.exists()) or name in missing:
+            continue
+        try:
+            splits = team.in_turn(
+                lambda wanted=wanted: {
+                    split: pipeline.load(wanted, split, root) for split in data.SPLITS
+                }
+            )
+        except FileNotFoundError as error:
+            missing[name] = error
+            report(f"{cell.run}: not run, {error}")
+            continue
+        output = path.parent / "runs" / path.stem
+        _, card = pipeline.run(
+            cell.run, wanted, splits, output,
+            device=device, resume=True, team=team, report=report,
+        )  # fmt: skip
+        if team.leads:
+            write_text(path, json.dumps(card) + "\n")
+        report(f"{path.stem}: test error {card['results']['test']['error_percent']:.2f} %")
     if len(missing) == len({cell.recipe.dataset for cell in cells}):
         raise next(iter(missing.values()))
+    return plan.epochs
+
+
+def _require_usable(folder: Path, cell: Cell, wanted: Recipe, device: torch.device) -> None:
+    """ValueError for a result that is there and cannot stand in a table with those to come."""
+    path = result_path(folder, cell.run, wanted)
+    if not path.exists():
+        return
+    card = _read_one(path)
+    _require_equal(path, card["recipe"], wanted, apart=("precision",))
+    found, here = card["training"]["precision"], resolve_precision(wanted.precision, device)
+    if found != here:
+        raise ValueError(
+            f"{path} was made in {found}, the others would be in {here}: "
+            f"ask for --precision {found}, or choose another --folder"
+        )
 
 
 def _require_equal(path: Path, found: dict, wanted: Recipe, *, apart: Sequence[str] = ()) -> None:
@@ -156,7 +174,7 @@ def gather(
     for cell in cells:
         lengths = [n for n in filled if series[n][cell.run]] if apart else [fullest]
         found[cell.run] = _results(cell, series[max(lengths, default=fullest)][cell.run])
-    rows = [[*cell.labels, *_measures(found[cell.run]), cell.published] for cell in cells]
+    rows = [[*cell.labels, *_measures(cell, found[cell.run]), cell.published] for cell in cells]
     caption = _caption(module, [card for some in found.values() for card in some])
     return [*module.LABELS, *MEASURES], rows, caption
 
@@ -176,7 +194,7 @@ def _results(cell: Cell, paths: Sequence[Path]) -> list[dict]:
     return cards
 
 
-def _measures(cards: list[dict]) -> list[str]:
+def _measures(cell: Cell, cards: list[dict]) -> list[str]:
     if not cards:
         return ["–", "–", "not run", "–", "–", "–"]
     tests = [card["results"]["test"] for card in cards]
@@ -186,10 +204,17 @@ def _measures(cards: list[dict]) -> list[str]:
         low, high = (100 * end for end in wilson(round(percent * n / 100), n))
         error = f"{error} [{low:.2f}, {high:.2f}]"
     sses = [test["reconstruction_sse"] for test in tests if test["reconstruction_sse"] is not None]
-    margin = _mean([test["margin_loss"] for test in tests], 4)
+    margin = _mean([test["margin_loss"] for test in tests], 4) if cell.margin else "–"
     parameters = f"{cards[0]['weights']['parameters']:,}"
-    epochs, seeds = str(cards[0]["recipe"]["epochs"]), str(len(cards))
-    return [parameters, epochs, seeds, error, margin, _mean(sses, 1) if sses else "–"]
+    sse = _mean(sses, 1) if sses else "–"
+    return [parameters, _epochs(cards), str(len(cards)), error, margin, sse]
+
+
+def _epochs(cards: list[dict]) -> str:
+    """How many; and those of the weights, if these are not of the last epoch in every run."""
+    epochs = cards[0]["recipe"]["epochs"]
+    kept = [card["training"]["epoch"] for card in cards]
+    return f"{epochs}" if set(kept) == {epochs} else f"{epochs} (best: {', '.join(map(str, kept))})"
 
 
 def _mean(values: list[float], digits: int) -> str:
@@ -232,7 +257,9 @@ def _read_one(path: Path) -> dict:
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         card["recipe"]["seed"], card["weights"]["parameters"], card["dataset"]["name"]
-        card["training"]["hardware"], card["training"]["precision"], card["results"]["test"]["n"]
+        for name in ("hardware", "precision", "epoch"):
+            card["training"][name]
+        card["results"]["test"]["n"]
         return card
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

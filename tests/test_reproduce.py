@@ -46,7 +46,7 @@ def card(error, *, n=1000, sse=5.0, **more):
         "dataset": {"name": "digits"},
         "recipe": {"epochs": 2, "batch_size": 128, "schedule": "linear", **more},
         "weights": {"parameters": 1234},
-        "training": {"hardware": "a machine", "precision": "bf16"},
+        "training": {"hardware": "a machine", "precision": "bf16", "epoch": more.get("epochs", 2)},
         "results": {"test": test},
     }
 
@@ -106,6 +106,14 @@ def test_results_by_another_recipe_are_refused(table, tmp_path):
     reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
     with pytest.raises(ValueError, match=r"another recipe.*batch_size"):
         reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN, batch_size=64))
+    path = tmp_path / "1-epochs/without-0.json"
+    found = json.loads(path.read_text())
+    found["training"]["precision"] = "bf16"
+    path.write_text(json.dumps(found))
+    (tmp_path / "1-epochs/with-0.json").unlink()
+    with pytest.raises(ValueError, match=r"in bf16, the others would be in fp32: .*--precision"):
+        reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
+    assert not (tmp_path / "1-epochs/with-0.json").exists(), "refused before anything is trained"
 
 
 def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(table, tmp_path):
@@ -118,6 +126,15 @@ def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(tab
     assert rows[0][5:] == ["0.0100 ± 0.00000", "5.0 ± 1.00", "0.25"]
     low, high = wilson(7, 1000)
     assert rows[1][4] == f"0.70 [{100 * low:.2f}, {100 * high:.2f}]"
+
+
+def test_weights_of_another_epoch_than_the_last_are_told(table, tmp_path):
+    for seed, epoch in enumerate((3, 4)):
+        found = card(0.3, epochs=4)
+        found["training"]["epoch"] = epoch
+        write(tmp_path, "with", seed, found)
+    write(tmp_path, "without", 0, card(0.3, epochs=4))
+    assert [r[2] for r in reproduce.gather("any", tmp_path)[1]] == ["4 (best: 3, 4)", "4"]
 
 
 def test_a_row_without_results_says_so(table, tmp_path):
@@ -252,6 +269,16 @@ def test_the_command_lists_tables_and_refuses_wrong_input(tmp_path):
     ):
         run = CliRunner().invoke(main, ["reproduce", *words])
         assert run.exit_code == 2 and said in run.output, (words, run.output)
+
+
+def test_the_command_prints_the_runs_it_made_though_longer_ones_are_there(table, tmp_path):
+    for name in ("with", "without"):
+        write(tmp_path, name, 0, card(0.3, epochs=10))
+    table.EPOCHS = 1
+    words = ["any", "--seeds", "1", "--limit", "40", "--folder", str(tmp_path)]
+    run = CliRunner().invoke(main, ["reproduce", *words])
+    assert run.exit_code == 0
+    assert "1 epoch of 40 images, batches of 128, schedule linear" in run.stdout
 
 
 def test_the_command_prints_a_table_and_writes_it(table, tmp_path):

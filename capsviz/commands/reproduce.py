@@ -21,7 +21,9 @@ FOLDER = Path("runs/reproduce")
 @click.option("--epochs", type=int, help="Of every run. [default: as published, or 50]")
 @click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, ... of each row.")
 @click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
-@click.option("--schedule", help="Of the learning rate, as in train. [default: each row's]")
+@click.option(
+    "--schedule", default="linear", show_default=True, help="Of the learning rate, as in train."
+)
 @click.option("--precision", default="auto", show_default=True, help="auto, fp32 or bf16.")
 @click.option("--limit", type=int, metavar="N", help="The first N training images, for trials.")
 @click.option(
@@ -42,7 +44,7 @@ def command(table, show, seeds, folder, data_dir, device, as_json, **shared):
         for name in reproductions.available():
             click.echo(f"{name:12}{discovery.summary('capsviz.reproductions', name)}")
         return
-    where, leads = folder or FOLDER, True
+    where, leads, epochs = folder or FOLDER, True, shared["epochs"]
     if show:
         names = ("seeds", "batch_size", "schedule", "precision", "limit")
         if given := options.typed(*names):
@@ -55,7 +57,7 @@ def command(table, show, seeds, folder, data_dir, device, as_json, **shared):
         try:
             with distributed.team(choose_device(device)) as (team, device):
                 leads = team.leads
-                reproduce.run(
+                epochs = reproduce.run(
                     table, seeds, plan, root=data_dir, device=device, team=team,
                     report=_report if leads else lambda line: None,
                 )  # fmt: skip
@@ -65,7 +67,7 @@ def command(table, show, seeds, folder, data_dir, device, as_json, **shared):
             ) from None
     if not leads:
         return
-    header, rows, caption = reproduce.gather(table, where, epochs=shared["epochs"])
+    header, rows, caption = reproduce.gather(table, where, epochs=epochs)
     if folder is not None or not show:
         paths = tables.write(where / "tables" / table, header, rows, caption)
         click.echo(f"written: {', '.join(map(str, paths))}", err=True)

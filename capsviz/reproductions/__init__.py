@@ -21,6 +21,7 @@ class Cell(NamedTuple):
     labels: tuple[str, ...]  # what stands in the first columns
     recipe: Recipe
     published: str = "–"  # test error in percent where not said otherwise, and whose
+    margin: bool = True  # trained by the margin loss, so that it can be compared
 
 
 def available() -> list[str]:

@@ -12,7 +12,7 @@ TITLES = {
     "svhn": "SVHN",
 }
 PUBLISHED = {
-    "mnist": f"0.25 ± 0.005 ({SABOUR})",
+    "mnist": f"0.25 ± 0.005 ({SABOUR}); 0.27 (ethanleet/CapsNet)",
     "fashion_mnist": "9.40 (naturomics/CapsNet-Tensorflow)",
     "cifar10": f"10.6, 7 networks ({SABOUR}); 27.41 (ethanleet/CapsNet)",
     "smallnorb": f"2.7 ({SABOUR}); 8.5 (ethanleet/CapsNet)",

@@ -15,7 +15,7 @@ PUBLISHED = {
 def cells() -> list[Cell]:
     """The CNN, then routing 1 and 3, each without and with reconstruction."""
     cnn = Recipe(model="cnn", options={"kernel": 5})
-    made = [Cell("mnist-cnn", ("CNN", "–", "–"), cnn, f"0.39 ({SABOUR})")]
+    made = [Cell("mnist-cnn", ("CNN", "–", "–"), cnn, f"0.39 ({SABOUR})", margin=False)]
     for (iterations, decoder), error in PUBLISHED.items():
         labels = ("CapsNet", str(iterations), "yes" if decoder else "no")
         name, recipe = routed(iterations, decoder=decoder)

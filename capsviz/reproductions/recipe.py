@@ -1,4 +1,8 @@
-"""The paper's text against its authors' code, on MNIST: does the recipe explain the gap?"""
+"""The paper's text against its authors' code, on MNIST.
+
+Does the recipe explain the gap between the paper and its reruns? One training of a few epochs each
+cannot tell: see the intervals.
+"""
 
 from capsviz.recipe import Recipe
 from capsviz.reproductions import SABOUR, Cell, routed
