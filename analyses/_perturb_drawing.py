@@ -76,7 +76,8 @@ def _heading(figure, result, width, height):
     text = (
         f"{true}predicted {result.classes[result.predicted]}\n"
         f"changed: pose of {name}, length {result.length:.2f}\n"
-        f"words: effect of +0.1, mean ±95 %, n = {result.n}"
+        "words: effect of +0.1 that is largest against its\n"
+        f"spread in the class, mean ±95 %, n = {result.n}"
     )
     figure.text(1.3 / width, 1 - 0.45 / height, text, va="center", fontsize=6, linespacing=1.6)
 

@@ -242,9 +242,12 @@ def paper(subject, settings):
 
 def caption(result: Result) -> str:
     """What the figure shows, with its numbers."""
+    from analyses import _equivariance_drawing as drawing
+
     head, *rows = findings(result).split("\n")
     return (
-        "How much of a vector's change under a warp an affine map of it explains, by size (dotted: "
-        "how much of it does not change), and how well the size can be read off linearly; vectors "
+        "Share of the variance of a warped image's vector, within its class, that an affine map of "
+        "the unwarped one's explains, by size of the warp (dotted: that it explains as it is; axes "
+        f"are cut at {drawing.LOWEST:g}), and how well the size can be read off linearly; vectors "
         f"of more than {result.kept} numbers reduced to as many by PCA. {head} {'; '.join(rows)}."
     )

@@ -51,7 +51,9 @@ class Statistics(NamedTuple):
 
 def angles(start: float, stop: float, step: float) -> np.ndarray:
     """Angles from start to stop, both included where the step allows; ValueError for a bad step."""
-    if not step > 0 or not np.isfinite([start, stop, step]).all():
+    if not np.isfinite([start, stop, step]).all():
+        raise ValueError(f"expected finite angles, got {start:g} to {stop:g} by {step:g}")
+    if not step > 0:
         raise ValueError(f"the step must be a positive number of degrees, got {step:g}")
     if stop < start:
         raise ValueError(f"expected --from below --to, got {start:g} and {stop:g}")

@@ -36,9 +36,9 @@ def results() -> str:
         low, high = test["accuracy_ci95"]
         if card["dataset"].get("things", 1) > 1:
             several.append(
-                f"`{name}`: all digits of an image are right; SSE of each from its own. A test "
-                "digit is in several images, so the interval is narrower than independent ones "
-                "would be."
+                f"`{name}`: all digits of an image are right; SSE of each from its own. The "
+                "interval takes the images as independent; a test digit is in several of them, so "
+                "it is too narrow."
             )
         rows.append(
             f"| `{name}` | {card['weights']['parameters']:,} "

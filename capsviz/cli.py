@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import math
+
 import click
 
 from capsviz import __version__, allocator, discovery
 from capsviz.errors import errors
 
 PACKAGES = ("capsviz.commands", "analyses")  # in the order of the help
+
+
+class Finite(click.types.FloatParamType):
+    """A number that is neither infinite nor nan: what every command wants."""
+
+    def convert(self, value, param, ctx):
+        """The number, or a usage error that names the option."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"expected a finite number, got {value}", param, ctx)
+        return number
+
+
+def _finite(kind: click.ParamType) -> click.ParamType:
+    if isinstance(kind, click.Tuple):
+        kind.types = [_finite(one) for one in kind.types]
+    return Finite() if kind is click.FLOAT else kind
 
 
 class Commands(click.Group):
@@ -22,7 +41,10 @@ class Commands(click.Group):
         stem = name.replace("-", "_")
         for package in PACKAGES:
             if stem in discovery.names(package):
-                return discovery.load(package, stem, what="command").command
+                command = discovery.load(package, stem, what="command").command
+                for parameter in command.params:
+                    parameter.type = _finite(parameter.type)
+                return command
         return None
 
     def resolve_command(self, context, args):

@@ -47,14 +47,24 @@ def _names(decorator: Callable) -> list[str]:
     return [option.name for option in probe.__click_params__]
 
 
-data = _stack(
-    click.option("--dataset", metavar="NAME", help="Data set. [default: the checkpoint's]"),
-    click.option(
-        "--data-dir",
-        type=click.Path(path_type=Path),
-        help="Folder that holds the data. [default: $CAPSVIZ_DATA, then the user cache]",
-    ),
-)
+def _data(default: str) -> Callable:
+    return _stack(
+        click.option(
+            "--dataset",
+            metavar="NAME",
+            callback=lambda context, option, value: value and value.replace("-", "_"),
+            help=f"Data set. [default: {default}]",
+        ),
+        click.option(
+            "--data-dir",
+            type=click.Path(path_type=Path),
+            help="Folder that holds the data. [default: $CAPSVIZ_DATA, then the user cache]",
+        ),
+    )
+
+
+data = _data("the checkpoint's")
+recipe_data = _data("the recipe's, without one mnist")
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda or mps."
 )
@@ -102,8 +112,8 @@ subjects = _stack(
         multiple=True,
         metavar="A B C",
         help="Networks to compare: shipped weights, .safetensors files, or folders. The others are "
-        "compared with the first. May be given several times. [default: the shipped ones of the "
-        "data set]",
+        "compared with the first. The option's name may be left out, or given several times. "
+        "[default: the shipped ones of the data set]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
     data,
@@ -174,23 +184,24 @@ def open_subjects(given: dict, **more) -> list:
 
     Raises
     ------
-    ValueError  for a network named twice, or others without a first.
+    ValueError  for a network named twice.
     """
     from capsviz import subject as module
 
     given = dict(given)
-    first, others = given.pop("first"), given.pop("others")
-    if others and not first:
-        raise ValueError(f"name networks by --checkpoints {' '.join(others)}")
-    opened = module.open_subjects([*first, *others], **given, **more)
+    names = [*given.pop("first"), *given.pop("others")]
+    opened = module.open_subjects(names, **given, **more)
     for notice in dict.fromkeys(one.notice for one in opened if one.notice):
         click.echo(notice, err=True)
     return opened
 
 
 def open_picture(opened, given: dict):
-    """The one image that `@picture` asks for."""
+    """The one image that `@picture` asks for; ValueError for options that it would ignore."""
     from capsviz import subject as module
+
+    if given["image"] is not None and (chosen := typed("digit", "index")):
+        raise ValueError(f"--image is a picture of your own: drop {', '.join(chosen)}")
 
     return module.open_picture(opened, **given)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from capsviz import discovery, figures
 from capsviz.files import write_text
-from capsviz.provenance import provenance
+from capsviz.provenance import commit, provenance
 from capsviz.tables import escape
 from capsviz.tracing import remember
 
@@ -52,6 +52,7 @@ class Entry(NamedTuple):
     caption: str
     files: list[str]
     seconds: float
+    commit: str | None = None  # of the code that made it
 
 
 def offering() -> list[str]:
@@ -147,7 +148,8 @@ def _draw(module, analysis, subject, output, settings, formats, width) -> Iterat
         caption = module.caption(result)
         if subject.dataset.notice is not None:
             caption = f"{caption.rstrip('.')}. Note: {subject.dataset.notice}."
-        yield Entry(stem, analysis, caption, [p.name for p in paths], round(now - start, 2))
+        names, seconds = [p.name for p in paths], round(now - start, 2)
+        yield Entry(stem, analysis, caption, names, seconds, commit())
         start = now
 
 

@@ -94,26 +94,23 @@ def open_subject(
     checkpoint was trained on; without both, MNIST, or where that can neither be found nor
     downloaded, the embedded digits with their own weights, and a notice that says so.
     """
-    notice = None
-    if checkpoint is None:
-        if dataset is None:
-            dataset, part, notice = _default(split, data_dir)
-        else:
-            part = data.load(dataset, split, data_dir)
-        if dataset not in checkpoints.shipped():
-            raise ValueError(
-                f"no weights for '{dataset}' come with capsviz: train some by "
-                f"`capsviz train {_recipe(dataset)}`, then name them by --checkpoint runs/{dataset}"
-            )
-        checkpoint = dataset
-        model = checkpoints.load(dataset, device=choose_device(device))
-    else:
-        model = checkpoints.load(checkpoint, device=choose_device(device))
+    part = notice = None
+    if checkpoint is None and dataset is None:
+        dataset, part, notice = _default(split, data_dir)
+    elif checkpoint is None and dataset not in checkpoints.shipped():
+        data.load(dataset, split, data_dir)  # refuses what is no data set, or is not there
+        raise ValueError(
+            f"no weights for '{dataset}' come with capsviz: train some by "
+            f"`capsviz train {_recipe(dataset)}`, then name them by --checkpoint runs/{dataset}"
+        )
+    source = str(checkpoint or dataset)
+    model = checkpoints.load(source, device=choose_device(device))
+    if part is None:
         trained_on = model.card["dataset"]
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     check_fit(model, part)
-    return Subject(model, part, str(checkpoint), notice or part.notice, data_dir=data_dir)
+    return Subject(model, part, source, notice or part.notice, data_dir=data_dir)
 
 
 def open_subjects(

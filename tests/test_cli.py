@@ -142,6 +142,9 @@ def test_asking_for_mnist_never_falls_back(run):
         (["rotate", *DIGITS, "--step", 0], ["step", "positive"]),
         (["rotate", *DIGITS, "--step", "x"], ["'x' is not a valid float"]),
         (["rotate", *DIGITS, "--from", 90, "--to", 0], ["--from below --to"]),
+        (["rotate", *DIGITS, "--from", "nan"], ["'--from'", "finite number, got nan"]),
+        (["view", "digits", "--change", 1, "inf"], ["'--change'", "finite number, got inf"]),
+        (["rotate", *DIGITS, "--image", "x.png", "--digit", 3], ["drop --digit"]),
         (["rotate", *DIGITS, "--evaluate", 361], ["expected 1 to 360"]),
         (["rotate", *DIGITS, "--evaluate", 0], ["expected 1 to 360"]),
         (["rotate", *DIGITS, "--image", "none.png"], ["there is no file 'none.png'"]),
@@ -156,6 +159,8 @@ def test_asking_for_mnist_never_falls_back(run):
         (["evaluate", "--dataset", "folder"], ["--data-dir"]),
         (["redraw", "none.json"], ["there is no file 'none.json'"]),
         (["train", "nmist"], ["unknown recipe 'nmist'"]),
+        (["train", "emnist-digits"], ["EMNIST", "--data-dir"]),
+        (["evaluate", "--dataset", "emnist-digits"], ["EMNIST", "--data-dir"]),
         (["train", "--dataset", "digits", "--epochs", 0], ["epochs must be at least 1"]),
         (["train", "--dataset", "digits", "--preset", "x"], ["unknown preset 'x'"]),
         (["train", "--dataset", "digits", "--routing", "dynamc"], ["did you mean 'dynamic'"]),
@@ -236,7 +241,11 @@ def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     assert events.Images("input_and_reconstruction")
     again = run("train", "--dataset", "digits", *small)
     assert_refused(again, "--resume")
-    assert run("train", "--dataset", "digits", *small, "--resume").exit_code == 0
+    resumed = run("train", "--dataset", "digits", *small, "--resume")
+    assert resumed.exit_code == 0 and "starts anew" not in resumed.stderr
+    elsewhere = [*small, "--output", "elsewhere", "--resume"]
+    anew = run("train", "--dataset", "digits", *elsewhere)
+    assert anew.exit_code == 0 and "no earlier run in elsewhere" in anew.stderr
 
 
 def test_a_full_disk_in_the_middle_of_training_is_one_line(run, tmp_path, monkeypatch):

@@ -55,6 +55,20 @@ def test_the_card_says_how_many_things_an_image_shows(splits, tmp_path):
     assert card["dataset"]["things"] == 2
 
 
+def test_the_shipped_weights_of_a_data_set_see_the_images_that_their_card_names(monkeypatch):
+    asked = []
+
+    def load(name, split, root=None, **options):
+        asked.append((name, options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("capsviz.data.load", load)
+    for given in ({"checkpoint": "multimnist"}, {"dataset": "multimnist"}):
+        with pytest.raises(KeyboardInterrupt):
+            open_subject(**given, device="cpu")
+    assert asked == [("multimnist", {"pairs": 4})] * 2
+
+
 @pytest.mark.parametrize(("cost", "stored"), [(0.0004, "float16"), (0.1, "float32")])
 def test_weights_are_stored_in_half_unless_that_costs_much_validation_accuracy(
     cost, stored, done, splits, tmp_path, monkeypatch

@@ -13,7 +13,7 @@ from capsviz import options
 )
 @click.argument("recipe", required=False)
 @click.option("--checkpoint", metavar="NAME|FILE", help="Of trained weights, not of a recipe.")
-@options.data
+@options.recipe_data
 @options.network
 @options.image_size
 @options.pad_px

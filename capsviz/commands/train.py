@@ -42,7 +42,7 @@ class Sectioned(click.Command):
     "more than there are flags for: every field of capsviz/recipe.py.",
 )
 @click.argument("recipe", required=False)
-@options.data
+@options.recipe_data
 @click.option(
     "--data-option",
     "about_data",
@@ -102,6 +102,7 @@ class Sectioned(click.Command):
 def command(recipe, data_dir, device, output, resume, more, about_data, **flags):
     """Train one network."""
     from capsviz import data, distributed, pipeline
+    from capsviz.history import STATE
     from capsviz.recipe import read_option
     from capsviz.subject import choose_device
 
@@ -117,6 +118,8 @@ def command(recipe, data_dir, device, output, resume, more, about_data, **flags)
             )
             if team.leads and (notice := splits["test"].notice):
                 _report(notice)
+            if team.leads and resume and not (output / STATE).exists():
+                _report(f"there is no earlier run in {output}: this one starts anew")
             path, card = pipeline.run(
                 name, recipe, splits, output, device=device, resume=resume, team=team,
                 report=_report,

@@ -254,9 +254,11 @@ def test_networks_may_be_named_one_option_each(tmp_path, other):
     assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
 
 
-def test_networks_without_the_option_are_refused(tmp_path):
-    done = invoke(tmp_path, "digits", "mnist")
-    assert done.exit_code == 2 and "--checkpoints digits mnist" in done.stderr
+def test_networks_may_be_named_without_the_option(tmp_path, other):
+    done = invoke(
+        tmp_path, "digits", other, "--from", 0, "--to", 0, "--n", 9, "--no-worst", "--json"
+    )
+    assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
 
 
 @pytest.mark.parametrize(
