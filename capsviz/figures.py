@@ -102,9 +102,6 @@ def save(
     The files written; the JSON last.
     """
     paths = export(stem, analysis, result, formats, width)
-    module = discovery.load("analyses", analysis, what="analysis")
-    if hasattr(module, "table") and (cells := module.table(result)) is not None:
-        paths += tables.write(Path(stem), *cells)  # header, rows, caption
     about = {
         "analysis": analysis,
         "kind": type(result).__name__,
@@ -120,17 +117,21 @@ def save(
 def export(
     stem: Path, analysis: str, result: NamedTuple, formats: Sequence[str], width: str | float
 ) -> list[Path]:
-    """Draw a result and write its pictures as `stem.FORMAT`; the folder is made.
+    """Draw a result and write its pictures as `stem.FORMAT`, its tables, if any; makes the folder.
 
     Each format is drawn anew: laying a figure out a second time moves things by a hair, and then
     a picture would depend on the formats that were written before it.
     """
     stem, kinds = Path(stem), check_formats(formats)
     stem.parent.mkdir(parents=True, exist_ok=True)
-    return [
+    paths = [
         save_figure(draw(analysis, result, width), stem.with_name(f"{stem.name}.{kind}"))
         for kind in kinds
     ]
+    module = discovery.load("analyses", analysis, what="analysis")
+    if hasattr(module, "table") and (cells := module.table(result)) is not None:
+        paths += tables.write(stem, *cells)  # header, rows, caption
+    return paths
 
 
 def save_figure(figure: Figure, path: Path) -> Path:

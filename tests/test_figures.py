@@ -9,8 +9,11 @@ import pytest
 from foreign import Foreign
 
 from analyses import rotate
-from capsviz import figures
+from capsviz import discovery, figures
 from capsviz.animation import animate
+from capsviz.tables import escape
+
+FIGURES = discovery.folder("figures")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,28 @@ def test_redraw_gives_the_identical_files_without_torch(tmp_path):
     for name in formats:
         one, other = (folder / f"rotate-digits-2-0.{name}" for folder in (tmp_path, tmp_path / "b"))
         assert one.read_bytes() == other.read_bytes(), name
+
+
+def test_redraw_writes_the_shipped_tables_again(tmp_path):
+    for name in ("equivariance-mnist-1000-images", "corrupt-mnist-1000-images", "affnist"):
+        args = ["redraw", str(FIGURES / f"{name}.json"), "--output", str(tmp_path)]
+        code = "import sys; from capsviz.cli import main; sys.modules['torch'] = None; "
+        code += f"main({[*args, '--format', 'png']!r})"
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+        for kind in ("md", "tex"):
+            shipped = (FIGURES / f"{name}.{kind}").read_text(encoding="utf-8")
+            assert (tmp_path / f"{name}.{kind}").read_text(encoding="utf-8") == shipped
+
+
+def test_shipped_captions_are_those_of_their_numbers():
+    manifest = json.loads((FIGURES / "manifest.json").read_text(encoding="utf-8"))
+    latex = (FIGURES / "figures.tex").read_text(encoding="utf-8")
+    for entry in manifest["figures"]:
+        made, about = figures.read_result(FIGURES / f"{entry['name']}.json")
+        module = discovery.load("analyses", entry["analysis"], what="analysis")
+        assert entry["caption"] == module.caption(made)
+        assert entry["commit"] == about["provenance"]["commit"]
+        assert escape(entry["caption"]) in latex
 
 
 def test_text_in_pdf_is_truetype(result, tmp_path):

@@ -1,4 +1,4 @@
-"""Draw a figure again from its JSON: the same picture, without the network."""
+"""Draw a figure again from its JSON, without the network: the same picture and tables."""
 
 from __future__ import annotations
 
