@@ -97,10 +97,7 @@ def table(found: dict) -> str:
             "|---|---|---|---|",
             *(row.text() for row in rows(found)),
             "",
-            "Batches of 128. Floor: the two convolutions and a squash, forward, backward and Adam, "
-            "convolved as capsviz does; plain floor: as `nn.Conv2d` does; both in the precision of "
-            "the step. Kept: with freed memory kept, as in every command; otherwise as a library's "
-            "user has it. Times are medians over rounds of the ratio within a round, in which "
+            "Batches of 128. Times are medians over rounds of the ratio within a round, in which "
             "contenders take turns; the literal network ran apart, its ratios are of medians. "
             f"{machine['processor']}, {machine['hardware']}, torch "
             f"{machine['provenance']['versions']['torch']}. Whole commands, cold: {seconds}, "
