@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from capsviz import centring, ink
@@ -20,6 +20,36 @@ LARGEST = 50_000_000  # pixels in all, before a picture is refused
 LONGEST = 800  # pixels: of a longer picture no more than twice this is kept
 
 
+class Frame(NamedTuple):
+    """What a network's images are: whole pictures, zeros around them, and of that the centre."""
+
+    whole: tuple[int, int, int]  # (C, H, W)
+    pad_px: int = 0  # rows and columns of zeros on each side
+    crop_px: int | None = None  # side of the square that is left; None: nothing is cut off
+
+    @property
+    def centred(self) -> bool:
+        """Whether ink is scaled and centred: for images like MNIST's digits."""
+        return self.whole == (1, 28, 28)
+
+    def apply(self, whole: np.ndarray) -> np.ndarray:
+        """A whole picture (H, W) or (H, W, C) as the network is given it."""
+        px = self.pad_px
+        seen = np.pad(whole, ((px, px), (px, px), *((0, 0),) * (whole.ndim - 2)))
+        if self.crop_px is None:
+            return seen
+        top, left = ((side - self.crop_px) // 2 for side in seen.shape[:2])
+        return seen[top : top + self.crop_px, left : left + self.crop_px]
+
+
+def frame(model) -> Frame:
+    """The frame of a network with a card."""
+    about = model.card["dataset"]
+    given, (C, H, W) = about.get("options", {}), about.get("whole", model.config["image_shape"])
+    px = given.get("pad_px", 0)
+    return Frame((C, H - 2 * px, W - 2 * px), px, given.get("crop_px"))
+
+
 class Prepared(NamedTuple):
     """A picture as a network takes it, and what it went through."""
 
@@ -27,63 +57,48 @@ class Prepared(NamedTuple):
     steps: dict[str, np.ndarray]  # by name (h, w) or (h, w, 3) in [0, 1], the network's own last
 
 
-def read(
-    path: str | os.PathLike, image_shape: tuple[int, int, int], invert: str = "auto"
-) -> Tensor:
+def read(path: str | os.PathLike, frame: Frame, invert: str = "auto") -> Tensor:
     """Read a picture for a network: `prepare` without the steps, (1, C, H, W) in [0, 1]."""
-    return prepare(path, image_shape, invert).image
+    return prepare(path, frame, invert).image
 
 
 def prepare(
-    path: str | os.PathLike,
-    image_shape: tuple[int, int, int],
-    invert: str = "auto",
-    *,
-    centre: bool | None = None,
-    pad_px: int = 0,
+    path: str | os.PathLike, frame: Frame, invert: str = "auto", *, centre: bool | None = None
 ) -> Prepared:
     """Read a picture and bring it to what a network was trained on.
 
-    Grey networks get what MNIST did to its digits, see `capsviz.centring`. A picture that already
-    has the network's size is left where it is. Colour networks get the picture resized.
-    Transparent ground is made black under bright ink and white under dark ink.
+    Networks of digits get what MNIST did to its digits, see `capsviz.centring`. A picture that
+    already has the size of the whole pictures is left where it is. Others are resized to it, of 1
+    or 3 channels. Transparent ground is made black under bright ink and white under dark ink.
 
     Parameters
     ----------
-    path         any format that Pillow reads, 8 or 16 bits.
-    image_shape  (C, H, W) that the network expects, of 1 or 3 channels.
-    invert       "yes", "no" or "auto": dark ink on a light ground is inverted; grey networks only.
-    centre       whether to find, scale and centre the ink; None: for grey networks.
-    pad_px       rows and columns of zeros on each side of what the network expects.
+    path    any format that Pillow reads, of any depth.
+    frame   what the network expects.
+    invert  "yes", "no" or "auto": dark ink on a light ground is inverted; grey networks only.
+    centre  whether to find, scale and centre the ink of grey pictures; None: if `frame.centred`.
 
     Raises
     ------
     ValueError  for what is not a picture, is too small or too large, or shows nothing.
     """
-    channels, height, width = image_shape
+    channels, *size = frame.whole
     if channels not in (1, 3):
         raise ValueError(f"the network takes {channels} channels, a picture has 1 or 3")
-    size = height - 2 * pad_px, width - 2 * pad_px
     pixels = load(path, LONGEST)
-    if min(pixels.shape[:2]) < SMALLEST:
-        raise ValueError(
-            f"'{path}' is {pixels.shape[1]} x {pixels.shape[0]} pixels, "
-            f"expected at least {SMALLEST} on each side"
-        )
     try:
         if channels == 3:
             steps = {"original": pixels, "seen": _resize(pixels, *size)}
-        elif centre is False:
-            steps = _inverted(centring.to_grey(pixels), size, invert)
-        else:
-            made = centring.mnist_style(pixels, invert=invert, size=size)
+        elif frame.centred if centre is None else centre:
+            made = centring.mnist_style(pixels, invert=invert, size=tuple(size))
             steps = {name: getattr(made, name) for name in CENTRED}
+        else:
+            steps = _inverted(centring.to_grey(pixels), size, invert)
     except ValueError as error:
         raise ValueError(f"'{path}': {error}") from error
-    seen = np.atleast_3d(steps["seen"])
-    seen = np.pad(seen, ((pad_px, pad_px), (pad_px, pad_px), (0, 0)))
-    steps["seen"] = seen if channels == 3 else seen[..., 0]
-    image = torch.from_numpy(np.ascontiguousarray(seen.transpose(2, 0, 1), np.float32))
+    steps["seen"] = frame.apply(steps["seen"])
+    seen = np.atleast_3d(steps["seen"]).transpose(2, 0, 1)
+    image = torch.from_numpy(np.ascontiguousarray(seen, np.float32))
     return Prepared(image[None].clamp(0, 1), steps)
 
 
@@ -102,40 +117,68 @@ def load(path: str | os.PathLike, longest: int | None = None) -> np.ndarray:
 
     Raises
     ------
-    ValueError  for what is not a picture, or has more than `LARGEST` pixels.
+    ValueError  for what is not a picture, or has too few or more than `LARGEST` pixels.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             with Image.open(path) as picture:
-                if picture.width * picture.height > LARGEST:
-                    raise ValueError(
-                        f"'{path}' is {picture.width} x {picture.height} pixels, "
-                        f"expected at most {LARGEST:,} in all"
-                    )
+                _check_size(path, *picture.size)
                 if longest is not None:
                     picture.draft(None, (longest, longest))  # JPEG: half, a quarter or an eighth
                 picture = ImageOps.exif_transpose(picture)
                 if picture.mode.startswith(("I", "F")):
-                    values = np.asarray(picture, dtype=np.float32)
-                    values = values / (65535 if values.max() > 255 else 255)
+                    values = _unit(np.asarray(picture, dtype=np.float32))
                     values = np.asarray(_shorten(Image.fromarray(values), longest))
                     return np.repeat(values[..., None], 3, 2).clip(0, 1)
                 picture = _shorten(picture.convert("RGBA"), longest)
                 rgba = np.asarray(picture, dtype=np.float32) / 255
     except FileNotFoundError as error:
         raise ValueError(f"there is no file '{path}'") from error
-    except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
+    except _SizeError:
+        raise
+    except Exception as error:  # decoders of damaged files raise whatever they meet
         raise ValueError(f"'{path}' is not a picture that can be read ({error})") from error
     colour, alpha = rgba[..., :3], rgba[..., 3:]
     bright = (colour * alpha).sum() > 0.5 * 3 * alpha.sum()  # bright ink would vanish on white
     return colour * alpha + (1 - alpha) * (not bright)
 
 
+class _SizeError(ValueError):
+    """A picture is too large or too small."""
+
+
+def _check_size(path, width: int, height: int) -> None:
+    size = f"'{path}' is {width} x {height} pixels"
+    if width * height > LARGEST:
+        raise _SizeError(f"{size}, expected at most {LARGEST:,} in all")
+    if min(width, height) < SMALLEST:
+        raise _SizeError(f"{size}, expected at least {SMALLEST} on each side")
+
+
+def _unit(values: np.ndarray) -> np.ndarray:
+    """Grey values of any depth as [0, 1]: as they are, or over the largest value of that depth."""
+    highest = float(values.max())
+    if not np.isfinite(values).all():
+        raise ValueError("it holds values that are no numbers")
+    depths = (1, *(2**bits - 1 for bits in (8, 10, 12, 14, 16)))
+    return values / next((top for top in depths if highest <= top), highest)
+
+
 def _shorten(picture: Image.Image, longest: int | None) -> Image.Image:
     """Averaged down by a whole number, to less than twice `longest` pixels."""
     by = 1 if longest is None else max(picture.size) // longest
     return picture.reduce(by) if by > 1 else picture
+
+
+def average(pixels: np.ndarray, longest: int) -> np.ndarray:
+    """A picture (h, w) or (h, w, C) with at most `longest` pixels a side, by averaging."""
+    factor = longest / max(pixels.shape[:2])
+    if factor >= 1:
+        return pixels
+    small = (max(1, round(side * factor)) for side in pixels.shape[:2])
+    made = _resize(np.atleast_3d(pixels), *small)
+    return made if pixels.ndim == 3 else made[..., 0]
 
 
 def _resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:

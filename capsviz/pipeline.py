@@ -170,6 +170,7 @@ def store(
             "name": test.name,
             "classes": list(test.classes),
             "image_shape": list(test.image_shape),
+            "whole": list(splits["train"].image_shape),  # before a centre is cut out of it
             "things": 1 if test.parts is None else test.parts.shape[1],  # to be told in each image
             "options": recipe.data_options,
             "notice": test.notice,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,12 +11,13 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from capsviz import data, detection, discovery, pictures
+from capsviz import data, detection, pictures
 from capsviz.augment import to_float
 from capsviz.functional import reconstruction_loss
 from capsviz.tracing import images_at_a_time, scores, trace
 
 BATCH = 64  # pictures that are held at a time, at most
+SHOWN_PX = 200  # longest side of the steps that are kept to be shown
 DISTANCE = "reconstruction_distance"  # name of the threshold in a card
 
 
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
     path: Path
     prediction: Prediction
-    steps: dict  # name -> (h, w) or (h, w, 3): from the picture to its reconstruction
+    steps: dict  # name -> (h, w) or (h, w, 3): from the picture to its reconstruction, made small
 
 
 def predict(
@@ -96,20 +96,18 @@ def of_files(
     ----------
     top, limit  as `predict` takes them.
     invert      "yes", "no" or "auto", as `pictures.prepare` takes it.
-    centre      whether ink is scaled and centred as MNIST's; None: for grey images of 28 x 28.
+    centre      whether ink is scaled and centred as MNIST's; None: if `pictures.Frame.centred`.
     failed      is given one line for each file that cannot be read; the others go on.
     """
-    shape = tuple(model.config["image_shape"])
-    about = model.card["dataset"]
-    pad_px = about.get("options", {}).get("pad_px", 0)
-    if centre is None:
-        centre = shape == (1, 28 + 2 * pad_px, 28 + 2 * pad_px)
-    classes = about.get("classes", [str(k) for k in range(model.config["classes"])])
+    frame = pictures.frame(model)
+    numbers = [str(k) for k in range(model.config["classes"])]
+    classes = model.card["dataset"].get("classes", numbers)
     size, waiting = min(BATCH, images_at_a_time(model)), []
     for path in paths:
         try:
-            prepared = pictures.prepare(path, shape, invert, centre=centre, pad_px=pad_px)
-            waiting.append((path, prepared))
+            prepared = pictures.prepare(path, frame, invert, centre=centre)
+            small = {k: pictures.average(step, SHOWN_PX) for k, step in prepared.steps.items()}
+            waiting.append((path, prepared._replace(steps=small)))
         except ValueError as error:
             failed(" ".join(str(error).split()))
         if len(waiting) == size:
@@ -203,18 +201,9 @@ def threshold(model: nn.Module) -> tuple[float | None, str | None]:
     stored: Mapping = model.card.get("thresholds", {})
     if DISTANCE not in stored:
         try:
-            stored = thresholds(model, _validation(model.card["dataset"]))
+            stored = thresholds(model, data.here(model.card["dataset"], "validation"))
         except (FileNotFoundError, ValueError) as error:
             return None, f"the card has no threshold, and there are no validation images: {error}"
     if DISTANCE not in stored:
         return None, "its images show several things each"
     return float(stored[DISTANCE]["value"]), None
-
-
-def _validation(about: Mapping) -> data.Dataset:
-    """The validation images that a card's data set has here, without a download."""
-    name, given = about["name"], dict(about.get("options", {}))
-    module = discovery.load("capsviz.data", name, what="dataset")
-    if "download" in inspect.signature(module.load).parameters:
-        given["download"] = False
-    return data.load(name, "validation", **given)

@@ -156,7 +156,7 @@ def open_picture(
 ) -> Picture:
     """A user's file, or the index-th image of a class of the split."""
     if image is not None:
-        pixels = pictures.read(image, subject.dataset.image_shape)
+        pixels = pictures.read(image, pictures.frame(subject.model))
         return Picture(pixels, None, Path(image).stem)
     pixels, _ = subject.dataset.nth_of_class(digit, index)
     return Picture(to_float(pixels), digit, f"{subject.dataset.name}-{digit}-{index}")

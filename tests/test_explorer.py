@@ -21,6 +21,7 @@ from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.explorer import drawing, files, look, network, panels, serve, source
 from capsviz.functional import lengths
+from capsviz.pictures import Frame
 
 CLASSES = ("a", "b", "c")
 NEUTRAL = (0, 1, 0, 0, 0, "as trained", -1, -1, 3, -1)
@@ -124,7 +125,7 @@ def test_an_intervention_says_what_it_is():
 
 def test_a_drawing_is_scaled_and_centred_as_mnist_was():
     drawn = sheet(lambda pen: pen.line((20, 30, 40, 130), fill="black", width=20))
-    found = source.from_sheet(uri(drawn), (1, 28, 28))
+    found = source.from_sheet(uri(drawn), Frame((1, 28, 28)))
     assert found.shape == (1, 1, 28, 28) and found.max() == pytest.approx(1, abs=0.02)
     mass = found[0, 0] / found.sum()
     middle = [float((mass.sum(1 - k) * torch.arange(28)).sum()) for k in (0, 1)]
@@ -135,7 +136,7 @@ def test_a_drawing_is_scaled_and_centred_as_mnist_was():
 
 def test_a_colour_network_gets_a_drawing_in_its_channels():
     drawn = sheet(lambda pen: pen.ellipse((50, 50, 200, 220), outline="black", width=20))
-    assert source.from_sheet(uri(drawn), (3, 32, 32)).shape == (1, 3, 32, 32)
+    assert source.from_sheet(uri(drawn), Frame((3, 32, 32))).shape == (1, 3, 32, 32)
 
 
 @pytest.mark.parametrize(
@@ -149,18 +150,18 @@ def test_a_colour_network_gets_a_drawing_in_its_channels():
 )  # fmt: skip
 def test_what_is_no_drawing_is_refused(sent):
     with pytest.raises(ValueError, match="expected a drawing"):
-        source.from_sheet(sent, (1, 28, 28))
+        source.from_sheet(sent, Frame((1, 28, 28)))
 
 
 def test_an_empty_sheet_asks_for_a_drawing():
     with pytest.raises(ValueError, match="draw a digit"):
-        source.from_sheet(uri(sheet()), (1, 28, 28))
+        source.from_sheet(uri(sheet()), Frame((1, 28, 28)))
 
 
 def test_a_wrong_upload_is_named_without_its_folder(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(ValueError, match=r"'notes.txt' is not a picture") as error:
-        source.from_file(tmp_path / "notes.txt", (1, 28, 28))
+        source.from_file(tmp_path / "notes.txt", Frame((1, 28, 28)))
     assert str(tmp_path) not in str(error.value)
 
 
@@ -314,7 +315,7 @@ def without_mnist(tmp_path, monkeypatch):
 def test_without_mnist_the_embedded_digits_are_the_test_images(without_mnist):
     opened = network.open_networks()
     assert opened.dataset.name == "digits" and "embedded" in opened.notice
-    assert opened.names == ("mnist", "mnist-resnet") and opened.image_shape == (1, 28, 28)
+    assert opened.names == ("mnist", "mnist-resnet") and opened.frame == Frame((1, 28, 28))
     with pytest.raises(ValueError, match="expected an index"):
         opened.test_image(2, 10_000)
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
+from PIL.PngImagePlugin import PngInfo
 
 from capsviz import pictures
 
-SHAPE = (1, 28, 28)
+SHAPE = pictures.Frame((1, 28, 28))
 
 
 def stroke(size=(280, 280), ink=255, ground=0, mode="L", where=(60, 40, 90, 230)):
@@ -84,11 +85,11 @@ def test_grey_ground_and_faint_ink_are_stretched(tmp_path):
 
 def test_colour_networks_get_three_channels_resized(tmp_path):
     path = save(tmp_path, stroke(mode="RGB", ink=(255, 0, 0), ground=(0, 0, 255)))
-    image = pictures.read(path, (3, 32, 20))
+    image = pictures.read(path, pictures.Frame((3, 32, 20)))
     assert image.shape == (1, 3, 32, 20) and image[0, 0].max() > 0.9 and image[0, 1].max() < 0.1
 
 
-@pytest.mark.parametrize("size", [(1, 300), (300, 1), (3, 3)])
+@pytest.mark.parametrize("size", [(1, 300), (300, 1), (3, 3), (2, 6400)])
 def test_pictures_of_a_pixel_or_three_are_refused(tmp_path, size):
     path = save(tmp_path, Image.new("L", size, 255))
     with pytest.raises(ValueError, match=rf"is {size[0]} x {size[1]} pixels"):
@@ -100,6 +101,33 @@ def test_what_is_not_a_picture_is_refused(tmp_path, content):
     (tmp_path / "x.png").write_bytes(content)
     with pytest.raises(ValueError, match="is not a picture that can be read"):
         pictures.read(tmp_path / "x.png", SHAPE)
+
+
+def test_damage_that_a_decoder_stumbles_over_is_told_with_the_name(tmp_path):
+    path = save(tmp_path, Image.effect_noise((60, 60), 80).convert("RGB"), "x.qoi")
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"x\.qoi' is not a picture that can be read"):
+        pictures.read(path, SHAPE)
+    text = PngInfo()
+    text.add_text("comment", "a" * 3_000_000, zip=True)
+    stroke().save(tmp_path / "x.png", pnginfo=text)
+    with pytest.raises(ValueError, match=r"x\.png' is not a picture that can be read"):
+        pictures.read(tmp_path / "x.png", SHAPE)
+
+
+@pytest.mark.parametrize("top", [1.0, 1023, 4095, 16383, 65535, 100_000])
+def test_grey_values_of_any_depth_are_read_alike(tmp_path, top):
+    ramp = np.linspace(0, 1, 40 * 40, dtype=np.float32).reshape(40, 40)
+    pixels = ramp if top == 1 else (ramp * top).astype(np.int32 if top > 65535 else np.uint16)
+    read = pictures.load(save(tmp_path, Image.fromarray(pixels), "x.tif"))
+    np.testing.assert_allclose(read[..., 0], ramp, atol=2e-3)
+
+
+def test_values_that_are_no_numbers_are_refused(tmp_path):
+    pixels = np.zeros((40, 40), np.float32)
+    pixels[3, 3] = np.nan
+    with pytest.raises(ValueError, match="no numbers"):
+        pictures.read(save(tmp_path, Image.fromarray(pixels), "x.tif"), SHAPE)
 
 
 def test_a_truncated_picture_is_refused(tmp_path):

@@ -44,7 +44,7 @@ def test_the_card_holds_what_the_stored_weights_do(done, splits):
     again = json.loads(json.dumps(evaluate(checkpoint.load(path), splits["test"])._asdict()))
     assert card["results"]["test"] == again
     assert card["training"]["images"] == 256 and len(card["training"]["commits"]) == 1
-    assert card["dataset"]["things"] == 1
+    assert card["dataset"]["things"] == 1 and card["dataset"]["whole"] == [1, 28, 28]
     assert card["thresholds"] == thresholds(checkpoint.load(path), splits["validation"])
 
 

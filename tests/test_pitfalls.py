@@ -1,9 +1,11 @@
-"""One test for each pitfall of capsule-network code; each is in a public repository.
+"""Pitfalls of capsule-network code, each of which is in a public repository: a test for each.
 
-The numbers are those of the list in anchors.md, section 5. Fast and slow path are both tested.
+Fast and slow path are both tested. From 24 on they are of counting and drawing: tests/test_describe
+and those of the analyses.
 """
 
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,7 +16,7 @@ from conftest import build_strong
 from draws import B, D, E, I, J, draw, inputs, votes_of
 
 import capsviz
-from capsviz import augment, functional, models, train
+from capsviz import augment, functional, models, pipeline, train
 from capsviz.board import reconstructions
 from capsviz.data import Dataset
 from capsviz.evaluate import evaluate
@@ -173,6 +175,14 @@ def test_pitfall_11_targets_and_reconstructions_share_the_range_0_1(tiny, part, 
     assert made.min() >= 0 and made.max() <= 1 and made.min() < 0.1 and made.max() > 0.9
 
 
+def test_pitfall_12_the_error_is_the_share_of_images_read_wrong(tiny, part):
+    found = evaluate(tiny, part)
+    with torch.no_grad():
+        read = [int(tiny(x[None]).lengths.argmax()) for x in augment.to_float(part.images)]
+    wrong = sum(a != int(b) for a, b in zip(read, part.labels, strict=True))
+    assert 0 < wrong < 30 and found.error_percent == pytest.approx(100 * wrong / 30)
+
+
 def test_pitfall_13_the_decoder_is_masked_by_the_truth_in_training(decoded, tiny_images):
     model, calls = decoded
     output = model(tiny_images)
@@ -208,6 +218,18 @@ def test_pitfall_14_training_moves_each_image_by_itself_and_validation_none(tiny
     (batch,) = seen["trained on"]
     assert len(batch) == 30 and len(batch.unique(dim=0)) > 10
     assert torch.equal(torch.cat(seen["evaluated"]), augment.to_float(same.images))
+
+
+def test_pitfall_15_the_test_set_chooses_nothing(part, tmp_path):
+    options = {"channels": 5, "types": 2, "primary_dimensions": 4, "hidden": [8, 9]}
+    recipe = Recipe(dataset="noise", epochs=3, batch_size=10, precision="fp32", options=options)
+    stored = []
+    for k, image in enumerate((part.images, part.images.flip(0))):
+        splits = {"train": part, "validation": part, "test": replace(part, images=image)}
+        folder = tmp_path / str(k)
+        path, card = pipeline.run("x", recipe, splits, folder, device=torch.device("cpu"))
+        stored.append((path.read_bytes(), card["training"]["epoch"], card["thresholds"]))
+    assert stored[0] == stored[1]
 
 
 def fit_recorded(model, part, folder, **options):

@@ -9,7 +9,7 @@ from conftest import build_tiny
 from photographs import photograph
 from PIL import Image
 
-from capsviz import checkpoint, data, prediction
+from capsviz import checkpoint, data, pictures, prediction
 
 CLASSES = ("a", "b", "c")
 
@@ -186,10 +186,36 @@ def test_a_network_of_padded_digits_gets_digits_of_the_same_size(mnist, tmp_path
     picture = photograph((digits[0][0, 0] * 255).byte().numpy(), 0)
     picture.save(tmp_path / "x.jpg")
     plain, padded = (
-        prediction.pictures.prepare(tmp_path / "x.jpg", (1, side, side), centre=True, pad_px=pad)
-        for side, pad in ((28, 0), (40, 6))
+        pictures.prepare(tmp_path / "x.jpg", pictures.Frame((1, 28, 28), pad)) for pad in (0, 6)
     )
     assert torch.equal(padded.image, torch.nn.functional.pad(plain.image, (6,) * 4))
+
+
+def test_a_cropped_network_gets_the_centre_of_the_whole_picture(tmp_path):
+    from capsviz import models
+
+    torch.manual_seed(0)
+    network = models.build("capsnet", (3, 24, 24), 3, channels=5, types=2).eval()
+    about = {"name": "cifar10", "options": {"crop_px": 24}, "whole": [3, 32, 32]}
+    checkpoint.save(tmp_path / "x.safetensors", network, {"name": "x", "dataset": about})
+    model = checkpoint.load(tmp_path / "x.safetensors")
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    read = pictures.read(tmp_path / "x.png", pictures.frame(model))
+    whole = data.Dataset(
+        torch.from_numpy(pixels).permute(2, 0, 1)[None], torch.zeros(1, dtype=torch.int64),
+        ("a", "b", "c"), "x", "test",
+    )  # fmt: skip
+    torch.testing.assert_close(read, whole.crop(24).images / 255, atol=1e-6, rtol=0)
+    ((_, _, steps),) = prediction.of_files(model, [tmp_path / "x.png"], failed=pytest.fail)
+    assert steps["original"].shape == (32, 32, 3) and steps["seen"].shape == (24, 24, 3)
+
+
+def test_steps_that_are_kept_are_small(mnist, tmp_path, digits):
+    picture = photograph((digits[0][0, 0] * 255).byte().numpy(), 0).resize((1400, 1000))
+    picture.save(tmp_path / "x.png")
+    ((_, _, steps),) = prediction.of_files(mnist[0], [tmp_path / "x.png"], failed=pytest.fail)
+    assert max(max(step.shape) for step in steps.values()) == prediction.SHOWN_PX
 
 
 def test_folders_patterns_and_names_become_files(tmp_path, monkeypatch):

@@ -111,10 +111,12 @@ def test_an_unknown_recipe_names_the_shipped_ones():
         pipeline.prepare("nmist", {})
 
 
-def test_precision_auto_is_decided_by_the_processor():
+@pytest.mark.parametrize(("fast", "meant"), [(True, "bf16"), (False, "fp32")])
+def test_precision_auto_is_decided_by_the_processor(fast, meant, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: fast)
     cpu = torch.device("cpu")
-    assert resolve_precision("fp32", cpu) == "fp32"
-    assert resolve_precision("auto", cpu) in ("fp32", "bf16")
+    assert resolve_precision("auto", cpu) == meant
+    assert {resolve_precision(name, cpu) for name in ("fp32", "bf16")} == {"fp32", "bf16"}
 
 
 @pytest.mark.parametrize(

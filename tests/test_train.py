@@ -215,16 +215,20 @@ def finish(run):
 @pytest.mark.slow
 def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_weights(tmp_path):
     kills = int(os.environ.get("CAPSVIZ_KILLS", 3))
-    start = time.monotonic()
     finish(train(tmp_path / "whole"))
-    seconds = time.monotonic() - start
+    seconds = read_history(tmp_path / "whole")[-1].seconds
     moments = random.Random(0)
-    for _ in range(kills):
+    for epoch in range(1, kills + 1):  # after this one has ended
         run = train(tmp_path / "killed")
-        time.sleep(moments.uniform(0.3, 1.1) * seconds)
+        while len(done := read_history(tmp_path / "killed")) < min(epoch, 5):
+            assert run.poll() is None, run.stderr.read()
+            time.sleep(0.005)
+        time.sleep(moments.uniform(0, 1) * seconds)
         run.send_signal(signal.SIGKILL)
         run.communicate()
+        assert run.returncode == -signal.SIGKILL, "it ended before it was killed"
     finish(train(tmp_path / "killed"))
+    assert read_history(tmp_path / "killed")[: len(done)] == done, "nothing was trained twice"
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
     assert not list((tmp_path / "killed").glob(".*")), "half-written files are cleared away"
     digests = [checkpoint.sha256(tmp_path / k / "digits.safetensors") for k in ("whole", "killed")]

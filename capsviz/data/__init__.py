@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -177,6 +178,20 @@ def load(
                 f"{option} of the data set '{name}' must be {KINDS[kind]}, got {value!r}"
             )
     return module.load(split, root, **options).pad(pad_px).crop(crop_px)
+
+
+def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> Dataset:
+    """A split of the data set that a card tells of, as `load` finds it without a download.
+
+    Parameters
+    ----------
+    about  the card's part "dataset": name, and options that it was loaded with.
+    """
+    name, options = about["name"], dict(about.get("options", {}))
+    module = discovery.load("capsviz.data", name, what="dataset")
+    if "download" in inspect.signature(module.load).parameters:
+        options["download"] = False
+    return load(name, split, root, **options)
 
 
 def hold_out(images: Tensor, labels: Tensor, split: str, n: int) -> tuple[Tensor, Tensor]:

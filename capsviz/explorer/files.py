@@ -6,6 +6,7 @@ import atexit
 import functools
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 from analyses import perturb, routing, view
@@ -14,6 +15,8 @@ from capsviz import figures
 from capsviz.explorer import look
 from capsviz.explorer.network import Networks
 from capsviz.explorer.source import Shown
+
+KEPT_S = 3600  # seconds that figures stay on the disk
 
 
 def effects(networks: Networks, capsule: int) -> perturb.Statistics:
@@ -82,6 +85,9 @@ def save_pose(networks: Networks, shown: Shown, warp: Warp, capsule: int) -> lis
 
 def _save(analysis: str, result, networks: Networks, shown: Shown, options: dict) -> list[Path]:
     """In a new folder, so that nobody overwrites another's; Gradio serves copies of the files."""
+    for old in Path(_folder()).iterdir():
+        if time.time() - old.stat().st_mtime > KEPT_S:
+            shutil.rmtree(old, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(dir=_folder()))
     return figures.save(
         folder / f"{analysis}-{shown.name}",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from capsviz import checkpoint, data
+from capsviz import checkpoint, data, pictures
 from capsviz.augment import to_float
 from capsviz.subject import Subject, check_fit, choose_device
 
@@ -38,9 +38,9 @@ class Networks:
         return tuple(one.card.get("name", "unnamed") for one in (self.model, self.other))
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(C, H, W) of the images that both take."""
-        return tuple(self.model.config["image_shape"])
+    def frame(self) -> pictures.Frame:
+        """What the images are that both take."""
+        return pictures.frame(self.model)
 
     def test_image(self, label: int, index: int) -> Tensor:
         """The index-th test image of a class, (1, C, H, W) in [0, 1]; ValueError for none."""
@@ -79,9 +79,8 @@ def open_networks(
 
 def _test_images(model: nn.Module, data_dir) -> tuple[data.Dataset, str | None]:
     trained_on = model.card["dataset"]
-    options = {**trained_on.get("options", {}), "download": False}
     try:
-        part = data.load(trained_on["name"], "test", data_dir, **options).single()
+        part = data.here(trained_on, "test", data_dir).single()
         return part, part.notice
     except FileNotFoundError as error:
         embedded = data.load(data.FALLBACK, "test")

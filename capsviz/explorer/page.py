@@ -186,12 +186,12 @@ class _Page:
             button.click(save, self.settings, out, **SLOW)
 
     def _drawn(self, drawn):
-        return Shown(from_sheet(drawn, self.networks.image_shape), None, "drawing")
+        return Shown(from_sheet(drawn, self.networks.frame), None, "drawing")
 
     def _uploaded(self, path, invert):
         if path is None:
             raise ValueError("Choose a picture first.")
-        return Shown(from_file(path, self.networks.image_shape, invert), None, Path(path).stem)
+        return Shown(from_file(path, self.networks.frame, invert), None, Path(path).stem)
 
     def _taken(self, digit, index):
         image = self.networks.test_image(digit, index or 0)

@@ -30,7 +30,7 @@ class Shown(NamedTuple):
     name: str  # for files
 
 
-def from_sheet(drawn: str, image_shape: tuple[int, int, int]) -> Tensor:
+def from_sheet(drawn: str, frame: pictures.Frame) -> Tensor:
     """A drawing, a PNG as data URI whose opacity is the ink, as MNIST's digits are.
 
     Returns
@@ -54,16 +54,14 @@ def from_sheet(drawn: str, image_shape: tuple[int, int, int]) -> Tensor:
         raise ValueError(refused) from error
     if not ink.any():
         raise ValueError("The sheet is empty: draw a digit with the mouse or a finger.")
-    channels, *size = image_shape
-    seen = mnist_style(ink, invert="no", size=tuple(size)).seen
-    return torch.from_numpy(np.array(seen, np.float32)).expand(1, channels, *size).contiguous()
+    channels, *size = frame.whole
+    seen = frame.apply(mnist_style(ink, invert="no", size=tuple(size)).seen)
+    return torch.from_numpy(np.array(seen, np.float32)).repeat(1, channels, 1, 1)
 
 
-def from_file(
-    path: str | os.PathLike, image_shape: tuple[int, int, int], invert: str = "auto"
-) -> Tensor:
+def from_file(path: str | os.PathLike, frame: pictures.Frame, invert: str = "auto") -> Tensor:
     """A user's picture, as of `pictures.read`; errors name the file and not its folder."""
     try:
-        return pictures.read(path, image_shape, invert)
+        return pictures.read(path, frame, invert)
     except ValueError as error:
         raise ValueError(str(error).replace(str(path), Path(path).name)) from error

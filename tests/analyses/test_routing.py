@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from conftest import build_tiny
+from elsewhere import elsewhere, same
+from foreign import Foreign
 from matplotlib.text import Text
 
 from analyses import _routing_measures as measure
@@ -13,9 +16,6 @@ from capsviz.functional import lengths
 from capsviz.intervals import paired_interval, wilson
 from capsviz.subject import Subject
 from capsviz.tracing import trace
-from tests.conftest import build_tiny
-from tests.elsewhere import elsewhere, same
-from tests.foreign import Foreign
 
 NAMES = ["a", "b", "c"]
 DIGITS = list("0123456789")

@@ -301,11 +301,11 @@ def test_real_mnist_is_the_canonical_one(mnist_root):
     assert len(data.load("mnist", "train", mnist_root)) == 55_000
 
 
-def test_gzip_archives_of_a_download_are_unpacked_by_torchvision(idx_root, tmp_path_factory):
+def test_archives_alone_are_no_data_set_where_nothing_is_downloaded(idx_root, tmp_path_factory):
     root = tmp_path_factory.mktemp("fetched")
     (root / "MNIST" / "raw").mkdir(parents=True)
     for path in (idx_root / "MNIST" / "raw").iterdir():
         with gzip.open(root / "MNIST" / "raw" / f"{path.name}.gz", "wb") as file:
             file.write(path.read_bytes())
-    with pytest.raises(FileNotFoundError):  # archives alone are no data set: say where files belong
+    with pytest.raises(FileNotFoundError, match=str(root)):  # says where the files belong
         data.load("mnist", "test", root, download=False)
