@@ -71,7 +71,8 @@ def _figure(path: Path | None) -> tuple[Path | None, tuple[str, ...]]:
 
 def _draw(shown, limit, model, checkpoint, stem, formats, how) -> None:
     name = model.card.get("name", checkpoint)
-    result = predict.compute(shown, limit=limit, network=name)
+    score = "length" if hasattr(model, "look") else "probability"
+    result = predict.compute(shown, limit=limit, network=name, score=score)
     for path in figures.save(
         stem, "predict", result, formats=formats, options=how, card=model.card,
         device=str(next(model.parameters()).device), command=options.command_line(),

@@ -44,6 +44,6 @@ def _words(result, row) -> str:
     name, sse = result.files[row], result.sse[row]
     if len(name) > LONGEST:
         name = f"{name[: LONGEST - 1]}…"
-    found = f"{result.predicted[row]} (length {result.lengths[row]:.2f})"
+    found = f"{result.predicted[row]} ({result.score} {result.lengths[row]:.2f})"
     lines = [name, found + ("" if sse is None else f", SSE {sse:.1f}")]
     return "\n".join([*lines, *filter(None, [WORDS[result.unlike[row]]])])

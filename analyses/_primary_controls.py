@@ -12,8 +12,8 @@ ALL, SHUFFLED, UNIFORM, RETRAINED, STRONGEST, RANDOM, NONE = CONDITIONS = (
     "couplings shuffled",
     "couplings uniform",
     "trained with uniform couplings",
-    "one capsule, the most coupled",
-    "one capsule, at random",
+    "single capsules, the most coupled",
+    "single capsules, at random",
     "no capsule",
 )
 

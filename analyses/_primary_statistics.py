@@ -78,7 +78,8 @@ def said(statistics: Statistics) -> str:
     s = statistics
     rows = zip(s.conditions, s.sse, s.sse_ci95, strict=True)
     named = ", ".join(f"{name} {with_interval(sse, ends, '.2f')}" for name, sse, ends in rows)
-    return f"mean SSE of {s.n:,} {s.dataset} images, with 95 % intervals: {named}; {verdict(s)}"
+    head = f"mean SSE of {s.n:,} {s.dataset} images, of single capsules over {s.capsules} of each"
+    return f"{head}, with 95 % intervals: {named}; {verdict(s)}"
 
 
 def verdict(statistics: Statistics) -> str:

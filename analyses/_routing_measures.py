@@ -207,6 +207,7 @@ class Survey:
             **_proportion("changed", self.counts["changed"], n),
             **self.means["length"].named("true_length", 0, 1),
         }
+        both["gain_ci95"][0] = both["changed_ci95"][0] = 0  # of r = 1 against itself
         routed = {name: values[:-controls] for name, values in both.items()}
         return routed | {f"control_{name}": values[-controls:] for name, values in both.items()}
 

@@ -156,12 +156,14 @@ def said(result: Statistics) -> str:
     """Findings; the words follow the thresholds at the top, and the interval."""
     R, J = len(result.entropy_nats), len(result.classes)
     effective, bounds = result.effective_parents[-1], result.effective_parents_ci95[-1]
-    text = (
+    changes = (
         f"routing (r = {R} against r = 1) changes "
         f"{with_interval(result.changed[R - 1], result.changed_ci95[R - 1], '.2%')} "
         f"of the predictions on {result.n} {result.dataset} images: "
         f"{result.to_right[R - 1]} become right, {result.to_wrong[R - 1]} wrong; "
-        f"{_effect(R, *result.changed_ci95[R - 1])}\n"
+    )
+    text = (
+        f"{changes if R > 1 else ''}{_effect(R, *result.changed_ci95[R - 1])}\n"
         f"a capsule has {with_interval(effective, bounds, '.3f')} of {J} effective "
         f"parents: {spread(effective, J)}; the true class's length goes from "
         f"{result.true_length[0]:.3f} to {result.true_length[R - 1]:.3f}\n"
@@ -172,9 +174,10 @@ def said(result: Statistics) -> str:
     rows += zip(result.controls, result.control_accuracy, result.control_accuracy_ci95, strict=True)
     rows = [f"{name} {with_interval(value, ends, '.2%')}" for name, value, ends in rows]
     gain = with_interval(result.gain[R - 1], result.gain_ci95[R - 1], "+.2%")
+    gained = f"; r = {R} less r = 1 on the same images {gain}" if R > 1 else ""
     fewest, most = result.dead_range
     return (
-        f"{text}accuracy: {', '.join(rows)}; r = {R} less r = 1 on the same images {gain}\n"
+        f"{text}accuracy: {', '.join(rows)}{gained}\n"
         f"dead capsules: {result.dead} of {len(result.norm)} ({fewest} to {most} if every norm "
         "were at the high or the low end of its interval)"
     )

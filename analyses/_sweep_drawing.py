@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator, PercentFormatter
 
 from analyses._panels import MARKERS
+from analyses._sweep_words import unequal
 from capsviz.figures import COLOURS
 
 WIDE = 5.0  # inches from which on panels stand in two columns
@@ -71,6 +72,11 @@ def _curves(axes, result, field):
             markevery=max(1, len(result.sizes) // 8),
         )
         axes.fill_between(result.sizes, *bands[k].T, color=colour, alpha=0.22, linewidth=0)
+        if signed:
+            told = unequal(result, k)
+            ring = {"marker": "o", "markersize": 6, "markerfacecolor": "none", "linestyle": "none"}
+            axes.plot(result.sizes[told], values[k][told], color=colour, **ring)
+            axes.set_title("ringed: unequal (McNemar, Holm)", fontsize=6.5)
     if not signed:
         axes.set_ylim(0, 1.02 if field != "calibration" else max(0.1, 1.05 * bands.max()))
 

@@ -120,7 +120,8 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, asked
             if len(mine) == 0:
                 continue
             at = here[mine]
-            said = scores(model, warped[mine])
+            with torch.inference_mode():
+                said = scores(model, warped[mine])
             if said.shape[1] != classes:
                 raise ValueError(
                     f"expected {classes} classes, but network {k + 1} knows {said.shape[1]}: "

@@ -21,7 +21,10 @@ def caption(result) -> str:
     said = ", ".join(f"{s} of {n}" for n, s in zip(result.names, result.scores, strict=True))
     text = f"Accuracy, scores and calibration under {result.warp}, the same {result.n} images for "
     text += f"all networks. Score: {said}. Bands and bars: 95 % intervals, by paired bootstrap "
-    text += f"({result.resamples} resamples)"
+    text += f"({result.resamples} resamples), size by size"
+    if len(result.names) > 1:
+        text += "; ringed: sizes where a network differs from the first (McNemar's test, corrected "
+        text += "for the number of sizes by Holm's method)"
     if result.worst is not None:
         turned = "rotations by up to 30° with " if result.grid > 1 else ""
         text += f"; of the worst of {9 * result.grid} warps ({turned}shifts by up to 3 px) "
@@ -40,8 +43,13 @@ def _network(result, k: int) -> str:
     text += f"; against {result.names[0]} {_points(result, 'area', k)}"
     if result.worst is not None:
         text += f", in the worst case {_points(result, 'worst', k)}"
-    unequal, count = int((holm(result.mcnemar_p[k]) < LEVEL).sum()), len(result.sizes)
-    return f"{text}, unequal at {unequal} of {count} sizes (McNemar, p < {LEVEL:g} by Holm)"
+    told, count = int(unequal(result, k).sum()), len(result.sizes)
+    return f"{text}, unequal at {told} of {count} sizes (McNemar, p < {LEVEL:g} by Holm)"
+
+
+def unequal(result, k: int):
+    """(A,) whether a network differs from the first, by a test that allows for the A sizes."""
+    return holm(result.mcnemar_p[k]) < LEVEL
 
 
 def _points(result, name: str, k: int) -> str:

@@ -150,7 +150,7 @@ def _over_originals(values: list[np.ndarray]) -> tuple[float, list[float]]:
 
 
 def variants(dataset, *, seed=0) -> Variants:
-    """The first digit of each class of MNIST, padded, and its first 16 variants."""
+    """The first digit of each class of MNIST, padded, and 16 variants, drawn as those scored."""
     from capsviz.data import affnist_like
 
     index = [int((dataset.labels == k).nonzero()[0]) for k in range(len(dataset.classes))]

@@ -229,10 +229,9 @@ def findings(result: Result) -> str:
 def caption(result: Result) -> str:
     """What the figure shows, with its numbers."""
     return (
-        "Left: an example of each corruption and the error of each network. Right: errors with "
-        "95 % intervals, less the baseline's where there are several networks. "
-        + findings(result).replace("\n", "; ")
-        + "."
+        "An example of each corruption and the error of each network; in a wide figure errors with "
+        "95 % intervals too, less the baseline's where there are several networks, not corrected "
+        "for the number of corruptions. " + findings(result).replace("\n", "; ") + "."
     )
 
 

@@ -7,12 +7,12 @@ as logits) and by R-PGD, which knows the detector (after Qin et al. 2020, arXiv:
 stronger, see `capsviz.attacks`); the same images rotated; and images of another data set, of which
 every reading counts as misread; an attacked image counts if the clean one was misread too. AUROC of
 distances against those of the unchanged test images; 95 % intervals by percentile bootstrap over
-images, one draw for both sides where they are paired (of zero width where nothing overlaps), Wilson
-for shares. Those of the flagged and undetected shares take the threshold as known, although it is a
-percentile of at most 1,000 validation images: they are too narrow by what another validation set
-would change. Controls, on the same draws: the reconstruction of a random other capsule, that of the
-next image's winning capsule, the average validation image that is read as the same class, and
-random scores.
+images, one draw for both sides where they are paired (where nothing overlaps no resample differs,
+and it is Wilson's of n out of n), Wilson for shares. Those of the flagged and undetected shares
+take the threshold as known, although it is a percentile of at most 1,000 validation images: they
+are too narrow by what another validation set would change. Controls, on the same draws: the
+reconstruction of a random other capsule, that of the next image's winning capsule, the average
+validation image that is read as the same class, and random scores.
 
 A reader should see how far the winning capsule's distance separates better than the controls do:
 where another image's reconstruction does as well, the pixels alone give the image away and no
@@ -146,7 +146,7 @@ def compute(
         undetected=shares["undetected"][0],
         undetected_ci95=shares["undetected"][1],
         auroc=auroc,
-        auroc_ci95=np.stack([_ends(drawn) for _, drawn in areas]),
+        auroc_ci95=np.stack([_apart(_ends(drawn), n) for _, drawn in areas]),
         gain=auroc[:, :1] - auroc[:, 1:],
         gain_ci95=np.stack([_ends(gain) for gain in gains]),
         examples=examples,
@@ -237,3 +237,13 @@ def caption(result: Result) -> str:
 def _ends(drawn: np.ndarray) -> np.ndarray:
     """95 % interval (..., 2) of values drawn along the first axis."""
     return np.moveaxis(np.percentile(drawn, (2.5, 97.5), axis=0), 0, -1)
+
+
+def _apart(ends: np.ndarray, n: int) -> np.ndarray:
+    """Intervals of AUROC, of whose resamples none differs because nothing overlaps: Wilson's."""
+    from capsviz.intervals import wilson
+
+    for k, area in enumerate(ends[:, 0]):
+        if np.ptp(ends[k]) == 0 and area in (0, 1):
+            ends[k] = wilson(int(area) * n, n)
+    return ends

@@ -38,14 +38,15 @@ class Result(NamedTuple):
     steps: list[str]  # S names
     pictures: np.ndarray  # (P, S, C, SIDE, SIDE) uint8, each step fitted in, white around it
     predicted: list[str]  # P names of classes
-    lengths: list[float]  # P, of the winning capsules
+    lengths: list[float]  # P, of the winning capsules, or probabilities
     sse: list[float | None]  # P, to the reconstruction; None without a decoder
     unlike: list[bool | None]  # P, the training data; None: not known
     limit: float | None  # L2 distance to the reconstruction above which they are
     network: str
+    score: str = "length"  # what `lengths` are: "length" or "probability"
 
 
-def compute(seen: Sequence, *, limit: float | None, network: str) -> Result:
+def compute(seen: Sequence, *, limit: float | None, network: str, score="length") -> Result:
     """The steps of pictures, at one size.
 
     Parameters
@@ -53,6 +54,7 @@ def compute(seen: Sequence, *, limit: float | None, network: str) -> Result:
     seen     of `capsviz.prediction`, of one network, at least one.
     limit    L2 distance above which a picture is unlike the training data; None: not known.
     network  its name, for the record.
+    score    what it gives to a class: "length" of a capsule, or "probability".
 
     Raises
     ------
@@ -71,6 +73,7 @@ def compute(seen: Sequence, *, limit: float | None, network: str) -> Result:
         unlike=[one.prediction.unlike for one in seen],
         limit=limit,
         network=network,
+        score=score,
     )
 
 
@@ -145,7 +148,7 @@ def findings(result: Result) -> str:
     ):
         error = "" if sse is None else f", SSE {sse:.1f}"
         kind = {None: "", True: ", unlike the training data", False: ""}[unlike]
-        lines.append(f"{name}: {predicted} (length {length:.2f}){error}{kind}")
+        lines.append(f"{name}: {predicted} ({result.score} {length:.2f}){error}{kind}")
     return "\n".join(lines)
 
 

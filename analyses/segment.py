@@ -10,8 +10,8 @@ digit alone, pixels in [0, 1]; and the IoU of each digit's ink with the ink give
 pixel of ink in the image (above 0.5) goes to the brighter drawing. Where a prediction is wrong its
 drawing is held against the digit that was missed. Controls, on the same images: decoded from the
 labels; the drawings exchanged; a drawing from an absent class; nothing drawn, so that all ink goes
-to both; and, for the IoU, the digits themselves in place of drawings, which is the most there is to
-reach. Differences from the prediction are taken image by image.
+to both; and, for the IoU, the digits themselves in place of drawings, as a reference. Differences
+from the prediction are taken image by image.
 
 A reader should see each digit in a colour of its own, overlapping strokes in that of both, and no
 ink, or ink that fits nothing, for the absent class. The misread images are chosen for being wrong

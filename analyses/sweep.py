@@ -15,9 +15,10 @@ and 3 px each way (after Engstrom et al., arXiv:1712.02779; foolbox's SpatialAtt
 such warps, here it is 5 x 3 x 3).
 
 A reader should see how fast each network loses accuracy, whether its scores fall with it (if they
-do not, the calibration error grows), and where two networks differ by more than chance: where the
-band of the difference leaves zero. Bands of two curves may overlap and the difference still be
-clear, because the images are the same.
+do not, the calibration error grows), and where two networks differ by more than chance: at the
+ringed sizes, by the test that allows for their number; a band that leaves zero at one of many sizes
+may do so by chance. Bands of two curves may overlap and the difference still be clear, because the
+images are the same.
 
 Do not conclude that one architecture is more robust than another from two networks: the bands hold
 for these weights, not for another training run. Networks of unequal accuracy at the unwarped end
@@ -132,7 +133,7 @@ def compute(
         found.append(
             {
                 **_fields("accuracy", comparison.compare_means(right, counts)),
-                **_fields("true_score", comparison.compare_means(true, counts)),
+                **_fields("true_score", comparison.compare_means(true, counts, shares=False)),
                 **_fields("calibration", comparison.compare_calibration(winner, right, counts)),
                 "mcnemar_p": np.array([comparison.mcnemar(right[0], one) for one in right]),
             }

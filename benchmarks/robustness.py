@@ -3,15 +3,14 @@
 import numpy as np
 
 from analyses import affnist, equivariance
+from analyses._sweep_words import unequal
 from analyses._words import number, with_interval
 from capsviz import discovery
-from capsviz.comparison import holm
 from capsviz.figures import read_result
 from capsviz.generalisation import NETWORKS
 from capsviz.tables import markdown
 
 FIGURES = discovery.folder("figures")
-LEVEL = 0.05  # of tests
 SEEDS = 3  # of each network in a whole series
 
 
@@ -61,8 +60,7 @@ def _words(sweep, corrupt) -> str:
             better.append(f"cannot be told from `{name}`")
         else:
             better.append(f"is right {'less' if low > 0 else 'more'} often than `{name}`")
-        unequal = sweep.sizes[holm(sweep.mcnemar_p[k]) < LEVEL]
-        angles = ", ".join(f"{size:+g}°" for size in unequal) or "none"
+        angles = ", ".join(f"{size:+g}°" for size in sweep.sizes[unequal(sweep, k)]) or "none"
         better[-1] += f", at single angles shown for {angles}"
     return (
         f"Over all angles, the CapsNet `{first}` {'; '.join(better)} (paired intervals at 95 %, "

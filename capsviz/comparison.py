@@ -44,17 +44,21 @@ def draw_resamples(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np.n
     return counts
 
 
-def compare_means(values: np.ndarray, counts: np.ndarray) -> Compared:
+def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True) -> Compared:
     """Means of per-image values (K, N) in [0, 1], under the resamples of `draw_resamples`.
 
     Where every image is right or every one wrong, no resample differs, which proves no certainty:
     there the interval is Wilson's, and that of a difference the one of `intervals.paired_interval`.
     Other values that are all alike keep the resamples' interval, of zero width.
+
+    Parameters
+    ----------
+    shares  whether 0 and 1 stand for wrong and right; False: for scores that may be as high.
     """
     n = counts.shape[1]
     values = np.asarray(values, np.float32)
     found = _compare(values.mean(1, dtype=np.float64), counts @ values.T / n)
-    binary = np.isin(values.round(6), (0, 1)).all(1)  # an area of ones is 1 but for rounding
+    binary = shares & np.isin(values.round(6), (0, 1)).all(1)  # of ones an area is almost 1
     for k, one in enumerate(values.round(6)):
         if binary[k] and np.ptp(one) == 0:
             found.ci95[k] = wilson(n * int(one[0]), n)

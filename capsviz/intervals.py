@@ -19,7 +19,7 @@ def wilson(right: int, n: int) -> tuple[float, float]:
     p = right / n
     centre = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return (centre - half if right > 0 else 0.0), (centre + half if right < n else 1.0)
 
 
 def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

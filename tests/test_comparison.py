@@ -84,7 +84,10 @@ def test_images_that_are_all_alike_prove_no_certainty(counts):
 
 
 def test_a_network_that_is_always_right_against_one_that_never_is(counts):
-    found = comparison.compare_means(np.stack([np.ones(N), np.zeros(N)]), counts)
+    values = np.stack([np.ones(N), np.zeros(N)])
+    scores = comparison.compare_means(values, counts, shares=False)
+    assert scores.ci95.tolist() == [[1, 1], [0, 0]]
+    found = comparison.compare_means(values, counts)
     low, high = found.difference_ci95[1]
     assert low == -1 == found.difference[1] < high < -0.95
 

@@ -14,7 +14,7 @@ from foreign import Foreign
 
 from analyses import _sweep_measures as measures
 from analyses import sweep
-from capsviz import checkpoint, comparison, figures, subject
+from capsviz import checkpoint, comparison, figures, subject, tracing
 from capsviz.cli import main
 from capsviz.intervals import paired_interval, wilson
 from capsviz.paperset import Settings
@@ -252,6 +252,13 @@ def test_networks_may_be_named_one_option_each(tmp_path, other):
     asked = ["--checkpoints", "digits", "--checkpoints", other, "--from", 0, "--to", 0]
     done = invoke(tmp_path, *asked, "--n", 9, "--no-worst", "--json")
     assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
+
+
+def test_warped_images_are_not_remembered(tiny, tiny_images):
+    with tracing.remember():
+        by = family_matrix("rotation", 10, tiny_images.shape[2:])
+        measures.look([tiny], tiny_images, LABELS, 3, by)
+        assert not tracing._made.get()
 
 
 def test_networks_may_be_named_without_the_option(tmp_path, other):
