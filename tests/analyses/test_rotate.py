@@ -122,7 +122,7 @@ def test_images_may_be_on_another_device(tiny, tiny_images, result):
     [
         (0, 360, 0, "positive"),
         (0, 360, -4, "positive"),
-        (0, 360, float("nan"), "positive"),
+        (0, 360, float("nan"), "finite"),
         (90, 0, 4, "--from below --to"),
         (0, 360, 1e-3, "too many"),
     ],
