@@ -92,7 +92,7 @@ def table(found: dict) -> str:
             "|---|---|---|---|",
             *(row.text() for row in rows(found)),
             "",
-            "Batches of 128. Times over the floor are medians of the ratios within rounds, in which "
+            "Batches of 128. Times over the floor are medians of ratios within rounds, in which "
             "contenders take turns, other times quotients of two such; the literal network ran "
             "apart, its ratios are of medians. "
             f"{machine['processor']}, {machine['hardware']}, torch "
