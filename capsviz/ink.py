@@ -21,7 +21,9 @@ MARGIN = 0.05  # of its box: what is cut off on each side of such a sheet
 
 
 def average(grey: np.ndarray, longest: int) -> np.ndarray:
-    """A picture (h, w) with at most `longest` pixels a side, by averaging."""
+    """A picture (h, w) or (h, w, C) with at most `longest` pixels a side, by averaging."""
+    if grey.ndim == 3:
+        return np.stack([average(channel, longest) for channel in np.moveaxis(grey, 2, 0)], 2)
     factor = longest / max(grey.shape)
     if factor >= 1:
         return grey

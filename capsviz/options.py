@@ -202,7 +202,6 @@ def open_picture(opened, given: dict):
 
     if given["image"] is not None and (chosen := typed("digit", "index")):
         raise ValueError(f"--image is a picture of your own: drop {', '.join(chosen)}")
-
     return module.open_picture(opened, **given)
 
 

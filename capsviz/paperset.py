@@ -130,7 +130,7 @@ def make(
 
 
 def _draw(module, analysis, subject, output, settings, formats, width) -> Iterator[Entry]:
-    start = time.perf_counter()
+    start, code = time.perf_counter(), commit()
     for stem, result in module.paper(subject, settings):
         paths = figures.save(
             output / stem,
@@ -149,7 +149,7 @@ def _draw(module, analysis, subject, output, settings, formats, width) -> Iterat
         if subject.dataset.notice is not None:
             caption = f"{caption.rstrip('.')}. Note: {subject.dataset.notice}."
         names, seconds = [p.name for p in paths], round(now - start, 2)
-        yield Entry(stem, analysis, caption, names, seconds, commit())
+        yield Entry(stem, analysis, caption, names, seconds, code)
         start = now
 
 

@@ -171,16 +171,6 @@ def _shorten(picture: Image.Image, longest: int | None) -> Image.Image:
     return picture.reduce(by) if by > 1 else picture
 
 
-def average(pixels: np.ndarray, longest: int) -> np.ndarray:
-    """A picture (h, w) or (h, w, C) with at most `longest` pixels a side, by averaging."""
-    factor = longest / max(pixels.shape[:2])
-    if factor >= 1:
-        return pixels
-    small = (max(1, round(side * factor)) for side in pixels.shape[:2])
-    made = _resize(np.atleast_3d(pixels), *small)
-    return made if pixels.ndim == 3 else made[..., 0]
-
-
 def _resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
     """(h, w, C) -> (height, width, C), averaging where it gets smaller."""
     tensor = torch.from_numpy(np.ascontiguousarray(pixels, dtype=np.float32)).permute(2, 0, 1)[None]

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from capsviz import data, detection, pictures
+from capsviz import data, detection, ink, pictures
 from capsviz.augment import to_float
 from capsviz.functional import reconstruction_loss
 from capsviz.tracing import images_at_a_time, scores, trace
@@ -106,7 +106,7 @@ def of_files(
     for path in paths:
         try:
             prepared = pictures.prepare(path, frame, invert, centre=centre)
-            small = {k: pictures.average(step, SHOWN_PX) for k, step in prepared.steps.items()}
+            small = {k: ink.average(step, SHOWN_PX) for k, step in prepared.steps.items()}
             waiting.append((path, prepared._replace(steps=small)))
         except ValueError as error:
             failed(" ".join(str(error).split()))
