@@ -30,6 +30,8 @@ def run(make, networks, seeds, folder, picture, data_dir, device, figure, as_jso
     )
     if given and not make:
         raise ValueError(f"these say how to run: drop {', '.join(sorted(given))} or add --run")
+    if picture and (given := options.typed("make", "networks", "folder")):
+        raise ValueError(f"--picture shows no results: drop {', '.join(sorted(given))}")
     if seeds < 1:
         raise ValueError(f"expected at least 1 seed, got {seeds}")
     for name in networks:
@@ -63,9 +65,8 @@ def run(make, networks, seeds, folder, picture, data_dir, device, figure, as_jso
 def _series(networks, seeds: int, plan, data_dir, device) -> None:
     from tqdm import tqdm
 
-    from capsviz import allocator, generalisation
+    from capsviz import generalisation
 
-    allocator.keep_freed_memory()
     for seed in range(seeds):
         for network in networks:
             with tqdm(disable=None, unit="step", desc=f"{network}-{seed}", smoothing=0.05) as bar:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.intervals import paired_interval, wilson
+from capsviz.intervals import paired_each, wilson_each
 
 
 def statistics(clean, wrong, first, counts) -> dict:
@@ -20,9 +20,7 @@ def statistics(clean, wrong, first, counts) -> dict:
     n = clean.shape[1]
     gained = (wrong & ~wrong[first]).sum(2)
     lost = (~wrong & wrong[first]).sum(2)
-    pairs = np.stack([gained, lost], 2).reshape(-1, 2)
-    each = np.array([paired_interval(int(g), int(k), n) for g, k in pairs])
-    each = each.reshape(*gained.shape, 2)
+    each = paired_each(gained, lost, n)
     each[first] = 0  # less itself
     values = np.stack([wrong.mean(1), clean])  # (2, K, N): mean over corruptions, and clean
     point = values.mean(2)
@@ -32,9 +30,9 @@ def statistics(clean, wrong, first, counts) -> dict:
     relative, relative_ci95 = _ratio(excess, excess_drawn, first)
     return {
         "clean": point[1],
-        "clean_ci95": np.array([wilson(int(k), n) for k in clean.sum(1)]),
+        "clean_ci95": wilson_each(clean.sum(1), n),
         "error": wrong.mean(2),
-        "error_ci95": np.array([[wilson(int(k), n) for k in row] for row in wrong.sum(2)]),
+        "error_ci95": wilson_each(wrong.sum(2), n),
         "difference": (gained - lost) / n,
         "difference_ci95": each,
         "mean": point[0],

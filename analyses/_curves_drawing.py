@@ -16,7 +16,9 @@ PANELS = (  # field and title
     ("train_accuracy", "training error, %"),
     ("validation_accuracy", "validation error, %"),
     ("train_loss", "training loss"),
+    ("train_margin_loss", "training margin loss"),
     ("validation_margin_loss", "validation margin loss"),
+    ("train_reconstruction_loss", "training reconstruction"),
     ("validation_sse", "validation SSE"),
     ("learning_rate", "learning rate × 1000"),
 )

@@ -10,10 +10,12 @@ from pathlib import Path
 
 FILE = "epochs.csv"
 COLUMNS = (
-    "epoch", "train_loss", "train_accuracy", "validation_accuracy", "validation_margin_loss",
-    "validation_sse", "learning_rate",
+    "epoch", "train_loss", "train_accuracy", "train_margin_loss", "train_reconstruction_loss",
+    "validation_accuracy", "validation_margin_loss", "validation_sse", "learning_rate",
 )  # fmt: skip  # those that are drawn; others may stand beside them
-OPTIONAL = "validation_sse"  # its cells are empty for a network without a decoder
+OPTIONAL = (  # empty for a network without a decoder, or not there in an older record
+    "train_margin_loss", "train_reconstruction_loss", "validation_sse",
+)  # fmt: skip
 
 
 def read(runs: Sequence[Path]) -> dict[str, dict[str, list]]:
@@ -68,7 +70,7 @@ def _read(file: Path) -> dict[str, list]:
     if not rows:
         raise ValueError(f"'{file}' holds no epoch: expected a header and a line for each epoch")
     for name in COLUMNS:
-        if name not in header:
+        if name not in header and name not in OPTIONAL:
             raise ValueError(
                 f"'{file}' has no column '{name}', which `capsviz train` writes: "
                 f"it has {', '.join(header)}"
@@ -78,7 +80,10 @@ def _read(file: Path) -> dict[str, list]:
             if text is None:
                 raise ValueError(f"'{file}', line {k + 2}, is cut short: it has no '{name}'")
     columns = {
-        name: [_number(f"'{file}', line {k + 2}", name, row[name]) for k, row in enumerate(rows)]
+        name: [
+            _number(f"'{file}', line {k + 2}", name, row.get(name, ""))
+            for k, row in enumerate(rows)
+        ]
         for name in COLUMNS
     }
     if columns["epoch"] != sorted(set(columns["epoch"])):
@@ -87,7 +92,7 @@ def _read(file: Path) -> dict[str, list]:
 
 
 def _number(where: str, name: str, text: str) -> float | None:
-    if name == OPTIONAL and text == "":
+    if name in OPTIONAL and text == "":
         return None
     kind, expected = (int, "a whole number") if name == "epoch" else (float, "a number")
     if name.endswith("accuracy"):

@@ -142,11 +142,7 @@ def score(model, images, places, n, seed):
 
 def of_subject(subject, n) -> dict:
     """What `compute` needs of a subject: n test images, validation images, another data set."""
-    from capsviz import data
-
-    part, card = subject.dataset, subject.model.card["dataset"]
-    own = card.get("options", {}) if card["name"] == part.name else {}
-    held_out = data.load(part.name, "validation", subject.data_dir, **own)
+    part, held_out = subject.dataset, subject.load("validation")
     images, labels = subject.images(n)
     others, missing = _others(subject, n)
     return {

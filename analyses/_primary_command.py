@@ -29,7 +29,7 @@ def train(epochs, limit, seed, output, subject):
     from capsviz import primary_decoder
 
     opened = options.open_subject(subject, split="train")
-    parts = [opened.dataset, *_held_out(opened, subject["data_dir"])]
+    parts = [opened.dataset, opened.load("validation"), opened.load("test")]
     if limit is not None:
         parts = [parts[0].first(limit), *(part.first(min(limit, len(part))) for part in parts[1:])]
     output = output or primary_decoder.default_folder(opened.name)
@@ -70,12 +70,3 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, seed, 
         "results": {"test": json.loads(options.to_json(found._asdict()))},
     }
     return save(path, decoders, model.card, card), found
-
-
-def _held_out(opened, data_dir):
-    """Validation and test split of the data set that a subject was opened with."""
-    from capsviz import data
-
-    name, trained_on = opened.dataset.name, opened.model.card["dataset"]
-    own = trained_on.get("options", {}) if trained_on["name"] == name else {}
-    return [data.load(name, split, data_dir, **own) for split in ("validation", "test")]

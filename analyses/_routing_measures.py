@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from capsviz.functional import lengths, predict, random_couplings
-from capsviz.intervals import Z, paired_interval, wilson
+from capsviz.intervals import Z, paired_each, wilson_each
 from capsviz.tracing import given_away, trace
 
 INSIDE = ("votes", "couplings", "poses", "lengths")
@@ -199,11 +199,10 @@ class Survey:
         """Accuracy, its gain, changes and true lengths with intervals, controls apart."""
         n, controls = self.means["length"].n, len(self.CONTROLS)
         more, less = self.counts["to_right"], self.counts["to_wrong"]
-        pairs = [paired_interval(int(a), int(b), n) for a, b in zip(more, less, strict=True)]
         both = {
             **_proportion("accuracy", self.counts["right"], n),
             "gain": (more - less) / n,
-            "gain_ci95": np.array(pairs),
+            "gain_ci95": paired_each(more, less, n),
             **_proportion("changed", self.counts["changed"], n),
             **self.means["length"].named("true_length", 0, 1),
         }
@@ -213,4 +212,4 @@ class Survey:
 
 
 def _proportion(name: str, counts: np.ndarray, n: int) -> dict[str, np.ndarray]:
-    return {name: counts / n, f"{name}_ci95": np.array([wilson(int(k), n) for k in counts])}
+    return {name: counts / n, f"{name}_ci95": wilson_each(counts, n)}

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from capsviz.functional import predict
-from capsviz.intervals import paired_interval, wilson
+from capsviz.intervals import paired_each, wilson_each
 from capsviz.tracing import scores
 from capsviz.warps import family, family_matrix, matrix, warp
 
 GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
-CHUNK_IMAGES = 128  # warped and shown at a time, at most: a CapsNet's votes of 256 are 190 MB
+CHUNK_IMAGES = 128  # warped and shown at a time, at most
 CHUNK_VALUES = 1 << 22  # of those images, at most: 16 MB
 SIZES = 3600  # at most
 
@@ -147,11 +147,11 @@ def worst_case(models, images: Tensor, labels: Tensor, classes: int, warps) -> d
     frame = tuple(images.shape[2:])
     for one in warps:
         held &= look(models, images, labels, classes, matrix(frame, **one), held)[0]
-    gained, lost = (held & ~held[0]).sum(1), (held[0] & ~held).sum(1)
-    others = [paired_interval(int(g), int(m), n) for g, m in zip(gained, lost, strict=True)][1:]
+    apart = paired_each((held & ~held[0]).sum(1), (held[0] & ~held).sum(1), n)
+    apart[0] = 0  # less itself
     return {
         "worst": held.mean(1),
-        "worst_ci95": np.array([wilson(int(right), n) for right in held.sum(1)]),
+        "worst_ci95": wilson_each(held.sum(1), n),
         "worst_difference": held.mean(1) - held[0].mean(),
-        "worst_difference_ci95": np.array([(0.0, 0.0), *others]),
+        "worst_difference_ci95": apart,
     }

@@ -197,7 +197,7 @@ def _published(opened, n, data_dir):
     def read(name):
         part = data.load("mnist_c", "test", data_dir, corruption=name)
         if not part.labels.equal(opened.dataset.labels):
-            raise ValueError(f"the labels of {part.name} are not those of MNIST's test images")
+            raise ValueError(f"the labels of MNIST-C's {name} are not those of MNIST's test images")
         return Subject(opened.model, part, opened.source).images(n)[0]
 
     return read

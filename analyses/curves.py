@@ -31,6 +31,8 @@ class Result(NamedTuple):
     epochs: list[list[int]]  # from 1
     train_loss: list[list[float]]  # mean over images of what training minimises
     train_accuracy: list[list[float]]  # 0 to 1
+    train_margin_loss: list[list[float | None]]  # mean over images; None in older records
+    train_reconstruction_loss: list[list[float | None]]  # as minimised, before its weight; likewise
     validation_accuracy: list[list[float]]  # 0 to 1
     validation_margin_loss: list[list[float]]  # mean over images
     validation_sse: list[list[float | None]]  # mean over images; None without a decoder

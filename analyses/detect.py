@@ -99,7 +99,7 @@ def compute(
     import torch
 
     from capsviz import detection
-    from capsviz.intervals import require_two, wilson
+    from capsviz.intervals import require_two, wilson_each
 
     images, labels = images.cpu(), labels.cpu()
     others = {name: other.cpu() for name, other in (others or {}).items()}
@@ -117,10 +117,9 @@ def compute(
     foreign = np.array([name in others for name in makers])
     wrong = (predicted != labels.numpy()) | foreign[:, None]
     far = values[:, 0] > limit
-    shares = {
-        name: (made.mean(1), np.array([wilson(int(k), n) for k in made.sum(1)]))
-        for name, made in (("misread", wrong), ("flagged", far), ("undetected", wrong & ~far))
-    }
+    shares = {}
+    for name, these in (("misread", wrong), ("flagged", far), ("undetected", wrong & ~far)):
+        shares |= {name: these.mean(1), f"{name}_ci95": wilson_each(these.sum(1), n)}
     areas = [
         (
             detection.auroc(values[0], values[a]),
@@ -139,12 +138,7 @@ def compute(
         labels=labels.numpy(),
         validation=limit_on,
         threshold=limit,
-        misread=shares["misread"][0],
-        misread_ci95=shares["misread"][1],
-        flagged=shares["flagged"][0],
-        flagged_ci95=shares["flagged"][1],
-        undetected=shares["undetected"][0],
-        undetected_ci95=shares["undetected"][1],
+        **shares,
         auroc=auroc,
         auroc_ci95=np.stack([_apart(_ends(drawn), n) for _, drawn in areas]),
         gain=auroc[:, :1] - auroc[:, 1:],

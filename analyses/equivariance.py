@@ -176,20 +176,14 @@ def plot(result: Result, *, width=7.16):
 @options.as_json
 def command(n, seed, as_json, figure, subjects):
     """Write the figure and its numbers; say what changes lawfully and what can be read."""
+    from capsviz.subject import together
+
     opened = options.open_subjects(subjects)
     n = min(N, len(opened[0].dataset)) if n is None else n
-    result = _of(opened, n, seed=seed, progress=options.progress("warps"))
+    result = compute(**together(opened, n), seed=seed, progress=options.progress("warps"))
     name = f"equivariance-{result.dataset}-{n}-images"
     paths = options.save(name, "equivariance", result, opened[0], figure)
     options.report(result, findings(result), paths, as_json)
-
-
-def _of(opened, n, **more) -> Result:
-    """`compute` for subjects with the same data, over n images of it."""
-    first = opened[0]
-    images, labels = first.images(n)
-    networks, names = [one.model for one in opened], [one.name for one in opened]
-    return compute(networks, images, labels, names=names, dataset=first.dataset.name, **more)
 
 
 def findings(result: Result) -> str:
@@ -229,11 +223,10 @@ def _reach(result: Result, f: int) -> str:
 
 def paper(subject, settings):
     """For `capsviz figures`: the network and the shipped baselines of its data set."""
-    from capsviz.subject import with_baselines
+    from capsviz.subject import together, with_baselines
 
-    result = _of(
-        with_baselines(subject),
-        settings.n,
+    result = compute(
+        **together(with_baselines(subject), settings.n),
         seed=settings.seed,
         progress=settings.progress("warping"),
     )

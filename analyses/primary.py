@@ -141,6 +141,7 @@ def command(context, decoder, capsules, levels, n, seed, as_json, figure, pictur
         _refuse_given(context)
         return
     options.refuse_with_evaluate(n, "digit", "index", "image", "levels")
+    options.refuse_without_evaluate(n, "seed")
     opened = options.open_subject(subject)
     decoders = _open_decoders(opened, decoder)
     if n is not None:

@@ -115,7 +115,7 @@ def evaluate(
     ValueError  for fewer than 2 images, or a sweep that `angles` refuses.
     """
     from capsviz.functional import predict
-    from capsviz.intervals import mean_interval, require_two, wilson
+    from capsviz.intervals import mean_interval, require_two, wilson_each
     from capsviz.tracing import trace
     from capsviz.warps import rotate
 
@@ -133,7 +133,7 @@ def evaluate(
     return Statistics(
         angles_deg=degrees,
         accuracy=np.array(right) / n,
-        accuracy_ci95=np.array([wilson(k, n) for k in right]),
+        accuracy_ci95=wilson_each(right, n),
         true_length=mean,
         true_length_ci95=interval.clip(0, 1),
         n=n,

@@ -125,6 +125,7 @@ def plot(result: Result | Statistics, *, width=7.16):
 def command(iterations, n, dead_norm, dead_variance, seed, as_json, figure, picture, subject):
     """Write the figure and its numbers; say what routing does."""
     options.refuse_with_evaluate(n, "digit", "index", "image")
+    options.refuse_without_evaluate(n, "dead_norm", "dead_variance", "seed")
     opened = options.open_subject(subject)
     asked = {"classes": opened.dataset.classes, "iterations": iterations}
     if n is not None:

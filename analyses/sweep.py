@@ -200,6 +200,8 @@ def command(warp, start, stop, step, n, grid, worst, seed, as_json, figure, subj
     sweep = {"warp": warp, "start": start, "stop": stop, "step": step}
     sizes(*sweep.values())
     grid_warps(grid)
+    if not worst and options.typed("grid"):
+        raise ValueError("--no-worst looks at no grid: drop --grid")
     opened = options.open_subjects(subjects)
     n = min(1000, len(opened[0].dataset)) if n is None else n
     sweep |= {"grid": grid if worst else None, "seed": seed}
@@ -211,17 +213,9 @@ def command(warp, start, stop, step, n, grid, worst, seed, as_json, figure, subj
 
 def compare(opened, n, **sweep) -> Result:
     """`compute` for subjects with the same data, over n images of it."""
-    first = opened[0]
-    images, labels = first.images(n)
-    return compute(
-        [one.model for one in opened],
-        images,
-        labels,
-        classes=first.dataset.classes,
-        names=[one.name for one in opened],
-        dataset=first.dataset.name,
-        **sweep,
-    )
+    from capsviz.subject import together
+
+    return compute(**together(opened, n), classes=opened[0].dataset.classes, **sweep)
 
 
 def paper(subject, settings):

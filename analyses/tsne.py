@@ -165,6 +165,8 @@ def plot(result: Result, *, width=7.16):
 @options.as_json
 def command(of, method, n, trajectories, perplexity, seed, as_json, figure, subject):
     """Write the maps and their numbers; print the scores."""
+    if method != "tsne" and options.typed("perplexity"):
+        raise ValueError(f"--method {method} knows no perplexity: drop --perplexity")
     opened = options.open_subject(subject)
     images, labels = opened.images(min(N, len(opened.dataset)) if n is None else n)
     result = compute(

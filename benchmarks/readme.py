@@ -76,14 +76,15 @@ def reproduced() -> str:
     for name in reproductions.available():
         title = discovery.summary("capsviz.reproductions", name)
         try:
-            header, rows, caption = gather(name, discovery.folder("trained") / "reproduce")
+            header, rows, caption, made = gather(name, discovery.folder("trained") / "reproduce")
         except ValueError:
             rows = []
         if sum("not run" not in row for row in rows) < 2:
             without.append(f"`{name}` ({title.rstrip('.')})")
             continue
         caption = caption.replace(f" {READING}", "")
-        parts += [f"`capsviz reproduce {name}`:", tables.markdown(header, rows), caption]
+        commands = "\n".join(["```", *made, "```"])
+        parts += [f"**{name}**", tables.markdown(header, rows), caption, commands]
     if without:
         parts.append(f"No results are shipped of {'; '.join(without)}.")
     return "\n\n".join(part.rstrip() for part in parts)

@@ -89,17 +89,16 @@ def pgd(
     *,
     eps: float,
     steps: int = 40,
-    seed: int = 0,
     start: Tensor | None = None,
 ) -> Tensor:
     """Projected gradient descent (Madry et al. 2018) from a random start, by foolbox.
 
     Parameters, what is returned and raised as for `fgsm`; steps are of 2.5 eps / `steps`. Images
-    start eps * `start` away, (N, C, H, W) in [-1, 1]; for None that is the `noise` of `seed`, which
+    start eps * `start` away, (N, C, H, W) in [-1, 1]; for None that is the `noise` of seed 0, which
     belongs to places in this batch: whoever attacks in pieces gives each its part of one noise.
     """
     _check(eps, steps)
-    start = noise(images.shape, seed) if start is None else start
+    start = noise(images.shape) if start is None else start
 
     class FromNoise(_foolbox().attacks.LinfProjectedGradientDescentAttack):
         """With a start that leaves the global generator alone."""
@@ -119,7 +118,6 @@ def reconstructive_pgd(
     *,
     eps: float,
     steps: int = 40,
-    seed: int = 0,
     start: Tensor | None = None,
 ) -> Tensor:
     """The adaptive attack R-PGD: be misread, and be close to the reconstruction all the same.
@@ -136,7 +134,7 @@ def reconstructive_pgd(
     network without decoder. An image that is never misread is returned as after the last step.
     """
     _check(eps, steps)
-    start = noise(images.shape, seed) if start is None else start
+    start = noise(images.shape) if start is None else start
     with frozen(model):
         like = next(model.parameters(), torch.zeros(()))
         original, truth = images.to(like), labels.to(like.device)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -31,11 +33,21 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Tensors and strings of a safetensors file; ValueError for anything else."""
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in list(file.keys())}, file.metadata() or {}
+
+
+def read_about(path: Path) -> dict[str, str]:
+    """The strings of a safetensors file, without its tensors; ValueError for anything else."""
+    with _opened(path) as file:
+        return file.metadata() or {}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[safe_open]:
     try:
         with safe_open(path, framework="pt") as file:
-            return {
-                name: file.get_tensor(name) for name in list(file.keys())
-            }, file.metadata() or {}
+            yield file
     except SafetensorError as error:
         raise ValueError(
             f"{path} is not a whole safetensors file ({error}): it is damaged, or another format; "

@@ -96,8 +96,7 @@ def require_capsules(model: nn.Module) -> None:
     """ValueError for a network without capsules."""
     if not hasattr(model, "look"):
         raise ValueError(
-            "this network has no capsules, so no winning capsule reconstructs an image: "
-            "expected a capsule network with a decoder"
+            "this network has no capsules, so none can win: expected a capsule network"
         )
 
 

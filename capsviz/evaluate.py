@@ -27,7 +27,7 @@ class Evaluation(NamedTuple):
     error_percent: float
     per_class: dict[str, float]  # of the images that show a class, those in which it is predicted
     confusion: list[list[int]] | None  # row: true class, column: predicted; None for several
-    margin_loss: float  # mean over images
+    margin_loss: float  # mean over images; with the paper's margins, whatever was minimised
     reconstruction_sse: float | None  # mean over images, decoded from the predicted classes
 
 

@@ -1,4 +1,4 @@
-"""Figures on disk: house style, export, the numbers beside every picture, animation.
+"""Figures on disk: house style, export, the numbers beside every picture.
 
 A figure NAME is `NAME.pdf|png|svg` and `NAME.json`, which holds the analysis, its result, options,
 command line and provenance; arrays past 1 MB lie in `NAME.npz`. No torch is needed here.
@@ -117,13 +117,14 @@ def save(
 def export(
     stem: Path, analysis: str, result: NamedTuple, formats: Sequence[str], width: str | float
 ) -> list[Path]:
-    """Draw a result and write its pictures as `stem.FORMAT`, its tables, if any; makes the folder.
+    """Draw a result and write its pictures as `stem.FORMAT`, its tables, if any.
+
+    The folder is made when the first picture is drawn: a result that cannot be leaves nothing.
 
     Each format is drawn anew: laying a figure out a second time moves things by a hair, and then
     a picture would depend on the formats that were written before it.
     """
     stem, kinds = Path(stem), check_formats(formats)
-    stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [
         save_figure(draw(analysis, result, width), stem.with_name(f"{stem.name}.{kind}"))
         for kind in kinds
@@ -135,11 +136,15 @@ def export(
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
-    """Write one picture without a window; no dates in it, so equal figures are equal files."""
+    """Write one picture without a window; no dates in it, so equal figures are equal files.
+
+    Its folder is made, if need be.
+    """
     undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
     kind, content = path.suffix[1:], io.BytesIO()
     with style():
         figure.savefig(content, format=kind, metadata=undated[kind])
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, _stable_ids(content.getvalue()) if kind == "svg" else content.getvalue())
     return path
 

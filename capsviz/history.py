@@ -33,6 +33,8 @@ class Epoch:
     seconds: float
     commit: str | None = None  # of the code that trained it, if it ran from a checkout
     hardware: str | None = None  # that it was trained on
+    train_margin_loss: float | None = None
+    train_reconstruction_loss: float | None = None  # before its weight; None without a decoder
 
 
 def best_epoch(history: list[Epoch]) -> int:
@@ -53,15 +55,34 @@ def finished(recipe: Recipe, history: list[Epoch]) -> bool:
     return len(history) >= recipe.epochs or stopped_early(recipe, history)
 
 
+def read_about(output: Path) -> dict | None:
+    """Recipe, precision and history of the run in a folder; None if there is none."""
+    path = output / STATE
+    return json.loads(checkpoint.read_about(path)["run"]) if path.exists() else None
+
+
 def read_history(output: Path) -> list[Epoch]:
     """The finished epochs of the run in a folder; none if there is no run."""
-    state = read(output)
-    return [] if state is None else [Epoch(**line) for line in state[1]["history"]]
+    run = read_about(output)
+    return [] if run is None else [Epoch(**line) for line in run["history"]]
 
 
 def best_path(output: Path, history: list[Epoch]) -> Path:
     """Weights of the best epoch so far; each epoch's have their own name, so none stands for it."""
     return output / f"best-{best_epoch(history)}.safetensors"
+
+
+def clear(output: Path) -> None:
+    """Remove what a run has left that was killed while it wrote."""
+    for begun in (f".{STATE}.*", ".best-*", ".epochs*"):
+        for stray in output.glob(begun):
+            stray.unlink()
+
+
+def keep_best(output: Path, model: nn.Module, history: list[Epoch]) -> None:
+    """Write a network's weights if the last epoch is the best so far; to be followed by `save`."""
+    if best_epoch(history) == len(history):
+        checkpoint.write_tensors(best_path(output, history), model.state_dict())
 
 
 def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
@@ -81,7 +102,7 @@ def save(
     average: Average | None,
     history: list[Epoch],
 ) -> None:
-    """Write all that `restore` needs, and `epochs.csv`."""
+    """Write all that `restore` needs, and `epochs.csv`; then remove weights of worse epochs."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, state in optimiser.state_dict()["state"].items():
         tensors |= {f"adam.{number}.{key}": value for key, value in state.items()}
@@ -94,6 +115,8 @@ def save(
     }
     checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about)})
     write_csv(output, history)
+    for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
+        old.unlink()
 
 
 def restore(

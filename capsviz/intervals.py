@@ -22,6 +22,12 @@ def wilson(right: int, n: int) -> tuple[float, float]:
     return (centre - half if right > 0 else 0.0), (centre + half if right < n else 1.0)
 
 
+def wilson_each(right: np.ndarray, n: int) -> np.ndarray:
+    """`wilson` of each of the counts (...): (..., 2)."""
+    ends = [wilson(int(count), n) for count in np.ravel(right)]
+    return np.reshape(ends, (*np.shape(right), 2))
+
+
 def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean over the first axis, n long, and its interval (..., 2), normal approximation.
 
@@ -55,6 +61,12 @@ def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
     n, difference = n + 2, gained - lost
     half = Z / n * sqrt(gained + lost + 1 - difference**2 / n)
     return max(-1.0, difference / n - half), min(1.0, difference / n + half)
+
+
+def paired_each(gained: np.ndarray, lost: np.ndarray, n: int) -> np.ndarray:
+    """`paired_interval` of each pair of the counts (...) and (...): (..., 2)."""
+    pairs = zip(np.ravel(gained), np.ravel(lost), strict=True)
+    return np.reshape([paired_interval(int(g), int(k), n) for g, k in pairs], (*gained.shape, 2))
 
 
 def require_two(n: int) -> None:

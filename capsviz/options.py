@@ -85,7 +85,8 @@ network = _stack(
         "more",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Of the network, as in a recipe's [options]; several times.",
+        help="Of the network, as in a recipe's [options], e.g. class_dimensions=8; several times. "
+        "CapsNet's are the fields of capsviz/models/_capsnet_config.py.",
     ),
 )
 seed = click.option("--seed", default=0, show_default=True, help="Of everything random.")
@@ -243,6 +244,13 @@ def refuse_with_evaluate(n: int | None, *names: str) -> None:
     given = typed(*names)
     if n is not None and given:
         raise ValueError(f"--evaluate looks at test images, not at one: drop {', '.join(given)}")
+
+
+def refuse_without_evaluate(n: int | None, *names: str) -> None:
+    """ValueError for options, by parameter name, that one image has no use for."""
+    given = typed(*names)
+    if n is None and given:
+        raise ValueError(f"of many images: drop {', '.join(given)}, or add --evaluate N")
 
 
 def save(name: str, analysis: str, result, opened, given: dict) -> list[Path]:

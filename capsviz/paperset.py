@@ -9,6 +9,7 @@ and, for images that show several things each, says so by SEVERAL = True.
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -113,7 +114,8 @@ def make(
     """
     entries, failed = [], {}
     output.mkdir(parents=True, exist_ok=True)
-    write_text(output / "figures.tex", "")  # a folder that cannot be written to is refused now
+    with tempfile.TemporaryFile(dir=output):  # a folder that cannot be written to is refused now
+        pass
     with remember():
         for name in names:
             module = discovery.load("analyses", name, what="analysis")

@@ -16,10 +16,10 @@ from capsviz.board import Board
 from capsviz.distributed import Team
 from capsviz.evaluate import evaluate
 from capsviz.files import held, write_text
-from capsviz.history import best_epoch, finished, read_history, stopped_early
+from capsviz.history import Epoch, best_epoch, finished, read_history, stopped_early
 from capsviz.prediction import thresholds
 from capsviz.provenance import hardware, provenance
-from capsviz.recipe import Recipe, read_recipe, resolve_precision, to_toml
+from capsviz.recipe import Recipe, differing, read_recipe, resolve_precision, to_toml
 from capsviz.train import fit
 
 SHOW_STEPS = 20  # steps between updates of the progress bar's numbers: each one waits
@@ -75,6 +75,7 @@ def run(
     *,
     device: torch.device,
     resume: bool = False,
+    save_every: int | None = None,
     team: Team | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[Path, dict]:
@@ -82,11 +83,13 @@ def run(
 
     Parameters
     ----------
-    splits  "train", "validation" and "test", as `load` gives them.
-    output  folder of the run: state, CSV, TensorBoard events, and at the end NAME.safetensors,
-            NAME.json and NAME.toml.
-    team    as `train.fit` takes it; the first process evaluates and writes.
-    report  is given one line for each epoch, and those of `train.fit`.
+    splits      "train", "validation" and "test", as `load` gives them.
+    output      folder of the run: state, CSV, TensorBoard events, and at the end NAME.safetensors,
+                NAME.json and NAME.toml.
+    save_every  number of epochs: the weights of each such one are kept as well, in float32 and with
+                a card, as `epochs/NAME-EPOCH.safetensors`; None: of none.
+    team        as `train.fit` takes it; the first process evaluates and writes.
+    report      is given one line for each epoch, and those of `train.fit`.
 
     Returns
     -------
@@ -95,20 +98,30 @@ def run(
     Raises
     ------
     BlockingIOError  if another process trains in this folder.
+    ValueError       for a `save_every` below 1, and as `train.fit` raises it.
     """
+    if save_every is not None and save_every < 1:
+        raise ValueError(f"--save-every must be at least 1 epoch, got {save_every}")
     path, team = output / f"{name}.safetensors", team or Team()
     with held(output) if team.leads else nullcontext():
         past = team.agree(read_history(output) if resume and team.leads else [])
         card = _stored(path, recipe) if team.leads and finished(recipe, past) else None
         if (card := team.agree(card)) is not None:
             return path, card
-        model, history = _fit(recipe, splits, output, past, device, resume, team, report)
+
+        def keep(epoch: Epoch, model: nn.Module) -> None:
+            if save_every is not None and epoch.epoch % save_every == 0:
+                kept = output / "epochs" / f"{name}-{epoch.epoch}.safetensors"
+                card = _card(kept, recipe, splits, device, asdict(epoch))
+                checkpoint.save(kept, model, card, dtype=None)
+
+        model, history = _fit(recipe, splits, output, past, device, resume, team, report, keep)
         if team.leads:
             card = store(path, model, recipe, splits, history, device, processes=team.size)
         return path, team.agree(card)
 
 
-def _fit(recipe, splits, output, past, device, resume, team, report):
+def _fit(recipe, splits, output, past, device, resume, team, report, keep):
     """`train.fit` with a bar, TensorBoard and a line for each epoch."""
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
     bar = _bar(recipe.epochs * steps, len(past) * steps, shown=team.leads)
@@ -125,6 +138,7 @@ def _fit(recipe, splits, output, past, device, resume, team, report):
         nonlocal board
         board = board or Board(output / "tensorboard", splits["validation"], past)
         board(epoch, model)
+        keep(epoch, model)
         report(
             f"epoch {epoch.epoch}/{recipe.epochs}: loss {epoch.train_loss:.4f}, "
             f"validation accuracy {epoch.validation_accuracy:.2%}, {epoch.seconds:.0f} s"
@@ -147,8 +161,7 @@ def _stored(path: Path, recipe: Recipe) -> dict | None:
     if not path.is_file():
         return None
     card = checkpoint.read_card(path)
-    earlier = {**asdict(Recipe()), **card.get("recipe", {})}  # a field may be younger than the run
-    return card if earlier == asdict(recipe) and "results" in card else None
+    return card if "results" in card and not differing(card.get("recipe", {}), recipe) else None
 
 
 def store(
@@ -164,10 +177,36 @@ def store(
     rounded = evaluate(half, validation)
     if rounded.accuracy >= found.accuracy - HALF_MAY_COST:
         model, found, dtype = half, rounded, torch.float16
-    card = {
+    training = {
+        "images": len(splits["train"].first(recipe.limit)),
+        "epochs": len(history),
+        "epoch": best_epoch(history) if recipe.keep == "best" else len(history),
+        "stopped_early": stopped_early(recipe, history),
+        "seconds": round(sum(epoch.seconds for epoch in history)),
+        "commits": list(dict.fromkeys(epoch.commit for epoch in history)),
+        "precision": resolve_precision(recipe.precision, device),
+        "processes": processes,
+        "hardware": "; ".join(dict.fromkeys(e.hardware or hardware(device) for e in history)),
+    }
+    card = _card(path, recipe, splits, device, training) | {
+        "results": {
+            "validation": found._asdict(),
+            "test": evaluate(model, test)._asdict(),
+        },
+        "thresholds": thresholds(model, validation),
+    }
+    checkpoint.save(path, model, card, dtype=dtype)
+    write_text(path.with_suffix(".toml"), to_toml(recipe))
+    return checkpoint.read_card(path)
+
+
+def _card(path: Path, recipe: Recipe, splits, device, training: dict) -> dict:
+    """What can be said of weights before they are evaluated."""
+    test = splits["test"]
+    return {
         "name": path.stem,
         "dataset": {
-            "name": test.name,
+            "name": recipe.dataset,
             "classes": list(test.classes),
             "image_shape": list(test.image_shape),
             "whole": list(splits["train"].image_shape),  # before a centre is cut out of it
@@ -176,27 +215,9 @@ def store(
             "notice": test.notice,
         },
         "recipe": asdict(recipe),
-        "training": {
-            "images": len(splits["train"].first(recipe.limit)),
-            "epochs": len(history),
-            "epoch": best_epoch(history) if recipe.keep == "best" else len(history),
-            "stopped_early": stopped_early(recipe, history),
-            "seconds": round(sum(epoch.seconds for epoch in history)),
-            "commits": list(dict.fromkeys(epoch.commit for epoch in history)),
-            "precision": resolve_precision(recipe.precision, device),
-            "processes": processes,
-            "hardware": "; ".join(dict.fromkeys(e.hardware or hardware(device) for e in history)),
-        },
-        "results": {
-            "validation": found._asdict(),
-            "test": evaluate(model, test)._asdict(),
-        },
-        "thresholds": thresholds(model, validation),
+        "training": training,
         "provenance": provenance(None, str(device)),
     }
-    checkpoint.save(path, model, card, dtype=dtype)
-    write_text(path.with_suffix(".toml"), to_toml(recipe))
-    return checkpoint.read_card(path)
 
 
 def _bar(total: int, done: int, *, shown: bool):

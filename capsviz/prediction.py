@@ -52,14 +52,18 @@ def predict(
     Returns
     -------
     N predictions, and the winning capsules' reconstructions (N, C, H, W), None without a decoder.
+
+    Raises
+    ------
+    ValueError  for a `top` outside 1 to J, and for images that `trace` refuses.
     """
     if not 1 <= top <= len(classes):
         raise ValueError(f"expected 1 to {len(classes)} classes to name, got {top}")
     if reconstructs(model):
         seen = trace(model, images, keep=("lengths", "reconstruction"))
         lengths, made = seen.lengths, seen.reconstruction
-        sse = reconstruction_loss(images, made)
-        far = detection.distance(images, made)
+        sse = reconstruction_loss(seen.images, made)
+        far = detection.distance(seen.images, made)
     else:
         lengths, made = scores(model, images), None
     found = []

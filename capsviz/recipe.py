@@ -44,7 +44,8 @@ class Recipe:
     flip: bool = False  # mirror training images left to right, with a chance of one half
     brightness: float = 0.0  # training images times 1 - this to 1 + this
     contrast: float = 0.0  # their distance from their mean grey times 1 - this to 1 + this
-    precision: str = "auto"  # "fp32", "bf16" (autocast; routing stays fp32), or what is faster
+    precision: str = "auto"  # "fp32" (a GPU may convolve in TF32, as PyTorch does by itself),
+    # "bf16" (autocast; routing stays fp32), or what is faster
     seed: int = 0
     keep: str = "best"  # weights of the best validation epoch, or of the "last"
     limit: int | None = None  # first training images only, for trials

@@ -11,14 +11,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from capsviz import data, pipeline
+from capsviz import data, history, pipeline
 from capsviz.distributed import Team
 from capsviz.files import write_text
-from capsviz.intervals import wilson
 from capsviz.recipe import Recipe, differing, resolve_precision
 from capsviz.reproductions import Cell, get
 
@@ -40,6 +40,15 @@ class Plan:
     schedule: str | None = "linear"  # to zero at the end, however many epochs there are
     precision: str | None = "auto"
     limit: int | None = None  # first training images only, for trials
+
+
+class Table(NamedTuple):
+    """A table as text, made from the results of its runs."""
+
+    header: list[str]
+    rows: list[list[str]]
+    caption: str  # what it shows, and how its networks were trained
+    commands: list[str]  # that make its results
 
 
 def recipe(cell: Cell, seed: int, plan: Plan) -> Recipe:
@@ -100,9 +109,8 @@ def run(
             missing[name] = error
             report(f"{cell.run}: not run, {error}")
             continue
-        output = path.parent / "runs" / path.stem
         _, card = pipeline.run(
-            cell.run, wanted, splits, output,
+            cell.run, wanted, splits, _run_folder(path),
             device=device, resume=True, team=team, report=report,
         )  # fmt: skip
         if team.leads:
@@ -114,13 +122,16 @@ def run(
 
 
 def _require_usable(folder: Path, cell: Cell, wanted: Recipe, device: torch.device) -> None:
-    """ValueError for a result that is there and cannot stand in a table with those to come."""
-    path = result_path(folder, cell.run, wanted)
-    if not path.exists():
+    """ValueError for a result, or a begun run, that cannot stand in a table with those to come."""
+    path, here = result_path(folder, cell.run, wanted), resolve_precision(wanted.precision, device)
+    if path.exists():
+        card = _read_one(path)
+        made, found = card["recipe"], card["training"]["precision"]
+    elif begun := history.read_about(_run_folder(path)):
+        path, made, found = _run_folder(path), begun["recipe"], begun.get("precision", here)
+    else:
         return
-    card = _read_one(path)
-    _require_equal(path, card["recipe"], wanted, apart=("precision",))
-    found, here = card["training"]["precision"], resolve_precision(wanted.precision, device)
+    _require_equal(path, made, wanted, apart=("precision",))
     if found != here:
         raise ValueError(
             f"{path} was made in {found}, the others would be in {here}: "
@@ -142,10 +153,13 @@ def result_path(folder: Path, name: str, recipe: Recipe) -> Path:
     return folder / f"{recipe.epochs}-epochs" / f"{name}-{recipe.seed}.json"
 
 
-def gather(
-    table: str, folder: Path, *, epochs: int | None = None
-) -> tuple[list[str], list[list[str]], str]:
-    """A table from the results in a folder: header, rows, and what to know of it.
+def _run_folder(path: Path) -> Path:
+    """Where the run is kept whose result is to lie at a path."""
+    return path.parent / "runs" / path.stem
+
+
+def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
+    """A table from the results in a folder.
 
     Values are means over seeds ± their standard deviation; of one seed, the test error stands with
     its Wilson interval at 95 %. Rows without results say so.
@@ -175,8 +189,9 @@ def gather(
         lengths = [n for n in filled if series[n][cell.run]] if apart else [fullest]
         found[cell.run] = _results(cell, series[max(lengths, default=fullest)][cell.run])
     rows = [[*cell.labels, *_measures(cell, found[cell.run]), cell.published] for cell in cells]
-    caption = _caption(module, [card for some in found.values() for card in some])
-    return [*module.LABELS, *MEASURES], rows, caption
+    cards = [card for some in found.values() for card in some]
+    caption = _caption(module, cards)
+    return Table([*module.LABELS, *MEASURES], rows, caption, _commands(table, cards))
 
 
 def _paths(cell: Cell, folder: Path) -> list[Path]:
@@ -200,8 +215,7 @@ def _measures(cell: Cell, cards: list[dict]) -> list[str]:
     tests = [card["results"]["test"] for card in cards]
     error = _mean([test["error_percent"] for test in tests], 2)
     if len(tests) == 1:
-        n, percent = tests[0]["n"], tests[0]["error_percent"]
-        low, high = (100 * end for end in wilson(round(percent * n / 100), n))
+        low, high = (100 * (1 - end) for end in reversed(tests[0]["accuracy_ci95"]))
         error = f"{error} [{low:.2f}, {high:.2f}]"
     sses = [test["reconstruction_sse"] for test in tests if test["reconstruction_sse"] is not None]
     margin = _mean([test["margin_loss"] for test in tests], 4) if cell.margin else "–"
@@ -237,27 +251,42 @@ def _caption(module, cards: list[dict]) -> str:
     }
     lengths = sorted({card["recipe"]["epochs"] for card in cards})
     precision = one("precision", {card["training"]["precision"] for card in cards})
-    images = "" if said["limit"] is None else f" of {said['limit']:,} images"
-    epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}{images}"
+    images = " or ".join(f"{n:,}" for n in sorted({card["training"]["images"] for card in cards}))
+    epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}"
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
     hardware = sorted({card["training"]["hardware"] for card in cards})
     tests = sorted({card["results"]["test"]["n"] for card in cards})
     return " ".join(
         [
-            module.__doc__.partition("\n")[0],
-            f"{epochs}, batches of {said['batch_size']}, schedule {said['schedule']}, {precision}, "
-            f"{'; '.join(hardware)}; {' and '.join(f'{n:,}' for n in tests)} test images.",
+            " ".join(module.__doc__.split()),
+            f"{epochs} of {images} training images, batches of {said['batch_size']}, schedule "
+            f"{said['schedule']}, {precision}, {'; '.join(hardware)}; "
+            f"{' and '.join(f'{n:,}' for n in tests)} test images.",
             READING,
             *(f"Note: {notice}." for notice in notices),
         ]
     )
 
 
+def _commands(table: str, cards: list[dict]) -> list[str]:
+    """One for each number of epochs: with others than these, the same command is another table."""
+    made = []
+    for epochs in sorted({card["recipe"]["epochs"] for card in cards}):
+        some = [card for card in cards if card["recipe"]["epochs"] == epochs]
+        seeds = max(card["recipe"]["seed"] for card in some) + 1
+        how, limit = some[0]["recipe"], some[0]["recipe"]["limit"]
+        words = f"capsviz reproduce {table} --epochs {epochs} --seeds {seeds}"
+        words += f" --batch-size {how['batch_size']} --schedule {how['schedule']}"
+        words += f" --precision {some[0]['training']['precision']}"
+        made.append(words + ("" if limit is None else f" --limit {limit}"))
+    return made
+
+
 def _read_one(path: Path) -> dict:
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         card["recipe"]["seed"], card["weights"]["parameters"], card["dataset"]["name"]
-        for name in ("hardware", "precision", "epoch"):
+        for name in ("hardware", "precision", "epoch", "images"):
             card["training"][name]
         card["results"]["test"]["n"]
         return card

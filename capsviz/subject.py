@@ -36,6 +36,12 @@ class Subject:
         """Where the network is."""
         return next(self.model.parameters()).device
 
+    def load(self, split: str) -> data.Dataset:
+        """Another split of the same data set, with the options that this one was loaded with."""
+        trained_on, name = self.model.card["dataset"], self.dataset.name
+        own = trained_on.get("options", {}) if trained_on["name"] == name else {}
+        return data.load(name, split, self.data_dir, **own)
+
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
         """n images (N, C, H, W) in [0, 1] and labels (N,), as of `sample`; all for None.
 
@@ -149,6 +155,18 @@ def with_baselines(subject: Subject) -> list[Subject]:
             if _takes(model) == _takes(subject.model) and other.name != subject.name:
                 opened.append(other)
     return opened
+
+
+def together(opened: Sequence[Subject], n: int) -> dict:
+    """What analyses of several networks take of subjects with the same data: n images of it."""
+    images, labels = opened[0].images(n)
+    return {
+        "models": [one.model for one in opened],
+        "names": [one.name for one in opened],
+        "images": images,
+        "labels": labels,
+        "dataset": opened[0].dataset.name,
+    }
 
 
 def open_picture(

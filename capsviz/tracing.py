@@ -118,22 +118,22 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
         options = {"keep": tuple(keep), "iterations": iterations}
         first = model.look(images[:1].to(like), **options)
         size = sum(_bytes(value) for value in first.values())
-        kept = sum(_bytes(first[name]) for name in keep if name in first)
+        kept = [_bytes(first[name]) for name in keep if name in first]
         memory.require(
-            kept * len(images),
+            (sum(kept) + max(kept, default=0)) * len(images),  # the largest is joined from pieces
             f"a trace of {len(images)} images",
             "trace fewer images, or name only the parts you need by keep=(...)",
         )
         chunk = chunk or min(max(1, CHUNK_BYTES // size), images_at_a_time(model))
         if couplings is not None:
-            one = model.look(images[:1].to(like), keep=("couplings",))["couplings"]
-            shape, total = (len(images), *one.shape[2:]), given_away(one)
+            own = model.look(images[:1].to(like), keep=("couplings",))["couplings"]
         parts = {name: [] for name in keep}
         generator = torch.Generator().manual_seed(seed)
         for start in range(0, len(images), chunk):
             batch = images[start : start + chunk].to(like)
             if couplings is not None:
-                given = _couplings(couplings, start, len(batch), shape, total, generator)
+                there = slice(start, start + len(batch))
+                given = _couplings(couplings, there, len(images), own, generator)
                 options["couplings"] = given.to(like)
             seen = model.look(batch, **options)
             for name in keep:
@@ -143,9 +143,9 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
     if missing:
         raise ValueError(f"the network's `look` gave no {', '.join(missing)}")
     joined = {
-        name: torch.cat(values, int(name in PER_ITERATION))
-        for name, values in parts.items()
-        if values
+        name: torch.cat(parts.pop(name), int(name in PER_ITERATION))  # the pieces go at once
+        for name in keep
+        if parts[name]
     }
     return Trace(images=images.cpu(), grid=tuple(model.grid), **joined)
 
@@ -240,17 +240,27 @@ def given_away(couplings: Tensor) -> Tensor:
     return (first.double() / even.double()).mean(1, keepdim=True)
 
 
-def _couplings(given, start: int, n: int, shape, total: Tensor, generator) -> Tensor:
-    _, I, J = shape
+def even_couplings(own: Tensor) -> Tensor:
+    """Couplings (I, J) by which each child spreads evenly what it gives in the first iteration.
+
+    `own` are the network's, (R, N, I, J): 1/J but for leaky routing.
+    """
+    I, J = own.shape[2:]
+    return (torch.full((I, J), 1 / J) * given_away(own)).float()
+
+
+def _couplings(given, there: slice, n: int, own: Tensor, generator) -> Tensor:
+    """Those of some of the n images, from what `trace` takes and one image's own (R, 1, I, J)."""
+    I, J = own.shape[2:]
     if isinstance(given, Tensor):
-        if tuple(given.shape) not in (shape, shape[1:]):
-            raise ValueError(f"expected couplings {shape}, got {tuple(given.shape)}")
-        return given if given.dim() == 2 else given[start : start + n]
+        if tuple(given.shape) not in ((n, I, J), (I, J)):
+            raise ValueError(f"expected couplings {(n, I, J)}, got {tuple(given.shape)}")
+        return given if given.dim() == 2 else given[there]
     if given == "uniform":
-        return (torch.full((I, J), 1 / J) * total).float()
+        return even_couplings(own)
     if given == "random":
-        draws = [random_couplings((1, I, J), generator=generator) for _ in range(n)]
-        return (torch.cat(draws) * total).float()
+        draws = [random_couplings((1, I, J), generator=generator) for _ in range(n)[there]]
+        return (torch.cat(draws) * given_away(own)).float()
     raise ValueError(unknown("couplings", str(given), ["uniform", "random"]))
 
 

@@ -16,7 +16,7 @@ from capsviz import checkpoint, data, history, memory, models
 from capsviz.augment import Augmentation
 from capsviz.distributed import Team
 from capsviz.evaluate import all_right, evaluate
-from capsviz.history import STATE, Epoch, best_epoch, best_path, finished, stopped_early
+from capsviz.history import Epoch, best_epoch, best_path, finished, stopped_early
 from capsviz.optimisation import (
     Average,
     build_optimiser,
@@ -89,19 +89,14 @@ def fit(
     MemoryError      if not even one image at a time would fit.
     """
     device, team = torch.device(device), team or Team()
-    train = train.first(recipe.limit)
+    train = _put(train.first(recipe.limit), device)
     model = (build_model(recipe, train) if model is None else model).to(device)
     part = _images_at_a_time(recipe, model, len(train), team, device, report)
     optimiser = build_optimiser(model, recipe)
     code, state = commit(), None
     if team.leads:
         output.mkdir(parents=True, exist_ok=True)
-        for stray in (
-            *output.glob(f".{STATE}.*"),
-            *output.glob(".best-*"),
-            *output.glob(".epochs*"),
-        ):
-            stray.unlink()  # of a run that was killed while it wrote
+        history.clear(output)
         state = history.read(output)
     state = team.agree(state)
     if state is not None and not resume:
@@ -118,11 +113,11 @@ def fit(
         if team.leads:
             history.write_csv(output, record)
     del state  # its tensors
-    train, shared = _put(train, device), team.prepare(model)
+    shared = team.prepare(model)
 
     while not finished(recipe, record):
         epoch, start = len(record) + 1, time.perf_counter()
-        loss, accuracy = _one_epoch(
+        trained = _one_epoch(
             recipe, model, shared, team, optimiser, average, train, epoch, part, on_step
         )
         if team.leads:
@@ -131,8 +126,7 @@ def fit(
                 record.append(
                     Epoch(
                         epoch=epoch,
-                        train_loss=loss,
-                        train_accuracy=accuracy,
+                        **trained,
                         validation_accuracy=found.accuracy,
                         validation_margin_loss=found.margin_loss,
                         validation_sse=found.reconstruction_sse,
@@ -142,12 +136,8 @@ def fit(
                         hardware=hardware(device),
                     )
                 )
-                best = best_path(output, record)
-                if best_epoch(record) == epoch:
-                    checkpoint.write_tensors(best, model.state_dict())
+                history.keep_best(output, model, record)
             history.save(output, recipe, model, optimiser, average, record)
-            for old in set(output.glob("best-*.safetensors")) - {best}:
-                old.unlink()
             if on_epoch is not None:
                 with weights_that_count(model, average):
                     on_epoch(record[-1], model)
@@ -204,7 +194,8 @@ def _images_at_a_time(recipe, model, images: int, team: Team, device, report) ->
 
 def _one_epoch(
     recipe, model, shared, team, optimiser, average, train, epoch, part, on_step
-) -> tuple[float, float]:
+) -> dict[str, float | None]:
+    """Train for an epoch; the losses and the accuracy of its record."""
     device = train.images.device
     generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch)
     order = torch.randperm(len(train), generator=generator).to(device)
@@ -214,10 +205,10 @@ def _one_epoch(
     )
     draws = augmentation.draw(len(train), train.image_shape, generator=generator).to(device)
     bf16 = resolve_precision(recipe.precision, device) == "bf16"
-    total, right, seen = torch.zeros((), device=device), torch.zeros((), device=device), 0
+    total, right, seen = torch.zeros(3, device=device), torch.zeros((), device=device), 0
     model.train()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(recipe.seed * 1_000_003 + epoch)  # dropout
+        torch.manual_seed(recipe.seed * 1_000_003 + epoch + (team.rank << 40))  # dropout
         for step, whole in enumerate(batches):
             progress = epoch - 1 + step / len(batches)
             batch, weight = team.share(whole)
@@ -228,20 +219,11 @@ def _one_epoch(
                 train.images[batch], alone, draws.take(batch)
             )
             targets = images if alone is None else alone
+            pieces = zip(images.split(part), targets.split(part), labels.split(part), strict=True)
             optimiser.zero_grad(set_to_none=True)
-            parts = list(
-                zip(images.split(part), targets.split(part), labels.split(part), strict=True)
-            )
-            for some, target, truth in parts:
-                last = some is parts[-1][0]
-                with contextlib.nullcontext() if last else team.alone(shared):
-                    with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-                        output = shared(some)
-                        loss = _objective(model, output, target, truth, factor).loss
-                        loss = loss * (weight * len(some) / len(batch))
-                    loss.backward()
-                total += loss.detach() * len(whole)
-                right += all_right(output.lengths, truth).sum() * (weight > 0)
+            means, read_right = _gradients(model, shared, team, list(pieces), weight, factor, bf16)
+            total += means * len(whole)
+            right += read_right * (weight > 0)
             if recipe.clip_norm is not None:
                 nn.utils.clip_grad_norm_(parameters(optimiser), recipe.clip_norm)
             optimiser.step()
@@ -249,14 +231,53 @@ def _one_epoch(
                 average.update(model, (epoch - 1) * len(batches) + step + 1)
             seen += len(whole)
             if on_step is not None:
-                on_step(epoch, step + 1, len(batches), total / seen, team.size * right / seen)
-    mean, right = float(team.sum(total)) / team.size / seen, team.sum(right)
-    if not math.isfinite(mean):
+                on_step(epoch, step + 1, len(batches), total[0] / seen, team.size * right / seen)
+    loss, margin, reconstruction = (team.sum(total) / team.size / seen).tolist()
+    if not math.isfinite(loss):
         raise ArithmeticError(
-            f"the loss is {mean} in epoch {epoch}: the last good epoch is kept; "
+            f"the loss is {loss} in epoch {epoch}: the last good epoch is kept; "
             "try a lower --learning-rate or --precision fp32"
         )
-    return mean, float(right) / seen
+    return {
+        "train_loss": loss,
+        "train_accuracy": float(team.sum(right)) / seen,
+        "train_margin_loss": margin,
+        "train_reconstruction_loss": None if math.isnan(reconstruction) else reconstruction,
+    }
+
+
+def _gradients(model, shared, team, pieces, weight: float, factor: float, bf16: bool):
+    """Add up the gradients of this process's part of a step, a piece of its images at a time.
+
+    Parameters
+    ----------
+    pieces  images, what is to be reconstructed of them, and labels, of each piece.
+    weight  of this process's mean loss in the sum of all.
+    factor  on the weight of the reconstruction.
+
+    Returns
+    -------
+    What `_means` gives, of the whole part and times its weight; how many images are read right.
+    """
+    images, means, right = sum(len(some) for some, _, _ in pieces), 0, 0
+    for number, (some, target, truth) in enumerate(pieces, 1):
+        of_step = weight * len(some) / images
+        with contextlib.nullcontext() if number == len(pieces) else team.alone(shared):
+            with torch.autocast(some.device.type, torch.bfloat16, enabled=bf16):
+                output = shared(some)
+                objective = _objective(model, output, target, truth, factor)
+            (objective.loss * of_step).backward()
+        means = means + _means(objective) * of_step
+        right = right + all_right(output.lengths, truth).sum()
+    return means, right
+
+
+def _means(objective: models.Objective) -> Tensor:
+    """Loss, margin loss and reconstruction loss (3,), means over images; NaN without the last."""
+    parts = objective.loss, objective.margin, objective.reconstruction
+    return torch.stack(
+        [objective.loss.new_full((), math.nan) if p is None else p.detach().mean() for p in parts]
+    )
 
 
 def _objective(model, output, images: Tensor, labels: Tensor, factor: float) -> models.Objective:

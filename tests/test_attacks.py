@@ -65,7 +65,15 @@ def test_fgsm_is_one_step_along_the_sign_of_the_gradient(tiny, tiny_images):
 @pytest.mark.parametrize("attack", [attacks.pgd, attacks.reconstructive_pgd])
 def test_random_starts_are_repeated_by_their_seed(attack, tiny, tiny_images):
     one, same, other = (
-        attack(tiny, tiny_images, LABELS, eps=0.2, steps=2, seed=seed) for seed in (1, 1, 2)
+        attack(
+            tiny,
+            tiny_images,
+            LABELS,
+            eps=0.2,
+            steps=2,
+            start=attacks.noise(tiny_images.shape, seed),
+        )
+        for seed in (1, 1, 2)
     )
     assert torch.equal(one, same) and not torch.equal(one, other)
 
@@ -75,7 +83,7 @@ def test_an_image_is_attacked_the_same_in_any_piece_from_its_own_start(attack, t
     model, images = tiny.double(), tiny_images.double()
     given = {"eps": 0.2, "steps": 3}
     start = attacks.noise(images.shape, 4)
-    whole = attack(model, images, LABELS, seed=4, **given)
+    whole = attack(model, images, LABELS, start=start, **given)
     pieces = [
         attack(model, images[p], LABELS[p], start=start[p], **given)
         for p in torch.arange(8).split(3)
@@ -95,7 +103,8 @@ def test_pgd_follows_its_recipe(tiny, tiny_images):
         (gradient,) = torch.autograd.grad(loss, x)
         x = x.detach() + 2.5 * eps / steps * gradient.sign()
         x = torch.maximum(torch.minimum(x, original + eps), original - eps).clamp(0, 1)
-    found = attacks.pgd(model, original, LABELS, eps=eps, steps=steps, seed=5)
+    start = attacks.noise(original.shape, 5)
+    found = attacks.pgd(model, original, LABELS, eps=eps, steps=steps, start=start)
     assert torch.allclose(found, x, atol=1e-9)
 
 

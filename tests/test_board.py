@@ -18,7 +18,8 @@ from capsviz.history import Epoch
 
 
 def epoch(number):
-    return Epoch(number, 0.5 / number, 0.25, 0.75, 0.125, None, 0.001, 2.0, "abc")
+    parts = {"train_margin_loss": 0.4 / number, "train_reconstruction_loss": None}
+    return Epoch(number, 0.5 / number, 0.25, 0.75, 0.125, None, 0.001, 2.0, "abc", **parts)
 
 
 def written(folder):
@@ -47,7 +48,7 @@ def test_scalars_of_every_epoch_are_read_back(model, part, tmp_path):
     events = written(tmp_path)
     assert [(e.step, e.value) for e in events.Scalars("train_loss")] == [(1, 0.5), (2, 0.25)]
     expected = {"train_loss", "train_accuracy", "validation_accuracy", "validation_margin_loss",
-                "learning_rate", "seconds"}  # fmt: skip
+                "train_margin_loss", "learning_rate", "seconds"}  # fmt: skip
     assert set(events.Tags()["scalars"]) == expected
 
 

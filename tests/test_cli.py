@@ -153,6 +153,11 @@ def test_asking_for_mnist_never_falls_back(run):
         (["rotate", *DIGITS, "--fps", 0], ["0"]),
         (["rotate", *DIGITS, "--size", 10], ["10"]),
         (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),
+        (["routing", *DIGITS, "--dead-norm", 0.1], ["drop --dead-norm, or add --evaluate"]),
+        (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --evaluate"]),
+        (["sweep", "--checkpoints", "digits", "--no-worst", "--grid", 7], ["drop --grid"]),
+        (["tsne", *DIGITS, "--method", "pca", "--perplexity", 5], ["drop --perplexity"]),
+        (["affnist", "--picture", "--run"], ["drop --run"]),
         (["evaluate", *DIGITS, "--split", "tset"], ["unknown split 'tset'"]),
         (["evaluate", *DIGITS, "--limit", -1], ["expected 1 to 360"]),
         (["evaluate", "--checkpoint", "nowhere/x.safetensors"], ["there is no file"]),
@@ -176,6 +181,9 @@ def test_asking_for_mnist_never_falls_back(run):
         (["train", "--dataset", "multimnist", "--data-option", "pairs=x"], ["whole number"]),
         (["train", "--dataset", "digits", "--option", "epochs=2"], ["give it by --epochs"]),
         (["train", "--dataset", "digits", "--decoder-weight-decay", 2], ["decoder_weight_decay"]),
+        (["train", "--dataset", "digits", "--decoder", "deconv"], ["unknown decoder 'deconv'"]),
+        (["train", "--dataset", "digits", "--reconstruction-metric", "l3"], ["l1, l2"]),
+        (["train", "--dataset", "digits", "--model", "cnn", "--leaky"], ["leaky"]),
         (["train", "--dataset", "digits", "--reconstruction-anneal", 0], ["above 0, got 0"]),
         (["rotate", "--data-dir", "nowhere"], ["MNIST", "nowhere"]),
     ],
@@ -226,9 +234,13 @@ def test_a_network_for_other_images_is_refused(run, tmp_path):
 
 def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
     small = ["--types", 2, "--channels", 8, "--limit", 128, "--epochs", 2, "--output", "out"]
+    small += ["--decoder", "deconvolution", "--decoder-norm", "--reconstruction-metric", "l1"]
     result = run("train", "--dataset", "digits", *small)
     assert result.exit_code == 0, result.stderr
     assert "test accuracy" in result.stdout and "epoch 2/2" in result.stderr
+    settings = checkpoint.load(tmp_path / "out").settings
+    assert (settings.decoder, settings.decoder_norm) == ("deconvolution", True)
+    assert settings.reconstruction_metric == "l1"
     names = {p.name for p in (tmp_path / "out").iterdir()}
     assert {f"digits.{k}" for k in ("safetensors", "json", "toml")} | {"epochs.csv"} <= names
     card = checkpoint.load(tmp_path / "out").card

@@ -186,11 +186,17 @@ def test_another_model_than_the_recipes_is_described_without_the_recipes_options
     assert (found["network"], found["parameters"]) == ("resnet", plain.parameters)
 
 
-def test_data_sets_without_shipped_weights_are_asked_for_their_size(run):
-    refused = run("--dataset", "fashion_mnist")
+def test_no_data_are_needed_where_their_file_says_what_they_are(run):
+    for recipe, shape in (("cifar10", [3, 24, 24]), ("multimnist", [1, 36, 36])):
+        found = json.loads(run(recipe, "--json").stdout)
+        assert found["image_shape"] == shape and found["classes"] == 10
+
+
+def test_data_sets_of_any_size_are_asked_for_it(run):
+    refused = run("--dataset", "smallnorb")
     assert refused.exit_code == 2 and refused.stdout == ""
     assert "give --image-shape C H W and --classes J" in refused.stderr
-    args = ("--dataset", "fashion_mnist", "--image-shape", 1, 28, 28, "--classes", 10)
+    args = ("--dataset", "smallnorb", "--image-shape", 2, 32, 32, "--classes", 5)
     assert run(*args).exit_code == 0
 
 

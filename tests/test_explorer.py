@@ -95,6 +95,14 @@ def test_interventions_are_those_of_a_trace(strong, tiny_images):
         assert abs(found - look.look(strong, tiny_images[:1]).lengths).max() > 1e-4
 
 
+def test_even_couplings_of_leaky_routing_are_those_of_a_trace(tiny_images):
+    leaky = build_strong(leaky=True)
+    expected = tracing.trace(leaky, tiny_images[:1], couplings="uniform")
+    found = look.look(leaky, tiny_images[:1], look.Intervention(uniform=True))
+    np.testing.assert_allclose(found.lengths, expected.lengths[0], rtol=1e-5)
+    np.testing.assert_allclose(found.couplings, 1 / 4, rtol=1e-5)  # three classes, and none
+
+
 def test_a_type_that_is_off_is_routed_as_if_its_votes_were_zero(strong, tiny_images):
     before = look.look(strong, tiny_images[:1])
     found = look.look(strong, tiny_images[:1], look.Intervention(off=1)).lengths
@@ -170,6 +178,8 @@ def test_an_image_is_drawn_pixel_by_pixel(generator):
     np.testing.assert_array_equal(pixels_of(drawing.pixels(image, "x"))[0], image[0])
     colour = np.repeat(image, 3, 0)
     assert pixels_of(drawing.pixels(colour, "x"))[0].shape == (5, 7, 3)
+    two_eyes = np.concatenate([image, 255 - image])
+    np.testing.assert_array_equal(pixels_of(drawing.pixels(two_eyes, "x"))[0], image[0])
 
 
 def test_bars_show_every_value_and_mark_the_largest():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from capsviz.intervals import mean_interval, paired_interval, wilson
+from capsviz.intervals import mean_interval, paired_each, paired_interval, wilson, wilson_each
 
 
 def test_the_interval_of_a_mean_is_its_standard_error_times_the_normal_quantile():
@@ -34,6 +34,15 @@ def test_the_paired_interval_holds_the_true_difference_in_nineteen_of_twenty_dra
     draws = np.random.default_rng(0).multinomial(300, [0.03, 0.01, 0.96], size=2000)
     held = [low <= 0.02 <= high for low, high in (paired_interval(a, b, 300) for a, b, _ in draws)]
     assert 0.93 < np.mean(held) < 0.98
+
+
+def test_intervals_of_each_of_many_counts_are_those_of_one():
+    gained, lost = np.array([[0, 1, 7], [3, 0, 9]]), np.array([[0, 2, 0], [3, 1, 1]])
+    proportions, differences = wilson_each(gained, 10), paired_each(gained, lost, 10)
+    assert proportions.shape == differences.shape == (2, 3, 2)
+    for at in np.ndindex(2, 3):
+        assert tuple(proportions[at]) == wilson(int(gained[at]), 10)
+        assert tuple(differences[at]) == paired_interval(int(gained[at]), int(lost[at]), 10)
 
 
 @pytest.mark.parametrize("n", [0, 1])

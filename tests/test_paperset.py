@@ -94,6 +94,16 @@ def test_a_figure_that_fails_is_named_and_loses_no_other(tmp_path, monkeypatch):
     assert manifest["failed"] == {"rotate": "ValueError: no luck"} and len(manifest["figures"]) == 1
 
 
+def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monkeypatch):
+    def stopped(subject, settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rotate, "paper", stopped)
+    (tmp_path / "figures.tex").write_text("mine")
+    assert run("--only", "rotate", "--limit", 5, "--output", tmp_path).exit_code == 1
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"figures.tex": "mine"}
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [

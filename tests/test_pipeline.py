@@ -97,6 +97,23 @@ def test_a_finished_run_does_not_read_the_test_set_again(done, splits, monkeypat
     assert again == (path, card)
 
 
+def test_weights_of_every_nth_epoch_are_kept_as_checkpoints(splits, tmp_path):
+    recipe = replace(RECIPE, epochs=4, limit=64, keep="last")
+    told = {"device": torch.device("cpu"), "save_every": 2}
+    path, _ = pipeline.run("x", recipe, splits, tmp_path, **told)
+    kept = sorted((tmp_path / "epochs").glob("*.safetensors"))
+    assert [p.name for p in kept] == ["x-2.safetensors", "x-4.safetensors"]
+    halfway, last = map(checkpoint.load, kept)
+    assert halfway.card["training"]["epoch"] == 2 and halfway.card["dataset"]["name"] == "digits"
+    for name, value in checkpoint.load(path).state_dict().items():
+        assert torch.equal(last.state_dict()[name].half(), value.half())
+        assert not torch.equal(halfway.state_dict()[name], last.state_dict()[name])
+    assert checkpoint.find(tmp_path) == path
+    with pytest.raises(ValueError, match="--save-every must be at least 1 epoch, got 0"):
+        pipeline.run("y", recipe, splits, tmp_path / "y", **{**told, "save_every": 0})
+    assert not (tmp_path / "y").exists()
+
+
 @pytest.mark.skipif(files.fcntl is None, reason="this system has no such locks")
 def test_two_processes_do_not_train_in_one_folder(splits, tmp_path):
     with files.held(tmp_path), pytest.raises(BlockingIOError, match="another process is training"):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from capsviz import discovery, models, reproduce, reproductions
+from capsviz import discovery, models, reproduce, reproductions, tables
 from capsviz.cli import main
 from capsviz.intervals import wilson
 from capsviz.recipe import Recipe
@@ -41,12 +41,23 @@ def table(monkeypatch):
 
 def card(error, *, n=1000, sse=5.0, **more):
     """What a run leaves, as far as tables read it."""
-    test = {"n": n, "error_percent": error, "margin_loss": 0.01, "reconstruction_sse": sse}
+    test = {
+        "n": n,
+        "error_percent": error,
+        "accuracy_ci95": wilson(n - round(error * n / 100), n),
+        "margin_loss": 0.01,
+        "reconstruction_sse": sse,
+    }
     return {
         "dataset": {"name": "digits"},
         "recipe": {"epochs": 2, "batch_size": 128, "schedule": "linear", **more},
         "weights": {"parameters": 1234},
-        "training": {"hardware": "a machine", "precision": "bf16", "epoch": more.get("epochs", 2)},
+        "training": {
+            "hardware": "a machine",
+            "precision": "bf16",
+            "epoch": more.get("epochs", 2),
+            "images": 55_000,
+        },
         "results": {"test": test},
     }
 
@@ -95,11 +106,54 @@ def test_a_series_makes_what_is_missing_and_nothing_twice(table, tmp_path):
     assert made == ["without-0", "with-1", "without-1"]
     kept = tmp_path / "1-epochs/with-0.json"
     assert kept.stat().st_mtime_ns == first[kept]
-    header, rows, caption = reproduce.gather("any", tmp_path)
+    header, rows, caption, _ = reproduce.gather("any", tmp_path)
     assert header == ["Decoder", *reproduce.MEASURES]
     assert [(row[0], row[2], row[3]) for row in rows] == [("yes", "1", "2"), ("no", "1", "2")]
     assert rows[0][6] != "–" and rows[1][6] == "–" and rows[0][7] == "0.25"
-    assert "1 epoch of 40 images" in caption
+    assert "1 epoch of 40 training images" in caption
+
+
+def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypatch):
+    """Ctrl-C after the first epoch of the first run: nothing that is finished is made again."""
+    words = ["any", "--epochs", "2", "--seeds", "1", "--limit", "40", "--precision", "fp32"]
+    fit = reproduce.pipeline.fit
+
+    def stopped(*given, on_epoch, **more):
+        def once(epoch, model):
+            on_epoch(epoch, model)
+            raise KeyboardInterrupt
+
+        return fit(*given, on_epoch=once, **more)
+
+    for name in ("stopped", "whole"):
+        if name == "stopped":
+            monkeypatch.setattr(reproduce.pipeline, "fit", stopped)
+            run = CliRunner().invoke(main, ["reproduce", *words, "--folder", str(tmp_path / name)])
+            assert run.exit_code == 1 and "The same command goes on" in run.stderr
+            assert [p.name for p in (tmp_path / name).rglob("epochs.csv")] == ["epochs.csv"]
+            monkeypatch.undo()
+            monkeypatch.setattr(reproduce, "get", lambda name: table)
+            other = [*words, "--batch-size", "64", "--folder", str(tmp_path / name)]
+            refused = CliRunner().invoke(main, ["reproduce", *other])
+            assert refused.exit_code == 2 and "choose another --folder" in refused.stderr
+        run = CliRunner().invoke(main, ["reproduce", *words, "--folder", str(tmp_path / name)])
+        assert run.exit_code == 0, run.output
+        assert run.stderr.count("epoch 1/2") == (1 if name == "stopped" else 2)
+    cards = [
+        json.loads((tmp_path / name / "2-epochs/with-0.json").read_text())
+        for name in ("stopped", "whole")
+    ]
+    assert cards[0]["weights"]["sha256"] == cards[1]["weights"]["sha256"]
+
+
+def test_the_command_of_a_table_makes_it(table, tmp_path):
+    reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN, batch_size=16, schedule="constant"))
+    made = reproduce.gather("any", tmp_path)
+    (command,) = made.commands
+    assert command.startswith("capsviz reproduce any --epochs 1 --seeds 1 --batch-size 16 ")
+    words = [*command.split()[1:], "--folder", str(tmp_path / "again")]
+    run = CliRunner().invoke(main, words)
+    assert run.exit_code == 0 and tables.markdown(made.header, made.rows) in run.stdout
 
 
 def test_results_by_another_recipe_are_refused(table, tmp_path):
@@ -120,7 +174,7 @@ def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(tab
     for seed, error in enumerate((0.3, 0.4, 0.8)):
         write(tmp_path, "with", seed, card(error, sse=4.0 + seed))
     write(tmp_path, "without", 0, card(0.7, sse=None))
-    _, rows, _ = reproduce.gather("any", tmp_path)
+    rows = reproduce.gather("any", tmp_path).rows
     spread = np.std([0.3, 0.4, 0.8], ddof=1)
     assert rows[0][:5] == ["yes", "1,234", "2", "3", f"0.50 ± {spread:.3f}"]
     assert rows[0][5:] == ["0.0100 ± 0.00000", "5.0 ± 1.00", "0.25"]
@@ -134,12 +188,12 @@ def test_weights_of_another_epoch_than_the_last_are_told(table, tmp_path):
         found["training"]["epoch"] = epoch
         write(tmp_path, "with", seed, found)
     write(tmp_path, "without", 0, card(0.3, epochs=4))
-    assert [r[2] for r in reproduce.gather("any", tmp_path)[1]] == ["4 (best: 3, 4)", "4"]
+    assert [r[2] for r in reproduce.gather("any", tmp_path).rows] == ["4 (best: 3, 4)", "4"]
 
 
 def test_a_row_without_results_says_so(table, tmp_path):
     write(tmp_path, "with", 0, card(0.3))
-    _, rows, _ = reproduce.gather("any", tmp_path)
+    rows = reproduce.gather("any", tmp_path).rows
     assert rows[1][3] == "not run"
 
 
@@ -178,7 +232,7 @@ def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_
     table, tmp_path
 ):
     def errors(**options):
-        return [row[4][:4] for row in reproduce.gather("any", tmp_path, **options)[1]]
+        return [row[4][:4] for row in reproduce.gather("any", tmp_path, **options).rows]
 
     write(tmp_path, "with", 0, card(0.3))
     write(tmp_path, "without", 0, card(0.4))
@@ -196,18 +250,19 @@ def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path)
     write(tmp_path, "with", 0, card(0.3))
     write(tmp_path, "without", 0, card(0.4))
     write(tmp_path, "with", 0, card(0.2, epochs=10))
-    _, rows, caption = reproduce.gather("any", tmp_path)
+    _, rows, caption, _ = reproduce.gather("any", tmp_path)
     assert [(row[2], row[4][:4]) for row in rows] == [("10", "0.20"), ("2", "0.40")]
-    assert "2 or 10 epochs, batches of 128" in caption
-    assert [row[2] for row in reproduce.gather("any", tmp_path, epochs=2)[1]] == ["2", "2"]
+    assert "2 or 10 epochs of 55,000 training images, batches of 128" in caption
+    assert [row[2] for row in reproduce.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
 
 
 def test_a_caption_says_how_the_networks_were_trained_and_what_of_their_data(table, tmp_path):
     lossy = card(0.3)
     lossy["dataset"]["notice"] = "these are copies"
     write(tmp_path, "with", 0, lossy)
-    caption = reproduce.gather("any", tmp_path)[2]
-    how = "2 epochs, batches of 128, schedule linear, bf16, a machine; 1,000 test images."
+    caption = reproduce.gather("any", tmp_path).caption
+    assert caption.startswith("A table. More. 2 epochs of 55,000 training images, batches of 128, ")
+    how = "schedule linear, bf16, a machine; 1,000 test images."
     assert how in caption and caption.endswith("Note: these are copies.")
 
 
@@ -265,10 +320,17 @@ def test_the_command_lists_tables_and_refuses_wrong_input(tmp_path):
         (["paper", "--epochs", "0", *folder], "epochs must be at least 1"),
         (["paper", "--show", "--limit", "3", *folder], "drop --limit"),
         (["--epochs", "3"], "--epochs of which table? datasets"),
+        (["--batch-size", "3"], "--batch-size of which table? datasets"),
+        (["paper", "--show", "--device", "cpu", *folder], "drop --device"),
+        (["paper", "--precision", "fp8", *folder], "unknown precision 'fp8'"),
+        (["paper", "--schedule", "x", *folder], "unknown schedule 'x'"),
+        (["paper", "--batch-size", "0", *folder], "batch_size must be at least 1"),
+        (["paper", "--device", "tpu", *folder], "device 'tpu' is not available"),
         (["paper", "--show", *folder], "no results of the table 'paper'"),
     ):
         run = CliRunner().invoke(main, ["reproduce", *words])
         assert run.exit_code == 2 and said in run.output, (words, run.output)
+        assert not any(tmp_path.iterdir())
 
 
 def test_the_command_prints_the_runs_it_made_though_longer_ones_are_there(table, tmp_path):
@@ -278,7 +340,7 @@ def test_the_command_prints_the_runs_it_made_though_longer_ones_are_there(table,
     words = ["any", "--seeds", "1", "--limit", "40", "--folder", str(tmp_path)]
     run = CliRunner().invoke(main, ["reproduce", *words])
     assert run.exit_code == 0
-    assert "1 epoch of 40 images, batches of 128, schedule linear" in run.stdout
+    assert "1 epoch of 40 training images, batches of 128, schedule linear" in run.stdout
 
 
 def test_the_command_prints_a_table_and_writes_it(table, tmp_path):

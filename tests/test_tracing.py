@@ -195,12 +195,13 @@ def test_an_unknown_part_is_refused_with_the_nearest(network, tiny_images):
 
 
 def test_more_images_than_memory_holds_are_refused_with_the_size(tiny, tiny_images, monkeypatch):
-    kept = 8 * 12 * 3 * 6 * 4  # votes of 8 images: I, J, E, bytes
-    monkeypatch.setattr(memory, "available", lambda device="cpu": kept)
-    trace(tiny, tiny_images, keep=("votes",))
-    monkeypatch.setattr(memory, "available", lambda device="cpu": kept - 1)
+    votes, lengths = 8 * 12 * 3 * 6 * 4, 8 * 3 * 4  # of 8 images: I, J, E, bytes
+    needed = 2 * votes + lengths  # the largest is joined from its pieces
+    monkeypatch.setattr(memory, "available", lambda device="cpu": needed)
+    trace(tiny, tiny_images, keep=("votes", "lengths"))
+    monkeypatch.setattr(memory, "available", lambda device="cpu": needed - 1)
     with pytest.raises(MemoryError, match=r"trace of 8 images needs 0.01 MB.*keep="):
-        trace(tiny, tiny_images, keep=("votes",))
+        trace(tiny, tiny_images, keep=("votes", "lengths"))
     trace(tiny, tiny_images, keep=("lengths",))
 
 

@@ -69,6 +69,17 @@ def test_the_csv_has_a_line_for_every_epoch(parts, tmp_path):
     assert float(lines[2]["train_loss"]) == history[2].train_loss
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.01])
+def test_the_record_holds_the_parts_of_the_training_loss(parts, tmp_path, weight):
+    options = {**RECIPE.options, "reconstruction_weight": weight}
+    _, (epoch, *_) = fit(replace(RECIPE, epochs=1, options=options), *parts, tmp_path)
+    assert (epoch.train_reconstruction_loss is None) == (weight == 0)
+    reconstruction = epoch.train_reconstruction_loss or 0.0
+    assert 0 < epoch.train_margin_loss < 1
+    whole = epoch.train_margin_loss + weight * reconstruction
+    assert epoch.train_loss == pytest.approx(whole, rel=1e-5)
+
+
 def test_a_run_can_be_lengthened_unless_its_schedule_ends_with_it(parts, tmp_path):
     short = replace(RECIPE, schedule="exponential", epochs=1)
     fit(short, *parts, tmp_path / "a")

@@ -82,27 +82,21 @@ def _planned(recipe, data_dir, image_shape, classes, more, flags):
 
 
 def _images(recipe, data_dir) -> tuple[tuple[int, int, int], int]:
-    """Shape and number of classes of a recipe's images: by a shipped card, else by the data."""
-    import inspect
-
+    """Shape and number of classes of a recipe's images: as its file says, else by the data."""
     import torch
 
-    from capsviz import checkpoint, data, discovery
+    from capsviz import data, discovery
 
-    changes = dict(recipe.data_options)
-    if recipe.dataset in checkpoint.shipped() and not set(changes) - {"pad_px", "crop_px"}:
-        path = discovery.folder(checkpoint.SHIPPED) / f"{recipe.dataset}.safetensors"
-        about = checkpoint.read_card(path)["dataset"]
-        if not about["options"]:
-            blank = torch.zeros(1, *about["image_shape"], dtype=torch.uint8)
-            part = data.Dataset(blank, torch.zeros(1), about["classes"], recipe.dataset, "test")
-            part = part.pad(changes.get("pad_px", 0)).crop(changes.get("crop_px"))
-            return part.image_shape, len(part.classes)
+    changes = recipe.data_options
     module = discovery.load("capsviz.data", recipe.dataset, what="dataset")
-    if "download" in inspect.signature(module.load).parameters:
-        changes["download"] = False
+    if hasattr(module, "IMAGE_SHAPE"):
+        data.check_options(recipe.dataset, recipe.dataset_options)
+        blank = torch.zeros(1, *module.IMAGE_SHAPE, dtype=torch.uint8)
+        part = data.Dataset(blank, torch.zeros(1), module.CLASSES, recipe.dataset, "test")
+        part = part.pad(changes.get("pad_px", 0)).crop(changes.get("crop_px"))
+        return part.image_shape, len(part.classes)
     try:
-        part = data.load(recipe.dataset, "test", data_dir, **changes)
+        part = data.here({"name": recipe.dataset, "options": changes}, "test", data_dir)
     except FileNotFoundError as error:
         raise ValueError(
             f"without its files the size of the images of '{recipe.dataset}' is not known: "

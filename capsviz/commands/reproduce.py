@@ -39,14 +39,15 @@ def command(table, show, seeds, folder, data_dir, device, as_json, **shared):
     from capsviz.subject import choose_device
 
     if table is None:
-        if given := options.typed("show", "epochs", "seeds", "folder"):
+        params = click.get_current_context().command.params
+        if given := options.typed(*(param.name for param in params)):
             raise ValueError(f"{given[0]} of which table? {', '.join(reproductions.available())}")
         for name in reproductions.available():
             click.echo(f"{name:12}{discovery.summary('capsviz.reproductions', name)}")
         return
     where, leads, epochs = folder or FOLDER, True, shared["epochs"]
     if show:
-        names = ("seeds", "batch_size", "schedule", "precision", "limit")
+        names = ("seeds", "batch_size", "schedule", "precision", "limit", "data_dir", "device")
         if given := options.typed(*names):
             raise ValueError(f"--show trains nothing: drop {', '.join(sorted(given))}")
         if folder is None and not any(where.glob("*/*.json")):
@@ -67,12 +68,13 @@ def command(table, show, seeds, folder, data_dir, device, as_json, **shared):
             ) from None
     if not leads:
         return
-    header, rows, caption = reproduce.gather(table, where, epochs=epochs)
+    header, rows, caption, commands = reproduce.gather(table, where, epochs=epochs)
     if folder is not None or not show:
         paths = tables.write(where / "tables" / table, header, rows, caption)
         click.echo(f"written: {', '.join(map(str, paths))}", err=True)
     if as_json:
-        click.echo(json.dumps({"header": header, "rows": rows, "caption": caption}))
+        about = {"header": header, "rows": rows, "caption": caption, "commands": commands}
+        click.echo(json.dumps(about))
     else:
         click.echo(tables.markdown(header, rows) + "\n" + caption)
 

@@ -59,8 +59,18 @@ class Sectioned(click.Command):
 @click.option("--detach-routing/--full-routing", default=None, help="Gradients: last one only.")
 @click.option("--types", type=int, help="Primary capsule types. [default: 32]")
 @click.option("--channels", type=int, help="Of the first convolution. [default: 256]")
+@click.option("--leaky/--no-leaky", default=None, help="Routing may lead to none of the classes.")
 @click.option("--reconstruction/--no-reconstruction", default=None, help="Train a decoder.")
 @click.option("--reconstruction-weight", type=float, help="Of the SSE. [default: the preset's]")
+@click.option(
+    "--reconstruction-metric",
+    metavar="l2|l1",
+    help="Sum of squares, or of absolutes. [default: l2]",
+)
+@click.option(
+    "--decoder", metavar="NAME", help="A file of capsviz/decoders. [default: fully_connected]"
+)
+@click.option("--decoder-norm/--no-decoder-norm", default=None, help="Batch norm in the decoder.")
 @click.option("--init-from", metavar="NAME|FILE", help="Start from the weights that fit.")
 @click.option("--epochs", type=int, help="[default: 50]")
 @click.option(
@@ -99,7 +109,10 @@ class Sectioned(click.Command):
     help="Folder of the run. [default: runs/NAME]",
 )
 @click.option("--resume", is_flag=True, help="Go on from the last finished epoch in --output.")
-def command(recipe, data_dir, device, output, resume, more, about_data, **flags):
+@click.option(
+    "--save-every", type=int, metavar="N", help="Keep the weights of every Nth epoch in epochs/."
+)
+def command(recipe, data_dir, device, output, resume, save_every, more, about_data, **flags):
     """Train one network."""
     from capsviz import data, distributed, pipeline
     from capsviz.history import STATE
@@ -121,8 +134,8 @@ def command(recipe, data_dir, device, output, resume, more, about_data, **flags)
             if team.leads and resume and not (output / STATE).exists():
                 _report(f"there is no earlier run in {output}: this one starts anew")
             path, card = pipeline.run(
-                name, recipe, splits, output, device=device, resume=resume, team=team,
-                report=_report,
+                name, recipe, splits, output, device=device, resume=resume,
+                save_every=save_every, team=team, report=_report,
             )  # fmt: skip
     except KeyboardInterrupt:
         again = shlex.join(a for a in sys.argv[1:] if a != "--resume")

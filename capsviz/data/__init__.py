@@ -2,7 +2,8 @@
 
 A file offers `load(split, root, *, ...) -> Dataset`, where `root` is the folder to look in. What
 follows the star are its options, each with a default; `download` says whether it may be fetched.
-Splits are "train", "validation" and "test".
+Splits are "train", "validation" and "test". For who has not got its files, `IMAGE_SHAPE` (C, H, W)
+and `CLASSES`, their names, may say what it holds whatever its options.
 """
 
 from __future__ import annotations
@@ -166,6 +167,16 @@ def load(
     """
     if split not in SPLITS:
         raise ValueError(discovery.unknown("split", split, list(SPLITS)))
+    check_options(name, options)
+    module = discovery.load("capsviz.data", name, what="dataset")
+    return module.load(split, root, **options).pad(pad_px).crop(crop_px)
+
+
+def check_options(name: str, options: Mapping) -> None:
+    """ValueError for an unknown data set, and for options that it does not take, as `load` has it.
+
+    Options that all data sets take, `pad_px` and `crop_px`, are not among them.
+    """
     module = discovery.load("capsviz.data", name, what="dataset")
     parameters = inspect.signature(module.load).parameters.values()
     usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -177,7 +188,6 @@ def load(
             raise ValueError(
                 f"{option} of the data set '{name}' must be {KINDS[kind]}, got {value!r}"
             )
-    return module.load(split, root, **options).pad(pad_px).crop(crop_px)
 
 
 def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> Dataset:

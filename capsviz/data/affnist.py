@@ -16,6 +16,7 @@ import torch
 from capsviz.data import Dataset, search_path
 
 SIDE = 40
+IMAGE_SHAPE, CLASSES = (1, SIDE, SIDE), tuple("0123456789")
 NAMES = {"train": "training", "validation": "validation", "test": "test"}
 FOLDER = "affNIST"
 
@@ -28,7 +29,7 @@ def load(split, root=None):
             parts = [read(path) for path in paths]
             images, labels = (torch.from_numpy(np.concatenate(p)) for p in zip(*parts, strict=True))
             _check_orientation(images[:, 0].numpy(), labels.numpy(), folder)
-            return Dataset(images, labels, tuple(map(str, range(10))), "affnist", split)
+            return Dataset(images, labels, CLASSES, "affnist", split)
     name = NAMES[split]
     raise FileNotFoundError(
         f"affNIST's {split} split is not in {' or '.join(map(str, folders))}: put {name}.mat or "

@@ -19,6 +19,7 @@ from capsviz import memory, warps
 from capsviz.data import SPLITS, Dataset, mnist
 
 PAD_PX = 6
+IMAGE_SHAPE, CLASSES = (1, 40, 40), mnist.CLASSES
 ANGLE_DEG, SHEAR, SCALE = (-20.0, 20.0), (-0.2, 0.2), (0.8, 1.2)
 SPEC = {
     "canvas_px": [40, 40],

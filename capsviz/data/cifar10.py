@@ -19,6 +19,7 @@ CLASSES = (
     "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
 SIDE = 32
+IMAGE_SHAPE = (3, SIDE, SIDE)
 FOLDER, ARCHIVE = "cifar10", "cifar10-jpeg.tar.xz"
 LOSSY = (".jpg", ".jpeg")
 HELD_OUT = 0.1  # of each class of a folder of pictures

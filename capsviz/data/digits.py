@@ -7,6 +7,7 @@ import torch
 from capsviz.data import Dataset
 
 BOX, SIDE = 20, 28  # the 8x8 digit fills 20 of 28 pixels, as MNIST's digits do
+IMAGE_SHAPE, CLASSES = (1, SIDE, SIDE), tuple("0123456789")
 TEST, VALIDATION = 360, 180
 SEED = 0  # of the stratified splits: fixed, so that results can be compared
 
@@ -32,4 +33,4 @@ def load(split, root=None, *, download=True):
     )
     index = torch.tensor({"train": train, "validation": validation, "test": test}[split])
     labels = torch.from_numpy(labels).long()
-    return Dataset(images[index], labels[index], tuple(map(str, range(10))), "digits", split)
+    return Dataset(images[index], labels[index], CLASSES, "digits", split)

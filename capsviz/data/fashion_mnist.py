@@ -2,6 +2,7 @@
 
 from capsviz.data._torchvision import load_idx
 
+IMAGE_SHAPE = (1, 28, 28)
 CLASSES = (
     "T-shirt", "trouser", "pullover", "dress", "coat",
     "sandal", "shirt", "sneaker", "bag", "ankle boot",

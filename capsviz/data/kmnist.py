@@ -2,6 +2,7 @@
 
 from capsviz.data._torchvision import load_idx
 
+IMAGE_SHAPE = (1, 28, 28)
 CLASSES = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 
 

@@ -40,7 +40,7 @@ def load(split, root=None, *, corruption="identity"):
     labels = torch.from_numpy(labels.astype(np.int64))
     if split != "test":
         images, labels = hold_out(images, labels, split, VALIDATION)
-    return Dataset(images, labels, tuple(map(str, range(10))), f"mnist_c {corruption}", split)
+    return Dataset(images, labels, tuple(map(str, range(10))), "mnist_c", split)
 
 
 def _read(path: Path, shape: tuple) -> np.ndarray:

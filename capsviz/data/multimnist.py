@@ -1,11 +1,12 @@
 """MultiMNIST: two overlapping digits of different classes in each image, 36x36; made from MNIST.
 
 Section 6 of Sabour, Frosst & Hinton (2017, arXiv:1710.09829): each digit is moved by up to 4 pixels
-in each direction, and laid over another of the same split; the 28x28 frames of the two overlap by
-80 % on average. The sum of both, cut off at 255, is the image: the paper does not say so, the
-authors' generator does (Sarasra/models, research/capsules, mnist_shift.py). The shifts are the
-paper's; the authors' training files go up to 6 pixels. Which digit comes first is random here; in
-their files it is the one that the other was chosen for.
+in each direction, and laid over another of the same split. By these shifts the 28x28 frames of the
+two overlap by 80 % on average; the paper says so of the digits' 20x20 boxes, which do by 73 %. The
+sum of both, cut off at 255, is the image: the paper does not say so, the authors' generator does
+(Sarasra/models, research/capsules, mnist_shift.py). The shifts are the paper's; the authors'
+training files go up to 6 pixels. Which digit comes first is random here; in their files it is the
+one that the other was chosen for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from capsviz import memory
 from capsviz.data import SPLITS, Dataset, mnist
 
 SHIFT_PX = 4  # at most; the canvas has just that margin, so no pixel of a frame is lost
+IMAGE_SHAPE, CLASSES = (1, 36, 36), mnist.CLASSES
 
 
 def load(split, root=None, *, download=True, pairs=1, seed=0):

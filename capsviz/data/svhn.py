@@ -5,6 +5,7 @@ import torch
 from capsviz.data import search_path
 from capsviz.data._torchvision import divide, read, to_tensor
 
+IMAGE_SHAPE, CLASSES = (3, 32, 32), tuple("0123456789")
 FOLDER = "SVHN"  # where a download goes; torchvision's own place, the data folder, is read too
 
 
@@ -21,4 +22,4 @@ def load(split, root=None, *, download=True):
     folders = [folder / place for folder in search_path(root) for place in ("", FOLDER)]
     found = read(SVHN, folders, [file], [url], download, split=part)
     labels = torch.from_numpy(found.labels)
-    return divide(to_tensor(found.data), labels, "svhn", split, map(str, range(10)), found.root)
+    return divide(to_tensor(found.data), labels, "svhn", split, CLASSES, found.root)

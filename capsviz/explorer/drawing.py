@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib import colormaps
 from PIL import Image
 
+from analyses._panels import picture
 from capsviz.figures import COLOURS
 
 BLUE, RED = COLOURS[0], COLOURS[1]
@@ -35,10 +36,9 @@ def png(pixels: np.ndarray) -> str:
 
 
 def pixels(image: np.ndarray, caption: str) -> str:
-    """An image (C, H, W) uint8, enlarged, above its caption."""
-    shown = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
+    """An image (C, H, W) uint8, enlarged, above its caption; of two channels the first."""
     return (
-        f'<figure class="cv-panel"><img class="cv-px" src="{png(shown)}" '
+        f'<figure class="cv-panel"><img class="cv-px" src="{png(picture(image))}" '
         f'alt="{escape(caption)}"><figcaption>{escape(caption)}</figcaption></figure>'
     )
 

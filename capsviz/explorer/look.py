@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -14,13 +13,11 @@ from analyses import _routing_measures as measure
 from capsviz import tracing
 from capsviz.augment import to_uint8
 
-INSIDE = ("votes", "couplings", "poses", "lengths")
-
 
 class Intervention(NamedTuple):
     """What is changed inside the routing; these change nothing."""
 
-    uniform: bool = False  # all couplings 1/J
+    uniform: bool = False  # each capsule spreads what it gives evenly over the classes
     iterations: int | None = None  # instead of the network's own
     off: int | None = None  # capsule type whose capsules are set to zero
 
@@ -79,14 +76,14 @@ def without_type(model, kind: int | None):
 
 
 def look(model, image: Tensor, intervention: Intervention = AS_TRAINED) -> Seen:
-    """One forward pass of an image (1, C, H, W) in [0, 1], and all that the page shows of it."""
+    """An image (1, C, H, W) in [0, 1] inside the network: all that the page shows of it."""
     model = without_type(model, intervention.off)
     like = next(model.parameters())
-    options = {"keep": (*INSIDE, "reconstruction"), "iterations": intervention.iterations}
-    if intervention.uniform:
-        I, J = prod(model.grid), model.config["classes"]
-        options["couplings"] = like.new_full((I, J), 1 / J)
+    options = {"keep": (*measure.INSIDE, "reconstruction"), "iterations": intervention.iterations}
     with tracing.inference(model):
+        if intervention.uniform:
+            own = model.look(image.to(like), keep=("couplings",))["couplings"]
+            options["couplings"] = tracing.even_couplings(own).to(like)
         found = model.look(image.to(like), **options)
     seen = {name: value.float().cpu() for name, value in found.items()}
     couplings, poses, made = seen["couplings"], seen["poses"], seen.get("reconstruction")

@@ -34,6 +34,9 @@ class Config:
     hidden: tuple[int, ...] = (512, 1024)  # units of the fully connected decoder
     reconstruction_metric: str = "l2"  # sum of squared differences; "l1": of absolute ones
     reconstruction_weight: float = 0.0005  # of that sum, beside the margin loss; 0: no decoder
+    margin_present: float = 0.9  # m+: the length that the capsule of a present class should exceed
+    margin_absent: float = 0.1  # m-: the length that those of absent classes should stay below
+    absent_weight: float = 0.5  # lambda, of absent classes in the margin loss
 
     @property
     def grid(self) -> tuple[int, int, int]:
@@ -74,9 +77,13 @@ def check(config: Config) -> None:
     require_positive(
         config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
     )
-    if not 0 <= config.reconstruction_weight < math.inf:
+    for name in ("reconstruction_weight", "absent_weight"):
+        if not 0 <= getattr(config, name) < math.inf:
+            raise ValueError(f"{name} must be a number from 0, got {getattr(config, name)}")
+    if not 0 <= config.margin_absent < config.margin_present <= 1:
         raise ValueError(
-            f"reconstruction_weight must be a number from 0, got {config.reconstruction_weight}"
+            "expected 0 <= margin_absent < margin_present <= 1, "
+            f"got {config.margin_absent} and {config.margin_present}"
         )
     for name, known in (
         ("decoder", decoders.available()),

@@ -174,13 +174,18 @@ class CapsNet(nn.Module):
         ------
         ValueError  if there is not one image to reconstruct for each label.
         """
+        c = self.settings
         margin = functional.margin_loss(
-            output.lengths, functional.multi_hot(labels, self.settings.classes)
+            output.lengths,
+            functional.multi_hot(labels, c.classes),
+            present=c.margin_present,
+            absent=c.margin_absent,
+            down_weight=c.absent_weight,
         )
         if self.decoder is None:
             return Objective(margin.mean(), margin)
         distance = self._distance(output.poses, images, labels)
-        weight = self.settings.reconstruction_weight * reconstruction_factor
+        weight = c.reconstruction_weight * reconstruction_factor
         return Objective((margin + weight * distance).mean(), margin, distance)
 
     def _distance(self, poses: Tensor, images: Tensor, labels: Tensor) -> Tensor:

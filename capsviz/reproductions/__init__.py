@@ -2,7 +2,8 @@
 
 A file offers `LABELS`, the names of its first columns, and `cells() -> list[Cell]`; perhaps
 `EPOCHS`, as many as the published runs had, and `APART = True` if its rows are not compared with
-each other, so that they may differ in epochs. Its docstring's first line says what the table shows.
+each other, so that they may differ in epochs. Its docstring is the table's caption, the first line
+what it shows.
 Runs of the same name are the same run, in whatever table.
 """
 

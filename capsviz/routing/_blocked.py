@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from capsviz.functional import EPSILON, leaky_softmax
+from capsviz.functional import EPSILON, leaky_softmax, squash
 from capsviz.routing import check_iterations
 
 CPU_BLOCK_BYTES = 2 << 20  # of votes: what a core's cache holds beside its temporaries
@@ -89,7 +89,7 @@ class _Blocked(torch.autograd.Function):
         shares = J + leaky
         total = (flat @ u.view(I * D, B)).view(J, E, B) / shares + offset
         inputs, sums, couplings = [total], [], []
-        pose = _squash(total)
+        pose = squash(total, 1)
         summed = pose
         for _ in range(iterations - 1):
             coupling = u.new_empty(I, J, B)
@@ -103,7 +103,7 @@ class _Blocked(torch.autograd.Function):
             inputs.append(total)
             sums.append(summed)
             couplings.append(coupling)
-            pose = _squash(total)
+            pose = squash(total, 1)
             summed = summed + pose
         ctx.save_for_backward(u, weight, *inputs, *sums, *couplings)
         ctx.iterations, ctx.biased, ctx.shares = iterations, bias is not None, shares
@@ -170,14 +170,8 @@ def _blocks(children: int, bytes_per_child: int, device: torch.device) -> list[s
     return [slice(start, min(start + step, children)) for start in range(0, children, step)]
 
 
-def _squash(total: Tensor) -> Tensor:
-    """`functional.squash` along e of (j, e, b)."""
-    squared = total.square().sum(1, keepdim=True)
-    return total * (squared / (1 + squared) / (squared + EPSILON).sqrt())
-
-
 def _squash_backward(total: Tensor, grad: Tensor) -> Tensor:
-    """Gradient of `_squash`: v = g(n²) s, so ds = g dv + 2 g'(n²) (s·dv) s."""
+    """Gradient of `squash` along e of (j, e, b): v = g(n²) s, so ds = g dv + 2 g'(n²) (s·dv) s."""
     squared = total.square().sum(1, keepdim=True)
     root = (squared + EPSILON).sqrt()
     gain = squared / (1 + squared) / root

@@ -224,5 +224,5 @@ def test_published_images_are_those_of_the_clean_ones(digits, tmp_path):
     with pytest.raises(ValueError, match="unknown corruption in MNIST-C 'scale'"):
         corrupt._published(subject, 7, tmp_path)("scale")
     np.save(tmp_path / "mnist_c" / "fog" / "test_labels.npy", 9 - digits[1].numpy())
-    with pytest.raises(ValueError, match="labels of mnist_c fog are not those of MNIST"):
+    with pytest.raises(ValueError, match="labels of MNIST-C's fog are not those of MNIST"):
         corrupt._published(subject, 7, tmp_path)("fog")

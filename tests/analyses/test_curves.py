@@ -54,6 +54,24 @@ def test_the_record_that_training_writes_is_read_whole(tmp_path):
         assert values == [getattr(epoch, column) for epoch in epochs]
 
 
+def test_parts_of_the_training_loss_are_drawn_of_the_runs_that_recorded_them(tmp_path):
+    parts = {"train_margin_loss": [0.3, 0.2, 0.1], "train_reconstruction_loss": [30.0, 20.0, 10.0]}
+    runs = [make(tmp_path / "new", **parts), make(tmp_path / "old")]
+    result = curves.compute(files.read(runs))
+    for name, title in (
+        ("train_margin_loss", "training margin loss"),
+        ("train_reconstruction_loss", "training reconstruction"),
+    ):
+        assert getattr(result, name) == [parts[name], [None] * 3]
+        new, old = drawn(result, title)[2]
+        np.testing.assert_array_equal(new.get_ydata(), parts[name])
+        assert np.isnan(old.get_ydata()).all()
+    figure = figures.draw("curves", curves.compute(files.read(runs[1:])))
+    assert not {"training margin loss", "training reconstruction"} & {
+        axes.get_title() for axes in figure.axes if axes.axison
+    }
+
+
 def test_the_best_epoch_is_the_one_that_training_keeps(tmp_path):
     draw = np.random.default_rng(1)
     for k in range(20):
@@ -125,8 +143,11 @@ def test_thirty_runs_differ_and_one_more_is_refused(tmp_path):
     runs = [make(tmp_path / str(k), (0.5, 0.6)) for k in range(31)]
     _, _, lines = drawn(curves.compute(files.read(runs[:30])), "training loss")
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 30
-    with pytest.raises(ValueError, match=r"at most 30 runs, .* got 31"):
-        figures.draw("curves", curves.compute(files.read(runs)))
+    result = command(*runs, "--output", tmp_path / "out")
+    assert (
+        result.exit_code == 2 and "at most 30 runs" in result.output and "got 31" in result.output
+    )
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("width", ["single", "double"])

@@ -56,6 +56,18 @@ def no_network(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
+@pytest.mark.parametrize("name", data.available())
+def test_what_a_file_says_of_its_images_and_classes_is_what_it_loads(name):
+    module = discovery.load("capsviz.data", name, what="dataset")
+    if not hasattr(module, "IMAGE_SHAPE"):
+        return
+    try:
+        part = data.here({"name": name}, "test")
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    assert (part.image_shape, part.classes) == (module.IMAGE_SHAPE, module.CLASSES)
+
+
 @pytest.mark.parametrize("name", IDX)
 @pytest.mark.parametrize(("split", "n"), [("train", 20), ("validation", 5_000), ("test", 12)])
 def test_an_idx_data_set_is_read_from_local_files(idx_root, name, split, n):

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from capsviz import data
+from capsviz import data, pipeline
+from capsviz.recipe import Recipe
+from capsviz.subject import open_subject
 
 
 def write(root, corruption="fog", n=12, part="test"):
@@ -29,12 +31,28 @@ def test_a_corruption_is_read_in_its_order(tmp_path):
     assert part.images.shape == (12, 1, 28, 28) and part.images.dtype == torch.uint8
     assert np.array_equal(part.images[:, 0], images[..., 0])
     assert part.labels.tolist() == labels.tolist() and part.labels.dtype == torch.int64
-    assert part.name == "mnist_c fog" and part.classes == tuple("0123456789")
+    assert part.name == "mnist_c" and part.classes == tuple("0123456789")
 
 
 def test_identity_is_read_where_no_corruption_is_named(tmp_path):
-    write(tmp_path, "identity")
-    assert data.load("mnist_c", "test", tmp_path).name == "mnist_c identity"
+    images, _ = write(tmp_path, "identity")
+    write(tmp_path, "fog", n=11)
+    assert len(data.load("mnist_c", "test", tmp_path)) == len(images)
+
+
+def test_a_network_trained_on_a_corruption_is_opened_with_it(tmp_path):
+    for corruption in ("fog", "identity"):
+        for part, n in (("train", 5_040), ("test", 20 if corruption == "fog" else 10)):
+            write(tmp_path, corruption, n, part)
+    small = {"channels": 8, "types": 2, "hidden": [8, 9]}
+    fog = {"corruption": "fog"}
+    recipe = Recipe(dataset="mnist_c", dataset_options=fog, options=small, epochs=1, limit=32)
+    splits = {split: pipeline.load(recipe, split, tmp_path) for split in data.SPLITS}
+    splits["validation"] = splits["validation"].first(8)
+    path, _ = pipeline.run("x", recipe, splits, tmp_path / "run", device=torch.device("cpu"))
+    opened = open_subject(checkpoint=path, data_dir=tmp_path)
+    assert torch.equal(opened.dataset.images, splits["test"].images)
+    assert len(opened.load("validation")) == 5_000 and len(opened.load("test")) == 20
 
 
 def test_validation_is_the_end_of_the_training_images(tmp_path):

@@ -11,7 +11,15 @@ from capsviz.evaluate import evaluate
 from capsviz.recipe import Recipe
 
 CARD = {"name": "x", "dataset": {"name": "random", "classes": ["a", "b", "c"]}}
-YOUNGER = ("leaky", "decoder", "decoder_norm", "reconstruction_metric")  # than the first cards
+YOUNGER = {  # options that the first cards do not have, and what they were
+    "leaky": False,
+    "decoder": "fully_connected",
+    "decoder_norm": False,
+    "reconstruction_metric": "l2",
+    "margin_present": 0.9,
+    "margin_absent": 0.1,
+    "absent_weight": 0.5,
+}
 DECODERS = [
     {"decoder": name, "decoder_norm": norm}
     for name in ("fully_connected", "deconvolution")
@@ -98,10 +106,8 @@ def test_shipped_cards_are_of_the_networks_that_they_were(name):
     config = checkpoint.load(name).config
     stored = checkpoint.read_card(checkpoint.find(name))["model"]
     if stored["name"] == "capsnet":
-        were = dict(zip(YOUNGER, (False, "fully_connected", False, "l2"), strict=True))
-        assert {k: config[k] for k in were} == were | {
-            k: v for k, v in stored["config"].items() if k in were
-        }
+        expected = YOUNGER | {k: v for k, v in stored["config"].items() if k in YOUNGER}
+        assert {k: config[k] for k in YOUNGER} == expected
 
 
 def test_evaluation_reports_squares_whatever_was_minimised(part):
@@ -169,6 +175,10 @@ def test_a_value_of_another_type_is_refused_in_words(option, value, words):
         ({"hidden": [8, 0]}, r"hidden must be at least 1, got \(8, 0\)"),
         ({"reconstruction_weight": float("nan")}, "reconstruction_weight must be a number from 0"),
         ({"reconstruction_weight": float("inf")}, "reconstruction_weight must be a number from 0"),
+        ({"absent_weight": -0.5}, "absent_weight must be a number from 0, got -0.5"),
+        ({"margin_absent": 0.9}, "margin_absent < margin_present <= 1, got 0.9 and 0.9"),
+        ({"margin_present": float("nan")}, "expected 0 <= margin_absent"),
+        ({"margin_present": 1.1}, "got 0.1 and 1.1"),
     ],
 )
 def test_what_cannot_be_built_is_refused(options, message):
