@@ -53,11 +53,10 @@ def redecode(model, poses: np.ndarray, capsule: int, changes) -> np.ndarray | No
     import torch
 
     from capsviz.augment import to_uint8
-    from capsviz.tracing import decode
+    from capsviz.tracing import decode, reconstructs
 
+    if not reconstructs(model):
+        return None
     changed = torch.from_numpy(poses.copy())[None]
     changed[0, capsule] += torch.tensor(changes, dtype=changed.dtype)
-    try:
-        return to_uint8(decode(model, changed, torch.tensor([capsule]))[0])
-    except ValueError:  # it was built without a decoder
-        return None
+    return to_uint8(decode(model, changed, torch.tensor([capsule]))[0])

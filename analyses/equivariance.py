@@ -34,7 +34,6 @@ from capsviz import options
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
 STEPS = (-1, -2 / 3, -1 / 3, 1 / 3, 2 / 3, 1)  # of the reach
 MEASURES = {"affine map": "mean", "size read linearly": "probe"}  # fields, by what they explain
-N = 1000  # images, where the split has as many
 
 
 class Result(NamedTuple):
@@ -170,7 +169,7 @@ def plot(result: Result, *, width=7.16):
 
 @click.command(help=__doc__.split("\n")[0])
 @options.subjects
-@click.option("--n", type=int, help=f"Test images. [default: {N}, or all if fewer]")
+@click.option("--n", type=int, help=f"Test images. [default: {options.USUAL}, or all if fewer]")
 @options.seed
 @options.figure
 @options.as_json
@@ -179,7 +178,7 @@ def command(n, seed, as_json, figure, subjects):
     from capsviz.subject import together
 
     opened = options.open_subjects(subjects)
-    n = min(N, len(opened[0].dataset)) if n is None else n
+    n = options.usual(n, opened[0])
     result = compute(**together(opened, n), seed=seed, progress=options.progress("warps"))
     name = f"equivariance-{result.dataset}-{n}-images"
     paths = options.save(name, "equivariance", result, opened[0], figure)

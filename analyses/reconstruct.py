@@ -25,8 +25,6 @@ from analyses._words import with_interval
 from capsviz import options
 from capsviz.intervals import mean_interval, require_two
 
-N = 1000  # images, where the split has as many
-
 
 class Result(NamedTuple):
     """Examples P, confident failures F, errors of N images; K classes have 2 images or more."""
@@ -145,7 +143,7 @@ def plot(result: Result, *, width=7.16):
     "n",
     type=int,
     metavar="N",
-    help=f"N test images.  [default: {N}, or all if fewer]",
+    help=f"N test images.  [default: {options.USUAL}, or all if fewer]",
 )
 @click.option(
     "--per-class",
@@ -166,7 +164,7 @@ def plot(result: Result, *, width=7.16):
 def command(n, per_class, failures, as_json, figure, subject):
     """Reconstruct test images; write the figure and its numbers."""
     opened = options.open_subject(subject)
-    images, labels = opened.images(min(N, len(opened.dataset)) if n is None else n)
+    images, labels = opened.images(options.usual(n, opened))
     result = compute(
         opened.model,
         images,

@@ -35,7 +35,6 @@ from capsviz import options
 from capsviz.intervals import require_two, wilson
 
 SEVERAL = True  # for images that show several things each
-N = 1000  # images measured, where the split has as many
 DRAWN = ("predicted classes", "true classes", "exchanged", "absent class", "nothing drawn")
 DIVIDED = (*DRAWN[:4], "all ink to both", "digits themselves")
 
@@ -164,7 +163,7 @@ def plot(result: Result, *, width=7.16):
 )  # fmt: skip
 @click.option(
     "--limit", "n", type=int, metavar="N",
-    help=f"Test images measured.  [default: {N}, or all if fewer]",
+    help=f"Test images measured.  [default: {options.USUAL}, or all if fewer]",
 )  # fmt: skip
 @options.seed
 @options.figure
@@ -175,7 +174,7 @@ def command(index, count, failures, n, seed, as_json, figure, subject):
         subject = {**subject, "dataset": "multimnist"}
     opened = options.open_subject(subject)
     result = _of_subject(
-        opened, min(N, len(opened.dataset)) if n is None else n, index, count,
+        opened, options.usual(n, opened), index, count,
         failures=failures, seed=seed, progress=options.progress("images"),
     )  # fmt: skip
     name = f"segment-{result.dataset}-{index}-{result.n}-images"

@@ -185,7 +185,7 @@ def plot(result: Result, *, width=7.16):
 @click.option("--from", "start", type=float, help="First size. [default: the warp's own]")
 @click.option("--to", "stop", type=float, help="Last size. [default: the warp's own]")
 @click.option("--step", type=float, help="Between sizes. [default: the warp's own]")
-@click.option("--n", type=int, help="Test images. [default: 1000, or all if fewer]")
+@click.option("--n", type=int, help=f"Test images. [default: {options.USUAL}, or all if fewer]")
 @click.option(
     "--grid", default=5, show_default=True, metavar="ODD", help="Rotations of the worst-case grid."
 )
@@ -203,7 +203,7 @@ def command(warp, start, stop, step, n, grid, worst, seed, as_json, figure, subj
     if not worst and options.typed("grid"):
         raise ValueError("--no-worst looks at no grid: drop --grid")
     opened = options.open_subjects(subjects)
-    n = min(1000, len(opened[0].dataset)) if n is None else n
+    n = options.usual(n, opened[0])
     sweep |= {"grid": grid if worst else None, "seed": seed}
     result = compare(opened, n, **sweep, progress=options.progress("warps"))
     name = f"sweep-{warp}-{result.dataset}-{n}-images"

@@ -30,7 +30,6 @@ from analyses._tsne_vectors import ANGLES_DEG, along, embed, features, thumbnail
 from analyses._words import with_interval
 from capsviz import options
 
-N = 1000  # images, where the split has as many
 OF = ("poses", "all-poses", "couplings", "primary")
 METHODS = ("tsne", "pca")
 PROGRESS = "looking, then embedding"
@@ -150,7 +149,7 @@ def plot(result: Result, *, width=7.16):
     "n",
     type=int,
     metavar="N",
-    help=f"N test images.  [default: {N}, or all if fewer]",
+    help=f"N test images.  [default: {options.USUAL}, or all if fewer]",
 )
 @click.option(
     "--trajectories",
@@ -168,7 +167,7 @@ def command(of, method, n, trajectories, perplexity, seed, as_json, figure, subj
     if method != "tsne" and options.typed("perplexity"):
         raise ValueError(f"--method {method} knows no perplexity: drop --perplexity")
     opened = options.open_subject(subject)
-    images, labels = opened.images(min(N, len(opened.dataset)) if n is None else n)
+    images, labels = opened.images(options.usual(n, opened))
     result = compute(
         opened.model,
         images,

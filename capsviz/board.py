@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from capsviz.augment import to_float
 from capsviz.data import Dataset
 from capsviz.evaluate import longest
-from capsviz.tracing import inference
+from capsviz.tracing import inference, reconstructs
 
 SHOWN = 16  # images
 COUNTED = 100_000  # values of a tensor in its histogram, at most: all of them take seconds
@@ -85,7 +85,7 @@ def reconstructions(model: nn.Module, images: Tensor, things: int = 1) -> Tensor
     Of what is neither grey nor in colour, the first channel (C = 1). Where an image shows several
     things, that of the longest capsule comes first.
     """
-    if getattr(model, "decoder", None) is None:
+    if not reconstructs(model):
         return None
     with inference(model):
         images = images.to(next(model.parameters()).device)

@@ -57,6 +57,10 @@ def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
     ----------
     model       any of `capsviz.models`, on any device, "meta" included.
     batch_size  images in the training step whose memory is estimated.
+
+    Returns
+    -------
+    Its layers in order, and sums over them; None for memory that the network does not tell of.
     """
     shape = tuple(model.config["image_shape"])
     layers = _layers(_weightless(model), shape)

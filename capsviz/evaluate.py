@@ -11,7 +11,7 @@ from capsviz.augment import to_float
 from capsviz.data import Dataset
 from capsviz.functional import margin_loss, multi_hot, predict, reconstruction_loss
 from capsviz.intervals import wilson
-from capsviz.tracing import images_at_a_time, inference
+from capsviz.tracing import images_at_a_time, inference, reconstructs
 
 
 class Evaluation(NamedTuple):
@@ -42,6 +42,10 @@ def evaluate(
     dataset     the split; its images must have the size the network was built for.
     batch_size  images at a time; the result does not depend on it. None: by their size.
     progress    wraps the batches, for a progress bar.
+
+    Raises
+    ------
+    ValueError  for images of another size, or another number of classes, than the network's.
     """
     predicted, margins, sses = [], [], []
     batch_size = batch_size or images_at_a_time(model)
@@ -61,7 +65,7 @@ def evaluate(
             winners = longest(output.lengths, labels.shape[1])
             predicted.append(winners.cpu())
             margins.append(margin_loss(output.lengths, multi_hot(labels, classes)).cpu())
-            if getattr(model, "decoder", None) is not None:
+            if reconstructs(model):
                 alone = images[:, None]
                 if dataset.parts is not None:
                     alone = to_float(dataset.parts[batch].to(device))

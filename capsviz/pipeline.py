@@ -32,6 +32,10 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     Flags that are None leave the recipe as it is; those that no recipe has go to the network. The
     tables "options" and "dataset_options" are laid over the recipe's, name by name. Another model
     than the recipe's is given none of the recipe's options.
+
+    Raises
+    ------
+    ValueError  for an unknown recipe, a damaged file, or values that `Recipe` refuses.
     """
     recipe, name = Recipe(), None
     if source is not None:

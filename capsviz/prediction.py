@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from capsviz import data, detection, ink, pictures
 from capsviz.augment import to_float
 from capsviz.functional import reconstruction_loss
-from capsviz.tracing import images_at_a_time, scores, trace
+from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
 
 BATCH = 64  # pictures that are held at a time, at most
 SHOWN_PX = 200  # longest side of the steps that are kept to be shown
@@ -77,11 +77,6 @@ def predict(
             )
         )
     return found, made
-
-
-def reconstructs(model: nn.Module) -> bool:
-    """Whether a network has capsules and a decoder."""
-    return hasattr(model, "look") and getattr(model, "decoder", None) is not None
 
 
 def of_files(

@@ -6,6 +6,7 @@ Any capsule network can be traced, and so analysed, that has
     decode(poses (B,J,E), classes (B,)) -> images (B,C,H,W) in [0, 1]
     grid                               (types, rows, columns) of its primary capsules
     receptive_field(row, column)       -> two slices: the image rows and columns a capsule sees
+One that cannot decode says so by `decoder = None`.
 """
 
 from __future__ import annotations
@@ -148,6 +149,11 @@ def _run(model, images, keep, couplings, iterations, chunk, seed) -> Trace:
         if parts[name]
     }
     return Trace(images=images.cpu(), grid=tuple(model.grid), **joined)
+
+
+def reconstructs(model) -> bool:
+    """Whether a network has capsules, and decodes them."""
+    return hasattr(model, "look") and getattr(model, "decoder", model) is not None
 
 
 def images_at_a_time(model) -> int:

@@ -95,7 +95,6 @@ def fit(
     optimiser = build_optimiser(model, recipe)
     code, state = commit(), None
     if team.leads:
-        output.mkdir(parents=True, exist_ok=True)
         history.clear(output)
         state = history.read(output)
     state = team.agree(state)
@@ -112,6 +111,8 @@ def fit(
         record = history.restore(state, output, recipe, model, optimiser, average)
         if team.leads:
             history.write_csv(output, record)
+    elif team.leads:
+        output.mkdir(parents=True, exist_ok=True)
     del state  # its tensors
     shared = team.prepare(model)
 

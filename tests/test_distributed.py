@@ -138,7 +138,8 @@ def test_batch_norm_left_with_one_image_is_refused_before_training(tmp_path):
 
 
 @needs_accelerate
-def test_a_killed_process_ends_the_run_in_words_and_it_can_be_resumed(tmp_path):
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_killed_process_ends_the_run_in_words_and_it_can_be_resumed(tmp_path, which):
     words = [*TRAIN, "--output", tmp_path]
     several = start(*TORCHRUN, *words, "--epochs", 400)
     wait_for(tmp_path / "epochs.csv", several)
@@ -146,7 +147,7 @@ def test_a_killed_process_ends_the_run_in_words_and_it_can_be_resumed(tmp_path):
         ["ps", "--ppid", str(several.pid), "-o", "pid="], capture_output=True, text=True, check=True
     ).stdout.split()
     assert len(children) == 2
-    os.kill(int(children[1]), signal.SIGKILL)
+    os.kill(int(children[which]), signal.SIGKILL)
     _, err = several.communicate(timeout=60)
     assert several.returncode != 0
     assert "exitcode  : -9" in err  # torchrun says which one was killed

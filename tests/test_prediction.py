@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_tiny
+from foreign import Foreign
 from photographs import photograph
 from PIL import Image
 
@@ -45,6 +46,14 @@ def right(model, paths, **given):
 
     seen = prediction.of_files(model, paths, failed=failed, **given)
     return sum(one.prediction.classes[0] == one.path.stem[-1] for one in seen)
+
+
+def test_a_network_that_shares_no_layer_with_ours_reconstructs_too(tiny_images):
+    foreign = Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
+    found, made = prediction.predict(foreign, tiny_images, CLASSES, limit=1.0)
+    sse = (tiny_images - made).flatten(1).square().sum(1)
+    assert [one.sse for one in found] == pytest.approx(sse.tolist(), rel=1e-5)
+    assert [one.unlike for one in found] == (sse.sqrt() > 1).tolist()
 
 
 def test_classes_lengths_and_errors_are_the_networks_own(tiny, tiny_images):

@@ -13,7 +13,10 @@ from capsviz import options
 @click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
 @click.option("--venue", metavar="NAME", help="Its column widths: neurips, icml, cvpr, ieee, ...")
 @click.option(
-    "--limit", "n", type=int, help="Test images per statistic. [default: 1000, or all if fewer]"
+    "--limit",
+    "n",
+    type=int,
+    help=f"Test images per statistic. [default: {options.USUAL}, or all if fewer]",
 )
 @click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
 @click.option("--index", default=0, show_default=True, help="Which image of that class.")
@@ -26,7 +29,7 @@ def command(style, only, venue, n, digit, index, seed, figure, subject):
     width = paperset.width_for(figure["width"], venue)
     names = paperset.choose([name for text in only for name in text.split(",")])
     opened = options.open_subject(subject)
-    n = min(1000, len(opened.dataset)) if n is None else n
+    n = options.usual(n, opened)
     opened.dataset.first(n)
     names = paperset.fitting(names, opened.dataset)
     if opened.dataset.parts is None:

@@ -89,7 +89,7 @@ class Sectioned(click.Command):
 @click.option(
     "--reconstruction-anneal",
     type=float,
-    help="Factor of the reconstruction's weight at the end; geometric. [default: 1]",
+    help="Factor of the reconstruction's weight at the end; geometric, may grow. [default: 1]",
 )
 @click.option("--clip-norm", type=float, help="Longest gradient. [default: any]")
 @click.option("--ema", type=float, help="Average the weights, with this decay per step.")

@@ -81,7 +81,12 @@ def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:
 
 
 def partners(labels: Tensor, *, generator: torch.Generator) -> Tensor:
-    """For each of the labels (N,), the place (N,) of one of another class, all equally likely."""
+    """For each of the labels (N,), the place (N,) of one of another class, all equally likely.
+
+    Raises
+    ------
+    ValueError  if all are of one class.
+    """
     order = labels.argsort(stable=True)
     counts = labels.bincount()
     others = len(labels) - counts
