@@ -1,6 +1,7 @@
 """TensorBoard: what was written is read back from the event files."""
 
 import io
+import time
 
 import numpy as np
 import pytest
@@ -26,6 +27,13 @@ def written(folder):
     """Everything in the event files of a folder."""
     events = EventAccumulator(str(folder), size_guidance={"histograms": 0, "images": 0})
     return events.Reload()
+
+
+def wait_for_the_next_second():
+    """Event files are read by name: of one process and second, number 10 comes before number 9."""
+    begun = int(time.time())
+    while int(time.time()) == begun:
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -143,6 +151,7 @@ def test_a_resumed_run_keeps_all_of_its_epochs_and_writes_none_twice(model, part
     first(epoch(2), model)
     first(epoch(3), model)  # of a state that was never written: it is trained again
     first.close()
+    wait_for_the_next_second()
     second = Board(tmp_path, part, [epoch(1), epoch(2)])
     second(epoch(3), model)
     second.close()
@@ -156,6 +165,7 @@ def test_a_resumed_run_writes_the_scalars_that_a_kill_left_out(model, part, tmp_
     first = Board(tmp_path, part, [])
     first(epoch(1), model)
     first.close()
+    wait_for_the_next_second()
     second = Board(tmp_path, part, [epoch(1), epoch(2), epoch(3)])
     second(epoch(4), model)
     second.close()
