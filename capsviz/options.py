@@ -257,7 +257,7 @@ def refuse_without_evaluate(n: int | None, *names: str) -> None:
     """ValueError for options, by parameter name, that one image has no use for."""
     given = typed(*names)
     if n is None and given:
-        raise ValueError(f"of many images: drop {', '.join(given)}, or add --evaluate N")
+        raise ValueError(f"one image is shown: drop {', '.join(given)}, or add --evaluate N")
 
 
 def save(name: str, analysis: str, result, opened, given: dict) -> list[Path]:
