@@ -1,12 +1,14 @@
 # make demo   set up .venv and run the main job    make lint   ruff, format and rules
-# make test   set up .venv and run the tests       make clean  remove .venv and caches
+# make test   add the test tools and run the tests  make clean  remove .venv and caches
 # make readme fill README.md from cards, results and commands (needs MNIST)
 # make bench  measure speed, memory and scaling (quarter of an hour, needs MNIST and a quiet machine)
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO ?= runs/demo
+PROCESSES ?= -n 2 --dist worksteal
 
 .PHONY: demo test lint readme bench clean
 .DELETE_ON_ERROR:
@@ -15,7 +17,11 @@ $(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "capsviz needs Python 3.11 or newer: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready
+	$(PIP) -e '.[test]'
 	@touch $@
 
 demo: $(VENV)/.ready
@@ -23,10 +29,10 @@ demo: $(VENV)/.ready
 	$(BIN)/capsviz routing --digit 2 --output $(DEMO)
 	@echo "The figures are in $(DEMO)"
 
-test: $(VENV)/.ready
-	$(BIN)/python -m pytest -q
+test: $(VENV)/.ready-test
+	$(BIN)/python -m pytest -q $(PROCESSES)
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 

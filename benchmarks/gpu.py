@@ -25,11 +25,12 @@ import torch
 from benchmarks.clock import interleaved
 from benchmarks.networks import Floor, capsnet, literal
 from benchmarks.steps import trainer
-from capsviz import data, pipeline
-from capsviz.evaluate import evaluate
+from capsviz import data
 from capsviz.files import write_text
 from capsviz.provenance import hardware, provenance
-from capsviz.train import build_model, fit
+from capsviz.training import run as pipeline
+from capsviz.training.evaluate import evaluate
+from capsviz.training.train import build_model, fit
 
 WAYS = ("eager", "compiled", "graphs")  # how capsviz runs: as it is, torch.compile, CUDA graphs
 MODES = {"compiled": "default", "graphs": "reduce-overhead"}

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from capsviz import functional, models
-from capsviz.convolution import convolve
-from capsviz.models import Output
-from capsviz.models.capsnet import CapsNet
+from capsviz.nn import functional, models
+from capsviz.nn.convolution import convolve
+from capsviz.nn.models import Output
+from capsviz.nn.models.capsnet import CapsNet
 
 VOTES_HELD = 17  # tensors as large as the votes, at the peak of a literal step
 

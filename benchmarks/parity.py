@@ -16,11 +16,14 @@ import torch
 
 from benchmarks import RESULTS
 from benchmarks.networks import literal
-from capsviz import allocator, data, pipeline
-from capsviz.evaluate import evaluate
+from capsviz import data
 from capsviz.files import write_text
+from capsviz.nn import allocator
 from capsviz.provenance import hardware, provenance
-from capsviz.train import build_model, fit
+from capsviz.statistics.estimate import Estimate
+from capsviz.training import run as pipeline
+from capsviz.training.evaluate import evaluate
+from capsviz.training.train import build_model, fit
 
 PATHS = {"literal": "fp32", "capsviz": "bf16"}
 
@@ -76,6 +79,16 @@ def summary(lines: list[dict]) -> dict:
     }
 
 
+def paired(summary: dict) -> Estimate:
+    """Mean gap of the seeds, a fraction, by Student's t of their differences."""
+    from scipy.stats import t
+
+    gaps = summary["gap_by_seed"]
+    mean, n = statistics.mean(gaps), len(gaps)
+    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(gaps) / n**0.5
+    return Estimate(mean, (mean - half, mean + half), n)
+
+
 def sentence(found: dict) -> str:
     """What parity.json says, for the README."""
     means, by = found["summary"]["mean_accuracy"], found["summary"]["accuracy"]
@@ -89,8 +102,8 @@ def sentence(found: dict) -> str:
         f"literal network in fp32 reaches {texts['literal']} of the test images, capsviz in bf16 "
         f"{texts['capsviz']}: means over {len(by['literal'])} seeds and their range, with equal "
         f"initial weights and batches. The gap of the means, "
-        f"{100 * found['summary']['gap_of_means']:+.2f} points, lies {within} the literal "
-        "network's spread."
+        f"{100 * paired(found['summary']):+.2f} points (95 % interval, paired by seed, "
+        f"Student's t), lies {within} the literal network's spread."
     )
 
 

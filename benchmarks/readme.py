@@ -1,6 +1,7 @@
 """Fill README.md: outputs of its commands, results from the cards, the list of commands.
 
-`python -m benchmarks.readme` rewrites the marked parts; `--no-run` keeps the commands' outputs.
+`python -m benchmarks.readme` rewrites the marked parts, and docs/claims.md; `--no-run` keeps the
+commands' outputs.
 """
 
 import json
@@ -10,11 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, parity, robustness
+from benchmarks import RESULTS, claims, parity, robustness
 from benchmarks.table import table
-from capsviz import checkpoint, discovery, reproductions, tables
+from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
-from capsviz.reproduce import READING, gather
+from capsviz.experiments import reproductions
+from capsviz.experiments.reproduce import READING, gather
+from capsviz.figures import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PART = re.compile(
@@ -31,7 +34,7 @@ def results() -> str:
     ]
     several = []
     for name in checkpoint.shipped():
-        card = checkpoint.read_card(discovery.folder("trained") / f"{name}.safetensors")
+        card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
         test, made = card["results"]["test"], card["training"]
         low, high = test["accuracy_ci95"]
         if card["dataset"].get("things", 1) > 1:
@@ -74,9 +77,11 @@ def reproduced() -> str:
     """Every table of `capsviz reproduce` with rows to compare among the shipped; others by name."""
     parts, without = [READING], []
     for name in reproductions.available():
-        title = discovery.summary("capsviz.reproductions", name)
+        title = discovery.summary("capsviz.experiments.reproductions", name)
         try:
-            header, rows, caption, made = gather(name, discovery.folder("trained") / "reproduce")
+            header, rows, caption, made = gather(
+                name, discovery.folder("capsviz.trained") / "reproduce"
+            )
         except ValueError:
             rows = []
         if sum("not run" not in row for row in rows) < 2:
@@ -125,3 +130,4 @@ def fill(text: str, *, run: bool) -> str:
 if __name__ == "__main__":
     readme = ROOT / "README.md"
     readme.write_text(fill(readme.read_text("utf-8"), run="--no-run" not in sys.argv), "utf-8")
+    claims.write()

@@ -23,11 +23,12 @@ import torch
 
 from benchmarks import RESULTS
 from benchmarks.gpu import WAYS, compiled, prepare
-from capsviz import data, pipeline
-from capsviz.evaluate import evaluate
+from capsviz import data
 from capsviz.files import write_text
 from capsviz.provenance import hardware, provenance
-from capsviz.train import build_model, fit
+from capsviz.training import run as pipeline
+from capsviz.training.evaluate import evaluate
+from capsviz.training.train import build_model, fit
 
 TARGETS = (0.9970, 0.9975)
 

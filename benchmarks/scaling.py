@@ -85,7 +85,7 @@ def draw(lines: list[dict]) -> None:
         axes[1, 0].set_ylabel("memory of a step (GB)")
         axes[0, 0].legend(loc="upper left")
         for kind in ("pdf", "png"):
-            figures.save_figure(made, discovery.folder("docs") / f"scaling.{kind}")
+            figures.save_figure(made, discovery.root() / "docs" / f"scaling.{kind}")
         plt.close(made)
 
 

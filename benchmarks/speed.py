@@ -57,7 +57,7 @@ def data_path(rounds: int) -> dict:
     from PIL import Image
     from torchvision import transforms
 
-    from capsviz.augment import shift, to_float
+    from capsviz.transforms.augment import shift, to_float
 
     images = torch.randint(0, 256, (20 * B, 1, 28, 28), dtype=torch.uint8)
     pictures = [Image.fromarray(image[0].numpy()) for image in images]
@@ -103,7 +103,7 @@ def epoch(rounds: int) -> dict:
     """Seconds of one epoch of the shipped recipe on MNIST, by the command, and of validation."""
     code = "from benchmarks.speed import one_epoch; one_epoch()"
     return json.loads(
-        python("-c", f"from capsviz import allocator as a; a.keep_freed_memory();{code}")
+        python("-c", f"from capsviz.nn import allocator as a; a.keep_freed_memory();{code}")
     )
 
 
@@ -111,8 +111,9 @@ def one_epoch() -> None:
     """Print the JSON of `epoch`; in a process of its own, for the allocator."""
     import tempfile
 
-    from capsviz import data, pipeline
-    from capsviz.train import fit
+    from capsviz import data
+    from capsviz.training import run as pipeline
+    from capsviz.training.train import fit
 
     _, recipe = pipeline.prepare("mnist", {"epochs": 1})
     parts = [data.load("mnist", split) for split in ("train", "validation")]

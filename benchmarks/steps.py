@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from capsviz import allocator
+from capsviz.nn import allocator
 
 if "--kept" in sys.argv:
     allocator.keep_freed_memory()

@@ -97,6 +97,6 @@ def table(found: dict) -> str:
             "apart, its ratios are of medians. "
             f"{machine['processor']}, {machine['hardware']}, torch "
             f"{machine['provenance']['versions']['torch']}. Whole commands, cold: {seconds}, "
-            f"`capsviz figures` {whole:.0f} s.",
+            f"`capsviz figures` {whole:.0f} s, at an earlier commit with fewer figures.",
         ]
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +19,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from capsviz import discovery, models
+from capsviz import discovery
 from capsviz.files import write_bytes, write_text
+from capsviz.nn import models
 
-SHIPPED = "trained"  # the folder of shipped weights, beside the package
+SHIPPED = "capsviz.trained"  # the folder of shipped weights, beside the package
 PRIMARY = ".primary"  # ends the stem of a decoder that lies beside a network, and is none itself
 
 
@@ -73,9 +75,9 @@ def find(name: str | os.PathLike) -> Path:
         if path.is_file():
             return path
         raise ValueError(f"there is no file '{path}'")
-    here = discovery.folder(SHIPPED) / f"{name}.safetensors"
-    if path.name == str(name) and here.is_file():
-        return here
+    shipped_path = discovery.folder(SHIPPED) / f"{name}.safetensors"
+    if path.name == str(name) and shipped_path.is_file():
+        return shipped_path
     if path.is_dir():
         cards = [p.with_suffix(".safetensors") for p in sorted(path.glob("*.json"))]
         files = [p for p in cards if p.is_file() and not p.stem.endswith(PRIMARY)]
@@ -108,6 +110,13 @@ def read_card(weights: Path) -> dict:
         raise ValueError(f"{path} is not a card ({type(error).__name__}: {error})") from error
 
 
+def update_card(weights: Path, **parts) -> Path:
+    """Replace parts of the card beside a weight file; the card's path."""
+    path = weights.with_suffix(".json")
+    write_text(path, json.dumps(read_card(weights) | parts, indent=1) + "\n")
+    return path
+
+
 def save(
     path: Path, model: nn.Module, card: dict, *, dtype: torch.dtype | None = torch.float16
 ) -> Path:
@@ -116,7 +125,7 @@ def save(
     Parameters
     ----------
     path   of the weights; the card is written beside them.
-    model  a network of `capsviz.models`.
+    model  a network of `capsviz.nn.models`.
     card   what to say of it; network, digest and storage type are added.
     dtype  that floating-point tensors are stored in; None stores them as they are.
 
@@ -175,6 +184,47 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
         raise ValueError(f"the card {path.with_suffix('.json')} does not fit: {reason}") from error
     model.card = card
     return model.to(device).eval()
+
+
+def presets(model: nn.Module) -> tuple[str | None, ...]:
+    """Initialisations that a network's file offers as `PRESETS`; (None,) where it has but one."""
+    offered = getattr(sys.modules[type(model).__module__], "PRESETS", ())
+    return tuple(offered) if offered and "preset" in getattr(model, "config", {}) else (None,)
+
+
+def fresh(model: nn.Module, seed: int = 0, *, preset: str | None = None) -> nn.Module:
+    """A network of the same kind, freshly initialised: what training has to be compared with.
+
+    It is built from the network's `config` by the `build` of the file that its class is from, with
+    the same sizes, and is in evaluation mode, on the same device, of the same type. No random state
+    outside changes.
+
+    Parameters
+    ----------
+    seed    of the weights.
+    preset  one of `presets`; None: the network's own.
+
+    Raises
+    ------
+    ValueError  for a network that cannot be built anew.
+    """
+    kind, build = type(model), getattr(sys.modules[type(model).__module__], "build", None)
+    if build is None or not hasattr(model, "config"):
+        raise ValueError(
+            f"a {kind.__name__} cannot be built anew: expected a `config`, and a `build` in the "
+            f"file of its class, {kind.__module__}"
+        )
+    config = dict(model.config) | ({} if preset is None else {"preset": preset})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        other = build(config.pop("image_shape"), config.pop("classes"), **config)
+    own = {name: value.shape for name, value in model.state_dict().items()}
+    if own != {name: value.shape for name, value in other.state_dict().items()}:
+        raise ValueError(
+            f"a {kind.__name__} cannot be built anew: its `config` makes other weights than it has"
+        )
+    like = next(model.parameters(), torch.zeros(()))
+    return other.to(like).eval()
 
 
 def sha256(path: Path) -> str:

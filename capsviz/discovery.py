@@ -1,29 +1,79 @@
-"""What a folder offers: names and help lines of its modules, found without importing them."""
+"""What a package offers: names and help lines of its modules, found without importing them.
+
+A module is a file NAME.py, or a folder NAME with an `__init__.py`. Beside capsviz's own there are
+those of users, for every package that is looked through by name ("analyses", "routing", "data",
+"decoders", "models", "corruptions", "reproductions", "pitfalls", "commands": its last name is the
+kind):
+
+    $CAPSVIZ_PLUGINS   folders (separated as in $PATH) that hold KIND/NAME.py or KIND/NAME/
+    entry points       of installed distributions, group "capsviz.KIND", NAME = dotted.module
+"""
 
 from __future__ import annotations
 
-import ast
-import difflib
 import importlib
-import importlib.util
+import os
+import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
+
+PLUGINS = "CAPSVIZ_PLUGINS"
+CAPSVIZ = Path(__file__).resolve().parent
+QUOTES = '"""'
+BESIDE = ("analyses", "trained")  # at the top of the repository, installed inside of capsviz
+
+
+class Entry(NamedTuple):
+    """One module that a package offers."""
+
+    module: str  # the dotted name that it is imported by
+    path: Path | None  # its source file; None: known once its distribution is asked
+    ours: bool  # whether it comes with capsviz
+
+
+def root() -> Path:
+    """The folder that holds the package capsviz: the checkout, if it runs from one."""
+    return CAPSVIZ.parent
 
 
 def folder(package: str) -> Path:
-    """The folder of a package, looked up beside capsviz itself, never imported."""
-    return Path(__file__).resolve().parent.parent.joinpath(*package.split("."))
+    """The folder of one of capsviz's own packages, never imported."""
+    _, *parts = package.split(".")
+    inside = CAPSVIZ.joinpath(*parts)
+    if parts and parts[0] in BESIDE and not inside.exists():
+        return root().joinpath(*parts)
+    return inside
 
 
 def names(package: str) -> list[str]:
-    """Sorted module names in a package's folder, leaving out those that start with "_"."""
-    return sorted(p.stem for p in folder(package).glob("[!_]*.py"))
+    """Sorted module names that a package offers, leaving out those that start with "_"."""
+    return sorted(entries(package))
+
+
+def source(package: str, name: str) -> Path:
+    """The source file of a module."""
+    from importlib.util import find_spec
+
+    entry = entries(package)[name]
+    if entry.path is None and (spec := find_spec(entry.module)) is None:
+        raise ValueError(f"'{name}' is said to be {entry.module}, which is not installed")
+    return entry.path or Path(spec.origin)
 
 
 def summary(package: str, name: str) -> str:
     """First line of a module's docstring, read without importing it."""
-    text = (folder(package) / f"{name}.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+    text = source(package, name).read_text(encoding="utf-8")
+    line = text.partition("\n")[0].removeprefix(QUOTES)
+    if text.startswith(QUOTES) and "\\" not in line and line.strip():  # as all of ours: ast is slow
+        return line.partition(QUOTES)[0].strip()
+    import ast
+
+    try:
+        return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+    except SyntaxError as error:
+        return f"(cannot be read: {error.msg}, line {error.lineno})"
 
 
 def load(package: str, name: str, *, what: str) -> ModuleType:
@@ -31,30 +81,109 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
 
     Parameters
     ----------
-    package  dotted name, as "capsviz.routing".
+    package  dotted name, as "capsviz.nn.routing".
     name     the module in it.
     what     what to call it in the error.
 
     Raises
     ------
-    ValueError   for a name that is not there, with the known ones.
-    ImportError  if another distribution's package of that name is imported in place of ours.
+    ValueError  for a name that is not there, with the known ones, or that two plugins claim, and
+                for a plugin that cannot be imported.
     """
-    known = names(package)
+    known = entries(package)
     if name not in known:
-        raise ValueError(unknown(what, name, known))
-    module = importlib.import_module(f"{package}.{name}")
-    expected = folder(package) / f"{name}.py"
-    if not expected.samefile(module.__file__):
-        raise ImportError(
-            f"'{package}.{name}' came from {module.__file__}, expected {expected}: "
-            f"another installed distribution has a package named '{package}'; uninstall it"
-        )
+        raise ValueError(unknown(what, name, sorted(known)))
+    entry = known[name]
+    if entry.ours:
+        return importlib.import_module(entry.module)
+    try:
+        return importlib.import_module(entry.module) if entry.path is None else _load_file(entry)
+    except Exception as error:
+        words = f"{what} '{name}' of {entry.path or entry.module} cannot be imported"
+        raise ValueError(f"{words} ({type(error).__name__}: {error})") from error
+
+
+def entries(package: str) -> dict[str, Entry]:
+    """What a package offers, by name; ValueError for a name that is there twice."""
+    return _entries(package, os.environ.get(PLUGINS, ""))
+
+
+@cache
+def _entries(package: str, plugins: str) -> dict[str, Entry]:
+    kind = package.rpartition(".")[2]
+    offered = {name: Entry(f"{package}.{name}", p, True) for name, p in _modules(folder(package))}
+    for number, place in enumerate(filter(None, plugins.split(os.pathsep))):
+        if not Path(place).expanduser().is_dir():
+            raise ValueError(f"${PLUGINS} names '{place}', which is no folder")
+        for name, path in _modules(Path(place).expanduser().resolve() / kind):
+            _add(offered, kind, name, Entry(f"capsviz_plugin_{kind}_{number}_{name}", path, False))
+    for name, module in _entry_points(f"capsviz.{kind}"):
+        _add(offered, kind, name, Entry(module, None, False))
+    return offered
+
+
+def _entry_points(group: str) -> list[tuple[str, str]]:
+    """(name, module) that installed distributions offer."""
+    if not _extended():
+        return []
+    from importlib import metadata
+
+    return [(point.name, point.module) for point in metadata.entry_points(group=group)]
+
+
+@cache
+def _extended() -> bool:
+    """Whether any distribution offers something: most often none, and `metadata` is slow to ask."""
+    folders = [Path(place) for place in sys.path if os.path.isdir(place or ".")]
+    infos = [
+        folder / name / "entry_points.txt"
+        for folder in folders
+        for name in os.listdir(folder)
+        if name.endswith((".dist-info", ".egg-info"))
+    ]
+    return any(b"[capsviz." in path.read_bytes() for path in infos if path.is_file())
+
+
+def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
+    if name in offered:
+        first, second = (one.path or one.module for one in (offered[name], entry))
+        raise ValueError(f"two modules of {kind} are called '{name}': {first} and {second}")
+    offered[name] = entry
+
+
+def _modules(place: Path) -> list[tuple[str, Path]]:
+    """(name, source file) of the modules in a folder."""
+    files = [(path.stem, path) for path in place.glob("[!_]*.py")]
+    return files + [(path.parent.name, path) for path in place.glob("[!_]*/__init__.py")]
+
+
+def _load_file(entry: Entry) -> ModuleType:
+    """Import a source file by its path, once; a folder's own parts by `from . import part`."""
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    module = sys.modules.get(entry.module)
+    if module is not None and module.__file__ == str(entry.path):
+        return module
+    inside = [str(entry.path.parent)] if entry.path.name == "__init__.py" else None
+    spec = spec_from_file_location(entry.module, entry.path, submodule_search_locations=inside)
+    module = sys.modules[entry.module] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[entry.module]
+        raise
     return module
+
+
+def name_of(package: str, module: str) -> str:
+    """The name by which a package offers a module, given by its dotted name."""
+    return next(name for name, entry in entries(package).items() if entry.module == module)
 
 
 def unknown(what: str, name: str, known: list[str]) -> str:
     """The one sentence for a name that is not known, with the nearest one if it is near."""
+    import difflib
+
     near = difflib.get_close_matches(name, known, 1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
     return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}"

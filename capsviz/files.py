@@ -7,10 +7,7 @@ import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+LOCK = ".lock"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -38,35 +35,36 @@ def write_text(path: Path, content: str) -> None:
 
 
 @contextmanager
-def held(folder: Path):
-    """Hold a folder, made if it is not there, against others that would hold it too.
+def locked(folder: Path):
+    """Lock a folder, made if it is not there, against others that would write to it too.
 
-    It is let go when the process ends, however it does, and not left behind empty. Systems without
-    such locks have no guard.
+    The lock, a file `.lock` in it, ends with the process, however that ends. A folder that was made
+    is not left behind empty. File systems that know no locks have no guard.
 
     Raises
     ------
-    BlockingIOError  if another process holds it.
+    BlockingIOError  if another process has locked it.
     """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    from filelock import FileLock, Timeout
+
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    handle = None if fcntl is None else os.open(folder, os.O_RDONLY)
+    lock = FileLock(folder / LOCK, timeout=0)
     try:
-        if handle is not None:
-            _lock(handle, folder)
-        yield
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise BlockingIOError(f"another process is training in {folder}") from error
+        except OSError:
+            pass  # a file system without locks
+        try:
+            yield
+        finally:
+            if missing and [path.name for path in folder.iterdir()] == [LOCK]:
+                with suppress(OSError):  # Windows removes it with the lock
+                    (folder / LOCK).unlink()
     finally:
+        lock.release()
         with suppress(OSError):  # up to the first that holds something
-            for path in made:
+            for path in missing:
                 path.rmdir()
-        if handle is not None:
-            os.close(handle)
-
-
-def _lock(handle: int, folder: Path) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise BlockingIOError(f"another process is training in {folder}") from error
-    except OSError:
-        pass  # a file system without locks

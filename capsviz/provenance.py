@@ -31,7 +31,7 @@ def provenance(card: Mapping | None, device: str) -> dict:
 
 def commit() -> str | None:
     """Git commit of the checkout that capsviz runs from, "+" if its code was changed; else None."""
-    root = discovery.folder("")
+    root = discovery.root()
     if not (root / ".git").exists():
         return None
     with contextlib.suppress(OSError, subprocess.CalledProcessError):

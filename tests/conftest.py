@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 from foreign import Foreign
 
-from capsviz import data, models
-from capsviz.augment import to_float
+from capsviz import data
+from capsviz.nn import models
+from capsviz.transforms.augment import to_float
+
+# Tests run side by side, and so does what they start: one thread each.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 import numpy as np
 import torch
 
+from capsviz.statistics.estimate import Estimate
+
 
 class Elsewhere(torch.Tensor):
     """Of no use until it is brought here by `.cpu()`."""
@@ -20,5 +22,9 @@ def elsewhere(*tensors):
 
 
 def same(one, two):
-    """Whether two results hold the same."""
-    return all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+    """Whether two results hold the same; an estimate by its parts."""
+    if isinstance(one, Estimate):
+        return isinstance(two, Estimate) and same(*(tuple(vars(e).values()) for e in (one, two)))
+    if isinstance(one, tuple):
+        return all(same(a, b) for a, b in zip(one, two, strict=True))
+    return np.array_equal(one, two, equal_nan=np.asarray(one).dtype.kind == "f")

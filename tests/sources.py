@@ -6,9 +6,11 @@ from pathlib import Path
 from capsviz import discovery
 
 FILES = sorted(
-    path for package in ("capsviz", "analyses") for path in discovery.folder(package).rglob("*.py")
+    path
+    for package in ("capsviz", "capsviz.analyses")
+    for path in discovery.folder(package).rglob("*.py")
 )
-ROOT = discovery.folder("")
+ROOT = discovery.root()
 GPUS = ("cuda", "mps")
 ONE_DEVICE = ("FloatTensor", "set_default_device", "set_default_tensor_type")
 
@@ -16,34 +18,31 @@ ONE_DEVICE = ("FloatTensor", "set_default_device", "set_default_tensor_type")
 def name(path: Path) -> str:
     """Dotted name of a module's file."""
     parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "capsviz" else ("capsviz", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 MODULES = {name(path): path for path in FILES}
 
 
-def imports(code: str, *, lazy: bool = True) -> set[str]:
-    """Our own modules that a text imports; without `lazy`, those outside of functions only."""
-    found = set()
-    for node in _walk(ast.parse(code), lazy):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute here"
-            # `from package import x`: x is a module of the package, or something in it
-            dotted = [f"{node.module}.{alias.name}" for alias in node.names]
-            names = [d if d in MODULES else node.module for d in dotted]
-        else:
-            continue
-        found |= {n for n in names if n.split(".")[0] in ("capsviz", "analyses")}
-    return found
+def imports(code: str) -> set[str]:
+    """Our own modules that a text imports, anywhere in it."""
+    # `from package import x`: x is a module of the package, or something in it
+    found = {d if d in MODULES else d.rpartition(".")[0] for d in imported_names(code)}
+    return found | {name for name in _imported_whole(code) if name.split(".")[0] == "capsviz"}
 
 
-def _walk(node, lazy: bool):
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if lazy or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from _walk(child, lazy)
+def imported_names(code: str) -> list[str]:
+    """package.name for every `from package import name` of ours."""
+    nodes = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.ImportFrom)]
+    own = [n for n in nodes if n.level == 0 and n.module.split(".")[0] == "capsviz"]
+    assert all(n.level == 0 for n in nodes), "imports are absolute here"
+    return [f"{node.module}.{alias.name}" for node in own for alias in node.names]
+
+
+def _imported_whole(code: str) -> list[str]:
+    nodes = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.Import)]
+    return [alias.name for node in nodes for alias in node.names]
 
 
 def devices(code: str) -> list[int]:

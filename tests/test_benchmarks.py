@@ -76,7 +76,7 @@ def trial(tmp_path):
     """The flags of a GPU trial that a CPU can run: the embedded digits, one epoch."""
     return argparse.Namespace(
         device="cpu", way="eager", recipe="digits", epochs=1, batch_size=64, learning_rate=2e-3,
-        schedule="linear", limit=200, batch=[2], seeds=1, folder=tmp_path,
+        schedule="linear", limit=64, batch=[2], seeds=1, folder=tmp_path,
     )  # fmt: skip
 
 

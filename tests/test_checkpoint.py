@@ -56,7 +56,7 @@ def test_shipped_weights_are_whole_and_say_where_they_come_from(name):
 
 
 def test_the_shipped_folder_stays_under_36_megabytes():
-    files = checkpoint.discovery.folder("trained").iterdir()
+    files = checkpoint.discovery.folder("capsviz.trained").iterdir()
     assert sum(p.stat().st_size for p in files if p.is_file()) < 36_000_000
 
 
@@ -152,3 +152,33 @@ def test_tensors_survive_with_what_is_said_of_them(tmp_path):
     checkpoint.write_tensors(path, tensors, {"note": "x"})
     read, about = checkpoint.read_tensors(path)
     assert about == {"note": "x"} and all(torch.equal(read[k], v) for k, v in tensors.items())
+
+
+def test_a_fresh_network_is_of_the_same_kind_with_other_weights():
+    model, state = build_tiny(), torch.get_rng_state()
+    fresh = checkpoint.fresh(model, 1)
+    assert fresh.config == model.config and not fresh.training
+    assert not torch.equal(fresh.capsules.weight, model.capsules.weight)
+    again, other = checkpoint.fresh(model, 1), checkpoint.fresh(model, 2)
+    assert torch.equal(fresh.capsules.weight, again.capsules.weight)
+    assert not torch.equal(fresh.capsules.weight, other.capsules.weight)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_fresh_network_has_the_type_of_the_first_and_the_weights_of_a_preset():
+    fresh = checkpoint.fresh(build_tiny().double(), preset="authors")
+    assert {p.dtype for p in fresh.parameters()} == {torch.float64}
+    assert torch.allclose(fresh.conv1.bias, torch.tensor(0.1).double())
+    assert checkpoint.presets(fresh) == ("paper", "authors")
+
+
+def test_what_cannot_be_built_anew_is_refused():
+    from foreign import Foreign
+
+    with pytest.raises(ValueError, match="a Foreign cannot be built anew"):
+        checkpoint.fresh(Foreign())
+    assert checkpoint.presets(Foreign()) == (None,)
+    changed = build_tiny()
+    changed.extra = torch.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="other weights than it has"):
+        checkpoint.fresh(changed)

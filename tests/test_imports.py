@@ -9,92 +9,113 @@ import sources
 
 from capsviz import discovery
 
-# From the bottom up. A module may import from rows above its own in this table (lower layers), and
-# from its own family: `capsviz.data.mnist` from `capsviz.data`. Within a row nobody knows another.
-LAYERS = (
-    ("capsviz", "capsviz.discovery", "capsviz.files", "capsviz.memory", "capsviz.allocator",
-     "capsviz.errors", "capsviz.distributed"),
-    ("capsviz.provenance", "capsviz.warps", "capsviz.tables", "capsviz.ink"),
-    ("capsviz.centring",),
-    ("capsviz.pictures",),
-    # what stands alone
-    ("capsviz.functional", "capsviz.data", "capsviz.augment", "capsviz.intervals",
-     "capsviz.moments", "capsviz.recipe", "capsviz.figures", "capsviz.options"),
-    ("capsviz.routing", "capsviz.convolution", "capsviz.comparison", "capsviz.detection",
-     "capsviz.optimisation", "capsviz.corruptions", "capsviz.reproductions"),
-    ("capsviz.layers", "capsviz.decoders"),
-    ("capsviz.models",),
-    ("capsviz.tracing",),
-    ("capsviz.checkpoint", "capsviz.evaluate", "capsviz.animation",
-     "capsviz.attacks", "capsviz.describe", "capsviz.prediction"),
-    ("capsviz.history", "capsviz.transfer", "capsviz.board"),
-    ("capsviz.train", "capsviz.subject", "capsviz.primary_decoder", "capsviz.affine_scores"),
-    ("capsviz.pipeline", "capsviz.paperset", "capsviz.primary_training"),
-    ("capsviz.generalisation", "capsviz.reproduce"),
+# From the bottom up. A room may import from floors below its own and from itself; rooms of one
+# floor do not know each other. A room is a package of capsviz, or a file directly in it.
+FLOORS = (
+    ("capsviz",),
+    ("discovery",),
+    ("files", "memory", "provenance", "validation"),
+    ("nn", "statistics"),
+    ("checkpoint", "tracing", "transforms"),
+    ("foreign", "pictures"),
+    ("checks", "data"),
+    ("testing", "training"),
+    ("experiments", "figures"),
+    ("cli",),
     ("analyses",),
-    ("capsviz.explorer",),
-    ("capsviz.commands",),
-    ("capsviz.cli",),
-    ("capsviz.__main__",),
-)  # fmt: skip
-
-# These hand over to others inside functions, when a command runs.
-LAZY = ("capsviz.options", "capsviz.cli")
+    ("explorer",),
+    ("commands",),
+    ("__main__",),
+)
+FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 # An analysis sees any capsule network through its trace, never our own layers.
-UNKNOWN_TO_ANALYSES = ("capsviz.routing", "capsviz.layers", "capsviz.decoders", "capsviz.models")
+UNKNOWN_TO_ANALYSES = ("routing", "layers", "decoders", "models")
 
 
-def family(module):
-    """The entry of the table that a module belongs to, and its row; None for no entry."""
-    for row, entries in enumerate(LAYERS):
-        for entry in entries:
-            if module == entry or (entry != "capsviz" and module.startswith(f"{entry}.")):
-                return entry, row
-    return None
+def room(module):
+    """The room of a module: the package or file of capsviz that it lies in."""
+    return [*module.split("."), "capsviz"][1]
 
 
 def forbidden(module, imported):
     """Why a module may not import another, or None."""
-    if (of := family(imported)) is None:
-        return f"{imported} has no layer: give it one in tests/test_imports.py"
-    (own, row), (other, lower) = family(module), of
-    if own == "analyses" and other in UNKNOWN_TO_ANALYSES:
-        return f"an analysis must not know {other}: it looks through capsviz.tracing"
-    if own != other and lower >= row:
-        return f"{own} (layer {row}) imports {other} (layer {lower})"
+    own, other = room(module), room(imported)
+    if own not in FLOOR or other not in FLOOR:
+        return f"{own} or {other} has no floor: give it one in tests/test_imports.py"
+    if own == "analyses" and other == "nn" and imported.split(".")[2] in UNKNOWN_TO_ANALYSES:
+        return f"{module} must not know {imported}: it looks through capsviz.tracing"
+    if own == other == "analyses" and own_analysis(module) != own_analysis(imported):
+        return f"{module} imports {imported}: what several analyses share has another home"
+    if own != other and FLOOR[other] >= FLOOR[own]:
+        return f"{module} (floor {FLOOR[own]}) imports {imported} (floor {FLOOR[other]})"
+    if own != other and any(part.startswith("_") for part in imported.split(".")):
+        return f"{module} imports what is private to {other}: {imported}"
     return None
 
 
-@pytest.mark.parametrize("module", sources.MODULES)
-def test_no_import_turns_back(module):
-    assert family(module) is not None, f"{module} has no layer: give it one in {__file__}"
-    code = sources.MODULES[module].read_text(encoding="utf-8")
-    found = sources.imports(code, lazy=module not in LAZY)
-    assert [why for other in sorted(found) if (why := forbidden(module, other))] == []
+def own_analysis(module):
+    """The analysis that a module belongs to, with its package."""
+    return module.split(".")[2:3]
 
 
-@pytest.mark.parametrize("entry", [entry for row in LAYERS for entry in row])
-def test_every_entry_of_the_table_is_a_module(entry):
-    assert entry in sources.MODULES
+def graph():
+    """module -> the modules of ours that it imports, itself left out."""
+    return {
+        module: sources.imports(path.read_text(encoding="utf-8")) - {module}
+        for module, path in sources.MODULES.items()
+    }
+
+
+def circles(arrows):
+    """Modules from which a path of imports leads back to themselves."""
+    below = {module: set(others) for module, others in arrows.items()}
+    while any(not below.get(other, set()) <= found for found in below.values() for other in found):
+        for found in below.values():
+            found |= set().union(*(below.get(other, set()) for other in found))
+    return sorted(module for module, found in below.items() if module in found)
+
+
+def test_no_import_turns_back():
+    why = [forbidden(module, other) for module, others in graph().items() for other in others]
+    assert [reason for reason in why if reason] == []
+
+
+def test_no_names_are_imported_that_are_private_to_another_room():
+    taken = [
+        (module, dotted)
+        for module, path in sources.MODULES.items()
+        for dotted in sources.imported_names(path.read_text(encoding="utf-8"))
+        if room(dotted) != room(module) and any(p.startswith("_") for p in dotted.split("."))
+    ]
+    assert [pair for pair in taken if not pair[1].split(".")[-1].startswith("__")] == []
+
+
+def test_there_is_no_circle_of_imports():
+    assert circles(graph()) == []
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
+
+
+def test_every_floor_has_its_rooms_and_capsviz_few_files():
+    rooms = {room(module) for module in sources.MODULES}
+    assert rooms == set(FLOOR)
+    assert len(list(discovery.folder("capsviz").glob("*.py"))) <= 8
 
 
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
-        ("capsviz.functional", "capsviz.routing"),
-        ("capsviz.routing.dynamic", "capsviz.layers"),
-        ("capsviz.layers", "capsviz.decoders"),
-        ("capsviz.models.capsnet", "capsviz.tracing"),
-        ("capsviz.tracing", "capsviz.evaluate"),
-        ("capsviz.data.mnist", "capsviz.functional"),
-        ("capsviz.figures", "capsviz.tracing"),
-        ("capsviz.warps", "capsviz.data"),
-        ("capsviz.train", "capsviz.pipeline"),
-        ("capsviz.train", "analyses.rotate"),
-        ("analyses.rotate", "capsviz.models.capsnet"),
-        ("analyses.rotate", "capsviz.layers"),
-        ("analyses.rotate", "capsviz.no_such_module"),
+        ("capsviz.nn.models.capsnet", "capsviz.tracing"),
+        ("capsviz.tracing", "capsviz.training.evaluate"),
+        ("capsviz.data.mnist", "capsviz.training.recipe"),
+        ("capsviz.figures", "capsviz.analyses.rotate"),
+        ("capsviz.transforms.warps", "capsviz.data"),
+        ("capsviz.training.train", "capsviz.analyses.rotate"),
+        ("capsviz.analyses.rotate", "capsviz.nn.models.capsnet"),
+        ("capsviz.analyses.rotate", "capsviz.nn.layers"),
+        ("capsviz.analyses.rotate", "capsviz.analyses.sweep"),
+        ("capsviz.analyses.rotate", "capsviz.no_such_room"),
+        ("capsviz.analyses.rotate", "capsviz.data._torchvision"),
     ],
 )
 def test_arrows_that_turn_back_are_seen(module, imported):
@@ -104,18 +125,16 @@ def test_arrows_that_turn_back_are_seen(module, imported):
 @pytest.mark.parametrize(
     "code",
     [
-        "import capsviz.layers",
-        "from capsviz import layers",
-        "from capsviz.layers import ClassCapsules",
-        "def f():\n    from capsviz import layers as l",
-        "class A:\n    from capsviz import layers",
-        "if True:\n    import capsviz.layers as l",
+        "import capsviz.nn.layers",
+        "from capsviz.nn import layers",
+        "from capsviz.nn.layers import ClassCapsules",
+        "def f():\n    from capsviz.nn import layers as l",
+        "class A:\n    from capsviz.nn import layers",
+        "if True:\n    import capsviz.nn.layers as l",
     ],
 )
 def test_every_form_of_import_is_seen(code):
-    assert sources.imports(code) == {"capsviz.layers"}
-    inside = code.startswith("def")
-    assert sources.imports(code, lazy=False) == (set() if inside else {"capsviz.layers"})
+    assert sources.imports(code) == {"capsviz.nn.layers"}
 
 
 def loaded_by(code):
@@ -131,7 +150,8 @@ def loaded_by(code):
 def heavy(modules):
     """Those that make a command slow to start, and every analysis."""
     slow = {"torch", "torchvision", "kornia", "matplotlib", "sklearn", "scipy", "numpy", "PIL"}
-    return {m for m in modules if m in slow or m.startswith("analyses.")}
+    slow |= {"pydantic", "filelock", "tomli_w", "pylatexenc"}
+    return {m for m in modules if m in slow or m.startswith("capsviz.analyses.")}
 
 
 def test_importing_capsviz_imports_nothing_heavy():
@@ -159,9 +179,21 @@ def test_capsviz_has_no_other_names():
 
 
 def test_analyses_and_their_drawings_import_no_torch():
-    names = discovery.names("analyses")
-    names += [p.stem for p in discovery.folder("analyses").glob("_*_drawing.py")]
-    code = "import importlib, capsviz.figures\nlight = {}\n"
-    code += f"for name in {names}:\n    importlib.import_module(f'analyses.{{name}}')\n"
-    code += "    assert 'torch' not in sys.modules, f'analyses.{name} imports torch'\n"
+    names = [f"capsviz.analyses.{name}" for name in discovery.names("capsviz.analyses")]
+    names += [
+        name
+        for name in sources.MODULES
+        if name.endswith((".draw", ".panels")) and "analyses" in name
+    ]
+    code = "import importlib\n"
+    code += f"for name in {names}:\n    importlib.import_module(name)\n"
+    code += "    assert 'torch' not in sys.modules, f'{name} imports torch'\n"
     assert "torch" not in loaded_by(code)
+
+
+def test_names_that_the_readme_once_showed_are_found_where_they_moved():
+    code = "from capsviz import augment, pipeline, prediction, primary_decoder\n"
+    code += (
+        "assert augment.to_float and pipeline.prepare and prediction.find and primary_decoder.load"
+    )
+    loaded_by(code)

@@ -4,7 +4,6 @@ Fast and slow path are both tested. From 24 on they are of counting and drawing:
 and those of the analyses.
 """
 
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,15 +15,18 @@ from conftest import build_strong
 from draws import B, D, E, I, J, draw, inputs, votes_of
 
 import capsviz
-from capsviz import augment, functional, models, pipeline, train
-from capsviz.board import reconstructions
 from capsviz.data import Dataset
-from capsviz.evaluate import evaluate
-from capsviz.layers import ClassCapsules, PrimaryCapsules
-from capsviz.models import Output
-from capsviz.optimisation import FLOOR, learning_rate
-from capsviz.recipe import Recipe
-from capsviz.routing import dynamic
+from capsviz.nn import functional, models
+from capsviz.nn.layers import ClassCapsules, PrimaryCapsules
+from capsviz.nn.models import Output
+from capsviz.nn.routing import dynamic
+from capsviz.training import run as pipeline
+from capsviz.training import train
+from capsviz.training.evaluate import evaluate
+from capsviz.training.optimisation import FLOOR, learning_rate
+from capsviz.training.recipe import Recipe
+from capsviz.training.tensorboard import reconstructions
+from capsviz.transforms import augment
 
 close = torch.testing.assert_close
 
@@ -39,7 +41,12 @@ def slow(primary, weight, *, iterations=3, bias=None):
     return dynamic.route(votes_of(primary, weight), iterations=iterations, bias=bias).poses[-1]
 
 
-both_paths = pytest.mark.parametrize("route", [slow, dynamic.fused], ids=["route", "fused"])
+def fast(primary, weight, **options):
+    """Poses by the fused form."""
+    return dynamic.fused(primary, weight, **options).poses
+
+
+both_paths = pytest.mark.parametrize("route", [slow, fast], ids=["route", "fused"])
 
 
 @pytest.fixture
@@ -131,13 +138,13 @@ def test_pitfall_05_zero_norms_have_finite_losses_and_gradients(zero):
 def test_pitfall_06_primary_capsules_are_squashed(tiny, tiny_images):
     with torch.no_grad():
         tiny.primary.convolution.weight.mul_(1000)
-    norms = tiny.encode(tiny_images).norm(dim=2)
+    norms = tiny.encode(tiny_images).poses.norm(dim=2)
     assert norms.min() > 0.9 and norms.max() <= 1 + 1e-6
 
 
 def test_pitfall_07_no_relu_before_the_primary_squash(tiny, tiny_images):
     out = tiny.primary.convolution(tiny.conv1(tiny_images).relu())
-    assert (tiny.encode(tiny_images) < 0).sum() == (out < 0).sum() > 0
+    assert (tiny.encode(tiny_images).poses < 0).sum() == (out < 0).sum() > 0
 
 
 def test_pitfall_08_no_softmax_on_lengths_before_the_margin_loss(tiny, tiny_images):
@@ -291,7 +298,7 @@ def test_pitfall_17_the_network_routes_as_often_as_it_is_told(tiny_images):
     for iterations in (1, 2, 3):
         model = build_strong(iterations=iterations)
         with torch.no_grad():
-            votes = model.capsules.votes(model.encode(tiny_images))
+            votes = model.capsules.votes(model.encode(tiny_images).poses)
             expected = twins.dynamic_routing(votes[:2].double(), iterations)[2][-1]
             close(model(tiny_images[:2]).poses.double(), expected, rtol=0, atol=1e-6)
         assert len(capsviz.trace(model, tiny_images).poses) == iterations
@@ -333,10 +340,14 @@ def test_pitfall_19_large_logits_do_not_overflow_the_softmax(route, size):
     assert primary.grad.isfinite().all() and weight.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("module", sources.MODULES)
-def test_pitfall_20_no_device_is_written_into_the_code(module):
-    code = sources.MODULES[module].read_text(encoding="utf-8")
-    assert sources.devices(code) == []
+def test_pitfall_20_no_device_is_written_into_the_code():
+    lines = {
+        module: sources.devices(path.read_text(encoding="utf-8"))
+        for module, path in sources.MODULES.items()
+        # rooms that look for `.cuda()` in others' networks, and send it to their device
+        if not module.startswith(("capsviz.foreign", "capsviz.checks"))
+    }
+    assert {module: numbers for module, numbers in lines.items() if numbers} == {}
 
 
 @pytest.mark.parametrize(
@@ -359,9 +370,8 @@ def test_pitfall_20_is_seen_where_it_is(code):
     assert sources.devices(code) == [1]
 
 
-def test_pitfall_20_everything_follows_the_device_of_its_inputs(monkeypatch):
+def test_pitfall_20_everything_follows_the_device_of_its_inputs():
     # On "meta" nothing is computed, but a tensor that is made elsewhere in between is an error.
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # knows no "meta"
     with torch.device("meta"):
         model = models.build("capsnet", (1, 28, 28), 10, preset="authors")
         images = torch.rand(2, 1, 28, 28)
@@ -382,10 +392,10 @@ def test_pitfall_21_the_decoder_is_told_the_class(tiny):
 @pytest.mark.parametrize("schedule", ["exponential", "linear", "cosine"])
 def test_pitfall_22_no_schedule_dies_before_the_training_ends(schedule):
     recipe = Recipe(schedule=schedule, epochs=50)
-    assert learning_rate(recipe, 0) == recipe.learning_rate
-    assert learning_rate(recipe, 45) > 1e-5
-    assert min(learning_rate(recipe, epoch / 10) for epoch in range(501)) >= FLOOR
-    assert learning_rate(Recipe(schedule="exponential", epochs=100_000), 100_000) == FLOOR
+    assert learning_rate(recipe, 0, 430) == recipe.learning_rate
+    assert learning_rate(recipe, 45, 430) > 1e-5
+    assert min(learning_rate(recipe, epoch / 10, 430) for epoch in range(501)) >= FLOOR
+    assert learning_rate(Recipe(schedule="exponential", epochs=100_000), 100_000, 430) == FLOOR
 
 
 @pytest.mark.parametrize("preset", ["paper", "authors"])

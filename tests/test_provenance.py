@@ -10,7 +10,7 @@ from capsviz import discovery, provenance
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
     """A repository with a file of each kind, in place of our own."""
-    monkeypatch.setattr(discovery, "folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(discovery, "root", lambda: tmp_path)
     for name in ("capsviz/a.py", "analyses/b.py", "benchmarks/c.py", "benchmarks/results/d.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("1\n")
@@ -37,5 +37,5 @@ def test_a_commit_is_marked_where_its_code_was_changed(checkout, changed, mark):
 
 
 def test_without_a_checkout_there_is_no_commit(tmp_path, monkeypatch):
-    monkeypatch.setattr(discovery, "folder", lambda name: tmp_path)
+    monkeypatch.setattr(discovery, "root", lambda: tmp_path)
     assert provenance.commit() is None

@@ -3,23 +3,50 @@
 import re
 from types import SimpleNamespace
 
-import click
+import pytest
 import torch
+from click.testing import CliRunner
 
 from benchmarks import readme
-from capsviz import checkpoint, discovery
-from capsviz.layers import ClassCapsules
-from capsviz.routing import Routing
+from capsviz import checkpoint, discovery, figures
+from capsviz.cli import main
+from capsviz.nn.layers import ClassCapsules
+from capsviz.nn.routing import Routing
 
-TEXT = (discovery.folder("") / "README.md").read_text(encoding="utf-8")
+TEXT = (discovery.root() / "README.md").read_text(encoding="utf-8")
+
+
+PLUGINS = {"routing/sharp": "def route", "data/bars": "def load", "analyses/mean_lengths": "plot"}
+
+
+def block(part):
+    """The README's Python block that holds `part`."""
+    return next(b for b in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if part in b)
 
 
 def example(part):
-    """The README's Python block that holds `part`, executed."""
-    block = next(b for b in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if part in b)
+    """That block, executed."""
     module = {}
-    exec(block, module)
+    exec(block(part), module)
     return module
+
+
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
+    """The README's own files in a folder that `$CAPSVIZ_PLUGINS` names."""
+    for name, part in PLUGINS.items():
+        path = tmp_path / f"mine/{name}.py"
+        assert f"{name.partition('/')[2]}.py" in TEXT
+        path.parent.mkdir(parents=True)
+        path.write_text(block(part))
+    monkeypatch.setenv(discovery.PLUGINS, str(tmp_path / "mine"))
+    return tmp_path
+
+
+def run(*words):
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 def test_generated_parts_are_up_to_date():
@@ -34,7 +61,7 @@ def test_the_routing_of_the_readme_obeys_the_contract():
 
 def test_the_routing_of_the_readme_runs_in_the_layer(monkeypatch):
     module = SimpleNamespace(route=example("def route")["route"])
-    monkeypatch.setattr("capsviz.routing.get", lambda name: module)
+    monkeypatch.setattr("capsviz.nn.routing.get", lambda name: module)
     layer = ClassCapsules(3, 5, child_dimensions=4, parent_dimensions=7)
     assert layer(torch.rand(2, 3, 4)).shape == (2, 5, 7)
 
@@ -46,18 +73,26 @@ def test_the_data_set_of_the_readme_obeys_the_contract():
     assert torch.equal(lit == 28, part.labels == 1)
 
 
-def test_the_analysis_of_the_readme_runs(digits):
-    module = example("def compute")
-    names = list("0123456789")
-    found = module["compute"](checkpoint.load("digits"), *digits, classes=names)
-    assert found.n == 360 and found.lengths.min() > 0.5
-    assert "shortest: class" in module["findings"](found)
-    module["plot"](found)
-    assert isinstance(module["command"], click.Command)
+def test_the_analysis_of_the_readme_is_a_command(plugins):
+    line = "How long is the capsule of each true class?"
+    assert re.search(rf"mean-lengths +{re.escape(line)}", run("--help"))
+    said = run("mean-lengths", "--checkpoint", "digits", "--output", plugins, "--format", "png")
+    assert "shortest: class" in said and "n = 360" in said
+    result, _ = figures.read_result(plugins / "mean-lengths.json")
+    assert result.n == 360 and result.lengths.min() > 0.5
+    assert (plugins / "mean-lengths.png").stat().st_size > 5000
+
+
+def test_the_routing_and_the_data_set_of_the_readme_are_trained_with(plugins):
+    small = ["--types", 2, "--channels", 8, "--epochs", 1, "--output", plugins / "run"]
+    assert "test accuracy" in run("train", "--dataset", "bars", "--routing", "sharp", *small)
+    card = checkpoint.load(plugins / "run").card
+    assert card["results"]["test"]["n"] == 200 and card["dataset"]["name"] == "bars"
+    assert "200 images of bars test" in run("evaluate", "--checkpoint", plugins / "run")
 
 
 def test_the_files_that_the_readme_names_exist():
     for name in re.findall(r"\]\(([^)#:]+)\)|`((?:capsviz|analyses|tests|trained)/\S+?)`", TEXT):
         path = next(filter(None, name))
         if "NAME" not in path and "*" not in path:
-            assert (discovery.folder("") / path).exists(), path
+            assert (discovery.root() / path).exists(), path

@@ -73,9 +73,9 @@ def test_it_is_short_cells_with_a_sentence_each(committed):
     assert sum(cell.cell_type == "markdown" for cell in committed.cells) >= 15
 
 
-@pytest.mark.parametrize("name", discovery.names("analyses"))
+@pytest.mark.parametrize("name", discovery.names("capsviz.analyses"))
 def test_every_analysis_is_on_the_tour(committed, name):
-    (cell,) = [c for c in code(committed) if f"from analyses import {name}\n" in c.source]
+    (cell,) = [c for c in code(committed) if f"from capsviz.analyses import {name}\n" in c.source]
     assert f'show("{name}", ' in cell.source
     assert any("image/png" in output.get("data", {}) for output in cell.outputs)
 

@@ -5,9 +5,9 @@ import torch
 
 from capsviz import checkpoint
 from capsviz.data import Dataset
-from capsviz.history import STATE
-from capsviz.recipe import Recipe
-from capsviz.train import fit
+from capsviz.training.history import STATE
+from capsviz.training.recipe import Recipe
+from capsviz.training.train import fit
 
 CLASSES = ("a", "b", "c")
 RECIPE = Recipe(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from capsviz import options
+from capsviz.cli import options
 
 
 @click.command(
@@ -12,7 +12,7 @@ from capsviz import options
     "needed, but to tell the size of the images of some data sets."
 )
 @click.argument("recipe", required=False)
-@click.option("--checkpoint", metavar="NAME|FILE", help="Of trained weights, not of a recipe.")
+@click.option("--checkpoint", metavar="NAME|FILE", help="Trained weights, in place of a recipe.")
 @options.recipe_data
 @options.network
 @options.image_size
@@ -30,33 +30,37 @@ from capsviz import options
     "--batch-size",
     type=click.IntRange(1),
     metavar="N",
-    help="Of the training step whose memory is told. [default: the recipe's]",
+    help="Images in the training step whose memory is told. [default: the recipe's]",
 )
 @options.as_json
 def command(recipe, checkpoint, data_dir, image_shape, classes, batch_size, as_json, more, **flags):
     """Describe one network."""
-    from capsviz.describe import describe
+    from capsviz.nn.describe import describe
 
     if checkpoint is not None:
         name, model, usual = _trained(checkpoint)
     else:
         name, model, usual = _planned(recipe, data_dir, image_shape, classes, more, flags)
-    found = describe(model, batch_size=batch_size or usual)
-    about = {"name": name, **found._asdict(), "layers": [row._asdict() for row in found.layers]}
-    click.echo(options.to_json(about) if as_json else _table(name, found))
+    description = describe(model, batch_size=batch_size or usual)
+    about = {
+        "name": name,
+        **description._asdict(),
+        "layers": [row._asdict() for row in description.layers],
+    }
+    click.echo(options.to_json(about) if as_json else _table(name, description))
 
 
 def _trained(checkpoint: str):
     """Name, network and batch size of a checkpoint."""
     from capsviz import checkpoint as checkpoints
-    from capsviz.recipe import Recipe
+    from capsviz.training.recipe import Recipe
 
-    given = options.typed(
+    typed = options.typed(
         "recipe", "dataset", "data_dir", "model", "preset", "more",
         "image_size", "pad_px", "crop_px", "image_shape", "classes",
     )  # fmt: skip
-    if given:
-        raise ValueError(f"--checkpoint says what the network is: drop {', '.join(given)}")
+    if typed:
+        raise ValueError(f"--checkpoint says what the network is: drop {', '.join(typed)}")
     model = checkpoints.load(checkpoint)
     batch = model.card.get("recipe", {}).get("batch_size", Recipe.batch_size)
     return model.card.get("name", checkpoint), model, batch
@@ -66,11 +70,12 @@ def _planned(recipe, data_dir, image_shape, classes, more, flags):
     """Name, network without weights, and batch size of a recipe."""
     import torch
 
-    from capsviz import models, pipeline
+    from capsviz.nn import models
+    from capsviz.training.run import prepare
 
     if image_shape is not None and (also := options.typed("image_size", "pad_px", "crop_px")):
         raise ValueError(f"--image-shape is what the network sees: drop {', '.join(also)}")
-    name, recipe = pipeline.prepare(recipe, {**flags, "options": options.of_network(more)})
+    name, recipe = prepare(recipe, {**flags, "options": options.of_network(more)})
     if image_shape is None or classes is None:
         shape, number = _images(recipe, data_dir)
         image_shape, classes = image_shape or shape, number if classes is None else classes
@@ -105,40 +110,42 @@ def _images(recipe, data_dir) -> tuple[tuple[int, int, int], int]:
     return part.image_shape, len(part.classes)
 
 
-def _table(name: str, found) -> str:
+def _table(name: str, description) -> str:
     from capsviz.memory import gib
 
-    C, H, W = found.image_shape
+    C, H, W = description.image_shape
     rows = [("layer", "kind", "output", "parameters", "multiply-adds")]
     rows += [
         (row.name, row.kind, _shape(row.output), f"{row.parameters:,}", _count(row.multiply_adds))
-        for row in found.layers
+        for row in description.layers
     ]
-    totals = [("all", found.parameters, found.multiply_adds)]
-    if found.parameters != found.parameters_without_decoder:
-        part = found.parameters_without_decoder, found.multiply_adds_without_decoder
+    totals = [("all", description.parameters, description.multiply_adds)]
+    if description.parameters != description.parameters_without_decoder:
+        part = description.parameters_without_decoder, description.multiply_adds_without_decoder
         totals.insert(0, ("all but the decoder", *part))
     rows += [(what, "", "", f"{number:,}", f"{count:,}") for what, number, count in totals]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(_cells(row, widths)) for row in rows]
     step, image = (
         "no estimate" if size is None else f"about {gib(size)}"
-        for size in (found.training_bytes, found.image_bytes)
+        for size in (description.training_bytes, description.image_bytes)
     )
     rule = "-" * len(lines[0])
     lines[1:1] = [rule]
     lines[-len(totals) : -len(totals)] = [rule]
     return "\n".join(
         [
-            f"{name}: {found.network} for images {C} × {H} × {W} of {found.classes} classes",
+            f"{name}: {description.network} for images {C} × {H} × {W} of {description.classes} "
+            "classes",
             "",
             *lines,
             "",
-            f"weights: {gib(found.weights_bytes)}",
-            f"training step of {found.batch_size} images, Adam's state with it: {step}",
+            f"weights: {gib(description.weights_bytes)}",
+            f"training step of {description.batch_size} images, Adam's state with it: {step}",
             f"one image on its way forward and back: {image}",
             "",
-            f"Multiply-adds are those of one image, forward. Not counted: {found.not_counted}.",
+            "Multiply-adds are those of one image, forward. "
+            f"Not counted: {description.not_counted}.",
         ]
     )
 

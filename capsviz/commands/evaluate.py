@@ -4,24 +4,50 @@ from __future__ import annotations
 
 import click
 
-from capsviz import options
+from capsviz.cli import options
 
 
 @click.command(help=__doc__)
-@options.subject
+@options.inputs
 @click.option("--split", default="test", show_default=True, metavar="train|validation|test")
 @click.option("--limit", type=int, metavar="N", help="The first N images only.")
+@click.option(
+    "--write-thresholds", "write", is_flag=True,
+    help="With --split validation: write into the checkpoint's card beyond which capsule lengths "
+    "and distances `capsviz predict` calls a picture unlike the training data.",
+)  # fmt: skip
 @options.as_json
-def command(split, limit, as_json, subject):
+def command(split, limit, write, as_json, inputs):
     """Evaluate one network."""
-    from capsviz.evaluate import evaluate
+    from capsviz.training.evaluate import evaluate
 
-    opened = options.open_subject(subject, split=split)
-    part = opened.dataset.first(limit)
-    found = evaluate(opened.model, part, progress=options.progress("images"))
-    about = {"checkpoint": opened.name, "dataset": part.name, "split": split, **found._asdict()}
+    if write and (split != "validation" or limit is not None):
+        raise ValueError("--write-thresholds looks at all of --split validation, without --limit")
+    chosen = options.open_inputs(inputs, split=split, capsules=False)
+    part = chosen.dataset.first(limit)
+    evaluation = evaluate(chosen.model, part, progress=options.progress("images"))
+    about = {
+        "checkpoint": chosen.name, "dataset": part.name, "split": split, **evaluation._asdict()
+    }  # fmt: skip
     things = 1 if part.parts is None else part.labels.shape[1]
     click.echo(options.to_json(about) if as_json else _table(about, part.classes, things))
+    if write:
+        click.echo(f"wrote {_write_thresholds(chosen, part)}", err=True)
+
+
+def _write_thresholds(chosen, part):
+    """Put a network's thresholds from validation images into its card; the card's path."""
+    from capsviz import checkpoint
+    from capsviz.training.thresholds import thresholds
+
+    trained_on = chosen.model.card["dataset"]["name"]
+    if part.name != trained_on:
+        raise ValueError(
+            f"the network was trained on {trained_on}: expected its validation images, "
+            f"got those of {part.name}"
+        )
+    values = thresholds(chosen.model, part, progress=options.progress("thresholds"))
+    return checkpoint.update_card(checkpoint.find(chosen.source), thresholds=values)
 
 
 def _table(about: dict, classes, things: int) -> str:

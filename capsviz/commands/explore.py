@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz import options
+from capsviz.cli import options
 
 
 @click.command(help=__doc__)
@@ -35,7 +35,7 @@ from capsviz import options
     type=click.IntRange(0, 65535),
     default=7860,
     show_default=True,
-    help="Of 127.0.0.1, where the page is; 0 takes a free one.",
+    help="Port of 127.0.0.1, where the page is; 0 takes a free one.",
 )
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
 def command(checkpoint, compare, data_dir, device, port, browser):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import click
 
-from capsviz import options
+from capsviz.cli import options
 
 
 @click.command(help=__doc__)
-@options.subject
+@options.inputs
 @click.option("--style", type=click.Choice(["paper"]), default="paper", show_default=True)
 @click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
-@click.option("--venue", metavar="NAME", help="Its column widths: neurips, icml, cvpr, ieee, ...")
+@click.option(
+    "--venue", metavar="NAME", help="Column widths of a venue: neurips, icml, cvpr, ieee, ..."
+)
 @click.option(
     "--limit",
     "n",
@@ -22,21 +24,21 @@ from capsviz import options
 @click.option("--index", default=0, show_default=True, help="Which image of that class.")
 @options.seed
 @options.figure
-def command(style, only, venue, n, digit, index, seed, figure, subject):
+def command(style, only, venue, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
-    from capsviz import paperset
+    from capsviz.figures import sets as paperset
 
     width = paperset.width_for(figure["width"], venue)
     names = paperset.choose([name for text in only for name in text.split(",")])
-    opened = options.open_subject(subject)
-    n = options.usual(n, opened)
-    opened.dataset.first(n)
-    names = paperset.fitting(names, opened.dataset)
-    if opened.dataset.parts is None:
-        opened.dataset.nth_of_class(digit, index)
+    chosen = options.open_inputs(inputs)
+    n = options.usual(n, chosen)
+    chosen.dataset.first(n)
+    names = paperset.fitting(names, chosen.dataset)
+    if chosen.dataset.parts is None:
+        chosen.dataset.nth_of_class(digit, index)
     settings = paperset.Settings(n, digit, index, seed, options.progress, options.command_line())
     entries, failed = paperset.make(
-        opened,
+        chosen,
         figure["output"],
         names,
         settings,

@@ -2,56 +2,80 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import click
 
-from capsviz import options
+from capsviz.cli import options
 
 FOLDER = Path("runs/reproduce")
 
 
 @click.command(
-    help=__doc__ + "\n\nTABLE is a file of capsviz/reproductions; without one, they are listed."
+    help=__doc__
+    + "\n\nTABLE is a file of capsviz/experiments/reproductions; without one, they are listed."
 )
 @click.argument("table", required=False)
 @click.option("--show", is_flag=True, help="Only gather what is there; train nothing.")
-@click.option("--epochs", type=int, help="Of every run. [default: as published, or 50]")
+@click.option("--epochs", type=int, help="Length of every run. [default: as published, or 50]")
 @click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, ... of each row.")
+@click.option(
+    "--rows", metavar="A,B", callback=lambda context, option, value: _names(value),
+    help="Names of runs, as the results are called without their seed. [default: all]",
+)  # fmt: skip
+@click.option(
+    "--task", metavar="I/N", default="1/1", callback=lambda context, option, value: _task(value),
+    help="The I-th of N shares of rows times seeds: N commands, on any machines, fill one folder.",
+)  # fmt: skip
 @click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
 @click.option(
-    "--schedule", default="linear", show_default=True, help="Of the learning rate, as in train."
+    "--schedule",
+    default="linear",
+    show_default=True,
+    help="How the learning rate falls, as in train.",
 )
 @click.option("--precision", default="auto", show_default=True, help="auto, fp32 or bf16.")
 @click.option("--limit", type=int, metavar="N", help="The first N training images, for trials.")
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False),
-    help="Of the results. [default: runs/reproduce; with --show, the shipped ones if it is empty]",
+    help="Where the results lie. [default: runs/reproduce; with --show, the shipped if empty]",
 )  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the data.")
 @options.device
 @options.as_json
-def command(table, show, seeds, folder, data_dir, device, as_json, **shared):
+def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, **shared):
     """Run and gather one table."""
-    from capsviz import discovery, distributed, reproduce, reproductions, tables
-    from capsviz.subject import choose_device
+    from capsviz import discovery
+    from capsviz.cli.inputs import choose_device
+    from capsviz.experiments import reproduce, reproductions
+    from capsviz.figures import tables
+    from capsviz.training import distributed
 
     if table is None:
         params = click.get_current_context().command.params
-        if given := options.typed(*(param.name for param in params)):
-            raise ValueError(f"{given[0]} of which table? {', '.join(reproductions.available())}")
+        if typed := options.typed(*(param.name for param in params)):
+            raise ValueError(f"{typed[0]} of which table? {', '.join(reproductions.available())}")
         for name in reproductions.available():
-            click.echo(f"{name:12}{discovery.summary('capsviz.reproductions', name)}")
+            click.echo(f"{name:12}{discovery.summary('capsviz.experiments.reproductions', name)}")
         return
     where, leads, epochs = folder or FOLDER, True, shared["epochs"]
     if show:
-        names = ("seeds", "batch_size", "schedule", "precision", "limit", "data_dir", "device")
-        if given := options.typed(*names):
-            raise ValueError(f"--show trains nothing: drop {', '.join(sorted(given))}")
+        names = (
+            "seeds",
+            "rows",
+            "task",
+            "batch_size",
+            "schedule",
+            "precision",
+            "limit",
+            "data_dir",
+            "device",
+        )
+        if typed := options.typed(*names):
+            raise ValueError(f"--show trains nothing: drop {', '.join(sorted(typed))}")
         if folder is None and not any(where.glob("*/*.json")):
-            where = discovery.folder("trained") / "reproduce"
+            where = discovery.folder("capsviz.trained") / "reproduce"
             click.echo(f"no results in {FOLDER}: these are the shipped ones", err=True)
     else:
         plan = reproduce.Plan(folder=where, **shared)
@@ -60,7 +84,7 @@ def command(table, show, seeds, folder, data_dir, device, as_json, **shared):
                 leads = team.leads
                 epochs = reproduce.run(
                     table, seeds, plan, root=data_dir, device=device, team=team,
-                    report=_report if leads else lambda line: None,
+                    report=_report if leads else lambda line: None, rows=rows, task=task,
                 )  # fmt: skip
         except KeyboardInterrupt:
             raise click.ClickException(
@@ -68,15 +92,26 @@ def command(table, show, seeds, folder, data_dir, device, as_json, **shared):
             ) from None
     if not leads:
         return
-    header, rows, caption, commands = reproduce.gather(table, where, epochs=epochs)
+    header, lines, caption, commands = reproduce.gather(table, where, epochs=epochs)
     if folder is not None or not show:
-        paths = tables.write(where / "tables" / table, header, rows, caption)
+        paths = tables.write(where / "tables" / table, header, lines, caption)
         click.echo(f"written: {', '.join(map(str, paths))}", err=True)
     if as_json:
-        about = {"header": header, "rows": rows, "caption": caption, "commands": commands}
-        click.echo(json.dumps(about))
+        about = {"header": header, "rows": lines, "caption": caption, "commands": commands}
+        click.echo(options.to_json(about))
     else:
-        click.echo(tables.markdown(header, rows) + "\n" + caption)
+        click.echo(tables.markdown(header, lines) + "\n" + caption)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+def _task(text: str) -> tuple[int, int]:
+    i, _, n = text.partition("/")
+    if not (i.isdecimal() and n.isdecimal()) or not 1 <= int(i) <= int(n):
+        raise click.BadParameter(f"expected I/N with I from 1 to N, got '{text}'")
+    return int(i), int(n)
 
 
 def _report(line: str) -> None:

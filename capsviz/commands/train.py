@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from capsviz import options
+from capsviz.cli import options
 
 SECTIONS = {  # of the help text, each by its first option
     "dataset": "Data",
@@ -39,7 +39,7 @@ class Sectioned(click.Command):
     cls=Sectioned,
     help=__doc__
     + "\n\nRECIPE is a name in trained/ or a TOML file; flags change it. A file may hold "
-    "more than there are flags for: every field of capsviz/recipe.py.",
+    "more than there are flags for: every field of capsviz/training/recipe.py.",
 )
 @click.argument("recipe", required=False)
 @options.recipe_data
@@ -48,60 +48,71 @@ class Sectioned(click.Command):
     "about_data",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Of the data set alone, e.g. eye=left; several times.",
+    help="A setting of one data set, e.g. eye=left; several times.",
 )
 @options.image_size
 @click.option("--image-channels", type=int, help="3 for colour, for such data sets.")
 @options.pad_px
 @options.network
-@click.option("--routing", metavar="NAME", help="A file of capsviz/routing. [default: dynamic]")
-@click.option("--routing-iterations", "iterations", type=int, help="[default: 3]")
-@click.option("--detach-routing/--full-routing", default=None, help="Gradients: last one only.")
+@click.option("--routing", metavar="NAME", help="A file of capsviz/nn/routing. [default: dynamic]")
+@click.option(
+    "--routing-iterations", "iterations", type=int, help="Rounds of routing. [default: 3]"
+)
+@click.option(
+    "--detach-routing/--full-routing", default=None, help="Gradients of the last iteration only."
+)
 @click.option("--types", type=int, help="Primary capsule types. [default: 32]")
-@click.option("--channels", type=int, help="Of the first convolution. [default: 256]")
+@click.option("--channels", type=int, help="Channels of the first convolution. [default: 256]")
 @click.option("--leaky/--no-leaky", default=None, help="Routing may lead to none of the classes.")
 @click.option("--reconstruction/--no-reconstruction", default=None, help="Train a decoder.")
-@click.option("--reconstruction-weight", type=float, help="Of the SSE. [default: the preset's]")
+@click.option(
+    "--reconstruction-weight", type=float, help="Weight of the SSE. [default: the preset's]"
+)
 @click.option(
     "--reconstruction-metric",
     metavar="l2|l1",
-    help="Sum of squares, or of absolutes. [default: l2]",
+    help="Sum of squared or of absolute differences. [default: l2]",
 )
 @click.option(
-    "--decoder", metavar="NAME", help="A file of capsviz/decoders. [default: fully_connected]"
+    "--decoder", metavar="NAME", help="A file of capsviz/nn/decoders. [default: fully_connected]"
 )
 @click.option("--decoder-norm/--no-decoder-norm", default=None, help="Batch norm in the decoder.")
 @click.option("--init-from", metavar="NAME|FILE", help="Start from the weights that fit.")
-@click.option("--epochs", type=int, help="[default: 50]")
+@click.option("--epochs", type=int, help="Epochs to train for. [default: 50]")
 @click.option(
     "--early-stop", type=int, metavar="N", help="Stop after N epochs without a better one."
 )
-@click.option("--batch-size", type=int, help="[default: 128]")
-@click.option("--learning-rate", type=float, help="Of Adam. [default: 0.001]")
+@click.option("--batch-size", type=int, help="Images in a step. [default: 128]")
+@click.option("--learning-rate", type=float, help="Adam's rate. [default: 0.001]")
 @click.option("--decoder-learning-rate", type=float, help="[default: the others']")
 @click.option(
     "--schedule", metavar="exponential|linear|cosine|constant", help="[default: exponential]"
 )
-@click.option("--lr-decay", type=float, help="Factor per epoch, for exponential.")
-@click.option("--warmup-epochs", type=float, help="With a rising rate. [default: 0]")
-@click.option("--weight-decay", type=float, help="Adam's own. [default: 0]")
+@click.option("--lr-decay", type=float, help="Exponential: times this ... [default: 0.96]")
+@click.option("--lr-decay-steps", type=int, help="... in so many steps. [default: 2000]")
+@click.option("--warmup-epochs", type=float, help="Epochs in which the rate rises. [default: 0]")
+@click.option("--weight-decay", type=float, help="Adam's weight decay. [default: 0]")
 @click.option("--decoder-weight-decay", type=float, help="[default: the others']")
 @click.option(
     "--reconstruction-anneal",
     type=float,
     help="Factor of the reconstruction's weight at the end; geometric, may grow. [default: 1]",
 )
-@click.option("--clip-norm", type=float, help="Longest gradient. [default: any]")
+@click.option("--clip-norm", type=float, help="Shorten gradients to this norm. [default: any]")
 @click.option("--ema", type=float, help="Average the weights, with this decay per step.")
-@click.option("--precision", metavar="auto|fp32|bf16", help="[default: auto]")
-@click.option("--keep", metavar="best|last", help="Weights of which epoch. [default: best]")
+@click.option("--precision", metavar="auto|fp32|bf16", help="Precision of a step. [default: auto]")
+@click.option(
+    "--keep", metavar="best|last", help="The epoch whose weights are kept. [default: best]"
+)
 @click.option("--limit", type=int, metavar="N", help="The first N training images only.")
-@click.option("--seed", type=int, help="[default: 0]")
-@click.option("--shift-px", type=int, help="Shifts. [default: 2]")
+@click.option("--seed", type=int, help="Seed of weights and batches. [default: 0]")
+@click.option("--shift-px", type=int, help="Longest shift each way, pixels. [default: 2]")
 @click.option("--crop-px", type=int, help="Square window; of test images, the centre.")
-@click.option("--flip/--no-flip", default=None, help="Mirror half of them.")
-@click.option("--brightness", type=float, help="Factors from 1 - this to 1 + this.")
-@click.option("--contrast", type=float, help="Likewise.")
+@click.option("--flip/--no-flip", default=None, help="Mirror half of the images.")
+@click.option(
+    "--brightness", type=float, help="Factors of the brightness, from 1 - this to 1 + this."
+)
+@click.option("--contrast", type=float, help="Factors of the contrast, likewise.")
 @options.device
 @click.option(
     "--output",
@@ -114,26 +125,27 @@ class Sectioned(click.Command):
 )
 def command(recipe, data_dir, device, output, resume, save_every, more, about_data, **flags):
     """Train one network."""
-    from capsviz import data, distributed, pipeline
-    from capsviz.history import STATE
-    from capsviz.recipe import read_option
-    from capsviz.subject import choose_device
+    from capsviz import data
+    from capsviz.cli.inputs import choose_device
+    from capsviz.training import distributed, run
+    from capsviz.training.history import STATE
+    from capsviz.training.recipe import read_option
 
     flags["options"] = options.of_network(more)
     flags["dataset_options"] = dict(read_option(text) for text in about_data)
-    name, recipe = pipeline.prepare(recipe, flags)
+    name, recipe = run.prepare(recipe, flags)
     output = output or Path("runs") / name
     device = choose_device(device)
     try:
         with distributed.team(device) as (team, device):
             splits = team.in_turn(
-                lambda: {split: pipeline.load(recipe, split, data_dir) for split in data.SPLITS}
+                lambda: {split: run.load(recipe, split, data_dir) for split in data.SPLITS}
             )
             if team.leads and (notice := splits["test"].notice):
                 _report(notice)
             if team.leads and resume and not (output / STATE).exists():
                 _report(f"there is no earlier run in {output}: this one starts anew")
-            path, card = pipeline.run(
+            path, card = run.run(
                 name, recipe, splits, output, device=device, resume=resume,
                 save_every=save_every, team=team, report=_report,
             )  # fmt: skip

@@ -134,8 +134,8 @@ def search_path(root: str | os.PathLike | None = None) -> list[Path]:
     if root is not None:
         return [Path(root)]
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "capsviz"
-    given = os.environ.get("CAPSVIZ_DATA")
-    return [Path(given), cache] if given else [cache]
+    chosen = os.environ.get("CAPSVIZ_DATA")
+    return [Path(chosen), cache] if chosen else [cache]
 
 
 def load(

@@ -36,8 +36,8 @@ def load_idx(
         for prefix in prefixes
         for what in ("images-idx3", "labels-idx1")
     ]
-    found = read(kind, search_path(root), files, urls, download, **arguments)
-    return divide(found.data[:, None], found.targets.long(), name, split, classes, found.root)
+    source = read(kind, search_path(root), files, urls, download, **arguments)
+    return divide(source.data[:, None], source.targets.long(), name, split, classes, source.root)
 
 
 def divide(images, labels, name: str, split: str, classes, where) -> Dataset:
@@ -88,8 +88,8 @@ def read(
     target = folders[-1]
     missing = f"{name} is not in {', '.join(map(str, folders))}"
     first = target / files[0]
-    shown = first.name if len(files) == 1 else f"{first.name}, ..."
-    where = f"put its files ({shown}) in {first.parent}, or name their folder by --data-dir{also}"
+    example = first.name if len(files) == 1 else f"{first.name}, ..."
+    where = f"put its files ({example}) in {first.parent}, or name their folder by --data-dir{also}"
     if not download:
         raise FileNotFoundError(f"{missing}: {where}")
     if not _reachable(urls):

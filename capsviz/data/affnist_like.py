@@ -15,8 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz import memory, warps
+from capsviz import memory
 from capsviz.data import SPLITS, Dataset, mnist
+from capsviz.transforms import warps
 
 PAD_PX = 6
 IMAGE_SHAPE, CLASSES = (1, 40, 40), mnist.CLASSES
@@ -63,11 +64,11 @@ def load(split, root=None, *, download=True, variants=32, seed=0):
         f"affnist_like {split} with {variants:,} variants of each image",
         "ask for fewer variants",
     )
-    made = [make(plain, variant, seed=seed)[0] for variant in range(variants)]
+    parts = [make(plain, variant, seed=seed)[0] for variant in range(variants)]
     return replace(
-        made[0],
-        images=torch.cat([part.images for part in made]),
-        labels=torch.cat([part.labels for part in made]),
+        parts[0],
+        images=torch.cat([part.images for part in parts]),
+        labels=torch.cat([part.labels for part in parts]),
     )
 
 
@@ -80,15 +81,20 @@ def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, T
     variant  which of the many variants, from 0.
     seed     of all variants.
     """
-    number = (seed * 1_000_003 + SPLITS.index(plain.split)) * 1_000_003 + variant
-    generator = torch.Generator().manual_seed(number % 2**63)
     padded = plain.pad(PAD_PX)
-    transforms = draw(padded.images, generator=generator)
+    drawn = transforms(plain, variant, seed=seed)
     images = [
-        apply(part, Transforms(*(t[start : start + CHUNK] for t in transforms)))
+        apply(part, Transforms(*(t[start : start + CHUNK] for t in drawn)))
         for start, part in zip(range(0, len(plain), CHUNK), padded.images.split(CHUNK), strict=True)
     ]
-    return replace(padded, images=torch.cat(images), name="affnist_like"), transforms
+    return replace(padded, images=torch.cat(images), name="affnist_like"), drawn
+
+
+def transforms(plain: Dataset, variant: int = 0, *, seed: int = 0) -> Transforms:
+    """The numbers behind each image of a variant, as `make` takes them, without the images."""
+    number = (seed * 1_000_003 + SPLITS.index(plain.split)) * 1_000_003 + variant
+    generator = torch.Generator().manual_seed(number % 2**63)
+    return draw(plain.pad(PAD_PX).images, generator=generator)
 
 
 def draw(images: Tensor, *, generator: torch.Generator) -> Transforms:

@@ -52,22 +52,24 @@ def load(split, root=None, *, download=True):
             if pictures := _pictures(folder, part):
                 return _select(pictures, split, folder)
     also = f"; or class folders of pictures in {folders[-1] / FOLDER}/train and test"
-    found = read(CIFAR10, folders, files, [CIFAR10.url], download, also=also, train=part == "train")
-    images, labels = to_tensor(found.data.transpose(0, 3, 1, 2)), torch.tensor(found.targets)
-    return divide(images, labels, "cifar10", split, CLASSES, found.root)
+    source = read(
+        CIFAR10, folders, files, [CIFAR10.url], download, also=also, train=part == "train"
+    )
+    images, labels = to_tensor(source.data.transpose(0, 3, 1, 2)), torch.tensor(source.targets)
+    return divide(images, labels, "cifar10", split, CLASSES, source.root)
 
 
 def _pictures(folder: Path, part: str) -> dict[tuple[str, str], Path | bytes]:
     """Pictures of "train" or "test" by class and file name: paths, or contents from an archive."""
     for place in (folder / FOLDER, folder):
-        there = [path for name in CLASSES for path in (place / part / name).glob("*")]
-        if found := {key: path for path in there if (key := _key(path, part))}:
-            return found
+        paths = [path for name in CLASSES for path in (place / part / name).glob("*")]
+        if pictures := {key: path for path in paths if (key := _key(path, part))}:
+            return pictures
     archive = folder / ARCHIVE
     if not archive.is_file():
         return {}
-    if found := _unpack(archive, part):
-        return found
+    if pictures := _unpack(archive, part):
+        return pictures
     raise ValueError(
         f"{archive} holds no {part}/{CLASSES[0]}/*.jpg and so on for the other classes"
     )
@@ -78,14 +80,14 @@ def _unpack(archive: Path, part: str) -> dict[tuple[str, str], bytes]:
     try:
         with lzma.open(archive) as file:
             with tarfile.open(fileobj=file, mode="r|") as tar:
-                found = {
+                pictures = {
                     key: tar.extractfile(member).read()
                     for member in tar
                     if member.isfile() and (key := _key(Path(member.name), part))
                 }
             while file.read(tarfile.RECORDSIZE):  # tarfile is content with the beginning of a file
                 pass
-            return found
+            return pictures
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
         raise ValueError(f"{archive} is damaged or cut short ({error}): fetch it again") from error
 
@@ -106,8 +108,10 @@ def _select(pictures: Mapping[tuple[str, str], Path | bytes], split: str, where:
         )
     chosen = []
     for label, keys in enumerate(by_class):
-        held = 0 if split == "test" else max(round(HELD_OUT * len(keys)), 1)
-        first, last = (len(keys) - held, len(keys)) if split == "validation" else (0, -held or None)
+        count = 0 if split == "test" else max(round(HELD_OUT * len(keys)), 1)
+        first, last = (
+            (len(keys) - count, len(keys)) if split == "validation" else (0, -count or None)
+        )
         chosen += [(turn, label, key) for turn, key in enumerate(keys[first:last])]
     chosen.sort()
     images = torch.from_numpy(_decode([(key, pictures[key]) for _, _, key in chosen]))
@@ -127,8 +131,8 @@ def _decode(pictures: Sequence[tuple[tuple[str, str], Path | bytes]]) -> np.ndar
                 if p.size == (SIDE, SIDE):  # before it is decoded
                     image[:] = np.asarray(p.convert("RGB")).transpose(2, 0, 1)
                     continue
-                found = f"is {p.size[0]} x {p.size[1]} pixels, expected {SIDE} x {SIDE}"
+                problem = f"is {p.size[0]} x {p.size[1]} pixels, expected {SIDE} x {SIDE}"
         except (OSError, SyntaxError, ValueError) as error:
             raise ValueError(f"{name}/{file} of CIFAR-10 cannot be read ({error})") from error
-        raise ValueError(f"{name}/{file} of CIFAR-10 {found}")
+        raise ValueError(f"{name}/{file} of CIFAR-10 {problem}")
     return images

@@ -67,20 +67,20 @@ def _list(source: Path):
     from torchvision.datasets import ImageFolder
 
     try:
-        found = ImageFolder(source)
+        images = ImageFolder(source)
     except FileNotFoundError as error:
         reason = " ".join(str(error).split())[:160]
         raise FileNotFoundError(f"{source} is no folder of class folders: {reason}") from error
-    return found.samples, tuple(found.classes)
+    return images.samples, tuple(images.classes)
 
 
 def _in_turn(samples):
     """One picture of each class after another: the first n hold all classes alike."""
-    seen = Counter()
+    numbers = Counter()
 
     def turn(sample):
-        seen[sample[1]] += 1
-        return seen[sample[1]]
+        numbers[sample[1]] += 1
+        return numbers[sample[1]]
 
     return sorted(samples, key=turn)
 

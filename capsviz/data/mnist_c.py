@@ -21,21 +21,21 @@ FOLDER, SIDE, VALIDATION = "mnist_c", 28, 5_000
 def load(split, root=None, *, corruption="identity"):
     """Images (N, 1, 28, 28) of one corruption, in MNIST's order; of a test set 10,000."""
     folders = [folder / FOLDER for folder in search_path(root)]
-    found = next((folder for folder in folders if folder.is_dir()), None)
-    if found is None:
+    place = next((folder for folder in folders if folder.is_dir()), None)
+    if place is None:
         raise FileNotFoundError(
             f"MNIST-C is not in {' or '.join(map(str, folders))}: unpack mnist_c.zip of "
             "https://github.com/google-research/mnist-c there, or name the folder "
             "that it lies in by --data-dir"
         )
-    known = sorted(p.name for p in found.iterdir() if p.is_dir())
+    known = sorted(p.name for p in place.iterdir() if p.is_dir())
     if corruption not in known:
         if not known:
-            raise FileNotFoundError(f"{found} holds no corruption: unpack mnist_c.zip there")
+            raise FileNotFoundError(f"{place} holds no corruption: unpack mnist_c.zip there")
         raise ValueError(unknown("corruption in MNIST-C", corruption, known))
     part = "test" if split == "test" else "train"
-    images = _read(found / corruption / f"{part}_images.npy", (None, SIDE, SIDE, 1))
-    labels = _read(found / corruption / f"{part}_labels.npy", (len(images),))
+    images = _read(place / corruption / f"{part}_images.npy", (None, SIDE, SIDE, 1))
+    labels = _read(place / corruption / f"{part}_labels.npy", (len(images),))
     images = torch.from_numpy(images.astype(np.uint8)).view(-1, 1, SIDE, SIDE)
     labels = torch.from_numpy(labels.astype(np.int64))
     if split != "test":

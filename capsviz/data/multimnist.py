@@ -44,9 +44,9 @@ def load(split, root=None, *, download=True, pairs=1, seed=0):
         f"multimnist {split} with {pairs:,} pairs for each digit",
         "ask for fewer pairs",
     )
-    made = [make(plain, pair, seed=seed) for pair in range(pairs)]
-    joined = {k: torch.cat([getattr(m, k) for m in made]) for k in ("images", "labels", "parts")}
-    return replace(made[0], **joined)
+    drawn = [make(plain, pair, seed=seed) for pair in range(pairs)]
+    joined = {k: torch.cat([getattr(m, k) for m in drawn]) for k in ("images", "labels", "parts")}
+    return replace(drawn[0], **joined)
 
 
 def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:

@@ -20,6 +20,6 @@ def load(split, root=None, *, download=True):
     part = "test" if split == "test" else "train"
     url, file, _ = SVHN.split_list[part]
     folders = [folder / place for folder in search_path(root) for place in ("", FOLDER)]
-    found = read(SVHN, folders, [file], [url], download, split=part)
-    labels = torch.from_numpy(found.labels)
-    return divide(to_tensor(found.data), labels, "svhn", split, CLASSES, found.root)
+    source = read(SVHN, folders, [file], [url], download, split=part)
+    labels = torch.from_numpy(source.labels)
+    return divide(to_tensor(source.data), labels, "svhn", split, CLASSES, source.root)

@@ -15,8 +15,9 @@ import numpy as np
 from matplotlib import colormaps
 from PIL import Image
 
-from analyses._panels import picture
+from capsviz.analyses.routing.statistics import NO_MAP
 from capsviz.figures import COLOURS
+from capsviz.figures.panels import picture
 
 BLUE, RED = COLOURS[0], COLOURS[1]
 COUPLING, SIGNED = "cividis", "RdBu_r"  # as in the figures of `routing`
@@ -74,7 +75,10 @@ def evidence(seen, capsule: int, name: str) -> str:
     """The additive map of a class over the paler image, one colour scale for all classes.
 
     As in the figure of `routing`: the ink is outlined, and what is clearly negative has a −.
+    Capsules that lie at no places have no map, but a line that says so.
     """
+    if seen.maps is None:
+        return note(NO_MAP)
     limit = float(np.abs(seen.maps).max()) or 1e-6
     height, width = seen.image.shape[1:]
     colours = colour_table(SIGNED)[_index(seen.maps[capsule] / limit / 2 + 0.5)]

@@ -9,9 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from analyses import perturb, routing, view
-from analyses._view_parts import Warp, warped
 from capsviz import figures
+from capsviz.analyses import perturb, routing, view
+from capsviz.analyses.view.measure import Warp, warped
 from capsviz.explorer import look
 from capsviz.explorer.network import Networks
 from capsviz.explorer.source import Shown
@@ -26,7 +26,7 @@ def effects(networks: Networks, capsule: int) -> perturb.Statistics:
     """
     with networks.lock:
         if capsule not in networks.effects:
-            networks.effects[capsule] = perturb.measure_class(networks.subject, capsule)
+            networks.effects[capsule] = perturb.measure_class(networks.inputs, capsule)
         return networks.effects[capsule]
 
 
@@ -51,7 +51,7 @@ def save_view(
         warp=warp,
         capsule=capsule,
         changes=changes,
-        couplings="uniform" if how.uniform else None,
+        couplings=how.couplings,
         iterations=how.iterations,
         routing=how.words,
     )
@@ -95,7 +95,7 @@ def _save(analysis: str, result, networks: Networks, shown: Shown, options: dict
         result,
         options={"image": shown.name, **options},
         card=networks.model.card,
-        device=str(networks.subject.device),
+        device=str(networks.inputs.device),
         command="capsviz explore",
     )
 

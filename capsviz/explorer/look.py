@@ -9,15 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from analyses import _routing_measures as measure
 from capsviz import tracing
-from capsviz.augment import to_uint8
+from capsviz.analyses.routing import measure
+from capsviz.tracing.reconstruction import distance as distance_of
+from capsviz.transforms.augment import to_uint8
 
 
 class Intervention(NamedTuple):
     """What is changed inside the routing; these change nothing."""
 
-    uniform: bool = False  # each capsule spreads what it gives evenly over the classes
+    couplings: str | None = None  # what replaces them, one of `tracing.INTERVENTIONS`
     iterations: int | None = None  # instead of the network's own
     off: int | None = None  # capsule type whose capsules are set to zero
 
@@ -25,8 +26,8 @@ class Intervention(NamedTuple):
     def words(self) -> str:
         """What is changed, for a figure."""
         parts = []
-        if self.uniform:
-            parts.append("couplings uniform")
+        if self.couplings is not None:
+            parts.append(f"couplings {self.couplings}")
         if self.iterations is not None:
             parts.append(f"iterations: {self.iterations}")
         if self.off is not None:
@@ -43,11 +44,13 @@ class Seen(NamedTuple):
     image: np.ndarray  # (C, H, W) uint8
     lengths: np.ndarray  # (J,)
     poses: np.ndarray  # (J, E) after the last iteration
-    couplings: np.ndarray  # (R, types, J) mean over the places of a type
+    couplings: np.ndarray  # (R, types, J) mean over the places of a type; without a grid (R, I, J)
     entropy_nats: np.ndarray  # (R, I) of each capsule's couplings over classes
-    maps: np.ndarray  # (J, rows, columns) what each place adds, last iteration
-    extent_px: list[float]  # left, right, bottom, top of the maps on the image
+    maps: np.ndarray | None  # (J, rows, columns) what each place adds, last; None: no places
+    extent_px: list[float] | None  # left, right, bottom, top of the maps on the image
     reconstruction: np.ndarray | None  # (C, H, W) uint8, of the longest capsule
+    distance: float | None = None  # L2, of that to the image
+    coupling_sd: float = 0.0  # of the couplings of the last iteration about even ones
 
 
 def without_type(model, kind: int | None):
@@ -62,39 +65,57 @@ def without_type(model, kind: int | None):
     """
     if kind is None:
         return model
-    types, rows, columns = model.grid
+    types = types_of(model)
     if not 0 <= kind < types:
         raise ValueError(f"capsule type {kind}: expected 0 to {types - 1}")
-    shown = torch.ones(types, 1)
-    shown[kind] = 0
-    encode = model.encode
-    other = copy.copy(model)
-    other.encode = lambda images: (
-        encode(images) * shown.repeat_interleave(rows * columns, 0).to(images)
-    )
+    kept = torch.ones(types, 1)
+    kept[kind] = 0
+    _, rows, columns = model.grid
+    kept = kept.repeat_interleave(rows * columns, 0)
+    encode, other = model.encode, copy.copy(model)
+
+    def without(images: Tensor):
+        encoded = encode(images)
+        return encoded._replace(poses=encoded.poses * kept.to(images))
+
+    other.encode = without
     return other
+
+
+def types_of(model) -> int:
+    """How many capsule types can be switched off: none where children have no grid."""
+    if model.grid is None or not hasattr(model, "encode"):
+        return 0
+    return model.grid[0]
 
 
 def look(model, image: Tensor, intervention: Intervention = AS_TRAINED) -> Seen:
     """An image (1, C, H, W) in [0, 1] inside the network: all that the page shows of it."""
-    model = without_type(model, intervention.off)
-    like = next(model.parameters())
-    options = {"keep": (*measure.INSIDE, "reconstruction"), "iterations": intervention.iterations}
-    with tracing.inference(model):
-        if intervention.uniform:
-            own = model.look(image.to(like), keep=("couplings",))["couplings"]
-            options["couplings"] = tracing.even_couplings(own).to(like)
-        found = model.look(image.to(like), **options)
-    seen = {name: value.float().cpu() for name, value in found.items()}
-    couplings, poses, made = seen["couplings"], seen["poses"], seen.get("reconstruction")
-    maps = measure.additive_map(seen["votes"], couplings[-1], poses[-1], model.grid)[0]
+    traced = tracing.trace(
+        without_type(model, intervention.off),
+        image,
+        keep=(*measure.INSIDE, "reconstruction"),
+        couplings=intervention.couplings,
+        iterations=intervention.iterations,
+    )
+    own = traced.couplings
+    if intervention.couplings is not None:
+        own = tracing.trace(model, image, keep=("couplings",)).couplings
+    decoded, maps = traced.reconstruction, None
+    if measure.has_places(traced.grid):
+        factors, poses = traced.factors[-1], traced.poses[-1]
+        maps = measure.additive_map(traced.votes, factors, poses, traced.grid)[0].numpy()
     return Seen(
         image=to_uint8(image[0]),
-        lengths=seen["lengths"][0].numpy(),
-        poses=poses[-1, 0].numpy(),
-        couplings=measure.by_type(couplings[:, 0], model.grid).numpy(),
-        entropy_nats=measure.entropy(couplings[:, 0]).numpy(),
-        maps=maps.numpy(),
-        extent_px=measure.extent(model),
-        reconstruction=None if made is None else to_uint8(made[0]),
+        lengths=traced.lengths[0].float().numpy(),
+        poses=traced.poses[-1, 0].float().numpy(),
+        couplings=measure.by_type(traced.couplings[:, 0], traced.grid).numpy(),
+        entropy_nats=measure.entropy(traced.couplings[:, 0]).numpy(),
+        maps=maps,
+        extent_px=None if maps is None else measure.extent(model),
+        reconstruction=None if decoded is None else to_uint8(decoded[0]),
+        distance=None if decoded is None else float(distance_of(traced.images, decoded)[0]),
+        coupling_sd=float(
+            tracing.coupling_sd(traced.couplings[-1], tracing.even_couplings(own))[0]
+        ),
     )

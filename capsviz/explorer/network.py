@@ -9,8 +9,10 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from capsviz import checkpoint, data, pictures
-from capsviz.augment import to_float
-from capsviz.subject import Subject, check_fit, choose_device
+from capsviz.cli.inputs import Inputs, check_fit, choose_device
+from capsviz.statistics.detection import Limits
+from capsviz.training import thresholds
+from capsviz.transforms.augment import to_float
 
 CHECKPOINTS = ("mnist", "mnist-resnet")
 
@@ -24,13 +26,14 @@ class Networks:
     classes: tuple[str, ...]
     dataset: data.Dataset  # test images to choose from
     notice: str | None = None  # what must be said of them
+    limits: Limits | None = None  # beyond which an image is unlike the training data
     effects: dict = field(default_factory=dict, repr=False)  # of `files.effects`, by class
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
-    def subject(self) -> Subject:
+    def inputs(self) -> Inputs:
         """The first network with the test images, as a command has them."""
-        return Subject(self.model, self.dataset, self.names[0])
+        return Inputs(self.model, self.dataset, self.names[0])
 
     @property
     def names(self) -> tuple[str, str]:
@@ -74,7 +77,7 @@ def open_networks(
     part, notice = _test_images(model, data_dir)
     for one in (model, beside):
         check_fit(one, part)
-    return Networks(model, beside, part.classes, part, notice)
+    return Networks(model, beside, part.classes, part, notice, thresholds.limits(model)[0])
 
 
 def _test_images(model: nn.Module, data_dir) -> tuple[data.Dataset, str | None]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from analyses._view_parts import Warp, warped
+from capsviz.analyses.view.measure import Warp, warped
 from capsviz.explorer import drawing, files, look, panels
 from capsviz.explorer.network import Networks
 from capsviz.explorer.source import SHEET_PX, Shown, from_file, from_sheet
@@ -107,7 +107,7 @@ class _Page:
         self.save_view, self.view_files = _download("view", "Make a figure of this view")
 
     def _routing(self):
-        types = [(str(t), t) for t in range(self.networks.model.grid[0])]
+        types = [(str(t), t) for t in range(look.types_of(self.networks.model))]
         with gr.Row():
             self.routing = gr.Radio(
                 list(panels.ROUTINGS), value=panels.ROUTINGS[0], label="Routing", scale=2,

@@ -7,12 +7,29 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from analyses._view_parts import Warp, redecode, warped
 from capsviz import tracing
+from capsviz.analyses.predict.lines import remarks
+from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
+from capsviz.analyses.view.measure import Warp, redecode, warped
 from capsviz.explorer import drawing, look
 from capsviz.explorer.network import Networks
+from capsviz.pictures import foreground
+from capsviz.tracing import INTERVENTIONS
 
-ROUTINGS = ("as trained", "couplings uniform", "one iteration")
+ROUTINGS = ("as trained", *(f"couplings {name}" for name in INTERVENTIONS), "one iteration")
+MEANINGS = {  # of each intervention, a sentence each
+    "uniform": "Each capsule gives every class the same.",
+    "random": "Each capsule divides itself at random, any division being as likely; such couplings "
+    "spread much wider than most networks' own, so what they spoil says little.",
+    "shuffled": "The image's own couplings, exchanged among its capsules: as wide a spread, "
+    "another place.",
+    "matched": "Random couplings that spread as widely about uniform as the image's own.",
+}
+NEAR_UNIFORM = (
+    "All couplings lie near uniform. That is their size and not their effect: the small shifts of "
+    "many capsules add up, and can carry the class. Compare the bars with those of uniform "
+    "couplings; `capsviz transplant` measures it."
+)
 NONE = -1  # of a choice of capsule type: none; of a class: that of the longest capsule
 
 
@@ -41,8 +58,8 @@ def read(values) -> Settings:
     """Settings from the values of the controls, in the page's order."""
     warp, (routing, off, mapped, iteration, capsule) = Warp(*values[:5]), values[5:10]
     how = look.Intervention(
-        uniform=routing == ROUTINGS[1],
-        iterations=1 if routing == ROUTINGS[2] else None,
+        couplings=routing.removeprefix("couplings ") if routing in ROUTINGS[1:-1] else None,
+        iterations=1 if routing == ROUTINGS[-1] else None,
         off=None if off == NONE else off,
     )
     return Settings(warp, how, mapped, int(iteration), capsule, tuple(values[10:]))
@@ -68,10 +85,32 @@ def images(found: Found, networks: Networks, settings: Settings) -> str:
     height, width = found.seen.image.shape[1:]
     parts = [drawing.pixels(found.seen.image, f"what the networks see, {height} × {width} px")]
     if found.seen.reconstruction is None:
-        return drawing.row(*parts) + drawing.note("This network has no decoder.")
+        note = drawing.note("This network has no decoder.")
+        return drawing.row(*parts) + note + flag(found, networks)
     name = networks.classes[int(found.seen.lengths.argmax())]
     text = f"reconstruction by {networks.names[0]}, from the pose of {name}"
-    return drawing.row(*parts, drawing.pixels(found.seen.reconstruction, text))
+    reconstruction = drawing.pixels(found.seen.reconstruction, text)
+    return drawing.row(*parts, reconstruction) + flag(found, networks)
+
+
+def flag(found: Found, networks: Networks) -> str:
+    """Whether the image is unlike the training data, as `capsviz predict` tells it.
+
+    Nothing where that is not known, and while the routing is changed. Pieces of ink are counted in
+    images like MNIST's, as the network sees them.
+    """
+    if networks.limits is None or found.plain is not None:
+        return ""
+    image = found.seen.image
+    pieces = foreground.pieces(image[0] / 255) if image.shape == (1, 28, 28) else None
+    reasons = networks.limits.crossed(float(found.seen.lengths.max()), found.seen.distance)
+    texts = remarks(bool(reasons), reasons, pieces)
+    if not reasons:
+        texts.insert(0, "like the training data, by capsule length and reconstruction")
+    text = "; ".join(texts)
+    alarms = " One validation image in twenty is called unlike." if reasons else ""
+    text = f"{text[0].upper()}{text[1:]}.{alarms}".replace("?.", "?")
+    return drawing.note(text, "cv-warn" if reasons else "")
 
 
 def scores(found: Found, networks: Networks, label: int | None) -> str:
@@ -91,13 +130,23 @@ def scores(found: Found, networks: Networks, label: int | None) -> str:
 
 
 def routed(found: Found, networks: Networks, settings: Settings) -> str:
-    """Map, couplings and entropy."""
+    """Map, couplings and entropy, and what they are of."""
     iteration = min(settings.iteration, len(found.seen.couplings))
-    return drawing.row(
+    return words(found.seen, settings.how.couplings, len(networks.classes)) + drawing.row(
         drawing.evidence(found.seen, found.mapped, networks.classes[found.mapped]),
         drawing.couplings(found.seen, iteration, networks.classes, settings.how.off),
         drawing.spread(found.seen, iteration),
     )
+
+
+def words(seen: look.Seen, intervention: str | None, classes: int) -> str:
+    """What the couplings are, how far they spread, and what near-uniform ones do not say."""
+    lines = [MEANINGS[intervention]] if intervention is not None else []
+    lines.append(f"Standard deviation of the couplings about uniform: {seen.coupling_sd:.4f}.")
+    effective = float(np.exp(seen.entropy_nats[-1]).mean())
+    if intervention is None and effective >= NEARLY * classes and seen.coupling_sd > 0:
+        lines.append(NEAR_UNIFORM)
+    return drawing.note(" ".join(lines))
 
 
 def posed(found: Found, networks: Networks, settings: Settings) -> str:

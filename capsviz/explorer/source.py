@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from capsviz import pictures
-from capsviz.centring import mnist_style
+from capsviz.pictures.centring import mnist_style
 
 SHEET_PX = 280  # side of the sheet that is drawn on
 HEAD = "data:image/png;base64,"
@@ -49,14 +49,14 @@ def from_sheet(drawn: str, frame: pictures.Frame) -> Tensor:
         with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
             if picture.size != (SHEET_PX, SHEET_PX) or picture.mode != "RGBA":
                 raise ValueError(refused)
-            ink = np.asarray(picture)[..., 3]
+            opacity = np.asarray(picture)[..., 3]
     except (binascii.Error, UnidentifiedImageError, OSError, SyntaxError) as error:
         raise ValueError(refused) from error
-    if not ink.any():
+    if not opacity.any():
         raise ValueError("The sheet is empty: draw a digit with the mouse or a finger.")
     channels, *size = frame.whole
-    seen = frame.apply(mnist_style(ink, invert="no", size=tuple(size)).seen)
-    return torch.from_numpy(np.array(seen, np.float32)).repeat(1, channels, 1, 1)
+    image = frame.apply(mnist_style(opacity, invert="no", size=tuple(size)).input)
+    return torch.from_numpy(np.array(image, np.float32)).repeat(1, channels, 1, 1)
 
 
 def from_file(path: str | os.PathLike, frame: pictures.Frame, invert: str = "auto") -> Tensor:

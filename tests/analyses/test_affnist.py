@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from analyses import _affnist_command as series_command
-from analyses import affnist
-from capsviz import affine_scores, data, discovery, figures, generalisation
+from capsviz import data, discovery, figures
+from capsviz.analyses import affnist
+from capsviz.analyses.affnist import measure
 from capsviz.cli import main
+from capsviz.experiments import affnist as generalisation
+from capsviz.experiments.affnist import scores as affine_scores
 
 
 def result(network, seed, hits, state="matched", **more):
@@ -39,26 +41,27 @@ def series():
 
 
 def test_accuracies_are_means_over_seeds_with_their_range(series):
-    found = affnist.compute(series)
-    assert found.networks == ["capsnet", "average", "average"]
-    assert found.states == ["matched", "matched", "full"]
-    assert found.seeds == [[0, 1], [0, 2], [0]]
+    table = affnist.compute(series)
+    assert table.networks == ["capsnet", "average", "average"]
+    assert table.states == ["matched", "matched", "full"]
+    assert table.seeds == [[0, 1], [0, 2], [0]]
     by_seed = [r["affnist_like"]["accuracy"] for r in series]
-    assert found.affine[0] == pytest.approx(np.mean(by_seed[:2]))
-    np.testing.assert_allclose(found.affine_range[0], sorted(by_seed[:2]))
-    assert found.n == 400 and found.target == 0.9923
+    assert table.affine.value[0] == pytest.approx(np.mean(by_seed[:2]))
+    np.testing.assert_allclose(table.affine_range[0], sorted(by_seed[:2]))
+    assert table.n == 400 and table.target == 0.9923
 
 
 def test_the_gap_is_paired_over_the_seeds_that_both_have(series):
-    found = affnist.compute(series)
+    table = affnist.compute(series)
     a, b = (
         affine_scores.unpack(series[i]["affnist_like"]["right"], 400).astype(float) for i in (2, 0)
     )
     difference = a - b
-    assert found.gap[1] == pytest.approx(difference.mean())
+    gap = table.affine.difference
+    assert gap.value[1] == pytest.approx(difference.mean())
     half = 1.959964 * difference.std(ddof=1) / np.sqrt(400)
-    np.testing.assert_allclose(found.gap_ci95[1], difference.mean() + np.array([-half, half]))
-    assert np.isnan(found.gap[0]) and np.isnan(found.gap[2])  # itself, and no CapsNet in full
+    np.testing.assert_allclose(gap.ci95[1], difference.mean() + np.array([-half, half]))
+    assert np.isnan(gap.value[0]) and np.isnan(gap.value[2])  # itself, and no CapsNet in full
 
 
 def test_variants_of_one_digit_count_as_one(monkeypatch):
@@ -67,7 +70,7 @@ def test_variants_of_one_digit_count_as_one(monkeypatch):
     hits = np.random.default_rng(1).random(50) < 0.6
     one = affnist.compute([result("capsnet", 0, hits)])
     four = affnist.compute([result("capsnet", 0, np.tile(hits, 4))])
-    np.testing.assert_allclose(four.affine_ci95, one.affine_ci95)
+    np.testing.assert_allclose(four.affine.ci95, one.affine.ci95)
 
 
 def test_results_that_cannot_be_compared_are_refused(series):
@@ -93,32 +96,32 @@ def test_real_affnist_is_reported_where_it_was_scored(series):
     series[0]["affnist"] = {"accuracy": 0.79, "n": 10}
     assert np.isnan(affnist.compute(series).affnist).all()  # one seed of two
     series[1]["affnist"] = {"accuracy": 0.77, "n": 10}
-    found = affnist.compute(series)
-    assert found.affnist[0] == pytest.approx(0.78) and np.isnan(found.affnist[1:]).all()
+    table = affnist.compute(series)
+    assert table.affnist[0] == pytest.approx(0.78) and np.isnan(table.affnist[1:]).all()
 
 
 def test_variants_stand_beside_their_original(digits):
     part = data.load("digits", "test")
-    found = affnist.variants(part)
-    assert found.images.shape == (10, 17, 1, 40, 40) and found.images.dtype == np.uint8
+    table = affnist.variants(part)
+    assert table.images.shape == (10, 17, 1, 40, 40) and table.images.dtype == np.uint8
     first = part.images[int((part.labels == 4).nonzero()[0]), 0].numpy()
-    np.testing.assert_array_equal(found.images[4, 0, 0, 6:-6, 6:-6], first)
-    assert len({image.tobytes() for image in found.images[4]}) == 17
+    np.testing.assert_array_equal(table.images[4, 0, 0, 6:-6, 6:-6], first)
+    assert len({image.tobytes() for image in table.images[4]}) == 17
 
 
 @pytest.mark.parametrize("width", [3.5, 7.16])
 def test_every_row_is_drawn_and_survives_the_disk(series, tmp_path, width):
-    made = affnist.compute(series)
-    path = figures.save(tmp_path / "a", "affnist", made, formats=("png",), width=width)[-1]
+    table = affnist.compute(series)
+    path = figures.save(tmp_path / "a", "affnist", table, formats=("png",), width=width)[-1]
     again, _ = figures.read_result(path)
-    np.testing.assert_array_equal(again.gap, made.gap)
+    np.testing.assert_array_equal(again.affine.difference.value, table.affine.difference.value)
     drawn = figures.draw("affnist", again, width)
     left = drawn.axes[0]
     assert [t.get_text() for t in left.get_yticklabels()] == [
         "CapsNet, 3 iterations",
         "ConvNet, average pooling",
     ]
-    for style, values in (("full", made.affine), ("none", made.test)):
+    for style, values in (("full", table.affine.value), ("none", table.test)):
         points = [
             x
             for line in left.lines
@@ -145,8 +148,9 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path):
         "affnist.md", "affnist.tex", "affnist.json", "affnist.png",
     }  # fmt: skip
     text = (out / "affnist.md").read_text()
-    made = affnist.compute(series)
-    assert f"{100 * made.affine[1]:.2f}" in text and f"{100 * made.gap[1]:+.2f} [" in text
+    table = affnist.compute(series)
+    assert f"{100 * table.affine.value[1]:.2f}" in text
+    assert f"{100 * table.affine.difference.value[1]:+.2f} [" in text
     assert "matched at 99.23 % held-out accuracy" in found.output
     assert "1 seed)" in found.output
 
@@ -169,9 +173,113 @@ def test_what_cannot_be_is_refused_in_a_line(words, code, text, tmp_path, monkey
     assert len(found.output.strip().splitlines()) == 1
 
 
+@pytest.fixture
+def moved():
+    """400 images whose shift, and nothing else, decides: beyond 6 px CapsNet errs."""
+    draw = np.random.default_rng(2)
+    transforms = {
+        "angle_deg": draw.uniform(-20, 20, 400), "shear": draw.uniform(-0.2, 0.2, 400),
+        "scale_x": draw.uniform(0.8, 1.2, 400), "scale_y": draw.uniform(0.8, 1.2, 400),
+        "shift_x_px": draw.uniform(-10, 10, 400), "shift_y_px": draw.uniform(-3, 3, 400),
+    }  # fmt: skip
+    beyond = abs(transforms["shift_x_px"]) > 6
+    capsnet = np.where(beyond, draw.random(400) < 0.3, draw.random(400) < 0.95)
+    other = draw.random(400) < 0.9
+    return transforms, beyond, [result("capsnet", 0, capsnet), result("resnet", 0, other)]
+
+
+def hits(one):
+    return affine_scores.unpack(one["affnist_like"]["right"], one["affnist_like"]["n"])
+
+
+def test_within_and_beyond_are_accuracies_of_the_images_moved_so_far(moved):
+    transforms, beyond, series = moved
+    table = affnist.compute(series, transforms)
+    capsnet, resnet = map(hits, series)
+    assert table.share_beyond == pytest.approx(beyond.mean())
+    for estimate, mask in ((table.within, ~beyond), (table.beyond, beyond)):
+        assert estimate.value[0] == pytest.approx(capsnet[mask].mean())
+        less = resnet[mask].astype(float) - capsnet[mask]
+        assert estimate.difference.value[1] == pytest.approx(less.mean())
+        half = np.diff(estimate.difference.ci95[1])[0] / 2
+        assert half == pytest.approx(1.96 * less.std() / np.sqrt(mask.sum()), rel=0.02)
+
+
+def test_a_factor_is_binned_and_all_but_the_shift_within_the_trained_places(moved):
+    transforms, beyond, series = moved
+    table = affnist.compute(series, transforms)
+    largest = np.maximum(abs(transforms["shift_x_px"]), abs(transforms["shift_y_px"]))
+    bin_of = (largest >= 7) & (largest < 8)
+    assert table.by_factor.value[0, 0, 4] == pytest.approx(hits(series[0])[bin_of].mean())
+    assert table.levels[0, 4] == pytest.approx(largest[bin_of].mean())
+    angle = transforms["angle_deg"]
+    first = (angle < -15) & ~beyond
+    assert table.by_factor.value[1, 1, 0] == pytest.approx(hits(series[1])[first].mean())
+
+
+def test_what_is_lost_is_laid_on_the_factor_that_takes_it(moved, monkeypatch):
+    transforms, _, series = moved
+    assert affnist.compute(series, transforms).lost is None  # too few for a fit
+    monkeypatch.setattr(measure, "FEWEST", 400)
+    table = affnist.compute(series, transforms)
+    assert table.lost.value[0].argmax() == 0 and table.lost.low[0, 0] > 0.15
+    lost, upright = table.lost.value, table.upright
+    np.testing.assert_allclose(upright - lost.sum(1), table.affine.value, atol=1e-4)
+    np.testing.assert_allclose(table.lost_share.value.sum(1), 1)
+    assert table.lost.difference.value[1, 0] == pytest.approx(lost[1, 0] - lost[0, 0])
+    assert "what sets those of unequal accuracy apart is place" in affnist.findings(table)
+
+
+def test_without_the_transforms_nothing_is_said_of_places(series):
+    table = affnist.compute(series)
+    assert table.within is None and "trained places" not in affnist.findings(table)
+    header, _, _ = affnist.table(table)
+    assert "Within %" not in header and "affnist_like %" in header
+
+
+def test_the_weight_of_the_reconstruction_is_told_where_it_is_not_the_papers(series):
+    assert "reconstruction" not in affnist.caption(affnist.compute(series))
+    series[0]["recipe"] = {"options": {"reconstruction_weight": 0.01}}
+    for text in (affnist.caption, affnist.words.table_caption):
+        assert "reconstruction by 0.01 (the paper's: 0.0005)" in text(affnist.compute(series))
+
+
+@pytest.mark.parametrize("width", [3.5, 7.16])
+def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, tmp_path, width):
+    transforms, _, series = moved
+    monkeypatch.setattr(measure, "FEWEST", 400)
+    table = affnist.compute(series, transforms)
+    path = figures.save(tmp_path / "a", "affnist", table, formats=("png",), width=width)[-1]
+    again, _ = figures.read_result(path)
+    np.testing.assert_array_equal(again.beyond.difference.ci95, table.beyond.difference.ci95)
+    accuracy, gap, lost, *by_factor = figures.draw("affnist", again, width).axes
+    assert [t.get_text() for t in accuracy.get_xticklabels() if t.get_text()]
+    (beyond,) = (x.get_xdata()[0] for x in gap.lines if x.get_marker() == "v")
+    assert beyond == pytest.approx(100 * table.beyond.difference.value[1])
+    drawn = [x.get_xdata()[0] for x in lost.lines if x.get_marker() == "s"]
+    np.testing.assert_allclose(drawn, 100 * table.lost.value.ravel())
+    for k, axes in enumerate(by_factor):
+        np.testing.assert_allclose(axes.lines[1].get_ydata(), 100 * table.by_factor.value[1, k])
+
+
+def test_the_shipped_series_is_told_apart_by_place():
+    """Numbers measured once; no image is needed."""
+    table = affnist.shipped()
+    names = ["capsnet", "capsnet-1", "cnn-9", "average", "resnet"]
+    assert table.networks == names and table.share_beyond == pytest.approx(0.66, abs=0.005)
+    np.testing.assert_allclose(table.within.value, [0.933, 0.919, 0.95, 0.934, 0.943], atol=0.001)
+    np.testing.assert_allclose(table.beyond.value, [0.66, 0.669, 0.716, 0.879, 0.948], atol=0.001)
+    assert (table.lost.value[:4].argmax(1) == 0).all() and table.lost.high[4, 0] < 0.01
+
+
 def test_the_shipped_figure_is_of_the_shipped_results():
-    drawn, _ = figures.read_result(discovery.folder("figures") / "affnist.json")
-    made = affnist.compute(series_command.shipped())
-    assert drawn.networks == made.networks
-    for name in ("held_out", "test", "affine", "gap_ci95"):
-        np.testing.assert_array_equal(getattr(drawn, name), getattr(made, name))
+    drawn, _ = figures.read_result(discovery.root() / "figures" / "affnist.json")
+    table = affnist.shipped()
+    assert drawn.networks == table.networks
+    for name in ("held_out", "test"):
+        np.testing.assert_array_equal(getattr(drawn, name), getattr(table, name))
+    for a, b in (
+        (drawn.affine, table.affine),
+        (drawn.affine.difference, table.affine.difference),
+    ):
+        np.testing.assert_allclose(a.ci95, b.ci95)

@@ -5,19 +5,18 @@ import inspect
 
 import click
 import pytest
-import sources
+import torch
+from conftest import build_tiny
 
 from capsviz import discovery
+from capsviz.tracing import needs, record
 
-NAMES = discovery.names("analyses")
+NAMES = discovery.names("capsviz.analyses")
 IMPURE = {"print", "open", "savefig", "show", "echo", "secho", "manual_seed"}
 
 
-FILES = sorted(discovery.folder("analyses").glob("*.py"))
-
-
 def load(name):
-    return discovery.load("analyses", name, what="analysis")
+    return discovery.load("capsviz.analyses", name, what="analysis")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -31,26 +30,21 @@ def test_an_analysis_has_all_its_parts(name):
     assert "reader should see" in text and ("Do not conclude" in text or "proves nothing" in text)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_an_analysis_imports_nothing_of_another_one(path):
-    """Its own parts are _NAME_*.py; _panels.py and _words.py belong to all."""
-    shared = {"analyses._panels", "analyses._words"}
-    code = path.read_text(encoding="utf-8")
-    found = {module for module in sources.imports(code) if module.startswith("analyses.")} - shared
-    own = path.stem.removeprefix("_").split("_")[0]
-    assert {module.split(".")[1].removeprefix("_").split("_")[0] for module in found} <= {own}
+def sources():
+    """The text of every analysis, and the parts of its syntax tree."""
+    for name in NAMES:
+        text = discovery.source("capsviz.analyses", name).read_text(encoding="utf-8")
+        yield name, text, ast.parse(text).body
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_result_field_says_what_it_is(name):
-    source = discovery.folder("analyses").joinpath(f"{name}.py").read_text(encoding="utf-8")
-    for node in ast.parse(source).body:
+def test_every_result_field_says_what_it_is():
+    for name, source, node in ((n, text, node) for n, text, body in sources() for node in body):
         if isinstance(node, ast.ClassDef) and any("NamedTuple" in ast.dump(b) for b in node.bases):
-            assert ast.get_docstring(node)
+            assert ast.get_docstring(node), name
             for field in node.body:
                 if isinstance(field, ast.AnnAssign) and "ndarray" in ast.dump(field.annotation):
                     line = source.splitlines()[field.lineno - 1]
-                    assert "#" in line and "(" in line.split("#")[1], line
+                    assert "#" in line and "(" in line.split("#")[1], f"{name}: {line}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,12 +63,10 @@ def test_the_defaults_of_the_command_are_those_of_compute(name):
             assert option.default == own[option.name], option.name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_compute_and_plot_write_print_and_seed_nothing(name):
-    source = discovery.folder("analyses").joinpath(f"{name}.py").read_text(encoding="utf-8")
-    for node in ast.parse(source).body:
+def test_compute_and_plot_write_print_and_seed_nothing():
+    for name, node in ((name, node) for name, _, body in sources() for node in body):
         if isinstance(node, ast.FunctionDef) and node.name in ("compute", "evaluate", "plot"):
-            assert not impure(node), node.name
+            assert not impure(node), f"{name}.{node.name}"
 
 
 def impure(node):
@@ -86,3 +78,19 @@ def impure(node):
 @pytest.mark.parametrize("line", ["print(1)", "plt.savefig('x')", "torch.manual_seed(0)"])
 def test_the_impure_are_recognised(line):
     assert impure(ast.parse(f"def compute():\n    {line}"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_analysis_says_what_it_needs_of_a_network(name):
+    known = {*record.PARTS, *record.ALIASES, "grid", "decode", "iterations"}
+    assert set(load(name).NEEDS) <= known
+
+
+def test_what_a_network_lacks_is_told_before_anything_is_computed(monkeypatch):
+    model = build_tiny(reconstruction_weight=0.0)
+    model.look = None  # nothing may be computed
+    with pytest.raises(ValueError, match="has no decoder: capsviz perturb needs"):
+        needs.require(model, load("perturb").NEEDS, "capsviz perturb")
+    with pytest.raises(ValueError, match="has no capsules: capsviz routing needs"):
+        needs.require(torch.nn.Linear(2, 2), load("routing").NEEDS, "capsviz routing")
+    needs.require(torch.nn.Linear(2, 2), load("sweep").NEEDS, "capsviz sweep")

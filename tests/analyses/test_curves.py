@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from analyses import _curves_files as files
-from analyses import curves
-from capsviz import checkpoint, figures, history
+from capsviz import checkpoint, figures
+from capsviz.analyses import curves
+from capsviz.analyses.curves import measure as files
 from capsviz.cli import main
+from capsviz.training import history
 
 
 def make(folder, accuracy=(0.5, 0.9, 0.8), sse=True, **more):
@@ -200,18 +201,18 @@ def test_many_or_long_names_make_a_short_file_name():
 
 
 def test_a_figure_set_shows_the_run_that_the_weights_lie_beside(tmp_path):
-    class Subject:
+    class Inputs:
         name, source = "digits", "digits"
 
-    assert list(curves.paper(Subject, None)) == []
+    assert list(curves.paper(Inputs, None)) == []
     for path in (checkpoint.find("digits"), checkpoint.find("digits").with_suffix(".json")):
         target = tmp_path / "run" / path.name
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(path.read_bytes())
     make(tmp_path / "b")
     (tmp_path / "b" / "epochs.csv").rename(tmp_path / "run" / "epochs.csv")
-    Subject.source = str(tmp_path / "run")
-    ((stem, result),) = curves.paper(Subject, None)
+    Inputs.source = str(tmp_path / "run")
+    ((stem, result),) = curves.paper(Inputs, None)
     assert stem == "curves-digits" and result.names == ["digits"]
     assert "epoch 2 of 3" in curves.caption(result)
 

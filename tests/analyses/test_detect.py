@@ -10,10 +10,13 @@ from conftest import build_strong, build_tiny
 from elsewhere import elsewhere, same
 from sklearn.metrics import roc_auc_score
 
-from analyses import _detect_sets, detect
-from capsviz import attacks, figures, subject, warps
-from capsviz.cli import main
-from capsviz.intervals import wilson
+from capsviz import figures
+from capsviz.analyses import detect
+from capsviz.analyses.detect import measure
+from capsviz.cli import inputs, main
+from capsviz.experiments import attacks
+from capsviz.statistics.intervals import wilson
+from capsviz.transforms import warps
 
 LABELS = torch.arange(8) % 3
 SETS = ["unchanged", "FGSM 0.1", "PGD 0.1", "R-PGD 0.1", "turned 90°", "turned 45°–315°", "other"]
@@ -94,8 +97,9 @@ def test_shares_are_counts_with_wilson_intervals(result):
         far = [d > limit for d in result.values[a, 0]]
         missed = [w and not f for w, f in zip(wrong, far, strict=True)]
         for share, made in (("misread", wrong), ("flagged", far), ("undetected", missed)):
-            assert getattr(result, share)[a] == sum(made) / 8
-            assert getattr(result, f"{share}_ci95")[a] == pytest.approx(wilson(sum(made), 8))
+            estimate = getattr(result, share)[a]
+            assert estimate.value == sum(made) / 8
+            assert tuple(estimate.ci95) == pytest.approx(wilson(sum(made), 8))
 
 
 def test_areas_are_those_of_scikit_learn_and_lie_in_their_intervals(result):
@@ -103,10 +107,10 @@ def test_areas_are_those_of_scikit_learn_and_lie_in_their_intervals(result):
         for s in range(5):
             both = np.concatenate([result.values[0, s], result.values[a, s]])
             expected = roc_auc_score([0] * 8 + [1] * 8, both)
-            assert result.auroc[a - 1, s] == pytest.approx(expected)
-            low, high = result.auroc_ci95[a - 1, s]
+            assert result.auroc.value[a - 1, s] == pytest.approx(expected)
+            low, high = result.auroc.ci95[a - 1, s]
             assert 0 <= low <= expected + 0.1 and expected - 0.1 <= high <= 1
-    assert np.allclose(result.gain, result.auroc[:, :1] - result.auroc[:, 1:])
+    assert np.allclose(result.gain.value, result.auroc.value[:, :1] - result.auroc.value[:, 1:])
 
 
 def test_areas_of_sets_that_do_not_overlap_are_not_called_certain():
@@ -121,7 +125,7 @@ def test_foreign_networks_are_attacked_and_scored(network, tiny_images):
 
 
 def test_random_angles_are_far_from_upright(tiny_images, model):
-    makers = _detect_sets.makers(model, {}, (0.1,), 2, 0, (8, 1, 21, 19))
+    makers = measure.makers(model, {}, (0.1,), 2, 0, (8, 1, 21, 19))
     turned = makers["turned 45°–315°"][1]
     one = torch.zeros(1, 1, 21, 19)
     one[..., 2, 9] = 1  # above the centre, at (10, 9)
@@ -181,8 +185,8 @@ def test_one_image_and_networks_that_do_not_reconstruct_are_refused(model, tiny_
 
 def test_a_missing_data_set_is_said_and_left_out(tmp_path, monkeypatch):
     monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
-    opened = subject.open_subject(dataset="digits", data_dir=tmp_path)
-    given = _detect_sets.of_subject(opened, 5)
+    opened = inputs.open_inputs(dataset="digits", data_dir=tmp_path)
+    given = measure.of_inputs(opened, 5)
     assert given["others"] == {} and "fashion_mnist is left out" in given["missing"][0]
     assert given["images"].shape[0] == 5 and len(given["validation"]) == 180
 
@@ -190,7 +194,7 @@ def test_a_missing_data_set_is_said_and_left_out(tmp_path, monkeypatch):
 def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
     from capsviz import data
 
-    opened = subject.open_subject(dataset="digits", data_dir=tmp_path)
+    opened = inputs.open_inputs(dataset="digits", data_dir=tmp_path)
     small = opened.dataset.first(4)
     there = data.load
 
@@ -198,8 +202,8 @@ def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
         return small if name == "fashion_mnist" else there(name, *given, **more)
 
     monkeypatch.setattr(data, "load", load)
-    assert "it has 4 images" in _detect_sets.of_subject(opened, 5)["missing"][0]
-    assert _detect_sets.of_subject(opened, 4)["others"]["fashion_mnist"].shape == (4, 1, 28, 28)
+    assert "it has 4 images" in measure.of_inputs(opened, 5)["missing"][0]
+    assert measure.of_inputs(opened, 4)["others"]["fashion_mnist"].shape == (4, 1, 28, 28)
 
 
 def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path):
@@ -208,8 +212,8 @@ def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path
     assert same(read, result)
     lines = detect.findings(result).splitlines()
     assert lines[0].startswith("8 noise images") and len(lines) == len(SETS)
-    share, area = f"misread {result.misread[1]:.1%}", f"AUROC {result.auroc[0, 0]:.3f}"
-    assert share.replace("%", " %") in lines[1] and area in lines[1]
+    assert f"misread {100 * result.misread.value[1]:.1f} %" in lines[1]
+    assert f"AUROC {result.auroc[0, 0]:.3f}" in lines[1]
     assert "fashion" in detect.caption(result._replace(missing=["fashion is left out"]))
 
 

@@ -10,11 +10,14 @@ from foreign import Foreign
 from page import assert_fits
 from torch import nn
 
-from analyses import perturb
-from capsviz import figures, paperset
+from capsviz import figures
+from capsviz.analyses import perturb
+from capsviz.analyses.perturb import measure
 from capsviz.cli import main
-from capsviz.moments import moments
-from capsviz.subject import open_subject
+from capsviz.cli.inputs import open_inputs
+from capsviz.figures import sets as paperset
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.moments import moments
 
 DIGITS = [str(k) for k in range(10)]
 
@@ -72,7 +75,7 @@ def statistics(foreign, twos):
 
 
 def effect(statistics, dimension, measure):
-    return statistics.effect[dimension, statistics.measures.index(measure)]
+    return statistics.effect.value[dimension, statistics.measures.index(measure)]
 
 
 def test_effects_of_a_decoder_that_moves_stretches_and_slants_are_found(measured):
@@ -84,9 +87,9 @@ def test_effects_of_a_decoder_that_moves_stretches_and_slants_are_found(measured
     assert abs(effect(measured, 1, "x_px")) < 0.05
 
 
-def test_captions_name_the_largest_effect_and_none_where_nothing_changes(measured):
+def test_captions_name_the_largest_clear_effect_and_none_where_nothing_changes(measured):
     texts = perturb.captions(measured)
-    low, high = measured.effect_ci95[0, measured.measures.index("x_px")]
+    low, high = measured.effect.ci95[0, measured.measures.index("x_px")]
     assert texts[0] == f"moves right by {(low + high) / 2:.3f} ±{(high - low) / 2:.3f} px"
     assert texts[1].startswith("taller by")
     assert texts[2].startswith("leans left by")
@@ -94,9 +97,84 @@ def test_captions_name_the_largest_effect_and_none_where_nothing_changes(measure
     assert "dim 3: no clear effect" in perturb.findings(measured)
 
 
-def test_a_caption_needs_an_interval_that_leaves_out_zero(measured):
-    wide = measured._replace(effect_ci95=np.stack([measured.effect - 99, measured.effect + 99], 2))
-    assert perturb.captions(wide) == ["no clear effect"] * 4
+def test_a_caption_needs_an_effect_that_is_clear_of_zero(measured):
+    wide = np.stack([measured.effect.value - 99, measured.effect.value + 99], 2)
+    measured = measured._replace(effect=Estimate(measured.effect.value, wide))
+    assert perturb.captions(measured) == ["no clear effect"] * 4
+
+
+def test_clear_effects_are_those_of_holms_method_over_the_whole_table(measured):
+    """Twin: p-values from scipy, corrected step by step; intervals alone would let more through."""
+    from scipy.stats import norm
+
+    draw = np.random.default_rng(4)
+    effect = draw.normal(size=(4, 6)) * np.array([4, 2, 1, 1])[:, None]
+    measured = measured._replace(
+        effect=Estimate(effect, np.stack([effect - norm.ppf(0.975), effect + norm.ppf(0.975)], 2))
+    )
+    p, level = 2 * norm.sf(np.abs(effect)).ravel(), np.zeros(24, bool)
+    for rank, place in enumerate(np.argsort(p)):
+        if p[place] * (24 - rank) >= 0.05:
+            break
+        level[place] = True
+    clear = measure.clear(measured)
+    assert np.array_equal(clear.ravel(), level) and 0 < clear.sum() < 24
+    outside = (measured.effect.low > 0) | (measured.effect.high < 0)
+    assert clear.sum() < outside.sum() and (outside | ~clear).all()
+
+
+def test_of_noise_alone_hardly_any_table_has_a_clear_effect(measured):
+    """Of 96 uncorrected intervals about five would leave out zero, in nearly every table."""
+    draw, wrong = np.random.default_rng(5), 0
+    for _ in range(200):
+        effect = draw.normal(size=(16, 6))
+        ends = np.stack([effect - 1.96, effect + 1.96], 2)
+        wrong += bool(measure.clear(measured._replace(effect=Estimate(effect, ends))).any())
+    assert wrong <= 22  # 5 % of 200, and four standard deviations
+
+
+def test_an_effect_that_never_varies_is_clear_only_if_it_is_there(measured):
+    effect = np.zeros((4, 6))
+    effect[2, 1] = 0.3
+    fixed = Estimate(effect, np.stack([effect, effect], 2))
+    assert np.argwhere(measure.clear(measured._replace(effect=fixed))).tolist() == [[2, 1]]
+
+
+def test_a_sheet_shows_the_six_dimensions_that_change_the_image_most(digits):
+    model = Foreign(E=9)
+    images, labels = digits
+    statistics = perturb.evaluate(
+        model, images[labels == 2][:9], capsule=2, classes=DIGITS, dataset="digits"
+    )
+    few = perturb.compute(model, images[:1], statistics=statistics)
+    every = perturb.compute(model, images[:1], statistics=statistics, every=True)
+    assert few.dimensions == np.argsort(-statistics.difference.value)[:6].tolist()
+    assert every.dimensions == list(range(9)) and few.count == every.count == 9
+    for row, d in enumerate(few.dimensions):
+        assert np.array_equal(few.images[row], every.images[d])
+        assert few.captions[row] == every.captions[d]
+        assert f"dim {d}: {few.captions[row]}" in perturb.findings(few)
+    assert few.tests == 54 and "6 of 9 dimensions" in perturb.caption(few)
+    assert "dimensions that" not in perturb.caption(every)
+
+
+@pytest.mark.parametrize("width", [3.5, 7.16])
+def test_a_sheet_of_few_dimensions_fits(digits, width):
+    model = Foreign(E=9)
+    images, labels = digits
+    statistics = perturb.evaluate(
+        model, images[labels == 2][:9], capsule=2, classes=DIGITS, dataset="digits"
+    )
+    for span in ("paper", "data"):
+        sheet = perturb.compute(model, images[:1], 2, statistics=statistics, span=span)
+        assert_fits(figures.draw("perturb", sheet, width))
+
+
+def test_a_double_network_reads_alike(twos, statistics):
+    double = perturb.evaluate(Foreign().double(), twos, capsule=2, classes=DIGITS, dataset="digits")
+    assert double.effect.value == pytest.approx(statistics.effect.value, abs=1e-3)
+    sheet = perturb.compute(Foreign().double(), twos[:1], 2, statistics=double)
+    assert sheet.images.dtype == np.uint8
 
 
 def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
@@ -105,7 +183,7 @@ def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
     with torch.no_grad():
         poses = foreign.look(twos, keep=())["poses"][-1]
 
-        def measure(dimension, step):
+        def measured_at(dimension, step):
             """Moments (12, 6) and pictures, image by image."""
             pictures = []
             for pose in poses:
@@ -115,20 +193,20 @@ def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
             pictures = torch.stack(pictures).numpy()
             return np.stack(moments(pictures), 1), pictures
 
-        before, itself = measure(0, 0.0)
+        before, itself = measured_at(0, 0.0)
         assert statistics.spread == pytest.approx(before.std(0, ddof=1), rel=1e-4)
         for d in range(5):
-            (up, pictures), (down, _) = measure(d, 0.1), measure(d, -0.1)
+            (up, pictures), (down, _) = measured_at(d, 0.1), measured_at(d, -0.1)
             change = (up - down) / 2
             half = 1.96 * change.std(0, ddof=1) / 12**0.5
-            assert statistics.effect[d] == pytest.approx(change.mean(0), abs=1e-4)
-            high = statistics.effect_ci95[d, :, 1] - statistics.effect[d]
+            assert statistics.effect.value[d] == pytest.approx(change.mean(0), abs=1e-4)
+            high = statistics.effect.high[d] - statistics.effect.value[d]
             assert high == pytest.approx(half, abs=1e-4)
             moved = np.abs(pictures - itself).mean((1, 2, 3))
-            assert statistics.difference[d] == pytest.approx(moved.mean(), rel=1e-4)
+            assert statistics.difference.value[d] == pytest.approx(moved.mean(), rel=1e-4)
             expected = np.quantile(poses[:, 2, d].numpy(), [0.05, 0.95])
             assert statistics.quantiles[d] == pytest.approx(expected, abs=1e-6)
-    expected = statistics.effect / statistics.spread
+    expected = statistics.effect.value / statistics.spread
     assert statistics.standardised == pytest.approx(expected)
     assert statistics.n == 12
 
@@ -136,7 +214,7 @@ def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
 def test_effects_do_not_depend_on_the_chunk(foreign, twos, statistics, monkeypatch):
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 5)
     again = perturb.evaluate(foreign, twos, capsule=2, classes=DIGITS, dataset="digits")
-    assert again.effect == pytest.approx(statistics.effect, abs=1e-4)
+    assert again.effect.value == pytest.approx(statistics.effect.value, abs=1e-4)
     assert again.n == statistics.n
 
 
@@ -203,7 +281,7 @@ def test_images_whose_reconstruction_is_black_are_left_out(boxes):
 
     boxes[:, 0, 1, 3] = 0.5 + torch.tensor([0.2] * 20 + [-0.2] * 10)
     found = perturb.evaluate(Fading(), boxes, capsule=1, classes=["a", "b"], dataset="x")
-    assert found.n == 20 and np.isfinite(found.effect).all()
+    assert found.n == 20 and np.isfinite(found.effect.value).all()
     with pytest.raises(ValueError, match="at least 2 images"):
         perturb.evaluate(Fading(), boxes[19:], capsule=1, classes=["a", "b"], dataset="x")
 
@@ -223,31 +301,31 @@ def test_results_survive_the_disk(foreign, twos, statistics, tmp_path):
         about = {"analysis": "perturb", "kind": type(result).__name__, "width": "double"}
         *_, path = figures.write_result(tmp_path / "x", result, about)
         again, _ = figures.read_result(path)
-        assert all(np.array_equal(a, b) for a, b in zip(result, again, strict=True))
+        assert same(result, again)
 
 
 def test_what_cannot_be_is_refused(foreign, twos, statistics, tiny_images):
     with pytest.raises(ValueError, match="paper, data"):
         perturb.compute(foreign, twos[:1], statistics=statistics, span="wide")
     model = build_tiny(reconstruction_weight=0.0)
-    with pytest.raises(ValueError, match="without a decoder"):
+    with pytest.raises(ValueError, match="no decoder"):
         perturb.evaluate(model, tiny_images, capsule=0, classes=["a"], dataset="x")
 
 
 def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
-    opened = open_subject(checkpoint="digits")
+    opened = open_inputs(checkpoint="digits")
     made = dict(perturb.paper(opened, paperset.Settings(n=20)))
     assert list(made) == ["perturb-digits-2-0", "perturb-digits-2-20-images"]
     for result in made.values():
         text = paperset.escape(perturb.caption(result))
-        assert "20 images" in text and "not corrected for the number of intervals" in text
+        assert "20 images" in text and "Holm" in text
 
 
 def test_the_figure_set_shows_what_the_commands_show():
-    opened = open_subject(checkpoint="digits")
+    opened = open_inputs(checkpoint="digits")
     sheet, table = (result for _, result in perturb.paper(opened, paperset.Settings(n=360)))
     assert sheet.n == table.n == 35  # all there are, fewer than the default
-    assert sheet.captions == perturb.captions(table)
+    assert sheet.captions == [perturb.captions(table)[d] for d in sheet.dimensions]
 
 
 def test_images_may_be_on_another_device(foreign, twos, statistics):
@@ -291,7 +369,8 @@ def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", [["--index", "1"], ["--image", "x.png"], ["--pose", "true"], ["--range", "data"]]
+    "given",
+    [["--index", "1"], ["--image", "x.png"], ["--pose", "true"], ["--range", "data"], ["--all"]],
 )
 def test_options_of_one_image_are_refused_with_evaluate(given, tmp_path):
     asked = ["perturb", "--evaluate", "9", *given, "--checkpoint", "digits"]

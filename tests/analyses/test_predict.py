@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from click.testing import CliRunner
 from photographs import photograph
 from PIL import Image
 
-from analyses import predict
-from capsviz import checkpoint, data, figures
+from capsviz import checkpoint, data, discovery, figures
+from capsviz.analyses import predict
 from capsviz.cli import main
 
 pytestmark = pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
@@ -55,6 +56,7 @@ def test_json_and_csv_say_the_same(run, truth):
     for record, row in zip(records, rows, strict=True):
         assert set(record) == {
             "file", "classes", "lengths", "reconstruction_sse", "unlike_training_data",
+            "unlike_by", "pieces_of_ink",
         }  # fmt: skip
         assert row["file"] == record["file"]
         assert [row["class_1"], row["class_2"]] == record["classes"]
@@ -63,6 +65,8 @@ def test_json_and_csv_say_the_same(run, truth):
         assert lengths[0] > lengths[1] and len(record["lengths"]) == 2
         assert float(row["reconstruction_sse"]) == pytest.approx(record["reconstruction_sse"], 1e-5)
         assert row["unlike_training_data"] == ("yes" if record["unlike_training_data"] else "no")
+        assert row["unlike_by"].split() == record["unlike_by"]
+        assert int(row["pieces_of_ink"]) == record["pieces_of_ink"] >= 1
 
 
 def test_what_is_no_digit_is_unlike_the_training_data(run, tmp_path):
@@ -73,8 +77,18 @@ def test_what_is_no_digit_is_unlike_the_training_data(run, tmp_path):
     blobs = (blobs - blobs.min()) / np.ptp(blobs)
     Image.fromarray((blobs * 255).astype(np.uint8)).save(tmp_path / "blobs.png")
     (record,) = json.loads(run("blobs.png", "--invert", "no", "--json").stdout)
-    assert record["unlike_training_data"] is True
-    assert "unlike the training data" in run("blobs.png", "--invert", "no").stdout
+    assert record["unlike_training_data"] is True and record["unlike_by"]
+    assert "unlike the training data (" in run("blobs.png", "--invert", "no").stdout
+
+
+def test_pieces_of_ink_are_told_and_many_of_them_questioned(run, tmp_path):
+    digits = data.load("digits", "test").images[:5, 0].numpy()
+    for n in (2, 5):
+        row = np.kron(np.pad(np.concatenate(digits[:n], 1), 9), np.ones((5, 5), np.uint8))
+        Image.fromarray(255 - row).save(tmp_path / f"{n}.png")
+    assert run("2.png").stdout.endswith("2 separate pieces of ink\n")
+    assert run("5.png").stdout.endswith("5 separate pieces of ink: more than one digit?\n")
+    assert "piece" not in run("photos/0.jpg").stdout
 
 
 def test_bad_files_are_named_and_the_others_predicted(run, tmp_path):
@@ -108,20 +122,31 @@ def test_a_wrong_request_gets_one_line_and_status_2(run, tmp_path, args, words):
     assert words in result.stderr.splitlines()[-1] and result.stdout == ""
 
 
-def test_a_network_without_reconstructions_says_once_what_is_not_known(run):
+def test_a_network_without_capsules_is_flagged_by_its_probability(run):
     result = run("photos", "--checkpoint", "mnist-resnet", "--json")
-    assert result.stderr.splitlines() == [
-        "not known which pictures are unlike the training data: this network reconstructs no images"
-    ]
+    assert result.stderr == ""
+    limit = checkpoint.load("mnist-resnet").card["thresholds"]["length"]
     for record in json.loads(result.stdout):
-        assert record["reconstruction_sse"] is None and record["unlike_training_data"] is None
+        assert record["reconstruction_sse"] is None
+        assert record["unlike_training_data"] == (record["lengths"][0] < limit)
+
+
+def test_what_is_not_known_is_said_once(run, tmp_path):
+    for path in discovery.folder("capsviz.trained").glob("mnist-resnet.*"):
+        shutil.copy(path, tmp_path)
+    card = json.loads((tmp_path / "mnist-resnet.json").read_text())
+    (tmp_path / "mnist-resnet.json").write_text(json.dumps(card | {"thresholds": {}}))
+    result = run("photos", "--checkpoint", "mnist-resnet.safetensors", "--json")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("not known which pictures are unlike") and "no validation" in line
+    assert {record["unlike_training_data"] for record in json.loads(result.stdout)} == {None}
 
 
 def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_path, truth):
     result = run("photos", "--save-figure", "out/steps.png")
     assert result.exit_code == 0
     found, about = figures.read_result(tmp_path / "out" / "steps.json")
-    assert found.steps == ["grey", "inverted", "ink", "cropped", "seen", "reconstruction"]
+    assert found.steps == ["grey", "inverted", "ink", "cropped", "input", "reconstruction"]
     assert found.pictures.shape == (3, 6, 1, predict.SIDE, predict.SIDE)
     assert found.files == ["0.jpg", "1.jpg", "2.jpg"] and found.predicted == truth
     assert (
@@ -135,7 +160,7 @@ def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_pa
 
 
 def test_the_figure_is_bounded_however_many_pictures_there_are(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "SHOWN", 2)
+    monkeypatch.setattr(predict, "PICTURES", 2)
     assert run("photos", "--save-figure", "steps.png").exit_code == 0
     assert len(figures.read_result(tmp_path / "steps.json")[0].files) == 2
 
@@ -153,4 +178,4 @@ def test_no_readable_picture_gives_no_figure(run, tmp_path):
     assert run("x.png", "--save-figure", "steps.png").exit_code == 1
     assert not list(tmp_path.glob("steps*"))
     with pytest.raises(ValueError, match="no picture could be read"):
-        predict.compute([], limit=None, network="x")
+        predict.compute([], limits=None, network="x")

@@ -11,17 +11,18 @@ from elsewhere import elsewhere, same
 from foreign import Foreign
 from page import assert_fits
 
-from analyses import _primary_controls as controls
-from analyses import primary
 from capsviz import checkpoint, data, discovery, figures
-from capsviz.augment import to_float
+from capsviz.analyses import primary
+from capsviz.analyses.primary import controls
 from capsviz.cli import main
-from capsviz.primary_decoder import PrimaryDecoder, decode, file_name
+from capsviz.experiments.primary_decoder import PrimaryDecoder, decode, file_name
+from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import trace
+from capsviz.transforms.augment import to_float
 
 CLASSES = ["a", "b", "c"]
 DIGITS = ["--checkpoint", "digits"]
-SHIPPED = discovery.folder("trained") / file_name("mnist")
+SHIPPED = discovery.folder("capsviz.trained") / file_name("mnist")
 
 
 def build_decoders(children, dimensions, shape):
@@ -80,6 +81,10 @@ def test_strongest_are_distinct_in_type_and_place_and_in_order(generator):
 def test_there_are_no_more_rows_than_types_or_places(generator):
     assert controls.strongest(torch.rand(1, 24, generator=generator), (4, 2, 3), 99).shape == (1, 4)
     assert controls.strongest(torch.rand(1, 12, generator=generator), (6, 1, 2), 99).shape == (1, 2)
+    for grid in (None, (12, 1, 1), (1, 3, 4)):  # types alone, or places alone: no two the same
+        strength = torch.rand(1, 12, generator=generator)
+        chosen = controls.strongest(strength, grid, 5)
+        assert torch.equal(chosen, strength.argsort(1, descending=True)[:, :5])
     with pytest.raises(ValueError, match="at least 1 capsule, got 0"):
         controls.strongest(torch.rand(1, 24), (4, 2, 3), 0)
 
@@ -144,10 +149,10 @@ def test_means_are_those_of_single_images(strong, decoders, tiny_images, statist
             continue  # random: below
         values = np.array(found[name])
         half = 1.96 * values.std(ddof=1) / 8**0.5
-        assert statistics.sse[place] == pytest.approx(values.mean(), rel=1e-5)
-        assert np.diff(statistics.sse_ci95[place])[0] == pytest.approx(2 * half, rel=1e-3)
+        assert statistics.sse.value[place] == pytest.approx(values.mean(), rel=1e-5)
+        assert np.diff(statistics.sse.ci95[place])[0] == pytest.approx(2 * half, rel=1e-3)
         extra = values - found[controls.ALL]
-        assert statistics.added[place] == pytest.approx(extra.mean(), abs=1e-4)
+        assert statistics.sse.difference.value[place] == pytest.approx(extra.mean(), abs=1e-4)
 
 
 def test_shuffling_moves_couplings_between_capsules(strong, decoders, tiny_images):
@@ -172,7 +177,7 @@ def test_shuffling_moves_couplings_between_capsules(strong, decoders, tiny_image
 def test_without_routing_the_couplings_carry_nothing(decoders, tiny_images):
     found = primary.evaluate(build_tiny(iterations=1), decoders, tiny_images, dataset="noise")
     at = [found.conditions.index(name) for name in (controls.SHUFFLED, controls.UNIFORM)]
-    assert np.allclose(found.added[at], 0, atol=1e-4) and found.spread < 1e-6
+    assert np.allclose(found.sse.difference.value[at], 0, atol=1e-4) and found.spread < 1e-6
 
 
 def test_results_do_not_depend_on_the_images_that_come_together(
@@ -182,7 +187,7 @@ def test_results_do_not_depend_on_the_images_that_come_together(
     found = primary.evaluate(strong, decoders, tiny_images, dataset="noise", capsules=2)
     drawn = [found.conditions.index(name) for name in (controls.SHUFFLED, controls.RANDOM)]
     same = [k for k in range(7) if k not in drawn]
-    assert np.allclose(found.sse[same], statistics.sse[same], rtol=1e-5)
+    assert np.allclose(found.sse.value[same], statistics.sse.value[same], rtol=1e-5)
 
 
 def test_one_image_gives_no_interval(strong, decoders, tiny_images):
@@ -194,27 +199,28 @@ def test_one_image_gives_no_interval(strong, decoders, tiny_images):
     ("added", "interval", "words"),
     [
         (0.5, (0.4, 0.6), ["worse by 0.50 (interval +0.40 to +0.60)", "couplings help by that"]),
-        (0.05, (0.02, 0.08), ["worse by 0.05", "within 1 % of the SSE", "carry nothing"]),
-        (0.0, (-0.02, 0.02), ["no difference shown (interval -0.02 to +0.02)", "carry nothing"]),
+        (0.05, (0.02, 0.08), ["worse by 0.05", "within 1 % of the SSE", "nothing is needed"]),
+        (0.0, (-0.02, 0.02), ["no difference shown (interval -0.02 to +0.02)", "transplant"]),
         (0.01, (-0.1, 0.12), ["no difference shown", "more than 1 % of the SSE is not ruled out"]),
         (-0.5, (-0.6, -0.4), ["better by 0.50 (interval -0.60 to -0.40)", "do not help"]),
     ],
 )
 def test_findings_say_what_the_couplings_carry(statistics, added, interval, words):
     place = statistics.conditions.index(controls.RETRAINED)
-    sse, extra, ci95 = statistics.sse.copy(), statistics.added.copy(), statistics.added_ci95.copy()
+    sse, extra = statistics.sse.value.copy(), statistics.sse.difference.value.copy()
+    ci95 = statistics.sse.difference.ci95.copy()
     sse[0], extra[place], ci95[place] = 10.0, added, interval
-    text = primary.findings(statistics._replace(sse=sse, added=extra, added_ci95=ci95))
+    changed = Estimate(sse, statistics.sse.ci95, 8, Estimate(extra, ci95))
+    text = primary.findings(statistics._replace(sse=changed))
     assert all(word in text for word in words), text
-    assert ("carry nothing" in text) == (max(map(abs, interval)) <= 0.1)
-    low, high = statistics.sse_ci95[-1]
-    assert f"no capsule {statistics.sse[-1]:.2f} [{low:.2f}, {high:.2f}]" in text
+    assert ("nothing is needed" in text) == (max(map(abs, interval)) <= 0.1)
+    assert f"no capsule {statistics.sse[-1]:.2f}" in text
 
 
 def test_images_may_be_on_another_device(strong, decoders, tiny_images, result, statistics):
     there, image = elsewhere(tiny_images, tiny_images[:1])
     found = primary.evaluate(strong, decoders, there, dataset="noise", capsules=2)
-    assert same(found, statistics)
+    assert figures.to_json(found) == figures.to_json(statistics)
     assert same(primary.compute(strong, decoders, image, 1, classes=CLASSES, levels=3), result)
 
 
@@ -224,6 +230,18 @@ def test_any_capsule_network_can_be_looked_at(digits):
     result = primary.compute(model, decoders, images[:1], classes=list("0123456789"))
     assert len(result.types) == 3 and result.fields.tolist() == [[0, 28, 0, 28]] * 3
     assert primary.evaluate(model, decoders, images, dataset="digits").capsules == 3
+
+
+def test_without_a_grid_there_are_no_places_and_the_caption_says_so(digits):
+    model, images = Foreign(), digits[0][:3]
+    model.grid = None
+    decoders = build_decoders(12, 4, (1, 28, 28))
+    result = primary.compute(model, decoders, images[:1], classes=list("0123456789"))
+    assert result.places is None and result.fields is None and len(result.types) == 6
+    assert "no places" in primary.caption(result)
+    assert primary.evaluate(model, decoders, images, dataset="digits").children == 12
+    for width in ("single", "double"):
+        assert_fits(figures.draw("primary", result, width))
 
 
 def test_a_network_without_its_own_decoder_can_be_looked_at(decoders, tiny_images):
@@ -248,8 +266,7 @@ def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
     for name, found in (("one", result), ("many", statistics)):
         figures.save(tmp_path / name, "primary", found, formats=["png"], width=width)
         again, _ = figures.read_result(tmp_path / f"{name}.json")
-        for one, two in zip(found, again, strict=True):
-            assert np.array_equal(one, two) if isinstance(one, np.ndarray) else one == two
+        assert figures.to_json(found) == figures.to_json(again)
         assert_fits(figures.draw("primary", again, width))
 
 
@@ -278,7 +295,9 @@ def test_train_then_draw_then_evaluate(run, tmp_path):
     assert drawn.exit_code == 0 and "predicted 3: SSE " in drawn.stdout
     assert sorted(p.suffix for p in (tmp_path / "runs/figures").iterdir()) == [".json", ".png"]
     many = run(*DIGITS, *decoder, "--evaluate", 360, "--json")
-    assert json.loads(many.stdout)["sse"] == pytest.approx(card["results"]["test"]["sse"], rel=1e-4)
+    assert json.loads(many.stdout)["sse"]["value"] == pytest.approx(
+        card["results"]["test"]["sse"]["value"], rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -305,7 +324,7 @@ def test_a_wrong_request_gets_one_line_and_writes_nothing(run, tmp_path, args, w
 @pytest.mark.mnist
 @pytest.mark.skipif(not SHIPPED.is_file(), reason="no MNIST decoder is here")
 def test_the_shipped_decoder_does_what_its_card_says(mnist_root):
-    from capsviz.primary_decoder import load
+    from capsviz.experiments.primary_decoder import load
 
     model = checkpoint.load("mnist")
     decoders = load(SHIPPED, model.card, checkpoint="mnist")
@@ -313,5 +332,6 @@ def test_the_shipped_decoder_does_what_its_card_says(mnist_root):
     images = to_float(data.load("mnist", "test", mnist_root).first(300).images)
     found = primary.evaluate(model, decoders, images, dataset="mnist")
     assert stated["n"] == 10_000
-    assert abs(found.sse[0] - stated["sse"][0]) < 4 * (found.sse_ci95[0, 1] - found.sse[0]) / 1.96
-    assert found.sse[0] < 0.5 * found.sse[found.conditions.index(controls.NONE)]
+    sse, high = found.sse.value, found.sse.high
+    assert abs(sse[0] - stated["sse"][0]) < 4 * (high[0] - sse[0]) / 1.96
+    assert sse[0] < 0.5 * sse[found.conditions.index(controls.NONE)]

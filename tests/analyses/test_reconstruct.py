@@ -1,5 +1,7 @@
 """Reconstruct: examples, failures and errors are those of single images decoded one by one."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -10,10 +12,13 @@ from foreign import Foreign
 from matplotlib.text import Text
 from page import assert_fits
 
-from analyses import reconstruct
-from capsviz import figures, paperset
+from capsviz import checkpoint, figures
+from capsviz.analyses import reconstruct
 from capsviz.cli import main
-from capsviz.subject import open_subject
+from capsviz.cli.inputs import open_inputs
+from capsviz.figures import sets as paperset
+from capsviz.nn import models
+from capsviz.statistics.estimate import Estimate
 
 NAMES = [str(k) for k in range(10)]
 
@@ -75,15 +80,15 @@ def test_failures_are_the_misread_images_with_the_longest_wrong_capsule(result, 
 
 
 def test_errors_are_means_per_true_class_with_normal_intervals(result, some, slowly):
-    for row, k in enumerate(result.shown):
+    for row, k in enumerate(result.numbers):
         errors = np.array(
             [one[3] for one, label in zip(slowly, some[1], strict=True) if label == k]
         )
         assert result.counts[row] == len(errors) >= 2
         for column, (mean, interval) in enumerate(
             (
-                (result.sse_predicted[row], result.sse_predicted_ci95[row]),
-                (result.sse_true[row], result.sse_true_ci95[row]),
+                (result.sse_predicted.value[row], result.sse_predicted.ci95[row]),
+                (result.sse_true.value[row], result.sse_true.ci95[row]),
             )
         ):
             half = 1.96 * errors[:, column].std(ddof=1) / len(errors) ** 0.5
@@ -91,10 +96,10 @@ def test_errors_are_means_per_true_class_with_normal_intervals(result, some, slo
             assert mean == pytest.approx(expected, rel=1e-5)
             assert interval == pytest.approx([expected - half, expected + half], rel=1e-4)
     every = [one[3][0] for one in slowly]
-    assert result.mean_sse == pytest.approx(np.mean(every), rel=1e-5) and result.n == 60
+    assert result.mean_sse.value == pytest.approx(np.mean(every), rel=1e-5) and result.n == 60
     half = 1.96 * np.std(every, ddof=1) / 60**0.5
     expected = [np.mean(every) - half, np.mean(every) + half]
-    assert result.mean_sse_ci95 == pytest.approx(expected, rel=1e-4)
+    assert result.mean_sse.ci95 == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_network_in_training_stays_in_training(some):
@@ -107,7 +112,9 @@ def test_the_result_does_not_depend_on_the_chunk(model, some, result, monkeypatc
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
     again = reconstruct.compute(model, *some, classes=NAMES, dataset="digits", failures=5)
     for one, two in zip(result, again, strict=True):
-        if isinstance(one, np.ndarray):
+        if isinstance(one, Estimate):
+            assert one.value == pytest.approx(two.value) and one.ci95 == pytest.approx(two.ci95)
+        elif isinstance(one, np.ndarray):
             np.testing.assert_allclose(one, two, rtol=1e-5, atol=1 if one.dtype == np.uint8 else 0)
         else:
             assert one == pytest.approx(two) if isinstance(one, float) else one == two
@@ -117,7 +124,7 @@ def test_a_class_with_one_image_has_no_interval_and_is_left_out(model, some):
     found = reconstruct.compute(
         model, some[0][:3], torch.tensor([4, 4, 7]), classes=NAMES, dataset="x"
     )
-    assert found.shown.tolist() == [4] and found.counts.tolist() == [2]
+    assert found.numbers.tolist() == [4] and found.counts.tolist() == [2]
     assert sorted(found.example_labels.tolist()) == [4, 7]
 
 
@@ -161,8 +168,7 @@ def test_the_most_confident_failure_is_told(result):
     text = reconstruct.findings(result)
     assert f"(length {b:.2f})" in text and f"(length {a:.2f})" in text
     assert f"{result.wrong} misread" in text
-    low, high = result.mean_sse_ci95
-    assert f"mean SSE {result.mean_sse:.2f} [{low:.2f}, {high:.2f}]" in text
+    assert f"mean SSE {result.mean_sse:.2f}" in text
 
 
 def test_a_result_survives_the_disk(result, tmp_path):
@@ -170,20 +176,57 @@ def test_a_result_survives_the_disk(result, tmp_path):
         tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result", "width": "double"}
     )
     again, _ = figures.read_result(path)
-    for one, two in zip(result, again, strict=True):
-        assert np.array_equal(one, two)
+    assert same(result, again)
+
+
+def test_results_of_before_are_read(result, tmp_path):
+    """Their intervals were fields of their own, and `numbers` was called `shown`."""
+    *_, path = figures.write_result(
+        tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result", "width": "double"}
+    )
+    about = json.loads(path.read_text())
+    values = about["result"]
+    values["shown"] = values.pop("numbers")
+    for name in ("sse_predicted", "sse_true", "mean_sse"):
+        parts = values[name]["estimate"]
+        values |= {name: parts["value"], f"{name}_ci95": parts["ci95"]}
+    path.write_text(json.dumps(about))
+    again, _ = figures.read_result(path)
+    assert same(again, result)
+
+
+def test_a_double_network_reads_alike(some, result):
+    double = reconstruct.compute(
+        Foreign().double(), *some, classes=NAMES, dataset="digits", failures=5
+    )
+    assert double.mean_sse.value == pytest.approx(result.mean_sse.value, rel=1e-4)
+    assert double.wrong == result.wrong
+
+
+def test_the_command_refuses_a_network_without_decoder_in_one_line(tmp_path):
+    card = {"name": "x", "dataset": {"name": "digits"}}
+    model = models.build("capsnet", (1, 28, 28), 10, channels=4, types=2, reconstruction_weight=0.0)
+    path = checkpoint.save(tmp_path / "x.safetensors", model, card)
+    for name in ("reconstruct", "perturb", "rotate"):
+        arguments = [name, "--checkpoint", str(path), "--output", str(tmp_path / "out")]
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 2 and "no decoder" in done.stderr, name
+        assert len(done.stderr.strip().splitlines()) == 1
+    done = CliRunner().invoke(main, ["view", str(path), "--change", "1", "0.1"])
+    assert done.exit_code == 2 and "no decoder" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_network_without_decoder_is_refused(tiny_images):
     model = build_tiny(reconstruction_weight=0.0)
-    with pytest.raises(ValueError, match="without a decoder"):
+    with pytest.raises(ValueError, match="no decoder"):
         reconstruct.compute(
             model, tiny_images, torch.zeros(8, dtype=torch.long), classes=["a"], dataset="x"
         )
 
 
 def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
-    opened = open_subject(checkpoint="digits")
+    opened = open_inputs(checkpoint="digits")
     made = dict(reconstruct.paper(opened, paperset.Settings(n=40)))
     assert list(made) == ["reconstruct-digits-40-images"]
     for result in made.values():

@@ -8,11 +8,12 @@ from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
 
-from analyses import _rotate_drawing, rotate
-from analyses._rotate_drawing import frames
+from capsviz.analyses import rotate
+from capsviz.analyses.rotate import draw
+from capsviz.analyses.rotate.draw import frames
 from capsviz.cli import main
-from capsviz.intervals import wilson
-from capsviz.warps import rotate as turn
+from capsviz.statistics.intervals import wilson
+from capsviz.transforms.warps import rotate as turn
 
 CLASSES = ["a", "b", "c"]
 
@@ -58,27 +59,31 @@ def test_statistics_are_means_over_images(tiny, tiny_images):
     for i, angle in enumerate(found.angles_deg):
         with torch.no_grad():
             lengths = tiny(turn(tiny_images, float(angle)).clamp(0, 1)).lengths
-        assert found.accuracy[i] == float((lengths.argmax(1) == labels).float().mean())
+        assert found.accuracy.value[i] == float((lengths.argmax(1) == labels).float().mean())
         true = lengths[torch.arange(8), labels].double()
-        assert found.true_length[i] == pytest.approx(float(true.mean()), rel=1e-5)
+        assert found.true_length.value[i] == pytest.approx(float(true.mean()), rel=1e-5)
         half = 1.96 * float(true.std()) / 8**0.5
-        assert found.true_length_ci95[i, 1] - found.true_length[i] == pytest.approx(half, rel=1e-3)
+        assert found.true_length.high[i] - found.true_length.value[i] == pytest.approx(
+            half, rel=1e-3
+        )
         right = int((lengths.argmax(1) == labels).sum())
-        assert found.accuracy_ci95[i] == pytest.approx(wilson(right, 8))
+        assert found.accuracy.ci95[i] == pytest.approx(wilson(right, 8))
     assert found.n == 8
 
 
 def test_intervals_of_lengths_stay_between_zero_and_one(tiny_images):
+    brightest = tiny_images.flatten(1).mean(1).max()
+
     class Extreme(Foreign):
-        def look(self, images, *, keep, couplings=None, iterations=None):
-            seen = super().look(images, keep=keep)
-            grey = images.flatten(1).mean(1)
-            return {**seen, "lengths": (grey == grey.max()).float()[:, None].expand(-1, 3)}
+        def look(self, images, **options):
+            lengths = (images.flatten(1).mean(1) >= brightest - 1e-6).float()[:, None]
+            return {**super().look(images, **options), "lengths": lengths.expand(-1, 3)}
 
     model = Extreme((1, 21, 19), 3)
+    model.peculiar = {"norms": "zero or one"}
     found = rotate.evaluate(model, tiny_images, torch.zeros(8, dtype=int), dataset="x", stop=0.0)
-    low, high = found.true_length_ci95[0]
-    assert found.true_length[0] == 1 / 8 and low == 0 and 1 / 8 < high < 1
+    low, high = found.true_length.ci95[0]
+    assert found.true_length.value[0] == 1 / 8 and low == 0 and 1 / 8 < high < 1
 
 
 def test_statistics_of_one_image_are_refused(tiny, tiny_images):
@@ -103,8 +108,8 @@ def test_findings_name_angles_of_the_sweep_with_their_intervals(tiny, tiny_image
     found = rotate.evaluate(tiny, tiny_images, torch.arange(8) % 3, **asked)
     text = rotate.findings(found)
     assert [float(part.split("°")[0]) for part in text.split(" at ")[1:]] == named
-    low, high = (f"{100 * end:.1f} %" for end in found.accuracy_ci95[0])
-    assert f"{100 * found.accuracy[0]:.1f} % [{low}, {high}] at {start}°" in text
+    low, high = (f"{100 * end:.1f} %" for end in found.accuracy.ci95[0])
+    assert f"{100 * found.accuracy.value[0]:.1f} % [{low}, {high}] at {start}°" in text
 
 
 def test_images_may_be_on_another_device(tiny, tiny_images, result):
@@ -145,9 +150,9 @@ def test_the_animation_has_a_frame_for_each_angle_but_the_repeated_last(result):
 
 
 def test_an_animation_of_many_angles_shows_every_kth(result, monkeypatch):
-    monkeypatch.setattr(_rotate_drawing, "FRAMES", 4)
+    monkeypatch.setattr(draw, "FRAMES", 4)
     every = list(frames(result, 300))
-    monkeypatch.setattr(_rotate_drawing, "FRAMES", 6)
+    monkeypatch.setattr(draw, "FRAMES", 6)
     assert len(every) == 3 and len(list(frames(result, 300))) == 6
 
 
@@ -164,6 +169,12 @@ def test_a_network_without_decoder_is_refused(tiny_images):
     model = build_tiny(reconstruction_weight=0.0)
     with pytest.raises(ValueError, match="no decoder"):
         rotate.compute(model, tiny_images[:1], classes=CLASSES)
+
+
+def test_a_double_network_reads_alike(tiny_images, result):
+    double = rotate.compute(build_tiny().double(), tiny_images[:1], 1, classes=CLASSES, step=60.0)
+    assert double.lengths == pytest.approx(result.lengths, abs=1e-5)
+    assert double.sse == pytest.approx(result.sse, rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Segment: pairs, drawings and measures are those of single images looked at one by one."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,16 +8,19 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
+from elsewhere import same
 from foreign import Foreign
 from page import assert_fits
 
-from analyses import _segment_drawing as drawing
-from analyses import _segment_measures as measures
-from analyses import segment
-from capsviz import checkpoint, data, figures, models, paperset
+from capsviz import checkpoint, data, figures
+from capsviz.analyses import segment
+from capsviz.analyses.segment import draw as drawing
+from capsviz.analyses.segment import measure as measures
 from capsviz.cli import main
 from capsviz.data.multimnist import make
-from capsviz.intervals import wilson
+from capsviz.nn import models
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import wilson
 
 SSE = ["predicted classes", "true classes", "exchanged", "absent class", "nothing drawn"]
 IOU = [*SSE[:4], "all ink to both", "digits themselves"]
@@ -43,7 +47,7 @@ def part(model):
 
 @pytest.fixture(scope="module")
 def result(model, part):
-    return segment.compute(model, part, shown=part.take(slice(3, 8)), index=3, failures=6)
+    return segment.compute(model, part, examples=part.take(slice(3, 8)), index=3, failures=6)
 
 
 @pytest.fixture(scope="module")
@@ -113,17 +117,17 @@ def test_error_and_overlap_are_those_of_single_digits(model, part, slowly, resul
     assert result.drawings == SSE and result.divisions == IOU
     expected = by_hand(slowly, part, absent_classes(model, part))
     for kind, values in zip(("sse", "iou"), expected, strict=True):
-        more = values[:, 1:] - values[:, :1]
-        for name, numbers in ((kind, values), (f"{kind}_more", more)):
+        estimate = getattr(result, kind)
+        for one, numbers in ((estimate, values), (estimate.difference, values - values[:, :1])):
             mean, half = numbers.mean(0), 1.96 * numbers.std(0, ddof=1) / len(part) ** 0.5
-            assert getattr(result, name) == pytest.approx(mean, rel=1e-4, abs=1e-5)
+            assert one.value == pytest.approx(mean, rel=1e-4, abs=1e-5)
             interval = np.stack([mean - half, mean + half], 1)
-            assert getattr(result, f"{name}_ci95") == pytest.approx(interval, rel=1e-3, abs=1e-4)
+            assert one.ci95 == pytest.approx(interval, rel=1e-3, abs=1e-4)
 
 
 def test_a_prediction_is_right_in_any_order(result):
-    assert result.right == 10 / 30 and result.right_ci95 == wilson(10, 30)
-    assert result.one_right == 20 / 30 and result.one_right_ci95 == wilson(20, 30)
+    for estimate, count in ((result.right, 10), (result.one_right, 20)):
+        assert estimate.value == count / 30 and tuple(estimate.ci95) == wilson(count, 30)
     assert result.n == 30
 
 
@@ -190,27 +194,29 @@ def test_misread_images_with_the_longest_wrong_capsule_follow(result, part, slow
 
 def test_the_result_does_not_depend_on_the_chunk(model, part, result, monkeypatch):
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
-    again = segment.compute(model, part, shown=part.take(slice(3, 8)), index=3, failures=6)
+    again = segment.compute(model, part, examples=part.take(slice(3, 8)), index=3, failures=6)
     for one, two in zip(result, again, strict=True):
         if isinstance(one, np.ndarray):
             np.testing.assert_allclose(
                 one, two, rtol=1e-5, atol=1 if one.dtype == np.uint8 else 1e-4
             )
+        elif isinstance(one, Estimate):
+            np.testing.assert_allclose(one.ci95, two.ci95, rtol=1e-5, atol=1e-4)
         else:
             assert one == two
 
 
 def test_without_misread_images_none_are_shown(model, part):
     right = part.take(slice(10))
-    found = segment.compute(model, right, shown=right.first(1))
-    assert found.failures == 0 and found.right == 1 and len(found.inputs) == 1
+    found = segment.compute(model, right, examples=right.first(1))
+    assert found.failures == 0 and found.right.value == 1 and len(found.inputs) == 1
     assert "misread" not in segment.caption(found)
     assert_fits(figures.draw("segment", found, "single"))
 
 
 def test_a_network_in_training_stays_in_training(part):
     model = Foreign((1, 36, 36)).train()
-    segment.compute(model, part.first(4), shown=part.first(1))
+    segment.compute(model, part.first(4), examples=part.first(1))
     assert model.training
 
 
@@ -224,43 +230,58 @@ def test_colours_are_told_apart_in_grey_too():
 @pytest.mark.parametrize("width", [3.25, 5.5, 7.16])
 @pytest.mark.parametrize(("shown", "failures"), [(1, 1), (6, 4), (9, 6)])
 def test_every_number_of_images_is_drawn_at_every_width(model, part, width, shown, failures):
-    found = segment.compute(model, part, shown=part.first(shown), failures=failures)
+    found = segment.compute(model, part, examples=part.first(shown), failures=failures)
     assert_fits(figures.draw("segment", found, width))
 
 
 def test_findings_and_caption_carry_the_numbers(result):
     text = segment.findings(result)
-    low, high = (100 * end for end in result.right_ci95)
-    assert f"both digits right 33.3 % [{low:.1f} %, {high:.1f} %]" in text
-    more, (low, high) = result.sse_more[2], result.sse_more_ci95[2]
-    said = f"{result.sse[3]:.2f} absent class ({more:+.2f} [{low:+.2f}, {high:+.2f}])"
-    assert said in text and said in paperset.escape(segment.caption(result))
-    assert f"{result.iou[0]:.2f}" in text
+    assert f"both digits right {result.right:.1%}" in text and "33.3 % [" in text
+    compared = f"{result.sse.value[3]:.2f} absent class ({result.sse.difference[3]:+.2f})"
+    assert compared in text and compared in segment.caption(result)
+    assert f"{result.iou[0]:.2f} predicted classes" in text
 
 
 def test_a_result_survives_the_disk(result, tmp_path):
     about = {"analysis": "segment", "kind": "Result", "width": "double"}
     *_, path = figures.write_result(tmp_path / "x", result, about)
     again, _ = figures.read_result(path)
-    for one, two in zip(result, again, strict=True):
-        assert np.array_equal(one, two)
+    assert same(again, result)
+
+
+def test_a_result_of_before_is_read_as_estimates(result, tmp_path):
+    about = {"analysis": "segment", "kind": "Result", "width": "double"}
+    *_, path = figures.write_result(tmp_path / "x", result, about)
+    text = json.loads(path.read_text(encoding="utf-8"))
+    values = text["result"]
+    for name in ("right", "one_right", "sse", "iou"):
+        estimate = values.pop(name)["estimate"]
+        values |= {name: estimate["value"], f"{name}_ci95": estimate["ci95"]}
+        if estimate["difference"] is not None:
+            more = getattr(result, name).difference[1:]
+            for end, array in (("_more", more.value), ("_more_ci95", more.ci95)):
+                array = {"dtype": "float64", "shape": array.shape, "data": array.ravel().tolist()}
+                values[name + end] = array
+    path.write_text(json.dumps(text))
+    again, _ = figures.read_result(path)
+    assert segment.findings(again) == segment.findings(result)
 
 
 def test_images_of_one_thing_few_classes_and_one_image_are_refused(model, part):
     digits = data.load("digits", "test")
     with pytest.raises(ValueError, match=r"digits does not show two things.*train multimnist"):
-        segment.compute(model, digits, shown=digits)
+        segment.compute(model, digits, examples=digits)
     few = replace(part, classes=tuple("abcd"))
     with pytest.raises(ValueError, match="has 4 classes, expected at least 5"):
-        segment.compute(model, few, shown=few)
+        segment.compute(model, few, examples=few)
     with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        segment.compute(model, part.first(1), shown=part)
+        segment.compute(model, part.first(1), examples=part)
 
 
 def test_a_network_without_decoder_is_refused(part):
     model = small(reconstruction_weight=0.0)
     with pytest.raises(ValueError, match="without a decoder"):
-        segment.compute(model, part, shown=part.first(1))
+        segment.compute(model, part, examples=part.first(1))
 
 
 def small(**options):
@@ -342,10 +363,10 @@ def test_colour_images_are_drawn(generator):
     labels = torch.tensor([[0, 1], [2, 3], [4, 0], [1, 2]])
     parts = torch.stack([images, images.flip(3)], 1)
     some = data.Dataset(images, labels, tuple("abcde"), "x", "test", parts=parts)
-    found = segment.compute(Foreign((3, 20, 24), classes=5), some, shown=some)
+    found = segment.compute(Foreign((3, 20, 24), classes=5), some, examples=some)
     assert_fits(figures.draw("segment", found, "double"))
 
 
 def test_a_tiny_network_with_other_images_is_refused(part):
     with pytest.raises(ValueError, match="expected images"):
-        segment.compute(build_tiny(), part, shown=part)
+        segment.compute(build_tiny(), part, examples=part)

@@ -12,17 +12,19 @@ from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
 
-from analyses import _sweep_measures as measures
-from analyses import sweep
-from capsviz import checkpoint, comparison, figures, subject, tracing
-from capsviz.cli import main
-from capsviz.intervals import paired_interval, wilson
-from capsviz.paperset import Settings
-from capsviz.warps import family_matrix, matrix, warp
+from capsviz import checkpoint, figures, tracing
+from capsviz.analyses import sweep
+from capsviz.analyses.sweep import measure as measures
+from capsviz.cli import inputs, main
+from capsviz.figures.sets import Settings
+from capsviz.statistics import comparison
+from capsviz.statistics.intervals import paired_interval, wilson
+from capsviz.tracing.remembered import _entries
+from capsviz.transforms.warps import family_matrix, matrix, warp
 
 CLASSES = ["a", "b", "c"]
 LABELS = torch.arange(8) % 3
-ASKED = {"classes": CLASSES, "names": ["one", "two"], "dataset": "noise", "resamples": 100}
+OF_NOISE = {"classes": CLASSES, "names": ["one", "two"], "dataset": "noise", "resamples": 100}
 FEW = {"start": -60, "stop": 90, "step": 50.0, "grid": 1}
 
 
@@ -33,7 +35,7 @@ def networks(tiny):
 
 @pytest.fixture
 def result(networks, tiny_images):
-    return sweep.compute(networks, tiny_images, LABELS, **ASKED, **FEW)
+    return sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **FEW)
 
 
 def lengths(network, image):
@@ -45,41 +47,45 @@ def test_each_size_is_one_warp_of_each_original(networks, tiny_images, result):
     assert result.sizes.tolist() == [-60, -10, 40, 90]
     for k, (a, size) in product(range(2), enumerate(result.sizes)):
         by = family_matrix("rotation", size, (21, 19))
-        said = [lengths(networks[k], warp(tiny_images[[i]], by).clamp(0, 1)) for i in range(8)]
-        right = np.array([int(s.argmax()) == int(LABELS[i]) for i, s in enumerate(said)])
-        assert result.accuracy[k, a] == right.mean()
-        true = np.mean([float(s[LABELS[i]]) for i, s in enumerate(said)])
-        assert result.true_score[k, a] == pytest.approx(true, rel=1e-5)
-        winner = np.array([float(s.max()) for s in said])
+        own = [lengths(networks[k], warp(tiny_images[[i]], by).clamp(0, 1)) for i in range(8)]
+        right = np.array([int(s.argmax()) == int(LABELS[i]) for i, s in enumerate(own)])
+        assert result.accuracy.value[k, a] == right.mean()
+        true = np.mean([float(s[LABELS[i]]) for i, s in enumerate(own)])
+        assert result.true_score.value[k, a] == pytest.approx(true, rel=1e-5)
+        winner = np.array([float(s.max()) for s in own])
         ece = comparison.calibration_error(winner, right)
-        assert result.calibration[k, a] == pytest.approx(ece, abs=1e-5)
+        assert result.calibration.value[k, a] == pytest.approx(ece, abs=1e-5)
 
 
 def test_the_area_is_the_trapezoid_over_the_range(result):
     for k in range(2):
-        area = np.trapezoid(result.accuracy[k], result.sizes) / 150
-        assert result.area[k] == pytest.approx(area)
-    assert result.area_difference == pytest.approx(result.area - result.area[0])
+        area = np.trapezoid(result.accuracy.value[k], result.sizes) / 150
+        assert result.area.value[k] == pytest.approx(area)
+    assert result.area.difference.value == pytest.approx(result.area.value - result.area.value[0])
     assert measures.area_weights(np.array([0.0, 1.0, 4.0])) == pytest.approx([1 / 8, 1 / 2, 3 / 8])
 
 
 def test_the_area_of_one_size_is_its_accuracy(networks, tiny_images):
-    asked = {"start": 5, "stop": 5, "grid": None}
-    found = sweep.compute(networks, tiny_images, LABELS, **ASKED, **asked)
-    assert found.area.tolist() == found.accuracy[:, 0].tolist()
+    chosen = {"start": 5, "stop": 5, "grid": None}
+    values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **chosen)
+    assert values.area.value.tolist() == values.accuracy.value[:, 0].tolist()
 
 
 def test_the_worst_case_is_right_under_every_warp_of_the_grid(networks, tiny_images, result):
-    held = np.ones((2, 8), bool)
+    right_under_all = np.ones((2, 8), bool)
     for k, angle, x, y in product(range(2), [0], [-3, 0, 3], [-3, 0, 3]):
         by = matrix((21, 19), angle_deg=angle, shift_x_px=x, shift_y_px=y)
         for i in range(8):
-            said = lengths(networks[k], warp(tiny_images[[i]], by).clamp(0, 1))
-            held[k, i] &= int(said.argmax()) == int(LABELS[i])
-    assert result.worst.tolist() == held.mean(1).tolist() and 0 < result.worst.max() < 1
-    assert result.worst_ci95[1] == pytest.approx(wilson(int(held[1].sum()), 8))
-    gained, lost = int((held[1] & ~held[0]).sum()), int((held[0] & ~held[1]).sum())
-    assert result.worst_difference_ci95[1] == pytest.approx(paired_interval(gained, lost, 8))
+            own = lengths(networks[k], warp(tiny_images[[i]], by).clamp(0, 1))
+            right_under_all[k, i] &= int(own.argmax()) == int(LABELS[i])
+    assert result.worst.value.tolist() == right_under_all.mean(1).tolist()
+    assert 0 < result.worst.value.max() < 1
+    assert result.worst.ci95[1] == pytest.approx(wilson(int(right_under_all[1].sum()), 8))
+    gained, lost = (
+        int((right_under_all[1] & ~right_under_all[0]).sum()),
+        int((right_under_all[0] & ~right_under_all[1]).sum()),
+    )
+    assert result.worst.difference.ci95[1] == pytest.approx(paired_interval(gained, lost, 8))
 
 
 def test_the_grid_turns_and_shifts_from_the_largest_warp_to_none():
@@ -95,72 +101,71 @@ def test_a_network_without_capsules_takes_part(tiny, tiny_images):
             sums = images.flatten(1)[:, :3]
             return SimpleNamespace(lengths=sums.softmax(1))
 
-    found = sweep.compute([tiny, Plain()], tiny_images, LABELS, **ASKED, **FEW)
-    assert found.scores == ["capsule length", "probability"]
+    values = sweep.compute([tiny, Plain()], tiny_images, LABELS, **OF_NOISE, **FEW)
+    assert values.scores == ["capsule length", "probability"]
     by = family_matrix("rotation", 90, (21, 19))
     expected = warp(tiny_images, by).flatten(1)[:, :3].softmax(1)[torch.arange(8), LABELS].mean()
-    assert found.true_score[1, 3] == pytest.approx(float(expected), rel=1e-5)
+    assert values.true_score.value[1, 3] == pytest.approx(float(expected), rel=1e-5)
 
 
 def test_results_do_not_depend_on_chunks_or_on_the_other_networks(
     networks, tiny_images, result, monkeypatch
 ):
     monkeypatch.setattr(measures, "CHUNK_VALUES", 3 * 21 * 19)
-    found = sweep.compute(networks, tiny_images, LABELS, **ASKED, **FEW)
-    assert np.allclose(found.true_score, result.true_score, atol=1e-6)
-    assert found.worst.tolist() == result.worst.tolist()
-    alone = {**ASKED, "names": ["two"]}
-    found = sweep.compute(networks[1:], tiny_images, LABELS, **alone, **FEW)
-    assert np.allclose(found.accuracy_ci95[0], result.accuracy_ci95[1])
-    assert found.worst[0] == result.worst[1]
+    values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **FEW)
+    assert np.allclose(values.true_score.value, result.true_score.value, atol=1e-6)
+    assert values.worst.value.tolist() == result.worst.value.tolist()
+    alone = {**OF_NOISE, "names": ["two"]}
+    values = sweep.compute(networks[1:], tiny_images, LABELS, **alone, **FEW)
+    assert np.allclose(values.accuracy.ci95[0], result.accuracy.ci95[1])
+    assert values.worst.value[0] == result.worst.value[1]
 
 
 def test_a_network_compared_with_itself_differs_nowhere(tiny, tiny_images):
-    found = sweep.compute([tiny, tiny], tiny_images, LABELS, **ASKED, **FEW)
+    values = sweep.compute([tiny, tiny], tiny_images, LABELS, **OF_NOISE, **FEW)
     for name in ("accuracy", "true_score", "calibration", "area"):
-        assert np.abs(getattr(found, f"{name}_difference")).max() == 0
-    assert (found.mcnemar_p == 1).all() and (found.worst_difference == 0).all()
-    low, high = found.worst_difference_ci95[1]
+        assert np.abs(getattr(values, name).difference.value).max() == 0
+    assert (values.mcnemar_p == 1).all() and (values.worst.difference.value == 0).all()
+    low, high = values.worst.difference.ci95[1]
     assert low < 0 < high  # eight images prove no equality
 
 
 def test_images_may_be_on_another_device(networks, tiny_images, result):
-    there, labels = elsewhere(tiny_images, LABELS)
-    assert same(sweep.compute(networks, there, labels, **ASKED, **FEW), result)
+    moved, labels = elsewhere(tiny_images, LABELS)
+    assert same(sweep.compute(networks, moved, labels, **OF_NOISE, **FEW), result)
 
 
 def test_findings_and_caption_carry_the_numbers(result):
     text = sweep.findings(result)
-    assert f"one {100 * result.area[0]:.1f} % [" in text and "from -60° to 90°" in text
-    assert f"against one {100 * result.area_difference[1]:+.1f} [" in text
+    assert f"one {100 * result.area.value[0]:.1f} % [" in text and "from -60° to 90°" in text
+    assert f"against one {100 * result.area.difference.value[1]:+.1f} [" in text
     assert text.count("\n") == 2
     caption = sweep.caption(result)
     assert "capsule length of two" in caption and "worst of 9 warps" in caption
-    left_out = dict.fromkeys((*sweep.WORST, "grid"))
-    assert "worst" not in sweep.findings(result._replace(**left_out))
+    assert "worst" not in sweep.findings(result._replace(worst=None, grid=None))
 
 
 @pytest.mark.parametrize("width", ["single", "double"])
 @pytest.mark.parametrize("grid", [1, None])
 def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, grid):
-    asked = {**FEW, "grid": grid}
-    found = sweep.compute(networks, tiny_images, LABELS, **ASKED, **asked)
-    paths = figures.save(tmp_path / "x", "sweep", found, formats=["png"], width=width)
+    chosen = {**FEW, "grid": grid}
+    values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **chosen)
+    paths = figures.save(tmp_path / "x", "sweep", values, formats=["png"], width=width)
     read, _ = figures.read_result(paths[-1])
-    assert same(read, found)
+    assert same(read, values)
     picture = figures.draw("sweep", read, width)
     assert len(picture.axes) == 5 and len(picture.legends[0].get_texts()) == 2
-    assert picture.axes[0].get_lines()[1].get_ydata().tolist() == found.accuracy[1].tolist()
+    assert picture.axes[0].get_lines()[1].get_ydata().tolist() == values.accuracy.value[1].tolist()
 
 
 def test_one_network_is_drawn_without_differences(tiny, tiny_images):
-    one = {**ASKED, "names": ["one"]}
-    found = sweep.compute([tiny], tiny_images, LABELS, **one, **FEW)
-    assert len(figures.draw("sweep", found).axes) == 4
+    one = {**OF_NOISE, "names": ["one"]}
+    values = sweep.compute([tiny], tiny_images, LABELS, **one, **FEW)
+    assert len(figures.draw("sweep", values).axes) == 4
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("chosen", "message"),
     [
         (("rotatoin",), "did you mean 'rotation'"),
         (("rotation", 0, 90, 0), "step above 0"),
@@ -171,9 +176,9 @@ def test_one_network_is_drawn_without_differences(tiny, tiny_images):
         (("scale", 0, 1), "above 0"),
     ],
 )
-def test_sizes_that_make_no_sweep_are_refused(asked, message):
+def test_sizes_that_make_no_sweep_are_refused(chosen, message):
     with pytest.raises(ValueError, match=message):
-        measures.sizes(*asked)
+        measures.sizes(*chosen)
 
 
 def test_sizes_hold_both_ends_where_the_step_allows():
@@ -197,12 +202,12 @@ def test_a_grid_without_the_upright_image_is_refused(rotations):
 )
 def test_networks_of_other_images_or_classes_are_refused(tiny, tiny_images, other, message):
     with pytest.raises(ValueError, match=message):
-        sweep.compute([tiny, other], tiny_images, LABELS, **ASKED, **FEW)
+        sweep.compute([tiny, other], tiny_images, LABELS, **OF_NOISE, **FEW)
 
 
 def test_networks_and_names_must_be_as_many(tiny, tiny_images):
     with pytest.raises(ValueError, match="1 networks and 2 names"):
-        sweep.compute([tiny], tiny_images, LABELS, **ASKED, **FEW)
+        sweep.compute([tiny], tiny_images, LABELS, **OF_NOISE, **FEW)
 
 
 @pytest.fixture
@@ -220,17 +225,17 @@ def test_the_paper_set_compares_with_the_baselines_that_fit(tmp_path, other, mon
         tmp_path / "small.safetensors", build_tiny(), {"name": "small", "dataset": {"name": "x"}}
     )
     files = {"digits-average": other, "digits-small": small, "mnist-resnet": None}
-    opened = subject.open_subject(checkpoint="digits")
+    opened = inputs.open_inputs(checkpoint="digits")
     monkeypatch.setattr(checkpoint, "shipped", lambda: ["digits", *files])
     load = checkpoint.load
     monkeypatch.setattr(
         checkpoint, "load", lambda name, **more: load(files.get(name, name), **more)
     )
-    [(stem, found)] = sweep.paper(opened, Settings(n=6))
+    [(stem, values)] = sweep.paper(opened, Settings(n=6))
     assert stem == "sweep-rotation-digits-6-images"
-    assert found.names == ["digits", "digits-tiny"] and found.n == 6
-    unnamed = subject.open_subjects([], dataset="digits")  # the same rule
-    assert [one.name for one in unnamed] == found.names
+    assert values.names == ["digits", "digits-tiny"] and values.n == 6
+    unnamed = inputs.open_networks([], dataset="digits")  # the same rule
+    assert [one.name for one in unnamed] == values.names
 
 
 def invoke(tmp_path, *args):
@@ -239,18 +244,21 @@ def invoke(tmp_path, *args):
 
 
 def test_the_command_compares_networks(tmp_path, other):
-    asked = ["--checkpoints", "digits", other, "--warp", "shift-x", "--n", 12]
-    done = invoke(tmp_path, *asked, "--step", 8, "--no-worst", "--json")
-    found = json.loads(done.stdout)
-    assert found["names"] == ["digits", "digits-tiny"] and found["sizes"] == [-8, 0, 8]
-    assert found["accuracy"][0][1] > 0.9 > found["accuracy"][1][1] and found["worst"] is None
+    chosen = ["--checkpoints", "digits", other, "--warp", "shift-x", "--n", 12]
+    done = invoke(tmp_path, *chosen, "--step", 8, "--no-worst", "--json")
+    values = json.loads(done.stdout)
+    assert values["names"] == ["digits", "digits-tiny"] and values["sizes"] == [-8, 0, 8]
+    assert (
+        values["accuracy"]["value"][0][1] > 0.9 > values["accuracy"]["value"][1][1]
+        and values["worst"] is None
+    )
     written = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert written == [f"sweep-shift-x-digits-12-images.{kind}" for kind in ("json", "png")]
 
 
 def test_networks_may_be_named_one_option_each(tmp_path, other):
-    asked = ["--checkpoints", "digits", "--checkpoints", other, "--from", 0, "--to", 0]
-    done = invoke(tmp_path, *asked, "--n", 9, "--no-worst", "--json")
+    chosen = ["--checkpoints", "digits", "--checkpoints", other, "--from", 0, "--to", 0]
+    done = invoke(tmp_path, *chosen, "--n", 9, "--no-worst", "--json")
     assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
 
 
@@ -258,7 +266,7 @@ def test_warped_images_are_not_remembered(tiny, tiny_images):
     with tracing.remember():
         by = family_matrix("rotation", 10, tiny_images.shape[2:])
         measures.look([tiny], tiny_images, LABELS, 3, by)
-        assert not tracing._made.get()
+        assert not _entries.get()
 
 
 def test_networks_may_be_named_without_the_option(tmp_path, other):

@@ -1,5 +1,7 @@
 """t-SNE: vectors are the parts of the trace they say, scores those of scikit-learn."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -12,13 +14,15 @@ from sklearn.metrics import silhouette_score
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from analyses import _tsne_drawing, _tsne_scores, _tsne_vectors, reconstruct, tsne
-from capsviz import figures, paperset
+from capsviz import figures
+from capsviz.analyses import reconstruct, tsne
+from capsviz.analyses.tsne import draw, measure
 from capsviz.cli import main
-from capsviz.intervals import wilson
-from capsviz.subject import open_subject
+from capsviz.cli.inputs import open_inputs
+from capsviz.figures import sets as paperset
+from capsviz.statistics.intervals import wilson
 from capsviz.tracing import remember
-from capsviz.warps import rotate
+from capsviz.transforms.warps import rotate
 
 NAMES = [str(k) for k in range(10)]
 ABOUT = {"analysis": "tsne", "kind": "Result", "width": "double"}
@@ -52,7 +56,7 @@ def scattered():
 @pytest.mark.parametrize("of", tsne.OF)
 def test_vectors_are_the_part_of_the_trace_that_was_asked_for(model, some, of, monkeypatch):
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 40)
-    vectors, predicted = _tsne_vectors.features(model, some[0], of)
+    vectors, predicted = measure.features(model, some[0], of)
     with torch.no_grad():
         seen = model.look(some[0], keep=())
     winner = seen["lengths"].argmax(1)
@@ -71,15 +75,16 @@ def test_trustworthiness_is_that_of_scikit_learn(scattered):
     vectors, flat, _ = scattered
     far = [np.linalg.norm(part[:, None] - part, axis=2) for part in (vectors, flat)]
     for k in (5, 10):
-        found = _tsne_scores.trustworthiness(*far, k=k)
+        found = measure.trustworthiness(*far, k=k)
         assert found.shape == (80,)
         assert found.mean() == pytest.approx(trustworthiness(vectors, flat, n_neighbors=k))
-    assert (_tsne_scores.trustworthiness(far[0], far[0]) == 1).all()
+    assert (measure.trustworthiness(far[0], far[0]) == 1).all()
 
 
 def test_scores_are_those_of_scikit_learn_with_their_intervals(scattered):
     vectors, flat, labels = scattered
-    values, intervals = _tsne_scores.scores(vectors, flat, labels)
+    scored = measure.scores(vectors, flat, labels)
+    values, intervals = scored.value, scored.ci95
     expected = {
         "trustworthiness of the map": trustworthiness(vectors, flat, n_neighbors=10),
         "silhouette in the map": silhouette_score(flat, labels),
@@ -91,11 +96,11 @@ def test_scores_are_those_of_scikit_learn_with_their_intervals(scattered):
     ):
         right = cross_val_score(KNeighborsClassifier(10), part, labels, cv=LeaveOneOut())
         expected[name] = right.mean()
-        row = _tsne_scores.NAMES.index(name)
+        row = measure.NAMES.index(name)
         assert intervals[row] == pytest.approx(wilson(int(right.sum()), 80))
     for name, value in expected.items():
-        assert values[_tsne_scores.NAMES.index(name)] == pytest.approx(value), name
-    assert set(expected) == set(_tsne_scores.NAMES)
+        assert values[measure.NAMES.index(name)] == pytest.approx(value), name
+    assert set(expected) == set(measure.NAMES)
     assert (intervals[:, 0] <= values).all() and (values <= intervals[:, 1]).all()
 
 
@@ -113,8 +118,8 @@ def test_tsne_keeps_apart_what_is_apart_and_is_the_same_for_the_same_seed():
     labels = np.repeat([0, 1, 2], 30)
     vectors = random.normal(size=(90, 80)) + 20 * np.eye(3, 80)[labels]
     found = tsne.embed(vectors, "tsne", perplexity=10, seed=3)
-    values, _ = _tsne_scores.scores(vectors, found, labels)
-    assert values[_tsne_scores.NAMES.index("kNN accuracy in the map")] == 1
+    values = measure.scores(vectors, found, labels).value
+    assert values[measure.NAMES.index("kNN accuracy in the map")] == 1
     assert np.array_equal(found, tsne.embed(vectors, "tsne", perplexity=10, seed=3))
 
 
@@ -148,9 +153,9 @@ def test_trajectories_pass_through_the_image_itself_at_zero_degrees(mapped, mode
 
 
 def test_scores_leave_the_turned_images_out(mapped, model, some):
-    vectors, _ = _tsne_vectors.features(model, some[0], "poses")
-    values, _ = _tsne_scores.scores(vectors, mapped.positions[0], some[1].numpy())
-    assert mapped.scores[0] == pytest.approx(values, abs=1e-6)
+    vectors, _ = measure.features(model, some[0], "poses")
+    scored = measure.scores(vectors, mapped.positions[0], some[1].numpy())
+    assert mapped.scores.value[0] == pytest.approx(scored.value, abs=1e-6)
 
 
 def test_thumbnails_show_every_class_then_misread_images(mapped, some):
@@ -165,7 +170,7 @@ def test_thumbnails_show_every_class_then_misread_images(mapped, some):
 def test_thumbnails_do_not_overlap():
     points = np.random.default_rng(4).normal(size=(300, 2))
     side = 0.075 * np.ptp(points, axis=0).max()
-    found = _tsne_drawing.places(points, range(16), side)
+    found = draw.places(points, range(16), side)
     for i in range(16):
         others = np.delete(found, i, axis=0)
         assert np.abs(others - found[i]).max(1).min() > side
@@ -192,8 +197,10 @@ def test_findings_give_both_scores(mapped):
     text = tsne.findings(mapped)
     for i, name in enumerate(mapped.score_names):
         ours, theirs = (
-            f"{value[i]:.3f} [{ends[i, 0]:.3f}, {ends[i, 1]:.3f}]"
-            for value, ends in zip(mapped.scores, mapped.scores_ci95, strict=True)
+            f"{value:.3f} [{low:.3f}, {high:.3f}]"
+            for value, (low, high) in zip(
+                mapped.scores.value[:, i], mapped.scores.ci95[:, i], strict=True
+            )
         )
         assert f"{name}: {ours} ({theirs})" in text
 
@@ -234,8 +241,13 @@ def test_images_that_another_analysis_traced_are_not_traced_again(some):
 def test_a_result_survives_the_disk(mapped, tmp_path):
     *_, path = figures.write_result(tmp_path / "x", mapped, ABOUT)
     again, _ = figures.read_result(path)
-    for one, two in zip(mapped, again, strict=True):
-        assert np.array_equal(one, two)
+    assert same(mapped, again)
+
+
+def test_a_double_network_reads_alike(model, some):
+    vectors, predicted = measure.features(model, some[0], "poses")
+    twice, again = measure.features(copy.deepcopy(model).double(), some[0], "poses")
+    assert twice == pytest.approx(vectors, abs=1e-4) and np.array_equal(predicted, again)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +276,7 @@ def test_one_class_alone_is_refused(model, some):
 
 
 def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
-    opened = open_subject(checkpoint="digits")
+    opened = open_inputs(checkpoint="digits")
     made = dict(tsne.paper(opened, paperset.Settings(n=60)))
     assert list(made) == ["tsne-digits-poses-60-images", "tsne-digits-primary-60-images"]
     for result in made.values():

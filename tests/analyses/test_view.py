@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from conftest import build_tiny
 from page import assert_fits
 
-from analyses import view
-from analyses._view_parts import Warp, redecode, warped
 from capsviz import figures, tracing
+from capsviz.analyses import view
+from capsviz.analyses.view.measure import Warp, redecode, warped
 from capsviz.cli import main
-from capsviz.warps import rotate
+from capsviz.transforms.warps import rotate
 
 NAMES = {"classes": ("a", "b", "c"), "names": ["one"]}
 
@@ -29,7 +29,7 @@ def test_the_scores_are_those_of_each_network_on_the_warped_image(tiny, tiny_ima
         expected = tracing.trace(network, turned, keep=("lengths",)).lengths[0].numpy()
         np.testing.assert_allclose(found.scores[k], expected, rtol=1e-5)
     assert found.warp["angle_deg"] == 40 and found.warp["scale"] == 1
-    assert (found.image != found.seen).any()
+    assert (found.image != found.warped).any()
 
 
 def test_without_a_warp_the_image_is_left_as_it_is(tiny_images):
@@ -77,6 +77,14 @@ def test_interventions_reach_the_first_network(tiny, tiny_images):
     expected = tracing.trace(tiny, tiny_images[:1], keep=("lengths",), couplings="uniform").lengths
     np.testing.assert_allclose(found.scores[0], expected[0].numpy(), rtol=1e-6)
     assert "routing: couplings uniform" in view.findings(found)
+
+
+def test_a_double_network_reads_alike(tiny, tiny_images):
+    options = {**NAMES, "warp": Warp(angle_deg=20.0)}
+    double = view.compute(build_tiny().double(), tiny_images[:1], **options)
+    assert double.scores == pytest.approx(
+        view.compute(tiny, tiny_images[:1], **options).scores, abs=1e-5
+    )
 
 
 @pytest.mark.parametrize("width", ["single", "double"])

@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from capsviz import data, warps
+from capsviz import data
 from capsviz.data import affnist_like
+from capsviz.transforms import warps
 
 
 def ink(label, side=40):

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from capsviz import data, pipeline
-from capsviz.recipe import Recipe
-from capsviz.subject import open_subject
+from capsviz import data
+from capsviz.cli.inputs import open_inputs
+from capsviz.training import run as pipeline
+from capsviz.training.recipe import Recipe
 
 
 def write(root, corruption="fog", n=12, part="test"):
@@ -50,7 +51,7 @@ def test_a_network_trained_on_a_corruption_is_opened_with_it(tmp_path):
     splits = {split: pipeline.load(recipe, split, tmp_path) for split in data.SPLITS}
     splits["validation"] = splits["validation"].first(8)
     path, _ = pipeline.run("x", recipe, splits, tmp_path / "run", device=torch.device("cpu"))
-    opened = open_subject(checkpoint=path, data_dir=tmp_path)
+    opened = open_inputs(checkpoint=path, data_dir=tmp_path)
     assert torch.equal(opened.dataset.images, splits["test"].images)
     assert len(opened.load("validation")) == 5_000 and len(opened.load("test")) == 20
 

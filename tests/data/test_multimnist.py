@@ -6,8 +6,8 @@ import torch
 from scipy.stats import binomtest, chisquare
 
 from capsviz import data
+from capsviz.cli.inputs import Inputs
 from capsviz.data.multimnist import make, partners
-from capsviz.subject import Subject
 
 
 @pytest.fixture(scope="module")
@@ -169,19 +169,19 @@ def test_without_mnist_it_says_where_that_belongs(tmp_path):
 
 
 def test_what_needs_one_thing_in_each_image_refuses_two(made, tiny):
-    for ask in (made.single, lambda: made.nth_of_class(2, 0), Subject(tiny, made, "x").images):
+    for ask in (made.single, lambda: made.nth_of_class(2, 0), Inputs(tiny, made, "x").images):
         with pytest.raises(ValueError, match="multimnist shows 2 things in each image"):
             ask()
 
 
 def test_a_sample_keeps_the_parts_of_its_images(made, tiny):
-    subject = Subject(tiny, made, "x")
-    some = subject.sample(20)
-    assert some.parts.shape[0] == len(some) == 20 and subject.sample() is made
+    inputs = Inputs(tiny, made, "x")
+    some = inputs.sample(20)
+    assert some.parts.shape[0] == len(some) == 20 and inputs.sample() is made
     for image, parts in zip(some.images, some.parts, strict=True):
         assert torch.equal(image.int(), parts.int().sum(0).clamp(max=255))
     with pytest.raises(ValueError, match="expected 1 to 360"):
-        subject.sample(361)
+        inputs.sample(361)
 
 
 @pytest.mark.mnist

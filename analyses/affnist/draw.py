@@ -1,0 +1,229 @@
+"""Drawings for `affnist`: accuracy, gap and losses by network, variants, the table."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import MARKERS, mosaic
+
+TITLES = {
+    "capsnet": "CapsNet, 3 iterations",
+    "capsnet-1": "CapsNet, 1 iteration",
+    "cnn": "CNN of the paper, 5×5",
+    "cnn-9": "CNN, 9×9, unpadded",
+    "average": "ConvNet, average pooling",
+    "resnet": "ResNet-20",
+}
+STATES = {"matched": (COLOURS[0], "o"), "full": (COLOURS[1], "s")}
+PLACES = {"within": "o", "beyond": "v"}
+FACTOR_COLOURS = COLOURS[2:6]
+NONE = "–"  # in the table
+WIDE = 5.0  # inches from which on three panels stand side by side
+
+
+def table(result, width):
+    """Accuracy and paired gap to CapsNet of every network, by state and place; losses by factor."""
+    if result.within is None:
+        return _without_places(result, width)
+    names = list(dict.fromkeys(result.networks))
+    both, wide = len(set(result.states)) > 1, width >= WIDE
+    tall, fitted = 0.32 * len(names) * (1.6 if both else 1), result.lost is not None
+    heights = [tall + 0.85] if wide else [tall + 0.95, tall + 0.75][: 1 + fitted]
+    below = 1.75 if wide else 2.9
+    figure = Figure(figsize=(width, sum(heights) + below))
+    upper, lower = figure.subfigures(2, 1, height_ratios=[sum(heights), below])
+    if wide:
+        axes = upper.subplots(1, 2 + fitted, width_ratios=[1.25, 1, 1][: 2 + fitted])
+    else:
+        grid = upper.add_gridspec(len(heights), 2, height_ratios=heights)
+        cells = [grid[0, 0], grid[0, 1], *([grid[1, :]] if fitted else [])]
+        axes = [upper.add_subplot(cell) for cell in cells]
+    handles = _by_place(axes[0], axes[1], result, names, both)
+    if fitted:
+        handles += _losses(axes[2], result, names, both)
+    for i, one in enumerate(axes):
+        _network_axis(one, names, labelled=i == 0 or (i == 2 and not wide), wide=wide)
+    columns = len(handles) if wide else 3
+    upper.legend(handles=handles, loc="outside upper center", ncols=columns)
+    _by_factor(lower, result, names, wide)
+    return figure
+
+
+def _network_axis(axes, names, *, labelled, wide):
+    """A row for each network, the first on top; named where there is room for it."""
+    titles = [TITLES.get(name, name) for name in names]
+    titles = titles if wide else [title.replace(", ", ",\n", 1) for title in titles]
+    axes.set_yticks(range(len(names)), titles)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="x", linewidth=0.4, color="0.9")
+    axes.tick_params(axis="y", length=0, labelleft=labelled)
+
+
+def _rows(result, names, both):
+    """(place, y, colour) of every row, the two states of a network one above the other."""
+    for i, (name, state) in enumerate(zip(result.networks, result.states, strict=True)):
+        y = names.index(name) + (0.22 if state == "full" else -0.22) * both
+        yield i, y, STATES[state][0]
+
+
+def _by_place(left, right, result, names, both) -> list:
+    """Accuracy on shifted test digits, within and beyond; and the gaps; what the marks are."""
+    for i, y, colour in _rows(result, names, both):
+        left.plot(100 * result.test[i], y, "o", color=colour, markersize=4, fillstyle="none")
+        for place, marker in PLACES.items():
+            estimate = getattr(result, place)
+            for axes, one in ((left, estimate[i]), (right, estimate.difference[i])):
+                if np.isnan(one.value):
+                    continue
+                axes.plot(100 * one.ci95, [y, y], color=colour, linewidth=1.2)
+                axes.plot(100 * one.value, y, marker, color=colour, markersize=4)
+    right.axvline(0, color="0.5", linewidth=0.6)
+    left.set_xlabel("accuracy on\naffnist_like, %")
+    right.set_xlabel("less CapsNet's,\npercentage points")
+    handles = [_mark("o", "0.4", "shifted test digits", fillstyle="none")]
+    handles += [_mark(m, "0.4", f"{place} trained places") for place, m in PLACES.items()]
+    if both:
+        handles += [_mark("o", colour, state) for state, (colour, _) in STATES.items()]
+    return handles
+
+
+def _losses(axes, result, names, both) -> list:
+    """Accuracy that each factor takes, an interval each; what the colours are."""
+    step = 0.09 if both else 0.17
+    for i, y, _ in _rows(result, names, both):
+        for k, colour in enumerate(FACTOR_COLOURS):
+            one, row = 100 * result.lost[i, k], y + step * (k - 1.5)
+            axes.plot(one.ci95, [row, row], color=colour, linewidth=1.2)
+            axes.plot(one.value, row, "s", color=colour, markersize=2.5)
+    axes.axvline(0, color="0.5", linewidth=0.6)
+    axes.set_xlabel("accuracy lost to each factor,\npercentage points")
+    names = [factor.split(",")[0].removeprefix("largest ") for factor in result.factors]
+    return [_mark("s", c, name) for c, name in zip(FACTOR_COLOURS, names, strict=True)]
+
+
+def _by_factor(figure, result, names, wide):
+    """Accuracy of each network against each factor, bin by bin, on one scale."""
+    grid = figure.subplots(*((1, 4) if wide else (2, 2)), sharey=True)
+    lines = {}
+    for k, (axes, factor) in enumerate(zip(np.ravel(grid), result.factors, strict=True)):
+        for i, (name, state) in enumerate(zip(result.networks, result.states, strict=True)):
+            n, estimate = names.index(name), 100 * result.by_factor[i, k]
+            look = {"color": COLOURS[n], "marker": MARKERS[n], "markersize": 2.6}
+            look["linestyle"] = "--" if state == "full" else "-"
+            axes.fill_between(
+                result.levels[k], *estimate.ci95.T, color=COLOURS[n], alpha=0.15, linewidth=0
+            )
+            (line,) = axes.plot(result.levels[k], estimate.value, **look)
+            lines.setdefault(TITLES.get(name, name), line)
+        axes.set_xlabel(factor if k == 0 else f"{factor},\nwithin trained places")
+        axes.grid(axis="y", linewidth=0.4, color="0.9")
+    first = grid[0] if wide else grid[0, 0]
+    first.axvline(6, color="0.5", linewidth=0.6, linestyle=":")
+    for axes in np.ravel(grid)[:: 4 if wide else 2]:
+        axes.set_ylabel("accuracy, %")
+    figure.legend(
+        lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines) if wide else 2
+    )
+
+
+def _mark(marker, colour, label, **more):
+    return Line2D(
+        [], [], marker=marker, color=colour, markersize=4, linestyle="none", label=label, **more
+    )
+
+
+def _without_places(result, width):
+    """Accuracy and gap alone, of a result that does not know the places of its images."""
+    names = list(dict.fromkeys(result.networks))
+    figure = Figure(figsize=(width, 0.9 + 0.32 * len(names)))
+    left, right = figure.subplots(1, 2, sharey=True)
+    both = len(set(result.states)) > 1
+    for i, (name, state) in enumerate(zip(result.networks, result.states, strict=True)):
+        colour, marker = STATES[state]
+        y = names.index(name) + (0.13 if state == "full" else -0.13) * both
+        for axes, one in ((left, result.affine[i]), (right, result.affine.difference[i])):
+            if np.isnan(one.value):
+                continue
+            axes.plot(100 * one.ci95, [y, y], color=colour, linewidth=1.2)
+            axes.plot(100 * one.value, y, marker, color=colour, markersize=4)
+        left.plot(100 * result.test[i], y, marker, color=colour, markersize=4, fillstyle="none")
+        if len(result.seeds[i]) > 1:
+            for end in result.affine_range[i]:
+                left.plot(100 * end, y, "|", color=colour, markersize=6)
+    for state, (colour, marker) in STATES.items():
+        if state in result.states:
+            label = state
+            if state == "matched":
+                label = f"stopped at {100 * result.target:g} % held-out accuracy"
+            left.plot([], [], marker, color=colour, markersize=4, label=label)
+    left.plot([], [], "o", color="0.4", markersize=4, fillstyle="none", label="shifted test digits")
+    left.set_yticks(range(len(names)), [TITLES.get(name, name) for name in names])
+    left.set_ylim(len(names) - 0.5, -0.5)
+    left.set_xlabel("accuracy on\naffnist_like, %")
+    right.axvline(0, color="0.5", linewidth=0.6)
+    right.set_xlabel("less CapsNet's,\npercentage points")
+    for axes in (left, right):
+        axes.grid(axis="x", linewidth=0.4, color="0.9")
+        axes.tick_params(axis="y", length=0)
+    columns = 3 if width > 5 else 1
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=columns)
+    return figure
+
+
+def variants(result, width):
+    """Rows: classes. Left the padded original, then its variants."""
+    J, columns, _, _, side = result.images.shape
+    figure = Figure(figsize=(width, width * (J + 0.7) / (columns + 0.6)))
+    axes = figure.add_subplot()
+    rows, places = mosaic(axes, result.images, columns)
+    axes.set_yticks(rows, result.classes)
+    axes.set_xticks([places[0], places[1:].mean()], ["original", "variants of affnist_like"])
+    axes.xaxis.tick_top()
+    axes.axvline(places[0] + side / 2 + 0.5, color=COLOURS[1], linewidth=1)
+    return figure
+
+
+HEADER = (
+    "Network", "Parameters", "Weights", "Seeds", "Held-out %", "Test %", "affnist_like %",
+    "Within %", "Beyond %", "Range over seeds", "Gap to CapsNet", "Gap within", "Lost to shift",
+    "to angle", "to shear", "to scale", "affNIST %",
+)  # fmt: skip
+
+
+def cells(result) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of the table, without columns that are empty in all rows."""
+    rows = [_row(result, i) for i in range(len(result.networks))]
+    kept = [k for k in range(len(HEADER)) if any(row[k] != NONE for row in rows)]
+    return [HEADER[k] for k in kept], [[row[k] for k in kept] for row in rows]
+
+
+def _row(result, i: int) -> list[str]:
+    network, (low, high) = result.networks[i], result.affine_range[i]
+    places = [getattr(result, place) for place in PLACES]
+    within = places[0] and places[0].difference
+    lost = [None] * 4 if result.lost is None else [result.lost[i, k] for k in range(4)]
+    return [
+        TITLES.get(network, network),
+        f"{result.parameters[i] / 1e6:.2f} M",
+        result.states[i],
+        str(len(result.seeds[i])),
+        *map(_percent, (result.held_out[i], result.test[i], result.affine.value[i])),
+        *(_interval(place and place[i], ".1f") for place in places),
+        f"{_percent(low)} to {_percent(high)}" if len(result.seeds[i]) > 1 else NONE,
+        _interval(result.affine.difference[i], "+.2f"),
+        _interval(within and within[i], "+.1f"),
+        *(_interval(one, ".1f") for one in lost),
+        _percent(result.affnist[i]),
+    ]
+
+
+def _percent(value) -> str:
+    return NONE if np.isnan(value) else f"{100 * value:.2f}"
+
+
+def _interval(estimate, form: str) -> str:
+    """An estimate in percent."""
+    return NONE if estimate is None or np.isnan(estimate.value) else f"{100 * estimate:{form}}"

@@ -1,0 +1,221 @@
+"""Rows of the table of `affnist`: means over seeds, intervals over the original digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from capsviz.statistics.attribution import attribute
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.intervals import Z, require_two
+
+REFERENCE = "capsnet"  # whose accuracy the gaps are to
+FACTORS = ("largest shift, px", "angle, °", "shear", "scale")
+BINS = (  # edges of the accuracy by each factor, as many for all
+    (0, 2, 4, 6, 7, 8, 10, 12, 20),
+    (-20, -15, -10, -5, 0, 5, 10, 15, 20),
+    (-0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2),
+    (0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15, 1.2),
+)
+FEWEST = 1000  # images of a fit
+
+
+def check(results: list[dict]) -> None:
+    """ValueError for results that were not made on the same terms."""
+    n = {"images of affnist_like": {r["affnist_like"]["n"] for r in results}}
+    shared = ("target", "checks", "batch_size", "ema", "train_limit", "precision")
+    terms = n | {name: {r["terms"].get(name) for r in results} for name in shared}
+    full = {r["terms"]["epochs"] for r in results if r["state"] == "full"}
+    for name, values in terms.items():
+        if len(values) > 1:
+            raise ValueError(f"the results differ in {name}: {', '.join(sorted(map(str, values)))}")
+    if len(full) > 1:
+        raise ValueError(f"the full results differ in epochs: {', '.join(map(str, sorted(full)))}")
+
+
+def row(runs: dict[int, dict], reference: dict[int, dict]) -> dict:
+    """Columns of one network in one state, from its runs and the reference's by seed."""
+    accuracy = [run["affnist_like"]["accuracy"] for run in runs.values()]
+    real = [run["affnist"] for run in runs.values()]
+    comparable = None not in real and len({score["n"] for score in real}) == 1
+    first = next(iter(runs.values()))
+    return {
+        "parameters": first["parameters"],
+        "reconstruction_weight": _reconstruction_weight(first),
+        "held_out": np.mean([run["held_out"]["accuracy"] for run in runs.values()]),
+        "test": np.mean([run["test"]["accuracy"] for run in runs.values()]),
+        "affine": _estimate(_share, *_hits(runs, reference)),
+        "affine_range": [min(accuracy), max(accuracy)],
+        "affnist": np.mean([score["accuracy"] for score in real]) if comparable else np.nan,
+    }
+
+
+def by_place(runs: dict[int, dict], reference: dict[int, dict], transforms: dict) -> dict:
+    """More columns of that network: by place, by factor, and what each factor costs it.
+
+    Parameters
+    ----------
+    transforms  the numbers behind the images, by the names of `affnist_like.Transforms`.
+    """
+    hits, pair = _hits(runs, reference)
+    within = near(transforms)
+    columns = {
+        "within": _estimate(partial(_share, mask=within), hits, pair),
+        "beyond": _estimate(partial(_share, mask=~within), hits, pair),
+        "by_factor": stack(
+            stack(_estimate(partial(_share, mask=mask), hits, pair) for mask in masks)
+            for masks in bins(transforms)
+        ),
+    }
+    if len(hits) < FEWEST:  # no fit of so few
+        return columns
+    terms = features(transforms)
+    return columns | {
+        "upright": attribute(terms, hits).base,
+        "lost": _estimate(partial(_lost, terms), hits, pair),
+        "lost_share": _estimate(partial(_lost, terms, relative=True), hits, None),
+    }
+
+
+def join(rows: list[dict]) -> dict:
+    """Columns from rows: estimates stacked, numbers as arrays, others as lists."""
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    for name, values in columns.items():
+        if isinstance(values[0], Estimate):
+            columns[name] = stack(values)
+        elif name != "reconstruction_weight":
+            columns[name] = np.array(values)
+    return columns
+
+
+def images(transforms: dict) -> dict:
+    """What the transforms say of the images, as fields of a result."""
+    means = [
+        [level[mask].mean() if mask.any() else np.nan for mask in masks]
+        for level, masks in zip(factors(transforms), bins(transforms), strict=True)
+    ]
+    return {
+        "share_beyond": float(1 - near(transforms).mean()),
+        "factors": list(FACTORS),
+        "levels": np.array(means),
+    }
+
+
+def near(transforms: dict) -> np.ndarray:
+    """Which images (n,) lie within the trained places: moved by no more than in training."""
+    from capsviz.experiments.affnist.scores import SHIFT_PX
+
+    return factors(transforms)[0] <= SHIFT_PX
+
+
+def factors(transforms: dict) -> np.ndarray:
+    """(4, n): larger of the two shifts in pixels, angle in degrees, shear, scale.
+
+    Shifts are those of the centre, which rotation, shear and scale leave in place; the scale is the
+    geometric mean of both axes'.
+    """
+    return np.stack(
+        [
+            np.maximum(abs(transforms["shift_x_px"]), abs(transforms["shift_y_px"])),
+            transforms["angle_deg"],
+            transforms["shear"],
+            np.sqrt(transforms["scale_x"] * transforms["scale_y"]),
+        ]
+    )
+
+
+def bins(transforms: dict) -> list[list[np.ndarray]]:
+    """Which images (n,) lie in each bin of each factor; one on an edge lies in the upper one.
+
+    Those of angle, shear and scale hold images within the trained places alone: smaller digits are
+    moved further, so that over all images accuracy would fall with the scale by place.
+    """
+    within = near(transforms)
+    whole = np.ones_like(within)
+    return [
+        [(np.digitize(level, edges[1:-1]) == k) & chosen for k in range(len(edges) - 1)]
+        for level, edges, chosen in zip(
+            factors(transforms), BINS, (whole, within, within, within), strict=True
+        )
+    ]
+
+
+def features(transforms: dict) -> list[np.ndarray]:
+    """Of each factor, every number and its square (n, P), zero where nothing is changed."""
+
+    def both(*values):
+        return np.column_stack([power for v in values for power in (v, v**2)]).astype(float)
+
+    shift = both(transforms["shift_x_px"] / 6, transforms["shift_y_px"] / 6)
+    scale = both(*(np.log(transforms[f"scale_{axis}"]) / np.log(1.2) for axis in "xy"))
+    return [shift, both(transforms["angle_deg"] / 20), both(transforms["shear"] / 0.2), scale]
+
+
+def _hits(runs: dict[int, dict], reference: dict[int, dict]) -> tuple:
+    """Rightness (n,), mean over seeds; and (its, reference's) over the seeds of both, or None."""
+    from capsviz.experiments.affnist.scores import unpack
+
+    def mean(some, seeds):
+        scores = [some[seed]["affnist_like"] for seed in seeds]
+        return np.mean([unpack(score["right"], score["n"]) for score in scores], 0)
+
+    common = sorted(set(runs) & set(reference))
+    pair = (mean(runs, common), mean(reference, common)) if common else None
+    return mean(runs, runs), None if runs is reference else pair
+
+
+def _reconstruction_weight(run: dict) -> float | None:
+    return run.get("recipe", {}).get("options", {}).get("reconstruction_weight")
+
+
+def _share(hits: np.ndarray, mask=None) -> tuple:
+    """Share of right answers among the masked; each image's influence on it; their number."""
+    mask = np.ones(len(hits), bool) if mask is None else mask
+    if not mask.any():
+        return np.nan, np.full(len(hits), np.nan), 0
+    value = hits[mask].mean()
+    return value, mask * (hits - value) / mask.mean(), int(mask.sum())
+
+
+def _lost(terms: list, hits: np.ndarray, relative=False) -> tuple:
+    """What each factor takes from the accuracy, or its part of what all take; as `_share`."""
+    _, lost, influence = attribute(terms, hits)
+    if relative:
+        total = lost.sum()
+        influence = (influence - lost / total * influence.sum(1, keepdims=True)) / total
+        lost = lost / total
+    return lost, influence, len(hits)
+
+
+def _estimate(statistic: Callable, hits: np.ndarray, pair: tuple | None) -> Estimate:
+    """A statistic of rightness (n,), and its difference to the reference's on the same images."""
+    value, influence, n = statistic(hits)
+    if pair is None:
+        difference = _none(*np.shape(value))
+    else:
+        (own, a, _), (other, b, _) = map(statistic, pair)
+        difference = Estimate(own - other, _around(own - other, a - b), n)
+    return Estimate(value, _around(value, influence), n, difference)
+
+
+def _around(value: np.ndarray, influence: np.ndarray) -> np.ndarray:
+    """Interval of a value () or (F,) from the influences (n,) or (n, F) of the images.
+
+    Variants of one digit are not independent: their influences add up.
+    """
+    from capsviz.experiments.affnist.scores import ORIGINALS
+
+    original = np.arange(len(influence)) % ORIGINALS
+    digits = original.max() + 1
+    require_two(digits)
+    sums = np.zeros((digits, *influence.shape[1:]))
+    np.add.at(sums, original, influence)
+    half = Z * sums.std(0, ddof=1) * np.sqrt(digits) / len(influence)
+    return np.stack([value - half, value + half], -1)
+
+
+def _none(*shape: int) -> Estimate:
+    """Of a number that there is not."""
+    return Estimate(np.full(shape, np.nan), np.full((*shape, 2), np.nan))

@@ -1,0 +1,90 @@
+"""Measures of `corrupt`: wrong answers, and errors, paired differences and ratios from them."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.nn.functional import predict
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import paired_each, wilson_each
+from capsviz.tracing import scores
+from capsviz.transforms.corruptions import apply
+
+
+def generate(name: str, images: Tensor, seed: int) -> Tensor:
+    """Images under a corruption, whose draws depend on its name and the seed alone."""
+    own = zlib.crc32(f"{name} {seed}".encode())
+    return apply(name, images, torch.Generator().manual_seed(own))
+
+
+def wrong_answers(models, images: Tensor, labels: Tensor) -> np.ndarray:
+    """Which images (K, N) each network takes for another class."""
+    wrong = [predict(scores(model, images)) != labels for model in models.values()]
+    return np.stack([one.numpy() for one in wrong])
+
+
+def statistics(clean, wrong, first, counts) -> dict[str, Estimate]:
+    """Fields of a result, by name.
+
+    Parameters
+    ----------
+    clean   (K, N) whether a network is wrong on an image as it is.
+    wrong   (K, C, N) the same under each corruption.
+    first   place of the baseline among the networks.
+    counts  (R, N) how often each image is in each resample.
+    """
+    n = clean.shape[1]
+    error, error_drawn = wrong.mean(2), _resampled(wrong, counts)
+    plain, plain_drawn = clean.mean(1)[:, None], _resampled(clean[:, None], counts)
+    mean, mean_drawn = error.mean(1), error_drawn.mean(2)
+    excess, excess_drawn = error - plain, error_drawn - plain_drawn
+    less = Estimate(mean - mean[first], _ends(mean_drawn - mean_drawn[:, [first]]), n)
+    return {
+        "clean": _shares(clean, first),
+        "error": _shares(wrong, first),
+        "mean": Estimate(mean, _ends(mean_drawn), n, less),
+        "mce": _ratios(error, error_drawn, first, n),
+        "relative_mce": _ratios(excess, excess_drawn, first, n),
+        "total": _ratios(mean[:, None], mean_drawn[..., None], first, n),
+        "relative_total": _ratios(
+            excess.mean(1)[:, None], excess_drawn.mean(2)[..., None], first, n
+        ),
+    }
+
+
+def mean_of_ratios(error, first) -> np.ndarray:
+    """Errors (..., K, C) over the baseline's, mean over C; NaN where one of its is not above 0."""
+    own = error[..., [first], :]
+    defined = (own > 0).all(-1)
+    return np.where(defined, (error / np.where(own > 0, own, 1)).mean(-1), np.nan)
+
+
+def _shares(wrong, first) -> Estimate:
+    """Errors (K, ...) of wrong answers (K, ..., N), each with the difference to the baseline's."""
+    n = wrong.shape[-1]
+    gained, lost = ((wrong & ~wrong[first]).sum(-1), (~wrong & wrong[first]).sum(-1))
+    ends = paired_each(gained, lost, n)
+    ends[first] = 0  # less itself
+    less = Estimate((gained - lost) / n, ends, n)
+    return Estimate(wrong.mean(-1), wilson_each(wrong.sum(-1), n), n, less)
+
+
+def _ratios(error, drawn, first, n) -> Estimate:
+    """Of errors (K, C) and resampled ones (R, K, C); no interval where a resample has no ratio."""
+    return Estimate(mean_of_ratios(error, first), _ends(mean_of_ratios(drawn, first)), n)
+
+
+def _resampled(wrong, counts) -> np.ndarray:
+    """Errors (R, K, C) under the resamples, of wrong answers (K, C, N)."""
+    K, C, n = wrong.shape
+    sums = counts @ wrong.reshape(K * C, n).T.astype(np.float32)
+    return sums.reshape(-1, K, C).astype(float) / n
+
+
+def _ends(drawn) -> np.ndarray:
+    """(K, 2) of resampled numbers (R, K)."""
+    return np.percentile(drawn, [2.5, 97.5], axis=0).T.astype(float)

@@ -1,0 +1,236 @@
+"""Does a far reconstruction give away attacked and foreign images?
+
+Method (Frosst, Sabour & Hinton 2018, arXiv:1811.06969): an image is flagged if its L2 distance to
+the winning capsule's reconstruction is above the 95th percentile of validation images. Suspects:
+the same test images attacked within an L-infinity ball by FGSM and PGD (foolbox, white box, lengths
+as logits) and by R-PGD, which knows the detector (after Qin et al. 2020, arXiv:1907.02957, made
+stronger, see `capsviz.experiments.attacks`); the same images rotated; and images of another data
+set, of which every reading counts as misread; an attacked image counts if the clean one was misread
+too. AUROC of distances against those of the unchanged test images; 95 % intervals by percentile
+bootstrap over images, one draw for both sides where they are paired (where nothing overlaps no
+resample differs, and it is Wilson's of n out of n), Wilson for shares. Those of the flagged and
+undetected shares take the threshold as known, although it is a percentile of at most 1,000
+validation images: they are too narrow by what another validation set would change. Controls, on the
+same draws: the reconstruction of a random other capsule, that of the next image's winning capsule,
+the average validation image that is read as the same class, and random scores.
+
+A reader should see how far the winning capsule's distance separates better than the controls do:
+where another image's reconstruction does as well, the pixels alone give the image away and no
+capsule is needed; where the class's average does, one picture per class serves and no pose is
+needed. The share that is undetected, misread and not flagged, is what counts.
+
+Do not conclude that detection is robustness: the network is misread all the same, and against FGSM
+and PGD the attacker ignores the detector. R-PGD bounds it from one side only: a stronger attack can
+only raise the undetected share. An image that R-PGD leaves undetected may also have become one of
+the other class to the eye, and a 6 turned by 180° is a 9.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz.analyses.detect import measure
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import number
+
+NEEDS = ("poses", "decode")  # of a network, see tracing.needs
+
+SCORES = ("winning capsule", "another capsule", "another image", "class average", "random")
+PIECE = 64  # images at a time, at most
+N = 200
+
+
+class Result(NamedTuple):
+    """N test images in A sets, the unchanged ones first, by S = 5 scores; intervals are 95 %."""
+
+    sets: list[str]  # A names
+    kinds: list[str]  # A of: clean, attack, adaptive, shifted, foreign
+    scores: list[str]  # S names, the winning capsule's distance first, then the controls
+    values: np.ndarray  # (A, S, N) float32: L2 distances, pixels in [0, 1]; the last one random
+    predicted: np.ndarray  # (A, N) class of the longest capsule
+    labels: np.ndarray  # (N,) true classes of the test images
+    validation: np.ndarray  # (V,) float32 distances of validation images
+    threshold: float  # 95th percentile of these
+    misread: Estimate  # (A,) share of images read as another class, success of an attack; Wilson
+    flagged: Estimate  # (A,) share above the threshold; Wilson
+    undetected: Estimate  # (A,) share misread and not flagged; Wilson
+    auroc: Estimate  # (A - 1, S) against the unchanged images; bootstrap
+    gain: Estimate  # (A - 1, S - 1) AUROC of the winning capsule less that of each control; paired
+    examples: np.ndarray  # (A, 2, C, H, W) uint8: the first image of each set, its reconstruction
+    missing: list[str]  # sets that were left out, and why
+    eps: list[float]
+    steps: int
+    classes: list[str]
+    dataset: str
+    n: int
+
+
+def compute(
+    model, images, labels, validation, *, classes, dataset, others=None, missing=(),
+    eps=(0.3,), steps=40, seed=0, progress=iter,
+) -> Result:  # fmt: skip
+    """Attack and turn N images (N, C, H, W), at least 2, and score them by reconstruction.
+
+    Parameters
+    ----------
+    labels      (N,) true classes.
+    validation  (V, C, H, W) images that the threshold is set on.
+    classes     names of the classes.
+    dataset     its name, for the record.
+    others      name -> (N, C, H, W) images of another data set.
+    missing     sets that were left out and why, for the record.
+    eps         L-infinity bounds of the attacks, pixels in [0, 1].
+    steps       of PGD and R-PGD.
+    seed        of random starts, angles and controls.
+    progress    wraps the pieces of images, for a progress bar.
+
+    Raises
+    ------
+    ValueError   for fewer than 2 images, an eps outside (0, 1], a network without capsules or
+                 decoder.
+    ImportError  without foolbox.
+    """
+    import torch
+
+    from capsviz.statistics import detection
+    from capsviz.statistics.intervals import require_two, wilson_each
+
+    images, labels = images.cpu(), labels.cpu()
+    others = {name: other.cpu() for name, other in (others or {}).items()}
+    n = len(images)
+    require_two(n)
+    makers = measure.makers(model, others, eps, steps, seed, images.shape)
+    distances, averages = measure.held_out(model, validation.cpu())
+    threshold = detection.threshold(distances)
+    pieces = torch.arange(n).tensor_split(-(-n // PIECE))
+    chance = np.random.default_rng([seed, 1]).random((len(makers), 1, n), dtype=np.float32)
+    values, predicted, examples = measure.score_all(
+        model, makers, averages, images, labels, pieces, seed, progress
+    )
+    values = np.concatenate([values, chance], 1)
+    foreign = np.array([name in others for name in makers])
+    wrong = (predicted != labels.numpy()) | foreign[:, None]
+    far = values[:, 0] > threshold
+    shares = {
+        name: Estimate(images.mean(1), wilson_each(images.sum(1), n), n)
+        for name, images in (("misread", wrong), ("flagged", far), ("undetected", wrong & ~far))
+    }
+    areas = [
+        (
+            detection.auroc(values[0], values[a]),
+            detection.auroc_resampled(values[0], values[a], paired=not foreign[a], seed=seed),
+        )
+        for a in range(1, len(makers))
+    ]
+    auroc = np.stack([area for area, _ in areas])
+    gains = np.stack([_ends(drawn[:, :1] - drawn[:, 1:]) for _, drawn in areas])
+    return Result(
+        sets=list(makers),
+        kinds=[kind for kind, _ in makers.values()],
+        scores=list(SCORES),
+        values=values,
+        predicted=predicted,
+        labels=labels.numpy(),
+        validation=distances,
+        threshold=threshold,
+        **shares,
+        auroc=Estimate(auroc, np.stack([_apart(_ends(drawn), n) for _, drawn in areas]), n),
+        gain=Estimate(auroc[:, :1] - auroc[:, 1:], gains, n),
+        examples=examples,
+        missing=list(missing),
+        eps=[float(one) for one in eps],
+        steps=steps,
+        classes=list(classes),
+        dataset=dataset,
+        n=n,
+    )
+
+
+def plot(result: Result, *, width=7.16):
+    """Distances, AUROC with its controls, shares, and one example of every set."""
+    from capsviz.analyses.detect.draw import sheet
+
+    return sheet(result, width)
+
+
+@analysis(__doc__)
+@click.option("--n", default=N, show_default=True, help="Test images to attack and to turn.")
+@click.option(
+    "--eps",
+    type=float,
+    multiple=True,
+    default=(0.3,),
+    show_default=True,
+    help="L-infinity bound of the attacks, pixels in [0, 1]; may be given several times.",
+)
+@click.option("--steps", default=40, show_default=True, help="Steps of PGD and R-PGD.")
+@options.seed
+def command(run, n, eps, steps, seed):
+    """Score clean, attacked and foreign images; write the figure and its numbers."""
+    from capsviz.experiments import attacks
+
+    attacks.check(eps, steps)
+    attack = {"eps": eps, "steps": steps, "seed": seed}
+    result = compute(
+        **measure.of_inputs(run.inputs, n), **attack, progress=run.progress("attacking")
+    )
+    for text in result.missing:
+        click.echo(text, err=True)
+    yield f"detect-{result.dataset}-{n}-images", result
+
+
+def findings(result: Result) -> str:
+    """What the numbers say: of every set its AUROC and undetected share."""
+    head = (
+        f"{result.n} {result.dataset} images, threshold {result.threshold:.2f} from "
+        f"{len(result.validation)} validation images, with 95 % intervals: "
+        f"{result.flagged[0]:.1%} of unchanged flagged"
+    )
+    lines = [head]
+    for a, name in enumerate(result.sets[1:], 1):
+        controls = zip(result.scores[1:], result.auroc.value[a - 1, 1:], strict=True)
+        lines.append(
+            f"{name}: misread {number(result.misread.value[a], '.1%')}, undetected "
+            f"{result.undetected[a]:.1%}, AUROC {result.auroc[a - 1, 0]:.3f} "
+            f"({', '.join(f'{what} {value:.3f}' for what, value in controls)})"
+        )
+    return "\n".join(lines)
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: at most 100 images, because attacks take long."""
+    n = min(settings.n, 100)
+    progress = settings.progress("attacking")
+    attack = {"eps": (0.1, 0.3), "steps": 15, "seed": settings.seed}
+    result = compute(**measure.of_inputs(inputs, n), **attack, progress=progress)
+    yield f"detect-{result.dataset}-{n}-images", result
+
+
+def caption(result: Result) -> str:
+    """What the figure shows, with its numbers."""
+    left_out = "".join(f" {text}." for text in result.missing)
+    return (
+        "Distance of images to the winning capsule's reconstruction, AUROC against the unchanged "
+        "images with its controls, and the share that is misread and not flagged; PGD and R-PGD "
+        f"of {result.steps} steps. {'; '.join(findings(result).splitlines())}.{left_out}"
+    )
+
+
+def _ends(drawn: np.ndarray) -> np.ndarray:
+    """95 % interval (..., 2) of values drawn along the first axis."""
+    return np.moveaxis(np.percentile(drawn, (2.5, 97.5), axis=0), 0, -1)
+
+
+def _apart(ends: np.ndarray, n: int) -> np.ndarray:
+    """Intervals of AUROC, of whose resamples none differs because nothing overlaps: Wilson's."""
+    from capsviz.statistics.intervals import wilson
+
+    for k, area in enumerate(ends[:, 0]):
+        if np.ptp(ends[k]) == 0 and area in (0, 1):
+            ends[k] = wilson(int(area) * n, n)
+    return ends

@@ -1,0 +1,244 @@
+"""Do poses change lawfully when the image is warped, and can the warp be read off?
+
+Method: every image is warped by five kinds of warp, each of four sizes (kornia, one warp of the
+original). The vector of an image is the pose of its true class; of a CNN what its last linear layer
+is given; and the pixels themselves. *Equivariance*: for each class, warp and size an affine map A
+is fitted by ridge regression, v(warped) = A v(unwarped), on training images, 500 of each class if
+not told otherwise, shrunk towards the mean or towards no change, whichever predicts better there;
+R2 is the share of the variance of v(warped) within its class that it explains on test images.
+Without training images the two halves of the test images take turns. *Unchanged* is R2 of A = 1:
+invariance. *Probe*: for each class and warp a ridge regression reads the size off the vector; R2 on
+the test images, over all sizes. Vectors longer than the pose are reduced to its length by PCA, so
+that all have equally many numbers; the share of the variance within a class that this keeps is
+told, and R2 is of what is kept. Control: networks of the same kind, freshly initialised, with the
+initial weights of each preset that the network has; the classes take turns among three seeds.
+Intervals at 95 % by paired bootstrap over images, 1,000 resamples, fits and weights held fixed.
+
+A reader should see R2 near 1 where the pose changes lawfully, and above that of fresh networks by
+what training added: a pose is a smooth function of the image before any training, and far more of
+it follows a warp than of a network whose weights were shuffled. R2 grows with the images that a map
+is fitted on, so the curve in their number stands beside it: where it still climbs, R2 is a lower
+bound. With an invariant vector "unchanged" would be near 1 and the probe near 0. Do not conclude
+from a high R2 alone: pixels before PCA are equivariant by definition, because a warp is linear in
+them. Nor compare R2 from fits on unequal numbers of images. Nor from a low probe that the size is
+not there: only linear reading is tried, of the true class alone, and handwriting itself leans and
+turns, which no probe of the applied size can tell apart. The numbers hold for these weights;
+another training run may differ.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz.analyses.equivariance.words import caption, findings, table
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+from capsviz.statistics.estimate import Estimate, stack
+
+NEEDS = ("poses", "primary")  # of a network, see tracing.needs
+
+__all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot", "table"]
+
+REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
+STEPS = (-1, -1 / 2, 1 / 2, 1)  # of the reach
+FIT = 500  # training images of a class that a map is fitted on
+
+PRINTED = ("rotation", "shift-x")  # in a figure set: all of them take two to three times as long
+
+
+class Result(NamedTuple):
+    """S kinds of vectors of N images, F warps of A sizes; R2 on images that no fit saw.
+
+    Intervals are 95 %. A difference is less the first kind's, paired over the images.
+    """
+
+    warps: list[str]  # F names
+    units: list[str]  # after a size
+    labels: list[str]  # what a size is
+    neutral: np.ndarray  # (F,) the size that changes nothing
+    sizes: np.ndarray  # (F, A) in that unit
+    sources: list[str]  # S names, the first network's pose first, then its controls
+    dimensions: list[int]  # numbers in a vector
+    kept: int  # of them, at most, by PCA
+    fitted: Estimate  # (S, F, A) R2 of the affine map
+    unchanged: Estimate  # (S, F, A) R2 of the unwarped image's vector
+    mean: Estimate  # (S, F) R2 of the affine maps of all sizes together
+    probe: Estimate  # (S, F) R2 of the size read from a vector
+    probe_error: np.ndarray  # (S, F) its root mean squared error, in the unit
+    n: int
+    dataset: str
+    resamples: int
+    variance_kept: np.ndarray | None = None  # (S, F) share within a class that the PCA keeps
+    fit_counts: list[int] | None = None  # T images a class, ascending; the last: of all fits above
+    by_count: Estimate | None = None  # (S, F, T) `mean` of fits on so many
+    fit_of: str = "the other half of the images"  # what the fits are on
+    seeds: int = 0  # of a freshly initialised network, taking turns
+    notes: list[str] | None = None  # what could not be had
+    looks: int | None = None  # images of any size, warped or not, times networks that saw them
+    seconds: float | None = None
+
+
+def compute(
+    models,
+    images,
+    labels,
+    *,
+    names,
+    dataset,
+    fit_images=None,
+    fit_labels=None,
+    fit=FIT,
+    fit_of="training images",
+    warps=tuple(REACH),
+    seeds=3,
+    resamples=1000,
+    seed=0,
+    progress=iter,
+) -> Result:
+    """Warp N images (N, C, H, W), and M others to fit on, for K networks and the pixels.
+
+    A class is done with before the next one begins: memory holds the vectors of one.
+
+    Parameters
+    ----------
+    models      K networks on one device, the first one with capsules.
+    labels      (N,) true classes.
+    names       of the networks.
+    dataset     its name, for the record.
+    fit_images  (M, C, H, W) that none of the images is among; None: the halves of each class of
+                the images take turns.
+    fit_labels  (M,).
+    fit         of them, the first so many of each class; of fewer where a class has fewer.
+    fit_of      what they are, in words.
+    warps       names, of `REACH`.
+    seeds       freshly initialised networks of each preset, that the classes take turns among.
+    resamples   of the bootstrap.
+    seed        the first of the fresh networks' weights, and of the bootstrap.
+    progress    wraps the classes, for a progress bar.
+
+    Raises
+    ------
+    ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
+                class to fit on, or 2 to measure.
+    """
+    from capsviz.analyses.equivariance import choice, measure, vectors
+    from capsviz.statistics import comparison
+    from capsviz.transforms.warps import family
+
+    begin = time.perf_counter()
+    images, labels, own = images.cpu(), labels.cpu().numpy(), [family(name) for name in warps]
+    choice.check(models[0], names[0], warps, REACH, seeds)
+    fit_images = None if fit_images is None else fit_images.cpu()
+    groups, fit, notes = choice.groups(labels, fit_images, fit_labels, fit, fit_of)
+    fresh, missing = vectors.controls(models[0], range(seed, seed + seeds))
+    networks = [models[0], *fresh.values(), *models[1:]]
+    resampled = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
+    steps = {name: _sizes(name) for name in warps}
+    numbers, looks, S = measure.counts(fit), 0, len(networks) + 1
+    errors = {name: [[] for _ in range(S)] for name in warps}
+    measured = measure.take_turns if fit_images is None else measure.fit_and_measure
+    for k, places, others in progress(groups):
+        parts = [images[places]] + ([] if others is None else [fit_images[others]])
+        looks += sum(map(len, parts)) * (1 + sum(len(one) - 1 for one in steps.values()))
+        by_warp = [vectors.of_class(networks, part, k, steps) for part in parts]
+        for name, *both in zip(warps, *by_warp, strict=True):
+            dimensions = [one.shape[2] for one in both[0]]
+            for row, pair in zip(errors[name], zip(*both, strict=True), strict=True):
+                row.append(measured(*pair, steps[name], dimensions[0], numbers))
+    order = np.argsort(np.concatenate([places for _, places, _ in groups]))
+    values = [
+        measure.explained([measure.joined(row, order) for row in errors[name]], resampled)
+        for name in warps
+    ]
+    return Result(
+        warps=list(warps),
+        units=[one.unit for one in own],
+        labels=[one.label for one in own],
+        neutral=np.array([one.neutral for one in own], float),
+        sizes=np.stack([steps[name][1:] for name in warps]),
+        sources=[names[0], *(f"{names[0]} {one}" for one in fresh), *names[1:], "pixels"],
+        dimensions=dimensions,
+        kept=dimensions[0],
+        **{
+            field: (stack if isinstance(one, Estimate) else np.stack)([v[field] for v in values], 1)
+            for field, one in values[0].items()
+        },
+        n=len(images),
+        dataset=dataset,
+        resamples=resamples,
+        fit_counts=numbers,
+        fit_of=fit_of if fit_images is not None else "images (the halves take turns)",
+        seeds=seeds if fresh else 0,
+        notes=[*notes, *missing],
+        looks=looks * len(networks),
+        seconds=round(time.perf_counter() - begin, 1),
+    )
+
+
+def _sizes(name: str) -> np.ndarray:
+    """The sizes (1 + A,) of a warp, the neutral one first."""
+    from capsviz.transforms.warps import family
+
+    return family(name).neutral + REACH[name] * np.array([0, *STEPS])
+
+
+def plot(result: Result, *, width=7.16):
+    """R2 by size, a panel for each warp, what can be read off, and R2 by images of a fit."""
+    from capsviz.analyses.equivariance import draw as drawing
+
+    return drawing.sheet(result, width)
+
+
+@analysis(__doc__, networks=True)
+@options.n
+@click.option(
+    "--fit", default=FIT, show_default=True, metavar="N",
+    help="Training images of each class that a map is fitted on.",
+)  # fmt: skip
+@click.option(
+    "--warp", "chosen", multiple=True, metavar="NAME",
+    help=f"{', '.join(REACH)}; several times. [default: all]",
+)  # fmt: skip
+@click.option(
+    "--seeds", default=3, show_default=True, metavar="K",
+    help="Freshly initialised networks of each preset, among which the classes take turns.",
+)  # fmt: skip
+@options.seed
+def command(run, n, fit, chosen, seeds, seed):
+    """Write the figure and its numbers; say what changes lawfully and what can be read."""
+    if fit < 1:
+        raise ValueError(f"expected at least 1 image to fit on, got --fit {fit}")
+    chosen = {"warps": chosen or tuple(REACH), "fit": fit, "seeds": seeds, "seed": seed}
+    n = options.usual(n, run.inputs)
+    name = "-".join(["equivariance", run.dataset, f"{n}-images"])
+    yield name, compare(run.networks, n, **chosen, progress=run.progress("classes"))
+
+
+def compare(opened, n: int, *, fit: int, **chosen) -> Result:
+    """`compute` for networks with the same data, over n images of it; fits on its training split.
+
+    Where there is none the halves of the images take turns.
+    """
+    from capsviz.analyses.equivariance import choice
+    from capsviz.cli.inputs import together
+
+    return compute(**together(opened, n), **choice.training(opened[0], fit), fit=fit, **chosen)
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: the network and its data set's baselines, under two of the warps."""
+    from capsviz.cli.inputs import with_baselines
+
+    result = compare(
+        with_baselines(inputs),
+        settings.n,
+        warps=PRINTED,
+        fit=min(FIT, max(8, settings.n // 2)),  # a small set is a quick one
+        seed=settings.seed,
+        progress=settings.progress("warping"),
+    )
+    yield f"equivariance-{result.dataset}-{settings.n}-images", result

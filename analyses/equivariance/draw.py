@@ -1,0 +1,144 @@
+"""Drawing for `equivariance`: R2 by size in a panel for each warp, and what can be read off."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from capsviz.analyses.equivariance.words import LOWEST
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import MARKERS
+
+WIDE = 5.0  # inches from which on panels stand in three columns
+LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
+LINE = 0.135  # inches of a line of the key
+
+
+def sheet(result, width):
+    """Panels of all warps, of the probe, and of the number of images; a key above."""
+    counted = _counted(result)
+    panels = len(result.warps) + 1 + len(counted)
+    columns = 2 if width < WIDE else 4 if panels > 6 else 3
+    rows = -(-panels // columns)
+    sources = range(len(result.sources))
+    lines = [Line2D([], [], **_look(s)) for s in sources]
+    words = [_words(result, s) for s in sources]
+    lines.append(Line2D([], [], color="black", linestyle=":", linewidth=0.9))
+    words.append(f"{result.sources[0]}, unchanged")
+    across = 2 if width >= WIDE else 1
+    key = LINE * -(-len(words) // across)
+    figure = Figure(figsize=(width, 1.75 * rows + key + 0.1))
+    grid = figure.add_gridspec(rows, columns)
+    first = None
+    for f in range(len(result.warps)):
+        first = axes = figure.add_subplot(grid[divmod(f, columns)], sharey=first)
+        _curves(axes, result, f)
+        _left(axes, f, columns)
+    _probe(figure.add_subplot(grid[divmod(len(result.warps), columns)]), result)
+    for place, f in enumerate(counted, len(result.warps) + 1):
+        axes = figure.add_subplot(grid[divmod(place, columns)])
+        _by_count(axes, result, f)
+        _left(axes, place if place > len(result.warps) + 1 else 0, columns)
+    figure.legend(lines, words, loc="outside upper center", ncols=across, handlelength=2.8)
+    return figure
+
+
+def _counted(result) -> list[int]:
+    """The warps whose curve in the number of images is shown: as many as fill the last row."""
+    if result.by_count is None or len(result.fit_counts) < 2:
+        return []
+    if len(result.warps) < 4:
+        return [0]
+    return [0, result.warps.index("shift-x") if "shift-x" in result.warps else 1]
+
+
+def _left(axes, place, columns):
+    """The name of the axis at the left of a row alone."""
+    if place % columns:
+        axes.tick_params(labelleft=False)
+    else:
+        axes.set_ylabel("R² of an affine map")
+
+
+def _by_count(axes, result, f):
+    """R2 of the affine maps of one warp by the number of images that they are fitted on."""
+    for s in range(len(result.sources)):
+        look, row = _look(s), result.by_count[s, f]
+        axes.plot(result.fit_counts, row.value, **look)
+        axes.fill_between(
+            result.fit_counts, *row.ci95.T, color=look["color"], alpha=0.2, linewidth=0
+        )
+    low = min(0.0, float(result.by_count.low[:, _counted(result)].min()))
+    axes.set(xscale="log", ylim=(max(LOWEST, low - 0.03), 1.03))
+    axes.axhline(0, color="#7F7F7F", linewidth=0.5)
+    axes.set_xticks(result.fit_counts, [str(m) for m in result.fit_counts])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel(f"images a class, {result.warps[f]}")
+
+
+def _look(s: int) -> dict:
+    return {
+        "color": COLOURS[s % len(COLOURS)],
+        "linestyle": LINES[s % len(LINES)],
+        "marker": MARKERS[s % len(MARKERS)],
+        "markersize": 2.8,
+    }
+
+
+def _words(result, s: int) -> str:
+    count, kept = result.dimensions[s], result.kept
+    number = f"{count} numbers" if count <= kept else f"{kept} components of {count:,} numbers"
+    if count > kept and result.variance_kept is not None:
+        number += f" ({result.variance_kept[s].mean():.0%} of variance)".replace("%", " %")
+    return f"{result.sources[s]}: {number}"
+
+
+def _curves(axes, result, f):
+    """Affine maps of all vectors with bands; the first one's unchanged, dotted."""
+    middle = result.sizes.shape[1] // 2
+    x = np.insert(result.sizes[f], middle, result.neutral[f])
+    measured = np.delete(np.arange(len(x)), middle).tolist()
+    for s in range(len(result.sources)):
+        look = _look(s)
+        axes.plot(x, _with_neutral(result.fitted.value[s, f]), **look, markevery=measured)
+        low, high = _with_neutral(result.fitted.ci95[s, f]).T
+        axes.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
+        if s == 0:
+            axes.plot(
+                x,
+                _with_neutral(result.unchanged.value[s, f]),
+                color="black",
+                linestyle=":",
+                linewidth=0.9,
+            )
+    axes.axhline(0, color="#7F7F7F", linewidth=0.5)
+    axes.set(ylim=(LOWEST, 1.03), xlabel=result.labels[f].split(",")[0] + _unit(result, f))
+    axes.set_xticks([*result.sizes[f, [0, -1]], result.neutral[f]])
+
+
+def _unit(result, f) -> str:
+    unit = result.units[f].strip()
+    return f", {unit}" if unit else ""
+
+
+def _with_neutral(values: np.ndarray) -> np.ndarray:
+    """Values (A, ...) and in the middle of them the 1 that R2 is where nothing is warped."""
+    return np.insert(values.astype(float), len(values) // 2, 1, axis=0)
+
+
+def _probe(axes, result):
+    """R2 of the size read from each vector, by warp, with 95 % intervals."""
+    S = len(result.sources)
+    y = np.arange(len(result.warps))
+    for s in range(S):
+        look = _look(s) | {"linestyle": "none"}
+        at = y + (s - (S - 1) / 2) * 0.7 / S
+        axes.hlines(at, *result.probe.ci95[s].T, color=look["color"], linewidth=0.8)
+        axes.plot(result.probe.value[s], at, **look)
+    axes.axvline(0, color="#7F7F7F", linewidth=0.5)
+    axes.set_yticks(y, result.warps)
+    left = max(LOWEST, min(0, float(result.probe.low.min())) - 0.05)
+    axes.set(xlim=(left, 1.03), ylim=(len(y) - 0.5, -0.5))
+    axes.set_xlabel("R² of the size read linearly")
+    axes.tick_params(axis="y", length=0)

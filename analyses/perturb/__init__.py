@@ -1,0 +1,251 @@
+"""What does each dimension of a class capsule draw? Sheets, and effects in numbers.
+
+Method: one dimension of an image's pose is changed, all others held, and the result decoded. A
+sheet shows every dimension over a range: -0.25 to 0.25 in steps of 0.05 about the image's own value
+(figure 4 of Sabour, Frosst & Hinton 2017, arXiv:1710.09829), or from the 5 % to the 95 % quantile
+that the dimension has over images of the class. The effect table measures the decoded images
+(`capsviz.statistics.moments`: slant, width, height, stroke thickness, place) at +0.1 and -0.1 of a
+dimension and gives half the difference, its mean over N images of the class (drawn from the split
+at random, always the same ones) with a normal 95 % interval. "Standardised" is that mean over the
+standard deviation of the measure among the N undisturbed reconstructions, so that degrees and
+pixels compare. An effect is clear if it differs from zero by a normal test, corrected for all
+effects of the table at once by Holm's method (1979): 16 dimensions and 6 measures are 96 tests. The
+words beside a sheet are the largest standardised effect of each dimension among the clear ones. A
+sheet shows the six dimensions that change the decoded image most over the class, or all (`--all`).
+Dimensions count from 0, as in the arrays.
+
+A reader should see smooth changes of shape, and which of them are the same for all images of the
+class. Do not conclude: that a dimension means the same in another class (each capsule has its own),
+or has one meaning (one dimension often moves several measures, and its words name but one); that
+"no clear effect" is no change (effects that differ in sign between images cancel, see the mean
+pixel change, and shape has more to it than six measures); that "moves" is a shift (place is the
+centre of mass, a fading end moves it); that a range of 0.25 is natural (compare the quantiles). The
+largest of several effects is overrated by chance: the test is corrected, the size is not, nor are
+the ±95 % intervals beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz.analyses.perturb.measure import (
+    DELTA,
+    N,
+    Statistics,
+    captions,
+    evaluate,
+    measure_class,
+    strongest,
+)
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+
+NEEDS = ("poses", "decode")  # of a network, see tracing.needs
+
+__all__ = [
+    "DELTA", "Result", "Statistics", "caption", "captions", "choose", "command", "compute",
+    "evaluate", "findings", "measure_class", "paper", "plot",
+]  # fmt: skip
+
+STRONGEST = 6  # dimensions of a sheet
+
+
+class Result(NamedTuple):
+    """One image's pose of one class, E of its dimensions at K values each."""
+
+    values: np.ndarray  # (E, K) of the changed dimension, ascending
+    own: np.ndarray  # (E,) which column holds the image's own value
+    images: np.ndarray  # (E, K, C, H, W) uint8, decoded
+    input: np.ndarray  # (C, H, W) uint8
+    reconstruction: np.ndarray  # (C, H, W) uint8, from the undisturbed pose
+    capsule: int  # class whose pose was changed
+    length: float  # of that pose
+    label: int | None  # true class, if it is known
+    predicted: int
+    captions: list[str]  # (E,) from the effects on n images of the class `capsule`
+    n: int
+    span: str  # "paper" or "data"
+    classes: list[str]
+    dimensions: list[int] | None = None  # E, which ones of the pose; None: all, in their order
+    count: int | None = None  # of dimensions in the pose
+    tests: int | None = None  # that the captions are corrected for; None: they are not
+
+
+def choose(model, image, label=None, *, pose="winning") -> int:
+    """The class whose pose of an image (1, C, H, W) to change: the "winning" or the "true" one.
+
+    Raises
+    ------
+    ValueError  for the "true" one where `label` is None, or a network without a decoder.
+    """
+    from capsviz.nn.functional import predict
+    from capsviz.tracing import require_decoder, trace
+
+    require_decoder(model)
+    if pose == "winning":
+        return int(predict(trace(model, image.cpu(), keep=("lengths",)).lengths))
+    if label is None:
+        raise ValueError("the true class of this image is not known: use the winning pose")
+    return int(label)
+
+
+def compute(model, image, label=None, *, statistics, span="paper", every=False) -> Result:
+    """Change each dimension of one image's pose and decode.
+
+    Parameters
+    ----------
+    image       (1, C, H, W).
+    label       true class, if it is known.
+    statistics  of `evaluate`: its class is the one whose pose is changed.
+    span        "paper": 11 values, +-0.25 in steps of 0.05 about the image's own; "data": 10 values
+                from the 5 % to the 95 % quantile over the images of `statistics`, and its own.
+    every       all dimensions in their order, in place of the six strongest.
+
+    Raises
+    ------
+    ValueError  for an unknown span; from the network, if it has no decoder.
+    """
+    import torch
+
+    from capsviz.nn.functional import predict
+    from capsviz.tracing import decode, require_decoder, trace
+    from capsviz.transforms.augment import to_uint8
+
+    if span not in ("paper", "data"):
+        raise ValueError(f"unknown range '{span}', expected one of: paper, data")
+    require_decoder(model)
+    image, k = image.cpu(), statistics.capsule
+    traced = trace(model, image, keep=("poses", "lengths"))
+    poses = traced.poses[-1]
+    E = poses.shape[2]
+    dimensions = np.arange(E) if every or E <= STRONGEST else strongest(statistics, STRONGEST)
+    base = poses[0, k].double().numpy()[dimensions]
+    if span == "paper":
+        values = base[:, None] + np.linspace(-0.25, 0.25, 11)
+    else:
+        values = np.linspace(*statistics.quantiles[dimensions].T, 10, axis=1)
+        values = np.sort(np.concatenate([values, base[:, None]], 1), 1)
+    changed = poses.repeat(values.size, 1, 1)
+    rows = torch.arange(values.size)
+    which = torch.from_numpy(dimensions)[rows // values.shape[1]]
+    changed[rows, k, which] = torch.from_numpy(values).flatten().to(poses)
+    decoded = decode(model, changed, torch.full((values.size,), k))
+    itself = decode(model, poses, torch.tensor([k]))[0]
+    texts = captions(statistics)
+    return Result(
+        values=values,
+        own=np.abs(values - base[:, None]).argmin(1),
+        images=to_uint8(decoded.float().unflatten(0, values.shape)),
+        input=to_uint8(image[0]),
+        reconstruction=to_uint8(itself.float()),
+        capsule=k,
+        length=float(traced.lengths[0, k]),
+        label=label,
+        predicted=int(predict(traced.lengths)),
+        captions=[texts[d] for d in dimensions],
+        n=statistics.n,
+        span=span,
+        classes=statistics.classes,
+        dimensions=dimensions.tolist(),
+        count=E,
+        tests=statistics.effect.value.size,
+    )
+
+
+def plot(result: Result | Statistics, *, width=7.16):
+    """The sheet of one image, or the effect table."""
+    from capsviz.analyses.perturb import draw as drawing
+
+    return (drawing.table if isinstance(result, Statistics) else drawing.sheet)(result, width)
+
+
+@analysis(__doc__, picture=True)
+@click.option(
+    "--pose", type=click.Choice(["winning", "true"]), default="winning", show_default=True,
+    help="Whose pose of the image to change.",
+)  # fmt: skip
+@click.option(
+    "--range", "span", type=click.Choice(["paper", "data"]), default="paper", show_default=True,
+    help="+-0.25 about the image's own value, or the 5 to 95 % quantiles of its class.",
+)  # fmt: skip
+@click.option(
+    "--evaluate", "n", type=int, metavar="N", help="Effect table over N images of the class."
+)
+@click.option("--all", "every", is_flag=True, help="All dimensions, not the six strongest alone.")
+def command(run, pose, span, n, every):
+    """Write the sheet of one image, or the effect table of a class."""
+    options.refuse_with_evaluate(n, "index", "image", "pose", "span", "every")
+    measure = functools.partial(measure_class, run.inputs, progress=run.progress("perturbing"))
+    if n is not None:
+        result = measure(run.digit, n)
+        yield f"perturb-{result.dataset}-{result.capsule}-{result.n}-images", result
+        return
+    image, label, name = run.picture
+    statistics = measure(choose(run.model, image, label, pose=pose))
+    yield (
+        f"perturb-{name}",
+        compute(run.model, image, label, statistics=statistics, span=span, every=every),
+    )
+
+
+def findings(result: Result | Statistics) -> str:
+    """What the numbers say, one line for each dimension."""
+    texts, tests, which = _captions(result)
+    head = f"class {result.classes[result.capsule]}, {result.n} images, per +{DELTA} of a dimension"
+    head += ", mean ±95 %"
+    if tests is not None:
+        head += f", the largest of those clear of zero (Holm, {tests} effects)"
+    return "\n".join([f"{head}:", *(f"dim {d}: {t}" for d, t in zip(which, texts, strict=True))])
+
+
+def _captions(result: Result | Statistics) -> tuple[list[str], int | None, list[int]]:
+    """Words for each dimension, what number of tests they are corrected for, the dimensions."""
+    if isinstance(result, Statistics):
+        texts = captions(result)
+        return texts, result.effect.value.size, list(range(len(texts)))
+    which = result.dimensions or list(range(len(result.captions)))
+    return result.captions, result.tests, which
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: the sheet of one image, and the effect table of its class."""
+    from capsviz.cli.inputs import open_picture
+
+    image, label, name = open_picture(inputs, digit=settings.digit, index=settings.index)
+    capsule = choose(inputs.model, image)
+    n = min(N, settings.n, int((inputs.dataset.labels == capsule).sum()))
+    statistics = measure_class(inputs, capsule, n, progress=settings.progress("perturbing"))
+    yield f"perturb-{name}", compute(inputs.model, image, label, statistics=statistics)
+    yield f"perturb-{statistics.dataset}-{capsule}-{statistics.n}-images", statistics
+
+
+def caption(result: Result | Statistics) -> str:
+    """What the figure shows, with its numbers."""
+    texts, tests, _ = _captions(result)
+    text = "; ".join(findings(result).split("\n")[1:])
+    name = result.classes[result.capsule]
+    if isinstance(result, Statistics):
+        head = f"Effect of +{DELTA} of each pose dimension of class {name} on the decoded image. "
+    else:
+        head = f"One image's pose of class {name}, one dimension changed at a time and decoded"
+        fewer = result.count is not None and len(texts) < result.count
+        head += (
+            f": the {len(texts)} of {result.count} dimensions that change the decoded image most "
+            "over the class, strongest first. "
+            if fewer
+            else ". "
+        )
+    words = (
+        f"Largest standardised effect of +{DELTA} of each dimension, mean ±95 % interval over "
+        f"{result.n} images of the class"
+    )
+    if tests is None:
+        return f"{head}{words}, not corrected for the number of intervals: {text}."
+    return (
+        f"{head}{words}, among those that differ from zero (normal test, Holm's correction for "
+        f"{tests} effects; the intervals themselves are not corrected): {text}."
+    )

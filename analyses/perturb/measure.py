@@ -1,0 +1,170 @@
+"""Effects for `perturb`: what a step of one dimension does to the decoded image, and its words."""
+
+from __future__ import annotations
+
+from math import erfc, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from capsviz.statistics.comparison import holm
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import Z, mean_interval
+from capsviz.statistics.moments import Moments, moments
+
+LEVEL = 0.05  # of the tests of all effects together
+N = 200  # images of the class, where there are as many: for a sheet and in the figure set
+DELTA = 0.1  # of a dimension: effects are per this much
+WORDS = {  # for an increase and a decrease of each measure
+    "slant_deg": ("leans right", "leans left"),
+    "width_px": ("wider", "narrower"),
+    "height_px": ("taller", "shorter"),
+    "thickness_px": ("thicker", "thinner"),
+    "x_px": ("moves right", "moves left"),
+    "y_px": ("moves down", "moves up"),
+}
+
+
+class Statistics(NamedTuple):
+    """Effects of E dimensions on M measures, N images of one class; intervals are 95 %, normal."""
+
+    effect: Estimate  # (E, M) mean change per +0.1 of the dimension, units in `measures`
+    standardised: np.ndarray  # (E, M) effect over `spread`; 0 where the measure never varies
+    spread: np.ndarray  # (M,) standard deviation over the undisturbed reconstructions
+    difference: Estimate  # (E,) mean over pixels of |D(v + 0.1 e_d) - D(v)|, grey values in [0, 1]
+    quantiles: np.ndarray  # (E, 2) 5 % and 95 % of each dimension
+    measures: list[str]  # (M,) names with units
+    capsule: int  # class of the images and of the pose
+    n: int
+    classes: list[str]
+    dataset: str
+
+
+def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Statistics:
+    """Effects of each dimension of one class's pose on N images (N, C, H, W) of that class.
+
+    Parameters
+    ----------
+    capsule   number of the class.
+    classes   names of the classes.
+    dataset   its name, for the record.
+    progress  wraps the chunks of images, for a progress bar.
+
+    Raises
+    ------
+    ValueError  without a decoder, or for fewer than 2 images whose reconstruction is not black.
+    """
+    from capsviz.tracing import CHUNK_IMAGES, require_decoder, trace
+
+    require_decoder(model)
+    images, parts = images.cpu(), []
+    for start in progress(range(0, len(images), CHUNK_IMAGES)):
+        poses = trace(model, images[start : start + CHUNK_IMAGES], keep=("poses",)).poses[-1]
+        parts.append((poses[:, capsule].double().numpy(), *_changes(model, poses, capsule)))
+    values, before, change, difference = map(np.concatenate, zip(*parts, strict=True))
+    visible = np.isfinite(change).all((1, 2)) & np.isfinite(before).all(1)
+    n = int(visible.sum())
+    if n < 2:
+        raise ValueError(
+            f"an interval needs at least 2 images with a visible reconstruction, got {n}"
+        )
+    spread = before[visible].std(0, ddof=1)
+    effect = Estimate(*mean_interval(change[visible]), n)
+    return Statistics(
+        effect=effect,
+        standardised=np.divide(
+            effect.value, spread, out=np.zeros_like(effect.value), where=spread > 0
+        ),
+        spread=spread,
+        difference=Estimate(*mean_interval(difference[visible]), n),
+        quantiles=np.quantile(values, [0.05, 0.95], axis=0).T.astype(float),
+        measures=list(Moments._fields),
+        capsule=int(capsule),
+        n=n,
+        classes=list(classes),
+        dataset=dataset,
+    )
+
+
+def _changes(model, poses, capsule: int):
+    """Of B poses (B, J, E): measures (B, M), half differences (B, E, M), pixel change (B, E)."""
+    import torch
+
+    from capsviz.tracing import decode
+
+    which = torch.full((len(poses),), capsule)
+    itself = decode(model, poses, which).float().numpy()
+    change, difference = [], []
+    for d in range(poses.shape[2]):
+        measured = []
+        for sign in (1, -1):
+            moved = poses.clone()
+            moved[:, capsule, d] += sign * DELTA
+            decoded = decode(model, moved, which).float().numpy()
+            measured.append(np.stack(moments(decoded), 1))
+            if sign == 1:
+                difference.append(np.abs(decoded - itself).mean((1, 2, 3), dtype=float))
+        change.append((measured[0] - measured[1]) / 2)
+    return np.stack(moments(itself), 1), np.stack(change, 1), np.stack(difference, 1)
+
+
+def measure_class(inputs, capsule: int, n: int | None = None, progress=iter) -> Statistics:
+    """Statistics of n images of a class, always the same; for None `N` of them, or all if fewer."""
+    import torch
+
+    from capsviz.tracing import require_decoder
+    from capsviz.transforms.augment import to_float
+
+    require_decoder(inputs.model)
+    data = inputs.dataset
+    data.nth_of_class(capsule, 0)  # refuses a class that is not there
+    places = (data.labels == capsule).nonzero().flatten()
+    if n is not None and not 2 <= n <= len(places):
+        raise ValueError(
+            f"{data.name} {data.split} has {len(places)} images of class {capsule}: "
+            f"expected 2 to {len(places)}, got {n}"
+        )
+    draw = torch.randperm(len(places), generator=torch.Generator().manual_seed(0))
+    chosen = places[draw[: N if n is None else n].sort().values]
+    images = to_float(data.take(chosen).images)
+    names = {"classes": data.classes, "dataset": data.name}
+    return evaluate(inputs.model, images, capsule=capsule, **names, progress=progress)
+
+
+def clear(statistics: Statistics) -> np.ndarray:
+    """(E, M) whether an effect differs from zero by a normal test, corrected for all E * M at once.
+
+    Holm's method (1979), at 5 % for the whole table.
+    """
+    effect = statistics.effect
+    half = effect.high - effect.value
+    none = np.where(effect.value == 0, 0.0, np.inf)  # of effects that never vary
+    z = np.divide(Z * np.abs(effect.value), half, out=none, where=half > 0)
+    p = np.array([erfc(one / sqrt(2)) for one in z.ravel()])
+    return (holm(p) < LEVEL).reshape(z.shape)
+
+
+def strongest(statistics: Statistics, count: int) -> np.ndarray:
+    """The dimensions that change the decoded image most over the class, the strongest first."""
+    return np.argsort(-statistics.difference.value, kind="stable")[:count]
+
+
+def captions(statistics: Statistics) -> list[str]:
+    """For each dimension its largest standardised effect among the clear ones, ±95 %."""
+    size = np.where(clear(statistics), np.abs(statistics.standardised), 0)
+    texts = []
+    for d, best in enumerate(size.argmax(1)):
+        if size[d, best] == 0:
+            texts.append("no clear effect")
+            continue
+        name, effect = statistics.measures[best], statistics.effect[d, best]
+        unit = "°" if name.endswith("_deg") else " px"
+        size_and_half = plus_minus(abs(effect.value), effect.high - effect.value)
+        texts.append(f"{WORDS[name][int(effect.value < 0)]} by {size_and_half}{unit}")
+    return texts
+
+
+def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
+    """A mean and half its interval: "0.12 ±0.01", one place more where the half is small."""
+    places = 2 if half >= 0.005 else 3
+    return f"{mean:{sign}.{places}f}{gap}±{half:.{places}f}"

@@ -1,0 +1,267 @@
+"""Your own pictures: their classes, and whether the network knows their kind.
+
+Method: a picture is brought to what the network was trained on (for grey images of 28 x 28 pixels
+its ink is found, scaled and centred as MNIST's was, see `capsviz.pictures.centring`; for others it
+is resized), and goes through the network once. The classes are those of the longest capsules. SSE
+is the sum of squared pixel differences to the winning capsule's reconstruction, pixels in [0, 1].
+The picture is called unlike the training data if its longest capsule is short or its reconstruction
+far (L2; Frosst, Sabour & Hinton 2018, arXiv:1811.06969). Both limits are set on validation images,
+each at an equal share of them, so that 5 % are beyond one or both: the rate of false alarms for
+pictures of that kind. `capsviz detect` says how far the reconstruction can be trusted. The pieces
+of ink that are apart from one another are counted where the ink alone is shown, before it is made
+small: a row of digits melts into one in 28 x 28 pixels.
+
+A reader should see, in the steps, the ink alone, upright and whole, before a class is believed: a
+shadow, a ruled line or a neighbour's stroke in what the network sees makes the class worthless.
+
+Do not conclude from a long capsule that the answer is right, nor from "like the training data" that
+the picture shows one of the classes: one validation image in twenty is called unlike, and foreign
+pictures that are easy to draw are called like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz import figures
+from capsviz.analyses.predict import lines
+from capsviz.cli import options
+
+NEEDS = ()  # of a network: its scores
+
+SIDE = 112  # pixels of a drawn step: four times those of MNIST
+PICTURES = 8  # files in the figure, at most
+
+
+class Result(NamedTuple):
+    """P pictures on their way through the network, in S steps."""
+
+    files: list[str]  # P names
+    steps: list[str]  # S names
+    pictures: np.ndarray  # (P, S, C, SIDE, SIDE) uint8, each step fitted in, white around it
+    predicted: list[str]  # P names of classes
+    lengths: list[float]  # P, of the winning capsules, or probabilities
+    sse: list[float | None]  # P, to the reconstruction; None without a decoder
+    unlike: list[bool | None]  # P, the training data; None: not known
+    distance_limit: float | None  # L2 distance to the reconstruction above which they are
+    network: str
+    score: str = "length"  # what `lengths` are: "length" or "probability"
+    length_limit: float | None = None  # length of the winning capsule below which they are
+    reasons: list[list[str]] | None = None  # P, by which limits they are: "length", "distance"
+    pieces: list[int | None] | None = None  # P, of ink; None where no ink is sought
+
+
+def upgrade(kind: str, values: dict) -> dict:
+    """Fields of a result of before 0.2, whose one limit was that of the distance."""
+    if "limit" in values:
+        values["distance_limit"] = values.pop("limit")
+    return values
+
+
+def compute(readings: Sequence, *, limits, network: str, score="length") -> Result:
+    """The steps of pictures, at one size.
+
+    Parameters
+    ----------
+    readings  of `capsviz.pictures.prediction`, of one network, at least one.
+    limits    `detection.Limits` beyond which a picture is unlike the training data, or None.
+    network   its name, for the record.
+    score     what it gives to a class: "length" of a capsule, or "probability".
+
+    Raises
+    ------
+    ValueError  for no pictures.
+    """
+    if not readings:
+        raise ValueError("no picture could be read, so there are no steps to draw")
+    names = list(readings[0].steps)
+    predictions = [reading.prediction for reading in readings]
+    steps = [np.stack([_fit(reading.steps[name]) for name in names]) for reading in readings]
+    return Result(
+        files=[reading.path.name for reading in readings],
+        steps=names,
+        pictures=np.stack(steps),
+        predicted=[one.classes[0] for one in predictions],
+        lengths=[one.lengths[0] for one in predictions],
+        sse=[one.sse for one in predictions],
+        unlike=[one.unlike for one in predictions],
+        distance_limit=None if limits is None else limits.distance,
+        network=network,
+        score=score,
+        length_limit=None if limits is None else limits.length,
+        reasons=[one.reasons for one in predictions],
+        pieces=[reading.pieces for reading in readings],
+    )
+
+
+def _fit(step: np.ndarray) -> np.ndarray:
+    """(h, w) or (h, w, 3) in [0, 1] -> (C, SIDE, SIDE) uint8, keeping its shape, on white."""
+    from PIL import Image
+
+    picture = Image.fromarray((np.asarray(step) * 255).round().astype(np.uint8))
+    factor = SIDE / max(picture.size)
+    size = [max(1, round(side * factor)) for side in picture.size]
+    how = Image.Resampling.NEAREST if factor >= 1 else Image.Resampling.BOX
+    sheet = Image.new(picture.mode, (SIDE, SIDE), "white")
+    sheet.paste(picture.resize(size, how), [(SIDE - side) // 2 for side in size])
+    return np.moveaxis(np.atleast_3d(np.asarray(sheet)), 2, 0)
+
+
+def plot(result: Result, *, width=7.16):
+    """A row for each picture, a column for each step."""
+    from capsviz.analyses.predict.draw import sheet
+
+    return sheet(result, width)
+
+
+@click.command(
+    help=__doc__.split("\n")[0]
+    + "\n\nA FILE is a picture in any common format, a folder (all pictures in and below it) or a "
+    'quoted pattern ("scans/*.png"). Drawings, scans and photographs of dark ink on light paper '
+    "are fine, one digit each. Files that cannot be read are named on stderr, and the exit status "
+    "is then 1."
+)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--checkpoint", default="mnist", show_default=True, metavar="NAME|FILE",
+    help="Shipped weights, a .safetensors file, or a folder that holds one.",
+)  # fmt: skip
+@click.option(
+    "--topk", "top", type=click.IntRange(1), metavar="K", default=3, show_default=True,
+    help="Classes to name for each picture, at most all.",
+)  # fmt: skip
+@click.option(
+    "--invert", type=click.Choice(["auto", "yes", "no"]), default="auto", show_default=True,
+    help="Grey pictures: ink darker than its ground is inverted.",
+)  # fmt: skip
+@click.option(
+    "--centre/--no-centre", default=None,
+    help="Find, scale and centre the ink as MNIST's. [default: for grey images of 28 x 28]",
+)  # fmt: skip
+@click.option(
+    "--save-figure", "figure", type=click.Path(path_type=Path), metavar="PATH",
+    help=f"Draw each step for the first {PICTURES} pictures: NAME.png, .pdf or .svg, or a name "
+    "without an ending for PDF and PNG. The numbers are written beside it.",
+)  # fmt: skip
+@options.device
+@click.option("--csv", "as_csv", is_flag=True, help="Print a table: a header, a row per picture.")
+@options.as_json
+def command(files, checkpoint, figure, device, as_csv, as_json, **preparation):
+    """Predict each file; name those that could not be read."""
+    if as_csv and as_json:
+        raise ValueError("--csv and --json: expected one of them")
+    form = "csv" * as_csv or "json" * as_json
+    unread = _run(files, checkpoint, figure, device, form, preparation)
+    if unread:
+        raise click.ClickException(f"{unread} of what was named could not be read, see above")
+
+
+def _run(names, checkpoint, figure, device, form, preparation) -> int:
+    """Predict files, write what was asked for, and return how many could not be read.
+
+    Parameters
+    ----------
+    names        paths, folders and patterns.
+    figure       path of the figure, or None.
+    form         "json", "csv" or "" for lines.
+    preparation  `top`, `invert` and `centre` of `prediction.of_files`.
+    """
+    from capsviz import checkpoint as checkpoints
+    from capsviz.cli.inputs import choose_device
+    from capsviz.pictures import prediction
+    from capsviz.training import thresholds
+
+    stem, formats = _figure(figure)
+    model = checkpoints.load(checkpoint, device=choose_device(device))
+    files, nothing = prediction.find(names)
+    if not files:
+        raise ValueError(f"no picture in {', '.join(map(repr, nothing))}")
+    preparation["top"] = min(preparation["top"], model.config["classes"])
+    limits, why = thresholds.limits(model)
+    if why is not None:
+        click.echo(f"not known which pictures are unlike the training data: {why}", err=True)
+    unread = [f"no picture in '{name}'" for name in nothing]
+    for line in unread:
+        lines.say(line, err=True)
+
+    def failed(line):
+        unread.append(line)
+        lines.say(line, err=True)
+
+    rows, drawn = [], []
+    if form == "csv":
+        lines.say(lines.csv_line(lines.header(preparation["top"])))
+    paths = options.progress("pictures")(files)
+    for reading in prediction.of_files(model, paths, limits=limits, failed=failed, **preparation):
+        if form == "json":
+            rows.append(lines.record(reading))
+        else:
+            text = lines.csv_line(lines.cells(reading)) if form == "csv" else lines.line(reading)
+            lines.say(text)
+        if stem is not None and len(drawn) < PICTURES:
+            drawn.append(reading)
+    if form == "json":
+        click.echo(options.to_json(rows))
+    if drawn:
+        _draw(drawn, limits, model, checkpoint, stem, formats, preparation)
+    return len(unread)
+
+
+def _figure(path: Path | None) -> tuple[Path | None, tuple[str, ...]]:
+    if path is None:
+        return None, ()
+    if not path.suffix:
+        return path, ("pdf", "png")
+    return path.with_suffix(""), figures.check_formats([path.suffix[1:].lower()])
+
+
+def _draw(readings, limits, model, checkpoint, stem, formats, preparation) -> None:
+    name = model.card.get("name", checkpoint)
+    score = "length" if hasattr(model, "look") else "probability"
+    result = compute(readings, limits=limits, network=name, score=score)
+    for path in figures.save(
+        stem, "predict", result, formats=formats, options=preparation, card=model.card,
+        device=str(next(model.parameters()).device), command=options.command_line(),
+    ):  # fmt: skip
+        click.echo(f"wrote {path}", err=True)
+
+
+def findings(result: Result) -> str:
+    """A line for each picture."""
+    texts, none = [], [None] * len(result.files)
+    for name, predicted, length, sse, *odd in zip(
+        result.files, result.predicted, result.lengths, result.sse, result.unlike,
+        result.reasons or none, result.pieces or none, strict=True,
+    ):  # fmt: skip
+        error = "" if sse is None else f", SSE {sse:.1f}"
+        head = f"{name}: {predicted} ({result.score} {length:.2f}){error}"
+        texts.append(", ".join([head, *lines.remarks(*odd)]))
+    return "\n".join(texts)
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: nothing, for the set is of test images."""
+    yield from ()
+
+
+def caption(result: Result) -> str:
+    """What the figure shows, with its numbers."""
+    pictures = findings(result).replace("\n", "; ")
+    beyond = [
+        f"{name} {side} {limit:.2f}"
+        for name, side, limit in (
+            (result.score, "below", result.length_limit),
+            ("distance", "above", result.distance_limit),
+        )
+        if limit is not None
+    ]
+    alarms = f" Unlike: {' or '.join(beyond)}, as 5 % of validation images are." if beyond else ""
+    return (
+        f"Pictures on their way to the network '{result.network}', step by step. "
+        f"{pictures}.{alarms}"
+    )

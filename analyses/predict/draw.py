@@ -1,0 +1,55 @@
+"""Drawing for `predict`: a row for each picture, a column for each step."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from capsviz.analyses.predict.lines import remarks
+from capsviz.figures.panels import mosaic
+
+HEADS = {
+    "original": "original",
+    "grey": "original, grey",
+    "inverted": "bright ink",
+    "ink": "ink alone",
+    "cropped": "cropped",
+    "input": "network sees",
+    "seen": "network sees",  # in results of before 0.2
+    "reconstruction": "reconstruction",
+}
+TEXT = 1.6  # inches of the words beside a row
+CELL = 1.0  # inches of a picture, at most
+HEAD = 0.75  # inches of the longest head
+LONGEST = 22  # letters of a file's name
+
+
+def sheet(result, width):
+    """The steps from left to right, what was found beside them."""
+    count, steps = len(result.files), len(result.steps)
+    cell = min(CELL, (width - TEXT) / steps)
+    turned = cell < HEAD
+    figure = Figure(figsize=(width, count * cell + (HEAD if turned else 0.25)))
+    axes = figure.subplots()
+    axes.set_anchor("W")
+    y, x = mosaic(axes, result.pictures, steps)
+    heads = [HEADS[name] for name in result.steps]
+    axes.xaxis.tick_top()
+    axes.set_xticks(x, heads, rotation=90 if turned else 0)
+    axes.yaxis.tick_right()
+    axes.set_yticks(y, [_words(result, row) for row in range(count)], fontsize=6)
+    axes.tick_params(length=0)
+    return figure
+
+
+def _words(result, row) -> str:
+    name, sse = result.files[row], result.sse[row]
+    if len(name) > LONGEST:
+        name = f"{name[: LONGEST - 1]}…"
+    prediction = f"{result.predicted[row]} ({result.score} {result.lengths[row]:.2f})"
+    texts = [name, prediction + ("" if sse is None else f", SSE {sse:.1f}")]
+    if result.unlike[row] is False:
+        texts.append("like the training data")
+    odd = (part[row] if part else None for part in (result.reasons, result.pieces))
+    for text in remarks(result.unlike[row], *odd):
+        texts += text.replace(" (", "\n(").replace(": ", ":\n").splitlines()
+    return "\n".join(texts)

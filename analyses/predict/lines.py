@@ -1,0 +1,86 @@
+"""What `predict` prints of a picture: a line, a row of a table, or a record for JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import click
+
+from capsviz.statistics.detection import REASONS
+
+USUAL_PIECES = 2  # of 5,000 validation digits of MNIST, 0.2 % have more
+
+
+def line(reading) -> str:
+    """A picture's classes and reconstruction error, and what is odd about it, in one line."""
+    prediction = reading.prediction
+    pairs = zip(prediction.classes, prediction.lengths, strict=True)
+    text = f"{reading.path}: " + ", ".join(f"{name} ({length:.2f})" for name, length in pairs)
+    if prediction.sse is not None:
+        text += f"; SSE {prediction.sse:.1f}"
+    return "; ".join([text, *remarks(prediction.unlike, prediction.reasons, reading.pieces)])
+
+
+def remarks(unlike: bool | None, reasons, pieces: int | None) -> list[str]:
+    """What is odd about a picture, in words."""
+    texts = []
+    if unlike:
+        why = f" ({', '.join(REASONS[name] for name in reasons)})" if reasons else ""
+        texts.append(f"unlike the training data{why}")
+    if pieces is not None and pieces > 1:
+        more = ": more than one digit?" if pieces > USUAL_PIECES else ""
+        texts.append(f"{pieces} separate pieces of ink{more}")
+    return texts
+
+
+def record(reading) -> dict:
+    """The same as plain data for JSON."""
+    prediction = reading.prediction
+    return {
+        "file": str(reading.path),
+        "classes": prediction.classes,
+        "lengths": prediction.lengths,
+        "reconstruction_sse": prediction.sse,
+        "unlike_training_data": prediction.unlike,
+        "unlike_by": prediction.reasons,
+        "pieces_of_ink": reading.pieces,
+    }
+
+
+def header(top: int) -> list[str]:
+    """Names of the columns for `top` classes."""
+    pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", "length")]
+    odd = ["unlike_training_data", "unlike_by", "pieces_of_ink"]
+    return ["file", *pairs, "reconstruction_sse", *odd]
+
+
+def cells(reading) -> list:
+    """The row of a picture, in these columns."""
+    prediction = reading.prediction
+    pairs = zip(prediction.classes, prediction.lengths, strict=True)
+    return [
+        reading.path,
+        *(cell for pair in pairs for cell in pair),
+        "" if prediction.sse is None else prediction.sse,
+        {None: "", True: "yes", False: "no"}[prediction.unlike],
+        " ".join(prediction.reasons),
+        "" if reading.pieces is None else reading.pieces,
+    ]
+
+
+def csv_line(cells) -> str:
+    """Cells as a line of CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(
+        f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells
+    )
+    return text.getvalue()
+
+
+def say(line: str, *, err: bool = False) -> None:
+    """A line on stdout or stderr, above the progress bar if there is one."""
+    from tqdm import tqdm
+
+    with tqdm.external_write_mode():
+        click.echo(line, err=err)

@@ -1,0 +1,257 @@
+"""What do single primary capsules hold, and does drawing need the couplings?
+
+Method: with the network frozen, a decoder learns to draw the image from its primary capsules, each
+scaled by J c_ij, its coupling to the predicted class j in the last iteration of routing (see
+`capsviz.experiments.primary_decoder`; `capsviz primary train`). It then gets single capsules, the
+others zero, with a coupling that grows from 0 to the capsule's own; and all together. The capsules
+shown are the most strongly coupled, no two of one type or at one place. This is the figure in the
+README of ethanleet/CapsNet, for which no code is public (its issue 22).
+
+Controls over a test set (`--evaluate`): couplings shuffled among the capsules of an image;
+couplings uniform; a second decoder that was trained with uniform couplings; single capsules at
+random; no capsule. SSE is summed over pixels in [0, 1]; means have normal 95 % intervals, and so
+has the difference from "all capsules", image by image.
+
+A reader should see the average digit for no capsule, what one capsule adds to it, and the image
+from all of them. Do not conclude that routing chooses well because the image from all is good: only
+the controls say that. Couplings are a function of the capsules, so they hold no information of
+their own; that a decoder can do without them does not say that the class can: couplings near
+uniform can carry it, which `capsviz transplant` measures. Shuffled and uniform couplings are new to
+the first decoder, which alone can make them worse: the fair comparison is the decoder trained with
+uniform couplings. Shuffled ones spread as far as the network's own. The intervals cover the choice
+of images, not the luck of training: there is one decoder of each kind.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz.analyses.primary.measure import Statistics, evaluate
+from capsviz.analyses.primary.measure import findings as findings_of_many
+from capsviz.analyses.primary.train import train
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+
+NEEDS = ("primary", "couplings")  # of a network, see tracing.needs
+
+
+class Result(NamedTuple):
+    """One image, K capsules of it, each at L shares of its coupling."""
+
+    image: np.ndarray  # (C, H, W) uint8
+    types: np.ndarray  # (K,) capsule type, without a grid its number; the most coupled first
+    places: np.ndarray | None  # (K, 2) row and column in the grid; None: no grid
+    fields: np.ndarray | None  # (K, 4) receptive field: first and end row, column, px
+    couplings: np.ndarray  # (K,) to the predicted class
+    shares: np.ndarray  # (L,) of that coupling, 0 to 1
+    pictures: np.ndarray  # (K, L, C, H, W) uint8, from one capsule
+    sse: np.ndarray  # (K, L) sum of squared differences from the image, pixels in [0, 1]
+    whole: np.ndarray  # (C, H, W) uint8, from all capsules
+    whole_sse: float
+    children: int  # I
+    predicted: int
+    classes: list[str]
+    label: int | None  # true class, if it is known
+
+
+def compute(model, decoders, image, label=None, *, classes, capsules=6, levels=5) -> Result:
+    """Decode single capsules of one image (1, C, H, W), and all of them.
+
+    Parameters
+    ----------
+    decoders  of `capsviz.experiments.primary_decoder.load`.
+    label     true class, if it is known.
+    classes   names of the classes.
+    capsules  how many to show, at most.
+    levels    shares of the coupling to show, from 0 to 1; at least 2.
+
+    Raises
+    ------
+    ValueError  for less than 1 capsule or 2 levels.
+    """
+    import torch
+
+    from capsviz.analyses.primary.controls import strongest
+    from capsviz.experiments.primary_decoder import decode, look
+    from capsviz.nn.functional import reconstruction_loss
+    from capsviz.transforms.augment import to_uint8
+
+    if levels < 2:
+        raise ValueError(f"expected at least 2 levels, from nothing to the coupling, got {levels}")
+    image = image.cpu()
+    traced = look(model, image)
+    scaled = traced.scaled()
+    chosen = strongest(traced.couplings, model.grid, capsules)[0]
+    shares = torch.linspace(0, 1, levels)
+    single = torch.zeros(len(chosen), levels, *scaled.shape[1:])
+    for k, i in enumerate(chosen):
+        single[k, :, i] = shares[:, None] * scaled[0, i]
+    decoded = decode(decoders["routed"], single.flatten(0, 1))
+    whole = decode(decoders["routed"], scaled)
+    types, places, fields = _where(model, chosen.numpy())
+    return Result(
+        image=to_uint8(image[0]),
+        types=types,
+        places=places,
+        fields=fields,
+        couplings=traced.couplings[0, chosen].numpy(),
+        shares=shares.numpy(),
+        pictures=to_uint8(decoded).reshape(len(chosen), levels, *image.shape[1:]),
+        sse=reconstruction_loss(image, decoded).numpy().reshape(len(chosen), levels),
+        whole=to_uint8(whole[0]),
+        whole_sse=float(reconstruction_loss(image, whole)),
+        children=scaled.shape[1],
+        predicted=int(traced.predicted),
+        classes=list(classes),
+        label=label,
+    )
+
+
+def _where(model, chosen):
+    """Types, places and receptive fields of capsules; without a grid their numbers alone."""
+    if model.grid is None:
+        return chosen, None, None
+    _, rows, columns = model.grid
+    places = np.stack([chosen // columns % rows, chosen % columns], 1)
+    pairs = [model.receptive_field(int(row), int(column)) for row, column in places]
+    fields = [[end for part in pair for end in (part.start, part.stop)] for pair in pairs]
+    return chosen // (rows * columns), places, np.array(fields)
+
+
+def upgrade(kind: str, values: dict) -> dict:
+    """Fields of results before 0.2 as today's."""
+    return {name.replace("added", "sse_difference"): value for name, value in values.items()}
+
+
+def plot(result: Result | Statistics, *, width=7.16):
+    """Rows of single capsules beside the image from all, or the test-set errors."""
+    from capsviz.analyses.primary import draw as drawing
+
+    if isinstance(result, Statistics):
+        return drawing.errors(result, width)
+    return drawing.rows(result, width)
+
+
+@analysis(__doc__, picture=True)
+@click.option(
+    "--decoder",
+    type=click.Path(path_type=Path),
+    help="Decoders of `capsviz primary train`. [default: beside the weights, or runs/NAME-primary]",
+)
+@click.option(
+    "--capsules",
+    type=click.IntRange(1),
+    default=6,
+    show_default=True,
+    help="Capsules to show, at most.",
+)
+@click.option(
+    "--levels",
+    type=click.IntRange(2, 12),
+    default=5,
+    show_default=True,
+    help="Shares of the coupling to show.",
+)
+@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@options.seed
+def figure(run, decoder, capsules, levels, n, seed):
+    """Write the figure and its numbers."""
+    options.refuse_with_evaluate(n, "digit", "index", "image", "levels")
+    options.refuse_without_evaluate(n, "seed")
+    decoders = _open_decoders(run.inputs, decoder)
+    if n is None:
+        result = compute(
+            run.model, decoders, run.picture.image, run.picture.label, classes=run.classes,
+            capsules=capsules, levels=levels,
+        )  # fmt: skip
+        yield f"primary-{run.picture.name}", result
+        return
+    images, _ = run.images(n)
+    result = evaluate(
+        run.model, decoders, images, dataset=run.dataset, capsules=capsules, seed=seed,
+        progress=run.progress("images"),
+    )  # fmt: skip
+    yield f"primary-{run.dataset}-{n}-images", result
+
+
+@click.pass_context
+def _figure_or_command(context, **values):
+    """The figure, unless a command follows."""
+    if context.invoked_subcommand is not None:
+        _refuse_given(context)
+        return
+    figure.callback(**values)
+
+
+command = click.Group(
+    params=figure.params,
+    callback=_figure_or_command,
+    help=figure.help,
+    invoke_without_command=True,
+)
+command.add_command(train)
+
+
+def findings(result: Result | Statistics) -> str:
+    """What the numbers say, in a line or two."""
+    if isinstance(result, Result):
+        alone = result.sse[:, -1]
+        return (
+            f"predicted {result.classes[result.predicted]}: SSE {result.whole_sse:.2f} from all "
+            f"{result.children:,} capsules, {alone.min():.2f} to {alone.max():.2f} from one of the "
+            f"{len(alone)} most coupled, {result.sse[0, 0]:.2f} from none"
+        )
+    return findings_of_many(result)
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: one image, and the test set."""
+    from capsviz.cli.inputs import open_picture
+
+    decoders = _open_decoders(inputs)
+    name, classes = inputs.dataset.name, inputs.dataset.classes
+    shown = open_picture(inputs, digit=settings.digit, index=settings.index)
+    result = compute(inputs.model, decoders, shown.image, shown.label, classes=classes)
+    yield f"primary-{shown.name}", result
+    images, _ = inputs.images(settings.n)
+    progress = settings.progress("decoding")
+    result = evaluate(
+        inputs.model, decoders, images, dataset=name, seed=settings.seed, progress=progress
+    )
+    yield f"primary-{name}-{settings.n}-images", result
+
+
+def caption(result: Result | Statistics) -> str:
+    """What the figure shows, with its numbers."""
+    if isinstance(result, Statistics):
+        return (
+            "What the couplings carry: error of the image decoded from primary capsules, mean and "
+            f"95 % interval. {findings(result)}."
+        )
+    field = "the rectangle is the receptive field"
+    if result.places is None:
+        field = "these capsules lie at no places of a grid, so no receptive field is marked"
+    return (
+        "Single primary capsules, decoded alone; from left to right their coupling grows from 0 to "
+        f"its own value; {field}; at the right all capsules together. {findings(result)}."
+    )
+
+
+def _open_decoders(inputs, file=None):
+    from capsviz.experiments import primary_decoder
+
+    path = file or primary_decoder.find(inputs.source, inputs.name)
+    return primary_decoder.load(
+        path, inputs.model.card, checkpoint=inputs.source, device=inputs.device
+    )
+
+
+def _refuse_given(context) -> None:
+    """Options before the name of the command that follows would be lost without a word."""
+    source = click.core.ParameterSource.COMMANDLINE
+    if any(context.get_parameter_source(name) is source for name in context.params):
+        raise click.UsageError(f"options go after '{context.invoked_subcommand}'")

@@ -1,0 +1,102 @@
+"""Drawings for `primary`: rows of single capsules, and the errors with their controls."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from capsviz.figures.panels import show
+
+FIELD, ROUTED, CONTROL = "#D55E00", "#0072B2", "#D55E00"
+GAP, GROUP = 0.04, 0.12  # inches between pictures, between groups of them
+LABELS, SCALE, TITLES = 0.66, 0.56, 0.42  # inches: left of the pictures, right of them, above them
+CELL = 0.85  # inches of a picture, at most
+
+
+def rows(result, width):
+    """One row per capsule: the input with its receptive field, the growing coupling; then all."""
+    K, L = result.sse.shape
+    levels = range(L) if width >= 5 else sorted({0, L // 2, L - 1})
+    columns = len(levels) + 2
+    cell = min((width - LABELS - SCALE - (columns - 1) * GAP - 2 * GROUP) / columns, CELL)
+    tall = cell * result.image.shape[1] / result.image.shape[2]
+    height = TITLES + K * (tall + GAP) + 0.06
+    figure = Figure(figsize=(width, height), layout="none")
+
+    def place(column, row, group):
+        x = LABELS + column * (cell + GAP) + group * GROUP
+        y = height - TITLES - tall - row * (tall + GAP)
+        return figure.add_axes([x / width, y / height, cell / width, tall / height])
+
+    for k in range(K):
+        axes = place(0, k, 0)
+        picture = show(axes, result.image, "input" if k == 0 else None)
+        name = f"capsule {result.types[k]}\nno place"
+        if result.places is not None:
+            axes.add_patch(_field(*result.fields[k]))
+            row, column = result.places[k]
+            name = f"type {result.types[k]}\nrow {row}, col {column}"
+        axes.set_ylabel(
+            f"{name}\nc = {result.couplings[k]:.3f}",
+            rotation=0, ha="right", va="center", fontsize=6, labelpad=4,
+        )  # fmt: skip
+        for n, level in enumerate(levels):
+            name = _share(result.shares[level]) if k == 0 else None
+            show(place(n + 1, k, 1), result.pictures[k, level], name)
+    axes = place(columns - 1, (K - 1) / 2, 2)
+    show(axes, result.whole, f"all {result.children:,}")
+    axes.set_xlabel(f"read as {result.classes[result.predicted]}", fontsize=6.5, labelpad=2)
+    middle = LABELS + cell + GROUP + (len(levels) * (cell + GAP) + GAP) / 2
+    title = "one capsule alone, its coupling growing to c"
+    figure.text(middle / width, 1 - 0.14 / height, title, ha="center", fontsize=6.5)
+    x = LABELS + columns * (cell + GAP) + 2 * GROUP + 0.04
+    share = 1 - (TITLES + 0.1) / height
+    bar = figure.add_axes([x / width, 0.1 / height, 0.07 / width, share])
+    scale = figure.colorbar(picture, cax=bar)
+    scale.set_ticks([0, 127.5, 255], labels=["0", "0.5", "1"])
+    scale.set_label("pixel value", labelpad=4)
+    return figure
+
+
+def errors(result, width):
+    """Mean SSE under every condition; beside it, what each control of the couplings adds."""
+    side = width >= 6
+    figure = Figure(figsize=(width, 2.1 if side else 3.6))
+    left, right = figure.subplots(
+        *((1, 2) if side else (2, 1)), **({} if side else {"height_ratios": [7, 4]})
+    )
+    controls = [i for i, name in enumerate(result.conditions) if "couplings" in name]
+    every = list(range(len(result.conditions)))
+    for axes, which, estimate in (
+        (left, every, result.sse),
+        (right, controls, result.sse.difference),
+    ):
+        values, intervals = estimate.value, estimate.ci95
+        for y, i in enumerate(which):
+            colour = CONTROL if i in controls else ROUTED
+            axes.plot(intervals[i], [y, y], color=colour)
+            axes.plot(values[i], y, "o", color=colour)
+            axes.annotate(
+                f"{values[i]:.2f}" if axes is left else f"{values[i]:+.2f}",
+                (intervals[i, 1], y), (4, 0), textcoords="offset points", va="center", fontsize=6,
+            )  # fmt: skip
+        names = [result.conditions[i] for i in which]
+        axes.set(yticks=range(len(which)), yticklabels=names, ylim=(len(which) - 0.4, -0.6))
+    left.set(xlim=(0, 1.25 * result.sse.high.max()), xlabel="SSE, mean per image")
+    left.set_title(f"{result.n:,} images of {result.dataset}, bars: 95 %")
+    right.axvline(0, color="#7F7F7F", linewidth=0.6)
+    right.margins(x=0.3)
+    right.set(xlabel="added to the SSE of all capsules")
+    right.set_title("replacing the couplings")
+    return figure
+
+
+def _field(top, bottom, left, right):
+    return Rectangle(
+        (left - 0.5, top - 0.5), right - left, bottom - top,
+        fill=False, edgecolor=FIELD, linewidth=1.2, clip_on=False,
+    )  # fmt: skip
+
+
+def _share(share) -> str:
+    return {0.0: "0", 1.0: "c"}.get(float(share), f"{share:.2g} c")

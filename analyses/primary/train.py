@@ -1,0 +1,72 @@
+"""`capsviz primary train`: the decoders, their results on held-out images, and their card."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from capsviz.cli import options
+
+
+@click.command()
+@options.inputs
+@click.option(
+    "--epochs", type=click.IntRange(1), default=5, show_default=True, help="Over training images."
+)
+@click.option("--limit", type=int, metavar="N", help="The first N images of each split only.")
+@options.seed
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the decoder. [default: runs/NAME-primary]",
+)
+def train(epochs, limit, seed, output, inputs):
+    """Train a decoder from primary capsules; the network is frozen."""
+    from capsviz.analyses.primary.measure import findings
+    from capsviz.experiments import primary_decoder
+
+    loaded = options.open_inputs(inputs, split="train")
+    parts = [loaded.dataset, loaded.load("validation"), loaded.load("test")]
+    if limit is not None:
+        parts = [parts[0].first(limit), *(part.first(min(limit, len(part))) for part in parts[1:])]
+    output = output or primary_decoder.default_folder(loaded.name)
+    path, statistics = train_and_save(
+        loaded.model, *parts, output / primary_decoder.file_name(loaded.name), epochs=epochs,
+        seed=seed, report=lambda line: click.echo(line, err=True),
+    )  # fmt: skip
+    click.echo(findings(statistics))
+    click.echo(f"wrote {path}", err=True)
+
+
+def train_and_save(model, train, validation, test, path: Path, *, epochs, seed, report):
+    """Train on one split, choose on another, report on the third; write decoders and card.
+
+    Returns
+    -------
+    `path`, and the `Statistics` of the test split.
+    """
+    from capsviz.analyses.primary.measure import evaluate
+    from capsviz.experiments.primary_decoder import save
+    from capsviz.experiments.primary_training import fit
+    from capsviz.transforms.augment import to_float
+
+    if path.exists():
+        raise ValueError(f"'{path}' is there already: delete it, or choose another --output")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    decoders, record = fit(
+        model, train, validation, epochs=epochs, seed=seed, report=report,
+        progress=options.progress("training"),
+    )  # fmt: skip
+    statistics = evaluate(
+        model, decoders, to_float(test.images), dataset=test.name, seed=seed,
+        progress=options.progress("test images"),
+    )  # fmt: skip
+    card = {
+        "dataset": {"name": train.name},
+        "training": {"images": len(train), "seed": seed, "epochs": [asdict(e) for e in record]},
+        "results": {"test": json.loads(options.to_json(statistics._asdict()))},
+    }
+    return save(path, decoders, model.card, card), statistics

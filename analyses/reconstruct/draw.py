@@ -1,0 +1,111 @@
+"""Drawings for `reconstruct`: examples by class, confident failures, SSE per class."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from capsviz.figures.panels import mosaic
+
+ROWS = ("input", "from\npredicted", "from\ntrue")
+PREDICTED, TRUE = "#D55E00", "#0072B2"
+LETTER, LINE, NAMES = 0.06, 0.12, 0.75  # inches: a letter, a line of text, the names of the rows
+CELL = 0.66  # inches of a picture, at most
+
+
+def sheet(result, width):
+    """Examples above; failures and SSE beside each other, or below each other in one column."""
+    blocks = [_Block(result, "example", width, 10)]
+    beside = width >= 5 and len(result.failures) > 0
+    if len(result.failures):
+        blocks.append(_Block(result, "failure", 0.56 * width if beside else width, 6))
+    heights = [block.height for block in blocks]
+    if beside:
+        heights[-1] = max(heights[-1], 2.3)
+    else:
+        heights.append(2.0 if width < 5 else 2.3)
+    figure = Figure(figsize=(width, sum(heights)))
+    parts = list(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
+    if beside:
+        parts[1:] = parts[1].subfigures(1, 2, width_ratios=[0.56, 0.44])
+    blocks[0].draw(parts[0], f"test images of each class, {result.dataset}")
+    if len(result.failures):
+        count = f"{len(result.failures)} of {result.wrong}"
+        title = f"misread images, {count}, most confident first"
+        blocks[1].draw(parts[1], title, lengths=result.failure_lengths)
+    _errors(parts[-1], result, inches=0.4 * width if beside else 0.85 * width)
+    return figure
+
+
+class _Block:
+    """Pictures in threes, one three per image, wrapped into lines."""
+
+    def __init__(self, result, kind, width, columns):
+        self.pictures = getattr(result, f"{kind}s")
+        truth, read = (getattr(result, f"{kind}_{what}") for what in ("labels", "predicted"))
+        self.wrong = truth != read
+        self.names = [
+            result.classes[a] + (f"\nas {result.classes[b]}" if a != b else "")
+            for a, b in zip(truth, read, strict=True)
+        ]
+        self.columns = min(columns, max(len(self.pictures), 4))
+        cell = min(CELL, (width - NAMES) / self.columns)
+        self.rotation = turn(self.names, cell)
+        head = LETTER * _longest(self.names) if self.rotation else LINE * 2
+        foot = 0 if kind == "example" else 3.4 * LINE
+        self.lines = -(-len(self.pictures) // self.columns)
+        self.height = self.lines * (3 * cell + head + foot + LINE) + 2.5 * LINE
+
+    def draw(self, figure, title, lengths=None):
+        figure.suptitle(title)
+        all_axes = figure.subplots(self.lines, 1, squeeze=False)[:, 0]
+        for line, axes in enumerate(all_axes):
+            part = slice(line * self.columns, (line + 1) * self.columns)
+            y, x = mosaic(axes, self.pictures[part].swapaxes(0, 1), self.columns)
+            axes.set_yticks(y, ROWS, linespacing=1.0)
+            axes.set_xticks(x, self.names[part], rotation=self.rotation)
+            axes.xaxis.tick_top()
+            for text, wrong in zip(axes.get_xticklabels(), self.wrong[part], strict=True):
+                text.set_color(PREDICTED if wrong else "black")
+            if lengths is not None:
+                under = axes.secondary_xaxis("bottom")
+                under.spines[:].set_visible(False)
+                under.tick_params(length=0, pad=2)
+                under.set_xticks(x, [f"{p:.2f}\n{t:.2f}" for p, t in lengths[part]])
+                if line == self.lines - 1:
+                    under.set_xlabel("length of the predicted capsule, below it of the true one")
+
+
+def turn(names, inches) -> int:
+    """Degrees to turn names so that each fits in its place, this many inches wide."""
+    return 90 if LETTER * _longest(names) > inches else 0
+
+
+def _longest(names) -> int:
+    return max((len(line) for name in names for line in name.split("\n")), default=0)
+
+
+def _errors(figure, result, inches):
+    axes = figure.subplots()
+    place = np.arange(len(result.numbers))
+    for sse, colour, marker, shift, name in (
+        (result.sse_predicted, PREDICTED, "o", -0.13, "predicted"),
+        (result.sse_true, TRUE, "s", 0.13, "true"),
+    ):
+        axes.errorbar(
+            place + shift,
+            sse.value,
+            sse.high - sse.value,
+            fmt=marker,
+            color=colour,
+            elinewidth=0.9,
+            label=f"from the {name} class",
+        )
+    names = [result.classes[k] for k in result.numbers]
+    axes.set_xticks(place, names, rotation=turn(names, inches / max(1, len(names))))
+    top = max(sse.ci95.max(initial=0) for sse in (result.sse_predicted, result.sse_true)) or 1
+    columns = 2 if inches > 2.5 else 1  # of the key, in the free room above
+    axes.set(xlabel="true class", ylabel="SSE per image", ylim=(0, (1.75 - 0.2 * columns) * top))
+    axes.set_xlim(-0.6, len(names) - 0.4)
+    axes.set_title(f"mean and 95 %, {result.n:,} images of {result.dataset}")
+    axes.legend(loc="upper center", ncols=columns, columnspacing=1, handletextpad=0.3)

@@ -1,0 +1,246 @@
+"""Turn a digit through a full circle: what do the capsules say at each angle?
+
+Method: every angle is one warp of the original image (kornia, bilinear, zeros outside), all angles
+go through the network as one batch, and the winning capsule is decoded. Over a test set
+(`--evaluate`): accuracy and mean length of the true class's capsule at every angle. The animation
+has at most 180 frames: of more angles, every second, third, ... is shown.
+
+A reader should see over which range of angles the true class stays the longest, and what the
+network takes the digit for outside it. One digit proves nothing about robustness: the test-set
+curve is the evidence. CapsNet is trained on upright digits, so failure far from 0° is no defect of
+this picture; and 6 and 9 swap at 180° for people too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+from capsviz.statistics.estimate import Estimate
+
+NEEDS = ("poses", "decode")  # of a network, see tracing.needs
+
+NAMED_DEG = (-90, -60, -30, 0, 30, 60, 90, 180)  # the angles that findings name
+
+
+class Result(NamedTuple):
+    """One image at A angles."""
+
+    angles_deg: np.ndarray  # (A,) counter-clockwise
+    lengths: np.ndarray  # (A, J)
+    predicted: np.ndarray  # (A,) class of the longest capsule
+    inputs: np.ndarray  # (A, C, H, W) uint8
+    reconstructions: np.ndarray  # (A, C, H, W) uint8, from the winning capsule
+    sse: np.ndarray  # (A,) sum of squared differences, pixels in [0, 1]
+    classes: list[str]
+    label: int | None  # true class, if it is known
+
+
+class Statistics(NamedTuple):
+    """N test images at A angles; intervals are 95 %."""
+
+    angles_deg: np.ndarray  # (A,)
+    accuracy: Estimate  # (A,) Wilson
+    true_length: Estimate  # (A,) mean length of the true class's capsule; normal, within 0 and 1
+    n: int
+    dataset: str
+
+
+def angles(start: float, stop: float, step: float) -> np.ndarray:
+    """Angles from start to stop, both included where the step allows; ValueError for a bad step."""
+    if not np.isfinite([start, stop, step]).all():
+        raise ValueError(f"expected finite angles, got {start:g} to {stop:g} by {step:g}")
+    if not step > 0:
+        raise ValueError(f"the step must be a positive number of degrees, got {step:g}")
+    if stop < start:
+        raise ValueError(f"expected --from below --to, got {start:g} and {stop:g}")
+    count = int((stop - start) / step + 1e-9) + 1
+    if count > 3600:
+        raise ValueError(f"{count} angles are too many, expected at most 3600: use a larger --step")
+    return start + step * np.arange(count)
+
+
+def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.0) -> Result:
+    """Turn one image (1, C, H, W) and look at every angle.
+
+    Parameters
+    ----------
+    label              true class, if it is known.
+    classes            names of the classes.
+    start, stop, step  degrees, counter-clockwise.
+
+    Raises
+    ------
+    ValueError  for a sweep that `angles` refuses, or a network without a decoder.
+    """
+    from capsviz.nn.functional import predict, reconstruction_loss
+    from capsviz.tracing import require_decoder, trace
+    from capsviz.transforms.augment import to_uint8
+    from capsviz.transforms.warps import rotate
+
+    degrees = angles(start, stop, step)
+    require_decoder(model)
+    turned = rotate(image.cpu().float(), _tensor(degrees)).clamp(0, 1)
+    traced = trace(model, turned, keep=("lengths", "reconstruction"))
+    decoded = traced.reconstruction.float()
+    return Result(
+        angles_deg=degrees,
+        lengths=traced.lengths.float().numpy(),
+        predicted=predict(traced.lengths).numpy(),
+        inputs=to_uint8(turned),
+        reconstructions=to_uint8(decoded),
+        sse=reconstruction_loss(turned, decoded).numpy(),
+        classes=list(classes),
+        label=label,
+    )
+
+
+def evaluate(
+    model, images, labels, *, dataset, start=0.0, stop=360.0, step=4.0, progress=iter
+) -> Statistics:
+    """Accuracy and true-class length of N images (N, C, H, W), at least 2, at every angle.
+
+    Parameters
+    ----------
+    labels             (N,).
+    dataset            its name, for the record.
+    start, stop, step  degrees, counter-clockwise.
+    progress           wraps the angles, for a progress bar.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 images, or a sweep that `angles` refuses.
+    """
+    from capsviz.nn.functional import predict
+    from capsviz.statistics.intervals import mean_interval, require_two, wilson_each
+    from capsviz.tracing import trace
+    from capsviz.transforms.warps import rotate
+
+    images, labels = images.cpu(), labels.cpu()
+    degrees = angles(start, stop, step)
+    n = len(images)
+    require_two(n)
+    right, true_lengths = [], []
+    for degree in progress(degrees):
+        turned = rotate(images, float(degree)).clamp(0, 1)
+        lengths = trace(model, turned, keep=("lengths",)).lengths
+        right.append(int((predict(lengths) == labels).sum()))
+        true_lengths.append(lengths.gather(1, labels[:, None])[:, 0].double().numpy())
+    mean, interval = mean_interval(np.stack(true_lengths, 1))
+    return Statistics(
+        angles_deg=degrees,
+        accuracy=Estimate(np.array(right) / n, wilson_each(right, n), n),
+        true_length=Estimate(mean, interval.clip(0, 1), n),
+        n=n,
+        dataset=dataset,
+    )
+
+
+def changes(result: Result) -> list[tuple[float, str]]:
+    """(angle, class) at the first angle and wherever the prediction changes."""
+    starts = [0, *np.flatnonzero(np.diff(result.predicted)) + 1]
+    return [(float(result.angles_deg[i]), result.classes[result.predicted[i]]) for i in starts]
+
+
+def plot(result: Result | Statistics, *, width=7.16):
+    """Film strip and length curve of one image, or the test-set curves."""
+    from capsviz.analyses.rotate import draw as drawing
+
+    if isinstance(result, Statistics):
+        return drawing.curves(result, width)
+    return drawing.film_strip(result, width)
+
+
+@analysis(__doc__, picture=True)
+@click.option("--from", "start", default=0.0, show_default=True, help="First angle, degrees.")
+@click.option("--to", "stop", default=360.0, show_default=True, help="Last angle, degrees.")
+@click.option("--step", default=4.0, show_default=True, help="Step between angles, degrees.")
+@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@click.option(
+    "--size",
+    type=click.IntRange(200, 2000),
+    default=720,
+    show_default=True,
+    help="Size of the GIF, pixels.",
+)
+@click.option(
+    "--fps",
+    type=click.FloatRange(1, 50),
+    default=15,
+    show_default=True,
+    help="Frames a second of the GIF.",
+)
+def command(run, start, stop, step, n, size, fps):
+    """Write the GIF, the print figure and their numbers; say where the prediction changes."""
+    sweep = {"start": start, "stop": stop, "step": step}
+    angles(**sweep)
+    options.refuse_with_evaluate(n, "digit", "index", "image", "size", "fps")
+    if n is not None:
+        evaluated = {**sweep, "dataset": run.dataset, "progress": run.progress("angles")}
+        result = evaluate(run.model, *run.images(n), **evaluated)
+        yield f"rotate-{run.dataset}-{n}-images", result
+        return
+    image, label, name = run.picture
+    result = compute(run.model, image, label, classes=run.classes, **sweep)
+
+    def write(path):
+        return animation(result, path.with_suffix(".gif"), size=size, fps=fps)
+
+    yield f"rotate-{name}", result, write
+
+
+def findings(result: Result | Statistics) -> str:
+    """What the numbers say, in a line or two."""
+    if isinstance(result, Statistics):
+        degrees = result.angles_deg
+        named = [a for a in NAMED_DEG if degrees[0] <= a <= degrees[-1]]
+        if len(named) < 2:
+            named = sorted({degrees[0], *named, degrees[-1]})
+        # the nearest angle that there is; of two, the one nearer to upright
+        at = [int(np.lexsort([abs(degrees), abs(degrees - a).round(6)])[0]) for a in named]
+        parts = [f"{result.accuracy[i]:.1%} at {degrees[i]:g}°" for i in dict.fromkeys(at)]
+        head = f"accuracy on {result.n} {result.dataset} images, with 95 % intervals: "
+        return head + ", ".join(parts)
+    first, *later = changes(result)
+    text = f"predicted {first[1]} at {first[0]:g}°"
+    if not later:
+        return f"{text}, and at every angle up to {result.angles_deg[-1]:g}°"
+    return text + "".join(f", {name} from {angle:g}°" for angle, name in later)
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: one image through a full turn, and the test set."""
+    from capsviz.cli.inputs import open_picture
+
+    dataset, classes = inputs.dataset.name, inputs.dataset.classes
+    image, label, name = open_picture(inputs, digit=settings.digit, index=settings.index)
+    yield f"rotate-{name}", compute(inputs.model, image, label, classes=classes)
+    sweep = {"start": -90.0, "stop": 90.0, "step": 10.0, "dataset": dataset}
+    progress = settings.progress("rotating")
+    result = evaluate(inputs.model, *inputs.images(settings.n), **sweep, progress=progress)
+    yield f"rotate-{dataset}-{settings.n}-images", result
+
+
+def caption(result: Result | Statistics) -> str:
+    """What the figure shows, with its numbers."""
+    if isinstance(result, Statistics):
+        return f"Rotation of the test set, bands: 95 % intervals. {findings(result)}."
+    return f"One digit turned counter-clockwise. {findings(result)}."
+
+
+def animation(result: Result, path, *, size: int = 720, fps: float = 15):
+    """The GIF of a result: `size` pixels wide, at most 180 frames."""
+    from capsviz.analyses.rotate.draw import frames
+    from capsviz.figures.animation import animate
+
+    return animate(frames(result, size), path, fps=fps)
+
+
+def _tensor(values: np.ndarray):
+    import torch
+
+    return torch.from_numpy(values)

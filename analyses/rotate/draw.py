@@ -1,0 +1,196 @@
+"""Drawings for `rotate`: film strip, curves, and the frames of the animation."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from capsviz.figures import COLOURS, style
+from capsviz.figures.panels import picture, show
+
+STRIP = 13  # images in the print figure's strip
+FRAMES = 180  # of an animation, at most
+TRUE, PREDICTED, OTHER = "#0072B2", "#D55E00", "#BBBBBB"
+
+
+def film_strip(result, width):
+    """Inputs and reconstructions above the length of every capsule, on one axis of angles."""
+    figure = Figure(figsize=(width, 0.56 * width))
+    rows = figure.add_gridspec(2, 1, height_ratios=[1, 2.1])
+    angles = result.angles_deg
+    picked = np.unique(np.linspace(0, len(angles) - 1, min(STRIP, len(angles))).round().astype(int))
+    strip = rows[0].subgridspec(2, len(picked), wspace=0.05, hspace=0.05)
+    for row, (images, name) in enumerate(
+        ((result.inputs, "input"), (result.reconstructions, "recon-\nstruction"))
+    ):
+        for column, i in enumerate(picked):
+            axes = figure.add_subplot(strip[row, column])
+            show(axes, images[i], f"{angles[i]:g}°" if row == 0 else None)
+            if row == 1:
+                right = result.label is None or result.predicted[i] == result.label
+                axes.set_xlabel(
+                    result.classes[result.predicted[i]],
+                    color="black" if right else PREDICTED,
+                    labelpad=1,
+                )
+            if column == 0:
+                axes.set_ylabel(name, fontsize=6)
+    axes = figure.add_subplot(rows[1])
+    winners = set(result.predicted.tolist())
+    for k, name in enumerate(result.classes):
+        if k in winners or k == result.label:
+            true = k == result.label
+            axes.plot(
+                angles,
+                result.lengths[:, k],
+                color=COLOURS[k % len(COLOURS)],
+                linewidth=2 if true else 1.1,
+                label=f"{name} (true class)" if true else name,
+                zorder=3,
+            )
+        else:
+            axes.plot(angles, result.lengths[:, k], color=OTHER, linewidth=0.6, zorder=1)
+    rest = len(result.classes) - len(winners | {result.label} - {None})
+    if rest:
+        axes.plot([], [], color=OTHER, linewidth=0.6, label=f"{rest} that never win")
+    axes.set(
+        xlabel="rotation of the input, degrees counter-clockwise",
+        ylabel="capsule length",
+        ylim=(0, 1),
+        xlim=_limits(angles),
+    )
+    axes.xaxis.set_major_locator(_degrees(angles))
+    axes.legend(ncols=1, loc="center left", bbox_to_anchor=(1, 0.5), title="class")
+    return figure
+
+
+def curves(result, width):
+    """Accuracy and true-class length against the angle, with 95 % bands."""
+    figure = Figure(figsize=(width, max(0.42 * width, 1.6)))
+    axes = figure.add_subplot()
+    for estimate, colour, name in (
+        (result.accuracy, TRUE, "accuracy"),
+        (result.true_length, PREDICTED, "mean length of true class"),
+    ):
+        axes.plot(result.angles_deg, estimate.value, color=colour, label=name)
+        axes.fill_between(
+            result.angles_deg, *estimate.ci95.T, color=colour, alpha=0.25, linewidth=0
+        )
+    axes.set(
+        xlabel="rotation of the input, degrees counter-clockwise",
+        ylabel="accuracy, capsule length",
+        ylim=(0, 1.02),
+        xlim=_limits(result.angles_deg),
+        title=f"{result.n:,} images of {result.dataset}, bands: 95 %",
+    )
+    axes.xaxis.set_major_locator(_degrees(result.angles_deg))
+    axes.legend()
+    return figure
+
+
+def frames(result, size):
+    """RGB frames (h, size, 3) uint8: input, reconstruction, lengths, and a strip that grows.
+
+    One for each angle, or where that would be more than `FRAMES`, for every k-th. The background is
+    drawn once and only what moves is drawn again.
+    """
+    inches, dpi = 6.0, size / 6.0
+    with style():
+        figure = Figure(figsize=(inches, 4.6), dpi=dpi, layout="none")
+        canvas = FigureCanvasAgg(figure)
+        parts = _Parts(figure, result)
+        canvas.draw()
+        background = canvas.copy_from_bbox(figure.bbox)
+        whole = np.isclose((result.angles_deg[-1] - result.angles_deg[0]) % 360, 0)
+        count = len(result.angles_deg) - (1 if whole and len(result.angles_deg) > 1 else 0)
+        for i in range(0, count, -(-count // FRAMES)):  # a full turn's last angle is its first
+            canvas.restore_region(background)
+            for artist in parts.update(i):
+                artist.axes.draw_artist(artist)
+            yield np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+class _Parts:
+    """What moves in the animation."""
+
+    def __init__(self, figure, result):
+        self.result = result
+        J, angles = len(result.classes), result.angles_deg
+        self.artists = []
+        for left, images, name in (
+            (0.05, result.inputs, "input"),
+            (0.345, result.reconstructions, "reconstruction of the winner"),
+        ):
+            axes = figure.add_axes([left, 0.535, 0.27, 0.36])
+            axes.set_title(name, fontsize=8)
+            drawing = show(axes, images[0])
+            drawing.set_animated(True)
+            self.artists.append(drawing)
+        bars = figure.add_axes([0.70, 0.535, 0.285, 0.36])
+        bars.set(ylim=(0, 1.0), xticks=range(J), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
+        bars.set_title("capsule lengths", fontsize=8)
+        bars.set_xticklabels(result.classes, rotation=0 if _short(result) else 90)
+        self.bars = bars.bar(range(J), np.zeros(J), color=OTHER, animated=True)
+        strip = figure.add_axes([0.10, 0.15, 0.80, 0.30])
+        step = (angles[-1] - angles[0]) / max(1, len(angles) - 1) or 1
+        self.strip = strip.imshow(
+            np.full((J, len(angles)), np.nan),
+            aspect="auto",
+            vmin=0,
+            vmax=1,
+            extent=(angles[0] - step / 2, angles[-1] + step / 2, J - 0.5, -0.5),
+            animated=True,
+        )
+        strip.set(yticks=range(J), xlabel="rotation, degrees counter-clockwise")
+        strip.set_yticklabels(result.classes, fontsize=6)
+        strip.set_ylabel("class")
+        strip.xaxis.set_major_locator(_degrees(angles))
+        scale = figure.colorbar(self.strip, cax=figure.add_axes([0.915, 0.15, 0.016, 0.30]))
+        scale.set_label("capsule length")
+        scale.set_ticks([0, 0.5, 1])
+        over = figure.add_axes([0, 0.93, 1, 0.07])
+        over.set_axis_off()
+        self.text = over.text(0.5, 0.5, "", ha="center", va="center", fontsize=10, animated=True)
+        key = figure.add_axes([0, 0.0, 1, 0.05])
+        key.set_axis_off()
+        marks = [(PREDICTED, "predicted, wrong"), (OTHER, "other classes")]
+        marks[:0] = [(TRUE, "true class")] if result.label is not None else []
+        if result.label is None:
+            marks[0] = (PREDICTED, "predicted")
+        for column, (colour, name) in enumerate(marks):
+            x = 0.24 + 0.22 * column
+            key.scatter([x], [0.5], marker="s", s=30, color=colour, clip_on=False)
+            key.text(x + 0.018, 0.46, name, va="center", fontsize=7.5)
+        key.set(xlim=(0, 1), ylim=(0, 1))
+
+    def update(self, i: int):
+        """Set everything to angle i; the artists to draw."""
+        r = self.result
+        for drawing, images in zip(self.artists, (r.inputs, r.reconstructions), strict=True):
+            drawing.set_data(picture(images[i]))
+        for k, bar in enumerate(self.bars):
+            bar.set_height(r.lengths[i, k])
+            bar.set_color(TRUE if k == r.label else PREDICTED if k == r.predicted[i] else OTHER)
+        grown = np.full((len(r.classes), len(r.angles_deg)), np.nan)
+        grown[:, : i + 1] = r.lengths[: i + 1].T
+        self.strip.set_data(grown)
+        name = r.classes[r.predicted[i]]
+        true = "" if r.label is None else f"    true class {r.classes[r.label]}"
+        self.text.set_text(f"{r.angles_deg[i]:g}°{true}    predicted {name}")
+        return [*self.artists, *self.bars, self.strip, self.text]
+
+
+def _short(result) -> bool:
+    return max(map(len, result.classes)) <= 2
+
+
+def _limits(angles) -> tuple[float, float]:
+    return (angles[0], angles[-1]) if len(angles) > 1 else (angles[0] - 1, angles[0] + 1)
+
+
+def _degrees(angles):
+    from matplotlib.ticker import MaxNLocator, MultipleLocator
+
+    span = angles[-1] - angles[0]
+    return MultipleLocator(45) if 180 <= span <= 720 else MaxNLocator(9)

@@ -1,0 +1,231 @@
+"""Heat maps of the couplings: which capsules feed which class, and to what end?
+
+Method: routing (dynamic: Sabour, Frosst & Hinton 2017, arXiv:1710.09829) is traced iteration by
+iteration, numbered from 1; in iteration 1 of dynamic routing all couplings are 1/J, so it is its
+own control. For one image: couplings c_ij as capsule type x class, their entropy H_i (nats) and the
+effective number of parents exp(H_i), the agreement of votes with the pose, and for each class the
+map Σ over types of c_ij (û_ij · v̂_j) over the places of the grid, with the pose of the last
+iteration. This additive form, unlike |u| c |v|, sums exactly to s_j · v̂_j, where
+s_j = Σ_i c_ij û_ij (c_ij is what the votes are multiplied by, where that is not the coupling). That
+is |s_j| unless a bias is added to s_j inside routing (preset "authors"): a bias belongs to no
+place, so it is in v̂_j, but in no map. The same network with uniform couplings, and the poses that
+they give, stands beside it. Capsules that lie at no places of a grid have no map.
+
+Over a test set (`--evaluate N`): the same measures, polarisation (mean_i max_j c_ij), dead
+capsules, and how often r iterations change what one iteration predicts (Paik, Kwak & Kim 2019,
+arXiv:1907.13327). A capsule is dead if its largest activation over all images is below a threshold:
+that of Mitterreiter et al. (2023, arXiv:2301.01583), who watch it over training, together with the
+gradients' norms, where it shows capsules that starve; more images can only revive one. Controls:
+couplings that are uniform; random, uniformly from the simplex; the image's own, shuffled among its
+capsules; and "matched", random ones whose standard deviation about uniform is that of the image's
+own. The standard deviation stands beside each: uniform draws from the simplex spread many times
+wider than the couplings of most networks, so what they spoil is no measure of those. Plain dynamic
+routing with one iteration has uniform couplings, so there the two predict the same. All controls,
+and every r but its own, are new to a network that was trained with R iterations, which alone can
+make them worse. A routing of one pass has no curve over r.
+
+A reader should see how far couplings move from 1/J, and compare every map with its control: where
+the two look alike, the map shows the votes and not the routing. Couplings near 1/J can still
+lengthen a class capsule, and carry the class, for the small shifts of many capsules add up:
+`capsviz transplant` measures it. Do not conclude from couplings near uniform that routing does
+little, that routing selects the bright places, nor from one image that routing matters; and the
+maps of two classes compare only because they share one colour scale.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz.analyses.routing import statistics
+from capsviz.analyses.routing.statistics import NO_MAP, Statistics, evaluate, spread
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+from capsviz.statistics.words import number
+
+NEEDS = ("votes", "couplings", "poses")  # of a network, see tracing.needs
+
+
+class Result(NamedTuple):
+    """One image, R iterations; `uniform` is the same network with all couplings 1/J."""
+
+    couplings: np.ndarray  # (R, types, J) mean over the places of a type; without a grid (R, I, J)
+    entropy_nats: np.ndarray  # (R, I) of each capsule's couplings over classes
+    agreement: np.ndarray  # (R, J) cosine of votes and pose, weighted by coupling
+    maps: np.ndarray | None  # (J, rows, columns) additive, last iteration; None: no places
+    map_sums: np.ndarray  # (J,) s_j · v̂_j
+    input_norms: np.ndarray  # (J,) |s_j|, of s_j = Σ_i c_ij û_ij without any bias
+    activations: np.ndarray  # (J,) of the classes, as their lengths
+    uniform_maps: np.ndarray | None  # (J, rows, columns)
+    uniform_map_sums: np.ndarray  # (J,)
+    uniform_activations: np.ndarray  # (J,)
+    extent_px: list[float] | None  # left, right, bottom, top of the maps on the image
+    image: np.ndarray  # (C, H, W) uint8
+    classes: list[str]
+    label: int | None  # true class, if it is known
+    coupling_sd: np.ndarray | None = None  # (R,) of the couplings about even ones
+
+
+def upgrade(kind: str, values: dict) -> dict:
+    """Fields of results before 0.2 as today's."""
+    if kind == "Statistics":
+        return statistics.upgrade(values)
+    return {name.replace("lengths", "activations"): value for name, value in values.items()}
+
+
+def compute(model, image, label=None, *, classes, iterations=None) -> Result:
+    """Trace the routing of one image (1, C, H, W), and of its control with uniform couplings.
+
+    Parameters
+    ----------
+    label       true class, if it is known.
+    classes     names of the classes.
+    iterations  of routing, instead of the network's own.
+
+    Raises
+    ------
+    ValueError  for iterations that the network does not take.
+    """
+    from capsviz.analyses.routing import measure
+    from capsviz.tracing import coupling_sd, even_couplings, trace
+    from capsviz.transforms.augment import to_uint8
+
+    image = image.cpu()
+    parts = {"keep": measure.INSIDE, "iterations": iterations}
+    routed = trace(model, image, **parts)
+    uniform = trace(model, image, **parts, couplings="uniform")
+    totals = [measure.total_input(one.votes, one.factors[-1]) for one in (routed, uniform)]
+    maps = [None, None]
+    if measure.has_places(routed.grid):
+        maps = [
+            measure.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
+            for one in (routed, uniform)
+        ]
+    sums = [
+        measure.along_pose(total, one.poses[-1])[0].numpy()
+        for total, one in zip(totals, (routed, uniform), strict=True)
+    ]
+    return Result(
+        couplings=measure.by_type(routed.couplings[:, 0], routed.grid).numpy(),
+        entropy_nats=measure.entropy(routed.couplings[:, 0]).numpy(),
+        agreement=measure.agreement(routed.votes, routed.couplings, routed.poses)[:, 0].numpy(),
+        maps=maps[0],
+        map_sums=sums[0],
+        input_norms=totals[0][0].norm(dim=1).numpy(),
+        activations=routed.lengths[0].numpy(),
+        uniform_maps=maps[1],
+        uniform_map_sums=sums[1],
+        uniform_activations=uniform.lengths[0].numpy(),
+        extent_px=None if maps[0] is None else measure.extent(model),
+        image=to_uint8(image[0]),
+        classes=list(classes),
+        label=label,
+        coupling_sd=coupling_sd(routed.couplings[:, 0], even_couplings(routed.couplings)).numpy(),
+    )
+
+
+def plot(result: Result | Statistics, *, width=7.16):
+    """Couplings, maps and measures of one image, or the test-set statistics."""
+    if isinstance(result, Statistics):
+        from capsviz.analyses.routing.panels import panels as draw
+    else:
+        from capsviz.analyses.routing.draw import one_image as draw
+    return draw(result, width)
+
+
+@analysis(__doc__, picture=True)
+@click.option(
+    "--iterations",
+    type=click.IntRange(1, 100),
+    help="Routing iterations. [default: the network's own]",
+)
+@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@click.option(
+    "--dead-norm", default=0.05, show_default=True, help="A dead capsule's activation is below it."
+)
+@options.seed
+def command(run, iterations, n, dead_norm, seed):
+    """Write the figure and its numbers; say what routing does."""
+    options.refuse_with_evaluate(n, "digit", "index", "image")
+    options.refuse_without_evaluate(n, "dead_norm", "seed")
+    chosen = {"classes": run.classes, "iterations": iterations}
+    if n is None:
+        shown = run.picture
+        result = compute(run.model, shown.image, shown.label, **chosen)
+        yield f"routing-{shown.name}", result
+        return
+    result = evaluate(
+        run.model,
+        *run.images(n),
+        dataset=run.dataset,
+        **chosen,
+        dead_norm=dead_norm,
+        seed=seed,
+        progress=run.progress("images"),
+    )
+    yield f"routing-{run.dataset}-{n}-images", result
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: one image, and the test set."""
+    from capsviz.cli.inputs import open_picture
+
+    classes, name = inputs.dataset.classes, inputs.dataset.name
+    shown = open_picture(inputs, digit=settings.digit, index=settings.index)
+    result = compute(inputs.model, shown.image, shown.label, classes=classes)
+    yield f"routing-{shown.name}", result
+    progress = settings.progress("routing")
+    result = evaluate(
+        inputs.model,
+        *inputs.images(settings.n),
+        dataset=name,
+        classes=classes,
+        seed=settings.seed,
+        progress=progress,
+    )
+    yield f"routing-{name}-{settings.n}-images", result
+
+
+def caption(result: Result | Statistics) -> str:
+    """What the figure shows, with its numbers."""
+    if isinstance(result, Statistics):
+        return f"Routing over a test set. {findings(result)}."
+    middle = (
+        "middle: where the evidence for each class comes from, as c (û·v̂) summed over types, with "
+        "routing and with uniform couplings"
+        if result.maps is not None
+        else f"middle: {NO_MAP}"
+    )
+    return (
+        "Routing of one image. Top: couplings by iteration, mean over the places of a capsule "
+        f"type; {middle}; bottom: effective parents, agreement of the votes, and activations. "
+        f"{findings(result)}."
+    )
+
+
+def findings(result: Result | Statistics) -> str:
+    """What the numbers say, in a line or two."""
+    if isinstance(result, Statistics):
+        return statistics.findings(result)
+    J = len(result.classes)
+    effective = float(np.exp(result.entropy_nats[-1]).mean())
+    both = (result.activations, result.uniform_activations)
+    name, control = (result.classes[v.argmax()] for v in both)
+    largest = [float(v.max()) for v in both]
+    sd = "" if result.coupling_sd is None else f" (sd about uniform {result.coupling_sd[-1]:.4f})"
+    R = len(result.couplings)
+    after = f"after {R} iterations a" if R > 1 else "a"
+    text = (
+        f"predicted {name} (activation {largest[0]:.3f}), with uniform couplings {control} "
+        f"({largest[1]:.3f})\n{after} capsule has {effective:.3f} of {J} effective parents{sd}: "
+        f"{spread(effective, J)}"
+    )
+    if result.maps is None:
+        return f"{text}\n{NO_MAP}"
+    difference = np.linalg.norm(result.maps - result.uniform_maps)
+    return (
+        f"{text}; the maps differ from those of uniform couplings by "
+        f"{number(difference / np.linalg.norm(result.uniform_maps), '.1%')}"
+    )

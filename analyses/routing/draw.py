@@ -1,0 +1,210 @@
+"""Drawings for `routing`: one image's couplings, maps and measures. Parts that panels share."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.colors import CenteredNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from capsviz.analyses.routing.statistics import NO_MAP
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import picture
+
+BLUE, RED, GREEN, GREY = COLOURS[0], COLOURS[1], COLOURS[2], "#7F7F7F"
+COUPLING, SIGNED = "cividis", "RdBu_r"
+WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+SHOWN = 10  # classes that maps are drawn of, the longest
+
+
+def one_image(result, width):
+    """Couplings as type x class, maps beside their uniform control if any, and the measures."""
+    wide = width >= WIDE
+    count = len(result.couplings)
+    picked = sorted({round(r) for r in np.linspace(0, count - 1, min(4 if wide else 2, count))})
+    classes = np.sort(np.argsort(-result.activations, kind="stable")[:SHOWN])
+    columns = min(len(classes), 10 if wide else 5)
+    rows = 2 * -(-len(classes) // columns)
+    panel = min(0.86 * width / columns, 1.2)
+    middle_height = 0.2 if result.maps is None else rows * (panel + 0.2) + (0.4 if wide else 0.5)
+    heights = [1.5 if wide else 0.3 + 1.2 * len(picked), middle_height, 1.7 if wide else 3.2]
+    figure = Figure(figsize=(width, sum(heights)))
+    top, middle, bottom = figure.subfigures(3, 1, height_ratios=heights)
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
+    _couplings(top, result, picked, wide)
+    if result.maps is None:
+        middle.suptitle(NO_MAP, fontsize=7)
+    else:
+        _maps(middle, result, classes, (rows, columns), wide)
+    _measures(bottom, result, wide)
+    return figure
+
+
+def _couplings(part, result, picked, wide):
+    count, types, J = result.couplings.shape
+    shape = (1, len(picked)) if wide else (len(picked), 1)
+    grid = part.subplots(*shape, sharex=True, sharey=True, squeeze=False)
+    scale = CenteredNorm(1 / J, halfrange(result.couplings - 1 / J))
+    for axes, r in zip(grid.flat, picked, strict=True):
+        image = axes.imshow(result.couplings[r].T, cmap=COUPLING, norm=scale, aspect="auto")
+        uniform = " (uniform)" if np.ptp(result.couplings[r]) == 0 else ""
+        axes.set_title(f"iteration {r + 1}{uniform}" if count > 1 else "couplings, one pass")
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    class_ticks(grid[0, 0].yaxis, result.classes, step=2)
+    for axes in grid[-1]:
+        axes.set_xlabel("capsule" if types == len(result.entropy_nats[0]) else "capsule type")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("class")
+    coupling_bar(part, image, grid, scale)
+
+
+def _maps(part, result, classes, shape, wide):
+    scale = CenteredNorm(0, halfrange(np.stack([result.maps, result.uniform_maps])))
+    grid = part.subplots(*shape, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    kinds = (
+        ("routed", result.maps, result.map_sums),
+        ("uniform", result.uniform_maps, result.uniform_map_sums),
+    )
+    for k, (name, maps, sums) in enumerate(kinds):
+        for place, j in enumerate(classes):
+            block, column = divmod(place, shape[1])
+            axes = grid[2 * block + k, column]
+            drawn = _map(axes, result, maps[j], scale)
+            axes.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
+            if k == 0:
+                true = " (true)" if j == result.label else ""
+                axes.set_title(f"{result.classes[j]}{true}", fontsize=6.5, pad=2)
+            if column == 0:
+                axes.set_ylabel(name, fontsize=6.5)
+    longest = f" ({SHOWN} longest)" if len(result.classes) > SHOWN else ""
+    part.suptitle(
+        f"evidence for each class{longest} by place: $c_{{ij}}\\,\\hat u_{{ij}}\\cdot\\hat v_j$ "
+        f"summed over types;{' ' if wide else chr(10)}"
+        "below each map its sum Σ = $s_j\\cdot\\hat v_j$",
+        fontsize=7,
+    )
+    bar(part, drawn, grid, "evidence; − marks negative")
+
+
+def _map(axes, result, values, scale):
+    """One map at its place on the paler input, its outline above; − where clearly negative."""
+    image = result.image
+    axes.set_axis_on()
+    axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)
+    drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=result.extent_px, zorder=2)
+    grey = image.mean(0)
+    if np.ptp(grey) > 0:
+        half = grey.min() + np.ptp(grey) / 2
+        axes.contour(grey, [half], colors="black", linewidths=0.5, zorder=3)
+    left, right, bottom, top = result.extent_px
+    rows, columns = np.nonzero(values < -scale.halfrange / 5)
+    axes.plot(
+        left + (columns + 0.5) * (right - left) / values.shape[1],
+        top + (rows + 0.5) * (bottom - top) / values.shape[0],
+        linestyle="none", marker="_", color="black", markersize=1.6, markeredgewidth=0.4, zorder=4,
+    )  # fmt: skip
+    x, y = (right - left) / 2, (bottom - top) / 2  # context around the map
+    axes.set(
+        xlim=(max(left - x, -0.5), min(right + x, grey.shape[1] - 0.5)),
+        ylim=(min(bottom + y, grey.shape[0] - 0.5), max(top - y, -0.5)),
+        xticks=[],
+        yticks=[],
+    )
+    axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
+    return drawn
+
+
+def _measures(part, result, wide):
+    names = [["parents", "votes", "activations"]]
+    if not wide:
+        names = [["parents", "votes"], ["activations", "activations"]]
+    parts = part.subplot_mosaic(names)
+    J, rounds = len(result.classes), np.arange(1, len(result.couplings) + 1)
+    counts = np.exp(result.entropy_nats)
+    parents(parts["parents"], rounds, counts.mean(1), np.quantile(counts, [0.05, 0.95], 1).T, J)
+    parts["parents"].set_title("spread; band: 5 to 95 % of capsules" if wide else "band: 5 to 95 %")
+    axes, winner = parts["votes"], int(result.activations.argmax())
+    roles = {winner: "predicted"}
+    if result.label is not None:
+        roles[result.label] = "true" if result.label != winner else "predicted, true"
+    for (j, role), colour in zip(roles.items(), (RED, BLUE), strict=False):
+        name = f"{result.classes[j]} ({role})"
+        axes.plot(rounds, result.agreement[:, j], "o-", color=colour, label=name)
+    rest = np.delete(result.agreement, list(roles), 1)
+    if rest.shape[1]:
+        axes.plot(rounds, rest.mean(1), "s--", color=GREY, label="mean of others")
+    votes(axes, rounds)
+    axes, at = parts["activations"], np.arange(J)
+    axes.vlines(at, result.uniform_activations, result.activations, color=GREY, linewidth=0.8)
+    axes.plot(at, result.activations, "o", color=RED, label="routed")
+    axes.plot(at, result.uniform_activations, "o", color=BLUE, mfc="white", label="uniform")
+    axes.set(xlabel="class", ylabel="activation", ylim=(0, 1.3), title="class capsules")
+    axes.set_yticks([0, 0.5, 1])
+    class_ticks(axes.xaxis, result.classes)
+    axes.legend(loc="upper center", ncols=2, borderaxespad=0)
+
+
+def parents(axes, rounds, mean, band, J):
+    """Effective parents, and on the right the entropy that they stand for."""
+    axes.plot(rounds, mean, "o-", color=BLUE)
+    axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
+    last(axes, rounds[-1], mean[-1], f"{mean[-1]:.2f}", below=True)
+    axes.set(xlabel="iteration", ylabel="effective parents", ylim=(1, J * 1.03))
+    axes.spines["right"].set_visible(True)
+    right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
+    right.set_ylabel("entropy, nats")
+    right.set_ticks(np.arange(int(np.log(J)) + 1))
+    iteration_ticks(axes, rounds)
+
+
+def votes(axes, rounds):
+    """Labels of the agreement of votes and pose; room for the legend above the curves."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, 0), high + 0.7 * (high - min(low, 0)))
+    axes.set(xlabel="iteration", ylabel="mean cosine", title="vote agreement")
+    iteration_ticks(axes, rounds)
+    axes.legend(loc="upper left", borderaxespad=0, handlelength=1.4)
+
+
+def last(axes, x, y, text, *, below):
+    """A number beside the last point of a curve."""
+    axes.annotate(
+        text, (x, y), xytext=(3, -4 if below else 4), textcoords="offset points",
+        ha="right", va="top" if below else "bottom", fontsize=6.5,
+    )  # fmt: skip
+
+
+def iteration_ticks(axes, rounds):
+    """Whole iterations only."""
+    axes.set_xlim(rounds[0] - 0.3, rounds[-1] + 0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def class_ticks(axis, names, step=1):
+    """Class names, twelve at most; every `step`-th of short ones."""
+    short = max(map(len, names)) <= 2
+    step = max(step if short and len(names) > 5 else 1, -(-len(names) // 12))
+    turn = 90 if axis.axis_name == "x" and not short else 0
+    axis.set_ticks(range(0, len(names), step), names[::step], fontsize=6, rotation=turn)
+
+
+def coupling_bar(part, image, grid, scale):
+    """The colour bar of couplings: 1/J in its middle."""
+    drawn = bar(part, image, grid, "mean coupling $c_{ij}$")
+    ticks = [scale.vmin, scale.vcenter, scale.vmax]
+    drawn.set_ticks(ticks, labels=[f"{t:.3f}" for t in ticks])
+
+
+def bar(part, image, grid, label):
+    """A labelled colour bar at the right of a grid."""
+    drawn = part.colorbar(image, ax=grid, fraction=0.05, aspect=18, pad=0.015)
+    drawn.set_label(label)
+    drawn.outline.set_visible(False)
+    return drawn
+
+
+def halfrange(values) -> float:
+    """Of a symmetric colour scale; never zero."""
+    return float(np.abs(values).max()) or 1e-6

@@ -1,0 +1,169 @@
+"""Drawings for `routing`: the panels of its test-set statistics."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.colors import CenteredNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from capsviz.analyses.routing import draw as parts
+from capsviz.analyses.routing.draw import BLUE, GREEN, GREY, RED
+from capsviz.figures import COLOURS
+
+PINK, ORANGE = COLOURS[3], COLOURS[4]
+WIDE = 6.0  # inches: from here on three panels stand side by side, below it two
+CONTROL_STYLES = ((RED, "s"), (GREEN, "D"), (PINK, "^"), (ORANGE, "v"))  # one each
+
+
+def panels(result, width):
+    """What routing changes, how it couples, and which capsules are dead; bars are 95 %."""
+    wide = width >= WIDE
+    shape = (2, 3) if wide else (3, 2)
+    below = [["dead", "all", "types", "types"]]
+    if not wide:
+        below = [["dead", "all"], ["types", "types"]]
+    heights = [1.65 * shape[0], 1.9 * len(below)]
+    figure = Figure(figsize=(width, sum(heights)))
+    top, bottom = figure.subfigures(2, 1, height_ratios=heights)
+    accuracy, changed, active, parents, polarisation, agreement = top.subplots(*shape).flat
+    _by_rounds(accuracy, result, 100 * result.accuracy, 100 * result.control_accuracy)
+    _by_rounds(changed, result, 100 * result.changed, 100 * result.control_changed)
+    _by_rounds(active, result, result.true_activation, result.control_true_activation)
+    for axes in (accuracy, changed):
+        axes.set_ylabel("images, %")
+    active.set_ylabel("activation")
+    accuracy.set_title("accuracy")
+    changed.set_title("predictions other than at r = 1" if wide else "other than at r = 1")
+    active.set_title("true class")
+    _parents(parents, result)
+    _polarisation(polarisation, result)
+    _agreement(agreement, result)
+    axes = bottom.subplot_mosaic(below)
+    _dead(axes["dead"], result)
+    _by_class(bottom, axes["all"], axes["types"], result)
+    top.suptitle(_title(result, wide), fontsize=6.5)
+    return figure
+
+
+def _title(result, wide) -> str:
+    """What the bars are, and the controls' letters with their spread."""
+    head = f"{result.n:,} images of {result.dataset}; bars and bands: 95 % intervals"
+    each = [f"{name[0].upper()} {name}" for name in result.controls]
+    if result.control_sd is None:
+        return f"{head}\ncontrols: {', '.join(each)}"
+    sd = [float(result.coupling_sd.value[-1]), *result.control_sd.value]
+    each = [f"{name} {value:.4f}" for name, value in zip(["own", *each], sd, strict=True)]
+    text = f"sd of couplings about uniform: {each[0]},{' ' if wide else chr(10)}"
+    return f"{head}\n{text}{', '.join(each[1:])}"
+
+
+def _by_rounds(axes, result, estimate, controls):
+    """r = 1 ... M and the controls; a control far off the others' scale is said in words."""
+    count, K = len(estimate), len(controls)
+    _errorbar(axes, np.arange(1, count + 1), estimate, BLUE, "o-", None)
+    low, high = estimate.low.min(), estimate.high.max()
+    room = max(0.15 * (high - low), 1e-3 * max(1, abs(high)))
+    low, high = low - room, high + room
+    for k in range(K):
+        at, value = count + 1 + k, float(controls.value[k])
+        colour, marker = CONTROL_STYLES[k]
+        if low - 5 * room <= value <= high + 5 * room:
+            _errorbar(axes, [at], controls[k : k + 1], colour, marker, None)
+            low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
+        else:
+            up = value > high
+            axes.annotate(
+                f"{value:.3g} {'↑' if up else '↓'}", (at + 0.45, float(up)), ha="right",
+                va="top" if up else "bottom", xycoords=("data", "axes fraction"),
+                fontsize=6, color=colour,
+            )  # fmt: skip
+    axes.set(ylim=(low, high), xlim=(0.5, count + K + 0.7))
+    axes.set_xticks(range(1, count + K + 1))
+    rounds = [str(r) for r in range(1, count + 1)] if count > 1 else ["own"]
+    axes.set_xticklabels([*rounds, *(name[0].upper() for name in result.controls)])
+    for tick, (colour, _) in zip(axes.get_xticklabels()[count:], CONTROL_STYLES, strict=False):
+        tick.set_color(colour)
+    axes.set_xlabel("rounds r; controls" if count > 1 else "controls")
+
+
+def _parents(axes, result):
+    rounds = np.arange(1, len(result.effective_parents) + 1)
+    estimate = result.effective_parents
+    parts.parents(axes, rounds, estimate.value, estimate.ci95, len(result.classes))
+    axes.set_title("spread of couplings")
+    _control(axes, rounds, result, result.control_effective_parents, below=True)
+
+
+def _polarisation(axes, result):
+    estimate = result.polarisation
+    rounds = np.arange(1, len(estimate) + 1)
+    _errorbar(axes, rounds, estimate, BLUE, "o-", None)
+    value = estimate.value[-1]
+    parts.last(axes, rounds[-1], value, f"{value:.3f}", below=value > 0.5)
+    axes.set(xlabel="iteration", ylabel="mean of max $c_{ij}$", ylim=(0, 1), title="polarisation")
+    parts.iteration_ticks(axes, rounds)
+    _control(axes, rounds, result, result.control_polarisation, below=False)
+
+
+def _agreement(axes, result):
+    rounds, dotted = np.arange(1, len(result.agreement) + 1), _dotted(result)
+    for k, (colour, marker, name) in enumerate(
+        ((RED, "o-", "true class"), (GREY, "s--", "mean of others"))
+    ):
+        _errorbar(axes, rounds, result.agreement[:, k], colour, marker, name)
+        label = f"dotted: {result.controls[dotted]}" if colour is GREY else None
+        value = result.control_agreement.value[dotted, k]
+        axes.axhline(value, color=colour, linestyle=":", label=label)
+    parts.votes(axes, rounds)
+
+
+def _dotted(result) -> int:
+    """The control that is drawn as a line: the one that spreads as the network's own do."""
+    names = result.controls
+    return names.index("matched") if "matched" in names else names.index("random")
+
+
+def _control(axes, rounds, result, estimate, *, below):
+    """The random control as a dotted line."""
+    value = estimate.value[result.controls.index("random")]
+    axes.axhline(value, color=GREY, linestyle=":")
+    parts.last(axes, rounds[-1], value, "random control", below=below)
+
+
+def _dead(axes, result):
+    """Mean and largest activation of each capsule; the dead are those that never reach the line."""
+    mean, largest = result.child_activation.value, result.largest_activation
+    axes.set_xlabel("mean activation")
+    if largest is None:
+        axes.hist(mean, bins=30, color=BLUE)
+        axes.set(ylabel="capsules", title="largest activations\nnot recorded")
+        return
+    axes.plot(mean, largest, ".", color=BLUE, markersize=1.5)
+    axes.axhline(result.dead_norm, color=GREY, linestyle="--", linewidth=0.8)
+    axes.set(xlim=(0, max(1, mean.max())), ylim=(0, 1.05 * max(1, largest.max())))
+    axes.set_ylabel("largest activation")
+    axes.set_title(f"dead (below): {result.dead} of {len(mean)}")
+
+
+def _by_class(part, every, types, result):
+    """Mean couplings of each true class's images, on one scale with 1/J in the middle."""
+    J, true = len(result.classes), result.true_classes
+    coupling, type_coupling = result.coupling.value, result.type_coupling.value
+    own = np.stack([t[:, k] for t, k in zip(type_coupling, true, strict=True)])
+    span = max(parts.halfrange(v - 1 / J) for v in (coupling, own))
+    scale = CenteredNorm(1 / J, span)
+    for axes, values in ((every, coupling), (types, own)):
+        image = axes.imshow(values, cmap=parts.COUPLING, norm=scale, aspect="auto")
+        axes.set_ylabel("true class")
+        parts.class_ticks(axes.yaxis, [result.classes[k] for k in true])
+    every.set(xlabel="parent class", title="all capsules")
+    parts.class_ticks(every.xaxis, result.classes)
+    types.set(xlabel="capsule type", title="each type to the true class")
+    types.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    parts.coupling_bar(part, image, types, scale)
+
+
+def _errorbar(axes, x, estimate, colour, marker, name):
+    away = np.maximum([estimate.value - estimate.low, estimate.high - estimate.value], 0)
+    axes.errorbar(x, estimate.value, away, fmt=marker, color=colour, capsize=1.5, label=name)

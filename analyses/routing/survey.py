@@ -1,0 +1,186 @@
+"""What routing does on many images, for `routing`: sums over a test set, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.analyses.routing.measure import INSIDE, agreement, by_type, entropy
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import Z, paired_each, wilson_each
+from capsviz.tracing import INTERVENTIONS, control_couplings, coupling_sd, even_couplings, trace
+
+PREFIX_IMAGES, PREFIX_TOLERANCE = 4, 1e-4  # of the test that pass r of M is the result of r
+
+
+class Mean:
+    """Running mean and 95 % interval of what has one value, or one array, for each image."""
+
+    def __init__(self):
+        self.n, self.sum, self.squares = 0, 0.0, 0.0
+
+    def add(self, values: Tensor) -> None:
+        """Add images: values (B, ...)."""
+        values = values.double()
+        self.n += len(values)
+        self.sum = self.sum + values.sum(0)
+        self.squares = self.squares + values.square().sum(0)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(...)."""
+        return (self.sum / self.n).numpy()
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean (...), its interval by the normal approximation; NaN ends of one image alone."""
+        if self.n == 1:
+            return Estimate(self.mean, np.full((*self.mean.shape, 2), np.nan), 1)
+        variance = np.maximum(self.squares.numpy() - self.n * self.mean**2, 0) / (self.n - 1)
+        half = Z * np.sqrt(variance / self.n)
+        return Estimate(self.mean, np.stack([self.mean - half, self.mean + half], -1), self.n)
+
+
+class Survey:
+    """Sums over images, so that memory does not grow with their number.
+
+    Counts and activations are those of r = 1 ... M iterations, then those of the controls. Where
+    the poses after iteration r of M are the result of r iterations, one trace has them all; where
+    they are not, each r is run by itself. A routing of one pass has M = 1.
+
+    Parameters
+    ----------
+    model       the network.
+    images      (N, C, H, W), some of them; how many rounds there are is found with these.
+    iterations  R, of which the couplings are measured; None: the network's own.
+    most        M, unless R is larger.
+    seed        of the controls.
+    """
+
+    def __init__(self, model, images: Tensor, *, iterations: int | None, most: int, seed: int):
+        self.model, self.asked = model, iterations
+        few = images[:PREFIX_IMAGES]
+        self.iterations = len(trace(model, few[:1], keep=("poses",), iterations=iterations).poses)
+        self.most = self._rounds(few[:1], most)
+        self.prefix = self._is_prefix(few)
+        self.means = defaultdict(Mean)
+        self.of_class = defaultdict(lambda: defaultdict(Mean))  # mean couplings of a true class
+        self.counts = defaultdict(int)  # images (M + controls,)
+        self.largest = None  # (I,) child activations
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def _rounds(self, image: Tensor, most: int) -> int:
+        """M; R where the network takes no other number."""
+        if most <= self.iterations:
+            return self.iterations
+        try:
+            trace(self.model, image, keep=("lengths",), iterations=most)
+        except ValueError:
+            return self.iterations
+        return most
+
+    def _is_prefix(self, few: Tensor) -> bool:
+        """Whether pass r of M is the result of r iterations, on a few images."""
+        if self.most == self.iterations == 1:
+            return True
+        whole = trace(self.model, few, keep=("activations",), iterations=self.most).activations
+        singly = [self._result(few, r) for r in range(1, self.most + 1)]
+        return torch.allclose(whole, torch.stack(singly), rtol=0, atol=PREFIX_TOLERANCE)
+
+    def _result(self, images: Tensor, r: int) -> Tensor:
+        """Activations (B, J) after r iterations."""
+        return trace(self.model, images, keep=("lengths",), iterations=r).lengths
+
+    def add(self, images: Tensor, labels: Tensor) -> None:
+        """Trace images (B, C, H, W) with labels (B,): by r = 1 ... M, and with the controls."""
+        model, R = self.model, self.iterations
+        several = self.prefix and self.most > R
+        traced = trace(
+            model,
+            images,
+            keep=("child_activations", *INSIDE),
+            iterations=self.most if several else self.asked,
+        )
+        rounds = traced.activations
+        if not self.prefix:
+            rounds = torch.stack([self._result(images, r) for r in range(1, self.most + 1)])
+        own, even = traced.couplings[:R], even_couplings(traced.couplings)
+        self._measure("", traced.votes, own, traced.poses[:R], labels)
+        self.means["sd"].add(coupling_sd(own, even).T)
+        controls, measured = [], defaultdict(list)
+        for kind in INTERVENTIONS:
+            drawn = control_couplings(kind, own, self.generator)[-1]
+            replaced = trace(model, images, keep=("poses", "lengths"), couplings=drawn)
+            controls.append(replaced.lengths)
+            values = _measures(traced.votes, drawn[None], replaced.poses[-1:], labels)
+            for name, value in (*values.items(), ("sd", coupling_sd(drawn, even)[:, None])):
+                measured[name].append(value)
+        for name, value in measured.items():
+            self.means[f"control_{name}"].add(torch.cat(value, 1))
+        for k in labels.unique().tolist():
+            types = by_type(own[-1, labels == k], traced.grid)
+            self.of_class[k]["types"].add(types)
+            self.of_class[k]["all"].add(types.mean(1))
+        self.means["child"].add(traced.child_activations)
+        largest = traced.child_activations.amax(0)
+        self.largest = largest if self.largest is None else self.largest.maximum(largest)
+        self._count(torch.cat([rounds, torch.stack(controls)]), labels)
+
+    def _measure(self, kind: str, votes, couplings, poses, labels: Tensor) -> None:
+        for name, value in _measures(votes, couplings, poses, labels).items():
+            self.means[f"{kind}{name}"].add(value)
+
+    def _count(self, activations: Tensor, labels: Tensor) -> None:
+        """Compare predictions with the labels and with those of one iteration: (M + K, B, J)."""
+        predicted = activations.argmax(2).numpy()
+        right = predicted == labels.numpy()
+        self.counts["right"] += right.sum(1)
+        self.counts["changed"] += (predicted != predicted[0]).sum(1)
+        self.counts["to_right"] += (right & ~right[0]).sum(1)
+        self.counts["to_wrong"] += (~right & right[0]).sum(1)
+        self.means["true"].add(activations[:, torch.arange(len(labels)), labels].T)
+
+    def by_class(self, what: str) -> Estimate:
+        """A mean of each true class, (K, ...)."""
+        each = [self.of_class[k][what].estimate for k in sorted(self.of_class)]
+        return Estimate(np.stack([e.value for e in each]), np.stack([e.ci95 for e in each]))
+
+    def by_rounds(self) -> dict[str, Estimate]:
+        """Accuracy, changes and the true class's activation, those of controls apart.
+
+        The difference of an accuracy is to that of one iteration, on the same images.
+        """
+        n, controls = self.means["true"].n, len(INTERVENTIONS)
+        more, less = self.counts["to_right"], self.counts["to_wrong"]
+        gain = Estimate((more - less) / n, paired_each(more, less, n), n)
+        changed = _proportion(self.counts["changed"], n)
+        gain.ci95[0] = changed.ci95[0] = 0  # of r = 1 against itself
+        right = _proportion(self.counts["right"], n)
+        both = {
+            "accuracy": Estimate(right.value, right.ci95, n, gain),
+            "changed": changed,
+            "true_activation": self.means["true"].estimate,
+        }
+        routed = {name: values[:-controls] for name, values in both.items()}
+        return routed | {f"control_{name}": values[-controls:] for name, values in both.items()}
+
+
+def _measures(votes, couplings, poses, labels: Tensor) -> dict[str, Tensor]:
+    """Of couplings (R, B, I, J) and the poses after them, image by image: (B, R, ...)."""
+    nats = entropy(couplings)
+    agreed = agreement(votes, couplings, poses).movedim(0, 1)  # (B, R, J)
+    true = agreed.gather(2, labels[:, None, None].expand(-1, agreed.shape[1], 1))[..., 0]
+    others = (agreed.sum(2) - true) / (agreed.shape[2] - 1)
+    return {
+        "entropy": nats.mean(2).T,
+        "effective": nats.exp().mean(2).T,
+        "polarisation": couplings.amax(3).mean(2).T,
+        "agreement": torch.stack([true, others], 2),
+    }
+
+
+def _proportion(counts: np.ndarray, n: int) -> Estimate:
+    return Estimate(counts / n, wilson_each(counts, n), n)

@@ -1,0 +1,145 @@
+"""What the two longest capsules of an image draw, its controls, and how they are measured."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from capsviz.nn.functional import reconstruction_loss
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import mean_interval
+from capsviz.tracing import decode, trace
+from capsviz.training.evaluate import longest, paired
+from capsviz.transforms.augment import to_float
+
+INK = 0.5  # a pixel that is brighter is ink
+K = 2  # things in an image: there are two colours
+
+
+class Drawn(NamedTuple):
+    """N images with two things each; what is drawn for them, on the CPU."""
+
+    images: Tensor  # (N, C, H, W) in [0, 1]
+    parts: Tensor  # (N, 2, C, H, W) each thing alone
+    labels: Tensor  # (N, 2)
+    predicted: Tensor  # (N, 2) classes of the two longest capsules, each beside its equal in labels
+    lengths: Tensor  # (N, 2) of these capsules
+    absent: Tensor  # (N,) a class that is neither in labels nor in predicted
+    drawn: Tensor  # (N, 2, C, H, W) decoded from predicted
+    from_labels: Tensor  # (N, 2, C, H, W) decoded from labels
+    from_absent: Tensor  # (N, C, H, W)
+
+    def only(self, i: int) -> Drawn:
+        """One of the images."""
+        return Drawn(*(value[i : i + 1].clone() for value in self))
+
+    def join(self, others: list[Drawn]) -> Drawn:
+        """With others behind it."""
+        return Drawn(*map(torch.cat, zip(self, *others, strict=True)))
+
+
+def require_pairs(part) -> None:
+    """ValueError for a `Dataset` whose images do not show two things, or of under 5 classes."""
+    if part.parts is None or part.labels.shape[1] != 2:
+        raise ValueError(
+            f"{part.name} does not show two things in each image, each known alone: expected a "
+            "data set like multimnist and a network for it (`capsviz train multimnist`)"
+        )
+    if len(part.classes) < 5:
+        raise ValueError(
+            f"{part.name} has {len(part.classes)} classes, expected at least 5: two in the image, "
+            "two predicted, and an absent one"
+        )
+
+
+def draws(part, seed: int) -> Tensor:
+    """Random numbers (N, J) in [0, 1) for the images and classes of a `Dataset`."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(len(part), len(part.classes), generator=generator)
+
+
+def look(model, part, draw: Tensor) -> Drawn:
+    """Read and decode the images of a `Dataset` with two parts each.
+
+    Parameters
+    ----------
+    draw  of `draws`: the absent class is the one with the highest number.
+    """
+    images, parts, labels = to_float(part.images), to_float(part.parts), part.labels
+    traced = trace(model, images, keep=("poses", "lengths"))
+    poses, lengths = traced.poses[-1], traced.lengths
+    predicted = align(longest(lengths, K), labels, lengths.shape[1])
+    absent = draw.scatter(1, torch.cat([labels, predicted], 1), -1.0).argmax(1)
+
+    def drawn(classes: Tensor) -> Tensor:
+        return torch.stack([decode(model, poses, some) for some in classes.unbind(1)], 1)
+
+    return Drawn(
+        images=images,
+        parts=parts,
+        labels=labels,
+        predicted=predicted,
+        lengths=lengths.gather(1, predicted),
+        absent=absent,
+        drawn=drawn(predicted),
+        from_labels=drawn(labels),
+        from_absent=decode(model, poses, absent),
+    )
+
+
+def align(predicted: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Predicted classes (N, K), each in the place of the label that `paired` holds it against."""
+    ours, theirs = paired(predicted, labels, classes)
+    return torch.empty_like(predicted).scatter(1, theirs, predicted.gather(1, ours))
+
+
+def errors(drawn: Drawn) -> Tensor:
+    """SSE from each thing alone, mean over both: (N, 5), in the order of `segment.DRAWN`."""
+    drawings = (
+        drawn.drawn,
+        drawn.from_labels,
+        drawn.drawn.flip(1),
+        drawn.from_absent[:, None].expand_as(drawn.parts),
+        torch.zeros_like(drawn.parts),
+    )
+    return torch.stack([_over_things(reconstruction_loss, drawn.parts, d) for d in drawings], 1)
+
+
+def overlaps(drawn: Drawn) -> Tensor:
+    """IoU of ink divided between two drawings and each thing's own ink, mean over both: (N, 6).
+
+    A pixel of ink in the image belongs to the brighter drawing, to both where they are equal. In
+    the order of `segment.DIVIDED`: for the absent class, each thing in turn is drawn from it, the
+    other one from its label.
+    """
+    ink = drawn.images > INK
+    own = drawn.parts > INK
+    absent = drawn.from_absent[:, None].expand_as(drawn.parts)
+    pairs = (
+        (drawn.drawn, drawn.drawn.flip(1)),
+        (drawn.from_labels, drawn.from_labels.flip(1)),
+        (drawn.drawn.flip(1), drawn.drawn),
+        (absent, drawn.from_labels.flip(1)),
+        (torch.zeros_like(drawn.parts),) * 2,  # all ink belongs to both
+        (drawn.parts, drawn.parts.flip(1)),
+    )
+    values = []
+    for first, other in pairs:
+        taken = ink[:, None] & (first >= other)
+        both, either = (m.flatten(2).sum(2) for m in (taken & own, taken | own))
+        values.append((both / either.clamp_min(1)).mean(1))
+    return torch.stack(values, 1)
+
+
+def summary(values: Tensor) -> Estimate:
+    """Means of values (N, M), and of their differences from the first column."""
+    values = values.double().numpy()
+    difference = Estimate(*mean_interval(values - values[:, :1]), len(values))
+    return Estimate(*mean_interval(values), len(values), difference)
+
+
+def _over_things(measure, first: Tensor, second: Tensor) -> Tensor:
+    """Mean over both things of a measure of two batches (N, 2, C, H, W): (N,)."""
+    return measure(first.flatten(0, 1), second.flatten(0, 1)).unflatten(0, first.shape[:2]).mean(1)

@@ -1,0 +1,130 @@
+"""Drawing for `sweep`: curves of all networks on one axis of sizes, and a summary under them."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, MultipleLocator, PercentFormatter
+
+from capsviz.analyses.sweep.words import unequal
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import MARKERS
+
+WIDE = 5.0  # inches from which on panels stand in two columns
+LINES = ("-", "--", "-.", ":")
+
+
+def draw(result, width):
+    """Accuracy, its difference to the first network, score and calibration; then the summary."""
+    names, columns = _panels(result), 2 if width >= WIDE else 1
+    rows = -(-len(names) // columns)
+    below = columns == 1 or len(names) % 2 == 0  # else the summary takes the place that is left
+    groups = 1 if result.worst is None else 2
+    tall = 0.5 + 0.13 * groups * (len(result.names) + 1)
+    heights = [1.45] * rows + ([tall] if below else [])
+    labels = [f"{n} ({s})" for n, s in zip(result.names, result.scores, strict=True)]
+    across = int(width / (0.5 + 0.062 * max(map(len, labels))))  # of entries of the legend
+    across = min(max(1, across), len(labels))
+    figure = Figure(figsize=(width, sum(heights) + 0.3 + 0.14 * -(-len(labels) // across)))
+    grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    first = None
+    for i, (field, label) in enumerate(names):
+        row, column = divmod(i, columns)
+        axes = figure.add_subplot(grid[row, column], sharex=first)
+        first = first or axes
+        _curves(axes, result, field)
+        axes.set_ylabel(label)
+        lowest = i + columns >= len(names)
+        axes.tick_params(labelbottom=lowest)
+        if lowest:
+            axes.set_xlabel(result.label)
+    _x_axis(first, result)
+    _summary(figure.add_subplot(grid[rows if below else rows - 1, 0 if below else 1 :]), result)
+    lines = first.get_lines()[: len(labels)]
+    figure.legend(lines, labels, loc="outside upper center", ncols=across)
+    return figure
+
+
+def _panels(result) -> list[tuple[str, str]]:
+    panels = [("accuracy", "accuracy"), ("true_score", "mean score\nof true class")]
+    if len(result.names) > 1:
+        panels.append(("accuracy_difference", "accuracy less the\nfirst's, points"))
+    return [*panels, ("calibration", "calibration\nerror (ECE)")]
+
+
+def _curves(axes, result, field):
+    """One line with its band for each network; no line of the first less itself."""
+    name, signed = field.removesuffix("_difference"), field.endswith("_difference")
+    estimate = getattr(result, name)
+    estimate = estimate.difference if signed else estimate
+    values, bands = estimate.value, estimate.ci95
+    if signed:
+        axes.axhline(0, color=_colour(0), linewidth=0.8)
+        axes.yaxis.set_major_formatter(_points)
+    elif field == "accuracy":
+        axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    for k in range(int(signed), len(result.names)):
+        colour = _colour(k)
+        axes.plot(
+            result.sizes,
+            values[k],
+            LINES[k % len(LINES)],
+            color=colour,
+            marker=MARKERS[k % len(MARKERS)],
+            markersize=2.6,
+            markevery=max(1, len(result.sizes) // 8),
+        )
+        axes.fill_between(result.sizes, *bands[k].T, color=colour, alpha=0.22, linewidth=0)
+        if signed:
+            ringed = unequal(result, k)
+            ring = {"marker": "o", "markersize": 6, "markerfacecolor": "none", "linestyle": "none"}
+            axes.plot(result.sizes[ringed], values[k][ringed], color=colour, **ring)
+            axes.set_title("ringed: unequal (McNemar, Holm)", fontsize=6.5)
+    if not signed:
+        axes.set_ylim(0, 1.02 if field != "calibration" else max(0.1, 1.05 * bands.max()))
+
+
+def _summary(axes, result):
+    """Mean accuracy over the sizes and worst case of the grid, each network with its interval."""
+    groups = [("mean over sizes", result.area)]
+    if result.worst is not None:
+        groups.append((f"worst of {9 * result.grid} warps", result.worst))
+    K, ticks = len(result.names), []
+    for g, (_, estimate) in enumerate(groups):
+        for k in range(K):
+            y, (low, high) = g * (K + 1) + k, estimate.ci95[k]
+            axes.plot([low, high], [y, y], color=_colour(k), linewidth=1.2, clip_on=False)
+            axes.plot(
+                estimate.value[k],
+                y,
+                MARKERS[k % len(MARKERS)],
+                color=_colour(k),
+                clip_on=False,
+                zorder=3,
+            )
+        ticks.append(g * (K + 1) + (K - 1) / 2)
+    axes.set_yticks(ticks, [name for name, _ in groups])
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlim=(0, 1), ylim=(len(groups) * (K + 1) - 1.5, -0.7), xlabel="accuracy")
+    axes.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+
+
+def _colour(k: int) -> str:
+    return COLOURS[k % len(COLOURS)]
+
+
+def _points(value: float, _) -> str:
+    """A difference of accuracies in points of per cent, with its sign."""
+    points = round(100 * value, 6)
+    return f"{points:+g}".replace("-", "\N{MINUS SIGN}") if points else "0"
+
+
+def _x_axis(axes, result):
+    first, last = result.sizes[[0, -1]]
+    margin = 0.02 * (last - first) or 1
+    axes.set_xlim(first - margin, last + margin)
+    if result.unit == "°" and 90 <= last - first <= 360:
+        axes.xaxis.set_major_locator(MultipleLocator(30 if last - first <= 200 else 45))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 4, 5, 10]))

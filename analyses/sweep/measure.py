@@ -1,0 +1,154 @@
+"""Measures of `sweep`: networks shown the same warped images, one size at a time and in a grid."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.nn.functional import predict
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import paired_each, wilson_each
+from capsviz.tracing import scores
+from capsviz.transforms.warps import family, family_matrix, matrix, warp
+
+GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
+CHUNK_IMAGES = 128  # warped and shown at a time, at most
+CHUNK_VALUES = 1 << 22  # of those images, at most: 16 MB
+SIZES = 3600  # at most
+
+
+def sizes(name: str, start=None, stop=None, step=None) -> np.ndarray:
+    """Sizes (A,) of a warp from start to stop, both included where the step allows.
+
+    Parameters
+    ----------
+    name               of `capsviz.transforms.warps.FAMILIES`.
+    start, stop, step  in its unit; None: its own.
+
+    Raises
+    ------
+    ValueError  for an unknown warp, a bad step or range, or a scale that is not above 0.
+    """
+    own = family(name)
+    start = float(own.start if start is None else start)
+    stop = float(own.stop if stop is None else stop)
+    step = float(own.step if step is None else step)
+    if not (np.isfinite([start, stop, step]).all() and step > 0):
+        raise ValueError(
+            f"expected finite sizes and a step above 0, got {start:g} to {stop:g} by {step:g}"
+        )
+    if stop < start:
+        raise ValueError(f"expected --from below --to, got {start:g} and {stop:g}")
+    count = int((stop - start) / step + 1e-9) + 1
+    if count > SIZES:
+        raise ValueError(
+            f"{count} sizes are too many, expected at most {SIZES}: use a larger --step"
+        )
+    family_matrix(name, start, (1, 1))  # refuses a size that is no warp
+    return (start + step * np.arange(count)).round(9)  # 0.5 + 10 steps of 0.05 is 1
+
+
+def grid_warps(rotations: int) -> list[dict[str, float]]:
+    """Warps of the worst-of-grid accuracy as `matrix` takes them, from the largest to none.
+
+    Raises
+    ------
+    ValueError  for an even number of rotations, which would leave 0° out, or one below 1.
+    """
+    if rotations < 1 or rotations % 2 == 0:
+        raise ValueError(f"expected an odd number of --grid rotations, at least 1, got {rotations}")
+    angles = np.linspace(-GRID_DEG, GRID_DEG, rotations) if rotations > 1 else [0.0]
+    warps = [
+        {"angle_deg": float(a), "shift_x_px": x, "shift_y_px": y}
+        for a, x, y in product(angles, GRID_PX, GRID_PX)
+    ]
+    return sorted(warps, key=lambda one: -sum(map(abs, one.values())))
+
+
+def area_weights(levels: np.ndarray) -> np.ndarray:
+    """Weights (A,), summing to 1, of the trapezoid area under a curve divided by its range."""
+    if len(levels) == 1:
+        return np.ones(1)
+    half = np.diff(levels) / 2 / (levels[-1] - levels[0])
+    return np.append(half, 0) + np.append(0, half)
+
+
+def check(models, names, images: Tensor) -> None:
+    """ValueError for networks without a name each, or for images of another size."""
+    if len(models) == 0 or len(models) != len(names):
+        raise ValueError(
+            f"expected networks and a name for each, got {len(models)} networks "
+            f"and {len(names)} names"
+        )
+    for model, name in zip(models, names, strict=True):
+        takes = tuple(getattr(model, "config", {}).get("image_shape", images.shape[1:]))
+        if takes != tuple(images.shape[1:]):
+            raise ValueError(
+                f"the network '{name}' is for images {takes}, but these are "
+                f"{tuple(images.shape[1:])}: compare networks of one image size"
+            )
+
+
+def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which=None):
+    """Warp images by one matrix, chunk by chunk, and show each chunk to all networks.
+
+    Parameters
+    ----------
+    images, labels  (N, C, H, W) and (N,), on the CPU.
+    by              (1, 2, 3) from `capsviz.transforms.warps`.
+    which           (K, N) which images a network is to see; None: all. The others are left zero.
+
+    Returns
+    -------
+    (K, N) each: whether right, score of the true class, score of the predicted class.
+    """
+    K, N = len(models), len(images)
+    which = np.ones((K, N), bool) if which is None else which
+    right = np.zeros((K, N), bool)
+    true, winner = np.zeros((2, K, N), np.float32)
+    like = next(models[0].parameters(), torch.zeros(()))
+    chunk = min(CHUNK_IMAGES, max(1, CHUNK_VALUES // images[0].numel()))
+    needed = np.flatnonzero(which.any(0))
+    for begin in range(0, len(needed), chunk):
+        part = needed[begin : begin + chunk]
+        with torch.inference_mode():  # such images are not kept by `tracing.remember`
+            warped = warp(images[part].to(like), by).clamp(0, 1)
+        for k, model in enumerate(models):
+            mine = np.flatnonzero(which[k, part])
+            if len(mine) == 0:
+                continue
+            at = part[mine]
+            with torch.inference_mode():
+                own = scores(model, warped[mine])
+            if own.shape[1] != classes:
+                raise ValueError(
+                    f"expected {classes} classes, but network {k + 1} knows {own.shape[1]}: "
+                    "compare networks of the same classes"
+                )
+            best, truth = predict(own), labels[at]
+            right[k, at] = (best == truth).numpy()
+            true[k, at] = own.gather(1, truth[:, None])[:, 0].numpy()
+            winner[k, at] = own.gather(1, best[:, None])[:, 0].numpy()
+    return right, true, winner
+
+
+def worst_case(models, images: Tensor, labels: Tensor, classes: int, warps) -> Estimate:
+    """The share (K,) of images that are right under every warp.
+
+    A network sees under a warp only the images that it had right under all before.
+
+    Parameters
+    ----------
+    warps  an iterable of what `matrix` takes.
+    """
+    n, right = len(images), np.ones((len(models), len(images)), bool)
+    frame = tuple(images.shape[2:])
+    for one in warps:
+        right &= look(models, images, labels, classes, matrix(frame, **one), right)[0]
+    apart = paired_each((right & ~right[0]).sum(1), (right[0] & ~right).sum(1), n)
+    apart[0] = 0  # less itself
+    less = Estimate(right.mean(1) - right[0].mean(), apart, n)
+    return Estimate(right.mean(1), wilson_each(right.sum(1), n), n, less)

@@ -1,0 +1,239 @@
+"""Which class do couplings carry? One image's votes, another image's couplings.
+
+Method: activation patching (Vig et al. 2020, arXiv:2004.12265; Zhang & Nanda 2024,
+arXiv:2309.16042), here of couplings. An image A is passed through the network, and its own
+couplings are replaced, in every iteration, by those that another image B has in its last iteration;
+the votes stay those of A. What the network then reads is counted as A's class, as B's, or as
+neither; classes are what the network reads each image as when it routes by itself. One image is
+shown together with B, each with the couplings of the other. Over a test set (`--evaluate N`) images
+are put into couples at random, the two of a couple of unlike class, no image in two couples; each
+gives its couplings to the other, so there are as many pairs (A, B) as images. Intervals are 95 %,
+by bootstrap of the couples: the two pairs of a couple share their images, others none.
+
+With `--parts`, some children alone get B's couplings: those of whole capsule types, of whole
+places, or single ones, drawn at random for each pair.
+
+Controls: the couplings of another image of A's own class; the mean couplings of the data; A's own,
+shuffled among its children; noise with the standard deviation about uniform that A's own have; even
+couplings. A's own, given back in every iteration, say how much of the routing the last iteration
+holds. The standard deviation about uniform stands beside each.
+
+A reader should see whether couplings that all lie near 1/J, as those of many trained networks do,
+still decide the class: near-uniform is a statement of their size, not of what they do, for the
+small shifts of a thousand children add up. The noise shows that not every shift of that size does
+so; the image of the same class, that being another image's is not enough.
+
+Do not conclude that the couplings know more than the votes: they are computed from votes, here
+from B's. Nor that routing improves the accuracy: a network may read the same class from its votes
+under even couplings. A mixture is an input that the network was not trained on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz.analyses.transplant.words import CONDITIONS, caption, findings, verdict
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+from capsviz.statistics.estimate import Estimate
+
+NEEDS = ("votes", "couplings")  # of a network, see tracing.needs
+
+__all__ = ["caption", "findings", "verdict"]
+
+
+class Result(NamedTuple):
+    """Two images, each with four couplings: its own, the other's, the other's shuffled, even."""
+
+    images: np.ndarray  # (2, C, H, W) uint8
+    labels: list[int | None]  # (2,) true classes, where they are known
+    read: np.ndarray  # (2,) class that each is read as, routed by itself
+    conditions: list[str]  # (4,) whose couplings
+    activations: np.ndarray  # (2, 4, J) of the classes, votes x couplings
+    decoded: np.ndarray | None  # (2, 4, C, H, W) uint8, of the class read; None: no decoder
+    means: np.ndarray  # (2, J) own couplings, mean over children
+    maps: np.ndarray | None  # (2, J, rows, columns) own, mean over types; None: no grid
+    coupling_sd: np.ndarray  # (2,) of own couplings about even ones
+    even: float  # what a child gives each class if it gives evenly, mean over children
+    classes: list[str]
+
+
+class Statistics(NamedTuple):
+    """N pairs under K conditions; intervals are 95 %, by bootstrap of couples of images.
+
+    Shares of pairs, and means over pairs; a difference is less that with its own couplings.
+    """
+
+    conditions: list[str]  # (K,) whose couplings
+    as_own: Estimate  # (K,) share read as the class of the image that casts the votes
+    as_partner: Estimate  # (K,) share read as the class of the unlike image
+    as_neither: Estimate  # (K,) share read as a third class
+    own_activation: Estimate  # (K,) mean, of the class of the image that casts the votes
+    partner_activation: Estimate  # (K,) mean, of the class of the unlike image
+    coupling_sd: Estimate  # (K,) of the couplings about even ones, mean over pairs
+    couples: int
+    n: int  # pairs
+    classes: list[str]
+    dataset: str
+    shares: np.ndarray | None = None  # (S,) of the children whose couplings are the unlike image's
+    parts: list[str] | None = None  # (P,) what those children are: whole types, places, or single
+    part_as_own: Estimate | None = None  # (P, S) share read as their own class
+    part_as_partner: Estimate | None = None  # (P, S) as the unlike image's; of at most 200 pairs
+
+
+def compute(model, images, labels=(None, None), *, classes, seed=0) -> Result:
+    """Exchange the couplings of two images (2, C, H, W).
+
+    Parameters
+    ----------
+    labels   true classes, where they are known.
+    classes  names of the classes.
+    seed     of the shuffle.
+
+    Raises
+    ------
+    ValueError  for another number of images, or a network whose couplings cannot be replaced.
+    """
+    from capsviz.analyses.transplant import measure
+    from capsviz.transforms.augment import to_uint8
+
+    pair = measure.exchange(model, images.cpu(), seed=seed)
+    return Result(
+        images=to_uint8(images.cpu()),
+        labels=list(labels),
+        read=pair.read.numpy(),
+        conditions=list(pair.conditions),
+        activations=pair.activations.numpy(),
+        decoded=None if pair.decoded is None else to_uint8(pair.decoded),
+        means=pair.own.mean(1).numpy(),
+        maps=None if pair.maps is None else pair.maps.numpy(),
+        coupling_sd=pair.coupling_sd.numpy(),
+        even=float(pair.even.mean()),
+        classes=list(classes),
+    )
+
+
+def evaluate(model, images, *, classes, dataset, parts=False, seed=0, progress=iter) -> Statistics:
+    """Exchange the couplings of N images (N, C, H, W), couple by couple, with controls.
+
+    Parameters
+    ----------
+    classes   names of the classes.
+    dataset   its name, for the record.
+    parts     also exchange the couplings of some capsules alone.
+    seed      of the couples, the shuffles, the noise and the bootstrap.
+    progress  wraps the chunks of images, for a progress bar.
+
+    Raises
+    ------
+    ValueError  for images that make less than 2 couples of unlike class, or a network whose
+                couplings cannot be replaced.
+    """
+    from capsviz.analyses.transplant import measure
+    from capsviz.analyses.transplant import parts as some
+    from capsviz.statistics.comparison import draw_resamples
+
+    images = images.cpu()
+    outcomes = measure.transplant(model, images, seed=seed, progress=progress)
+    pairs = outcomes.own.shape[1]
+    counts = draw_resamples(pairs // 2, seed=seed)
+
+    def mean(values, shares):
+        return measure.over_pairs(values, counts, shares=shares)
+
+    return Statistics(
+        conditions=list(CONDITIONS),
+        as_own=mean(outcomes.own, True),
+        as_partner=mean(outcomes.partner, True),
+        as_neither=mean(~outcomes.own & ~outcomes.partner, True),
+        own_activation=mean(outcomes.own_activation, False),
+        partner_activation=mean(outcomes.partner_activation, False),
+        coupling_sd=mean(outcomes.coupling_sd, False),
+        couples=pairs // 2,
+        n=pairs,
+        classes=list(classes),
+        dataset=dataset,
+        **(some.estimates(model, images, seed=seed) if parts else {}),
+    )
+
+
+def plot(result: Result | Statistics, *, width=7.16):
+    """Two images with each other's couplings, or what pairs are read as."""
+    from capsviz.analyses.transplant import draw
+
+    if isinstance(result, Statistics):
+        return draw.shares(result, width)
+    return draw.pair(result, width)
+
+
+@analysis(__doc__, picture=True)
+@click.option(
+    "--donor",
+    type=int,
+    metavar="CLASS",
+    help="Class of the other image. [default: the one after that of the first]",
+)
+@click.option("--donor-index", default=0, show_default=True, help="Which image of that class.")
+@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of two.")
+@click.option(
+    "--parts/--no-parts",
+    default=False,
+    help="Also exchange the couplings of some types, places or capsules alone; takes longer.",
+)
+@options.seed
+def command(run, donor, donor_index, n, parts, seed):
+    """Write the figure and its numbers; say what the couplings decide."""
+    options.refuse_without_evaluate(n, "parts")
+    options.refuse_with_evaluate(n, "digit", "index", "image", "donor", "donor_index")
+    if n is not None:
+        images, _ = run.images(n)
+        result = evaluate(
+            run.model, images, classes=run.classes, dataset=run.dataset, parts=parts, seed=seed,
+            progress=run.progress("transplanting"),
+        )  # fmt: skip
+        yield f"transplant-{run.dataset}-{n}-images", result
+        return
+    donor = next_class(run.inputs, run.picture) if donor is None else donor
+    result = of_two(run.inputs, run.picture, donor, donor_index, seed)
+    yield f"transplant-{run.picture.name}-{donor}-{donor_index}", result
+
+
+def next_class(inputs, picture) -> int:
+    """The class after that of a picture, or after what it is read as."""
+    from capsviz.tracing import scores
+
+    own = picture.label
+    if own is None:
+        own = int(scores(inputs.model, picture.image).argmax())
+    return (own + 1) % len(inputs.dataset.classes)
+
+
+def of_two(inputs, picture, donor: int, index: int, seed: int) -> Result:
+    """`compute` for a picture and an image of the data set."""
+    import torch
+
+    from capsviz.transforms.augment import to_float
+
+    other, _ = inputs.dataset.nth_of_class(donor, index)
+    images = torch.cat([picture.image.cpu(), to_float(other)])
+    labels = (picture.label, donor)
+    return compute(inputs.model, images, labels, classes=inputs.dataset.classes, seed=seed)
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: two images, and the test set."""
+    from capsviz.cli.inputs import open_picture
+
+    picture = open_picture(inputs, digit=settings.digit, index=settings.index)
+    donor = next_class(inputs, picture)
+    yield f"transplant-{picture.name}-{donor}-0", of_two(inputs, picture, donor, 0, settings.seed)
+    images, _ = inputs.images(settings.n)
+    name = inputs.dataset.name
+    result = evaluate(
+        inputs.model, images, classes=inputs.dataset.classes, dataset=name, seed=settings.seed,
+        progress=settings.progress("transplanting"),
+    )  # fmt: skip
+    yield f"transplant-{name}-{settings.n}-images", result

@@ -1,0 +1,188 @@
+"""Measures of `transplant`: couples of images, and passes with replaced couplings."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from capsviz import tracing
+from capsviz.statistics.comparison import compare_means
+from capsviz.statistics.estimate import Estimate
+from capsviz.tracing import CHUNK_IMAGES, control_couplings, coupling_sd, even_couplings, trace
+
+ROUNDS = 100  # of attempts to part couples of equal class
+PAIR = ("own", "the other's", "the other's, shuffled", "even")  # couplings of the picture
+
+
+class Exchange(NamedTuple):
+    """Two images, each under the couplings of `PAIR`."""
+
+    read: Tensor  # (2,)
+    conditions: tuple[str, ...]  # (4,)
+    activations: Tensor  # (2, 4, J)
+    decoded: Tensor | None  # (2, 4, C, H, W)
+    own: Tensor  # (2, I, J) couplings of the last iteration
+    maps: Tensor | None  # (2, J, rows, columns)
+    coupling_sd: Tensor  # (2,)
+    even: Tensor  # (I, J)
+
+
+class Outcomes(NamedTuple):
+    """P pairs under the K conditions, in their order; couple c is the pairs 2 c and 2 c + 1."""
+
+    own: Tensor  # (K, P) bool: read as the class of the image that casts the votes
+    partner: Tensor  # (K, P) bool: read as the class of the unlike image
+    own_activation: Tensor  # (K, P)
+    partner_activation: Tensor  # (K, P)
+    coupling_sd: Tensor  # (K, P) about even couplings
+
+
+def exchange(model, images: Tensor, *, seed: int) -> Exchange:
+    """Each of two images (2, C, H, W) with the couplings of the other."""
+    if len(images) != 2:
+        raise ValueError(f"expected two images whose couplings are exchanged, got {len(images)}")
+    traced = trace(model, images, keep=("couplings", "lengths"))
+    require_all_to_all(traced.couplings)
+    own, even = traced.couplings[-1], even_couplings(traced.couplings)
+    generator = torch.Generator().manual_seed(seed)
+    shuffled = control_couplings("shuffled", own[None], generator)[-1]
+    decodes = tracing.reconstructs(model)
+    keep = ("lengths", "reconstruction") if decodes else ("lengths",)
+    mixed = [
+        trace(model, images, keep=keep, couplings=one)
+        for one in (own, own.flip(0), shuffled.flip(0), even)
+    ]
+    maps = None
+    if traced.grid is not None:
+        maps = own.unflatten(1, traced.grid).mean(1).movedim(-1, 1)
+    return Exchange(
+        read=traced.lengths.argmax(1),
+        conditions=PAIR,
+        activations=torch.stack([one.lengths for one in mixed], 1),
+        decoded=torch.stack([one.reconstruction for one in mixed], 1) if decodes else None,
+        own=own,
+        maps=maps,
+        coupling_sd=coupling_sd(own, even),
+        even=even,
+    )
+
+
+def transplant(model, images: Tensor, *, seed: int, progress=iter) -> Outcomes:
+    """Images (N, C, H, W) under every condition, those left out that find no unlike partner."""
+    own, even, read = last_couplings(model, images)
+    generator = torch.Generator().manual_seed(seed)
+    pairs = couples(read, generator)
+    if pairs.numel() < 4:
+        raise ValueError(
+            f"{len(images)} images make {len(pairs)} couples that the network reads as unlike "
+            "classes, expected at least 2: take more images, of several classes"
+        )
+    voting, partner = pairs.flatten(), pairs.flip(1).flatten()
+    like = of_like_class(read, voting)
+    mean = own.mean(0)
+    parts = []
+    for rows in progress(torch.arange(len(voting)).split(CHUNK_IMAGES)):
+        here = voting[rows]
+        replaced = (
+            own[here],
+            own[partner[rows]],
+            own[like[rows]],
+            mean.expand(len(rows), *mean.shape),
+            control_couplings("shuffled", own[None, here], generator)[-1],
+            noise(own[here], even, generator),
+            even.expand(len(rows), *even.shape),
+        )
+        parts.append(
+            tuple(
+                torch.stack(values)
+                for values in zip(
+                    *(
+                        _outcome(model, images[here], one, read[here], read[partner[rows]], even)
+                        for one in replaced
+                    ),
+                    strict=True,
+                )
+            )
+        )
+    return Outcomes(*(torch.cat(values, 1) for values in zip(*parts, strict=True)))
+
+
+def _outcome(model, images, couplings, own: Tensor, partner: Tensor, even: Tensor):
+    """The fields of `Outcomes` for some pairs under one condition, each (P,)."""
+    lengths = trace(model, images, keep=("lengths",), couplings=couplings).lengths
+    read = lengths.argmax(1)
+    return (
+        read == own,
+        read == partner,
+        lengths.gather(1, own[:, None])[:, 0],
+        lengths.gather(1, partner[:, None])[:, 0],
+        coupling_sd(couplings, even),
+    )
+
+
+def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:
+    """Means over pairs (K, 2 C), of which 2 c and 2 c + 1 are of couple c, under resamples of the C
+    couples, as of `draw_resamples`; `shares`: of what is 0 or 1.
+    """
+    of_couples = values.double().unflatten(1, (-1, 2)).mean(2).numpy()
+    estimate = compare_means(of_couples, counts, shares=shares)
+    return Estimate(estimate.value, estimate.ci95, values.shape[1], estimate.difference)
+
+
+def last_couplings(model, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Own couplings (N, I, J) of the last iteration, even ones (I, J), and classes read (N,)."""
+    own, read = [], []
+    for batch in images.split(CHUNK_IMAGES):
+        traced = trace(model, batch, keep=("couplings", "lengths"))
+        require_all_to_all(traced.couplings)
+        own.append(traced.couplings[-1].clone())
+        read.append(traced.lengths.argmax(1))
+        even = even_couplings(traced.couplings)
+    return torch.cat(own), even, torch.cat(read)
+
+
+def require_all_to_all(couplings: Tensor) -> None:
+    """ValueError for couplings of a layer whose places see some children only."""
+    if couplings.dim() != 4:
+        raise ValueError(
+            "couplings are exchanged child by child, expected a last layer in which all parents "
+            f"see all children, got couplings of the shape {tuple(couplings.shape)}"
+        )
+
+
+def noise(own: Tensor, even: Tensor, generator: torch.Generator) -> Tensor:
+    """Random couplings (B, I, J) with the standard deviation about even ones that `own` have."""
+    history = torch.stack([even.expand_as(own), own])  # as of a routing that starts evenly
+    return control_couplings("matched", history, generator)[-1]
+
+
+def couples(read: Tensor, generator: torch.Generator) -> Tensor:
+    """Disjoint couples (C, 2) of images of unlike class, at random, as many as can be found."""
+    order = torch.randperm(len(read), generator=generator)
+    pairs = order[: len(order) // 2 * 2].view(-1, 2)
+    for _ in range(ROUNDS):
+        equal = read[pairs[:, 0]] == read[pairs[:, 1]]
+        if not equal.any():
+            break
+        others = (~equal).nonzero().flatten()
+        some = others[torch.randperm(len(others), generator=generator)[: int(equal.sum())]]
+        again = torch.cat([equal.nonzero().flatten(), some])
+        drawn = pairs[again].flatten()
+        drawn = drawn[torch.randperm(len(drawn), generator=generator)].view(-1, 2)
+        if (read[drawn[:, 0]] == read[drawn[:, 1]]).sum() <= equal.sum():
+            pairs[again] = drawn
+    return pairs[read[pairs[:, 0]] != read[pairs[:, 1]]]
+
+
+def of_like_class(read: Tensor, chosen: Tensor) -> Tensor:
+    """For each of the chosen images (P,) the next one that is read as the same class.
+
+    Of a class with one image, that image itself.
+    """
+    following = torch.arange(len(read))
+    for k in read.unique():
+        places = (read == k).nonzero().flatten()
+        following[places] = places.roll(-1)
+    return following[chosen]

@@ -1,0 +1,252 @@
+"""Map many images by what the capsules say of them: t-SNE or PCA, with scores.
+
+Method: N images become vectors: the winning class's pose (`poses`), the poses of all classes side
+by side (`all-poses`), the couplings of the last iteration (`couplings`) or the primary capsules
+(`primary`). Vectors of more than 50 numbers are reduced to 50 by PCA, then mapped to the plane by
+t-SNE (van der Maaten & Hinton 2008; scikit-learn, started from PCA, fixed seed), or by PCA alone.
+The raw pixels go the same way beside it: the yardstick. Scores, k = 10: trustworthiness of the map,
+leave-one-out kNN accuracy and silhouette by true class, in the map and in the full vectors.
+Trajectories (`--trajectories`): some images are also turned from -60° to 60° and mapped jointly.
+
+A reader should see more separation than in the pixels, and misread images at the edges or among the
+class they are taken for. Do not conclude from distances between clusters, their sizes or their
+densities in a t-SNE map: they mean nothing; only who is near whom does, as far as the
+trustworthiness says. Nor that separated poses are a discovery. In `all-poses` the lengths alone
+tell the class, which is what the margin loss asks for. In `poses` the vector is not told its class,
+but which capsule it is read from was chosen by the network's answer, and each capsule has its own
+axes: clusters by *predicted* class are nearly given. The couplings follow the winning poses. Only
+`primary` comes before any class, and training shaped it too. Within one class, place is evidence.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz.analyses.tsne.measure import (
+    ANGLES_DEG,
+    NAMES,
+    NEIGHBOURS,
+    along,
+    embed,
+    features,
+    scores,
+    thumbnails,
+    turn,
+)
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+from capsviz.statistics.estimate import Estimate, stack
+
+NEEDS = ("poses",)  # of a network, see tracing.needs
+
+OF = ("poses", "all-poses", "couplings", "primary")
+METHODS = ("tsne", "pca")
+PROGRESS = "looking, then embedding"
+
+
+class Result(NamedTuple):
+    """Maps (0: capsules, 1: pixels) of N images, T thumbnails, K trajectories of A angles."""
+
+    positions: np.ndarray  # (2, N, 2)
+    labels: np.ndarray  # (N,) true class
+    predicted: np.ndarray  # (N,)
+    thumbnails: np.ndarray  # (T,) which images are shown
+    thumbnail_images: np.ndarray  # (T, C, H, W) uint8
+    paths: np.ndarray  # (2, K, A, 2)
+    path_labels: np.ndarray  # (K,) true class
+    path_predicted: np.ndarray  # (K, A)
+    angles_deg: np.ndarray  # (A,) counter-clockwise
+    scores: Estimate  # (2, 5) of the N images, as `score_names`; Wilson for accuracies, else normal
+    score_names: list[str]
+    dimensions: list[int]  # numbers in a vector
+    of: str
+    method: str
+    n: int
+    classes: list[str]
+    dataset: str
+
+
+def compute(
+    model,
+    images,
+    labels,
+    *,
+    classes,
+    dataset,
+    of="poses",
+    method="tsne",
+    trajectories=0,
+    perplexity=30.0,
+    seed=0,
+    progress=iter,
+) -> Result:
+    """Map N images (N, C, H, W) by their capsules and by their pixels.
+
+    Parameters
+    ----------
+    labels        (N,) true classes.
+    classes       names of the classes.
+    dataset       its name, for the record.
+    of            "poses", "all-poses", "couplings" or "primary".
+    method        "tsne" or "pca".
+    trajectories  K: the first image of each of the first K classes is turned and mapped too.
+    perplexity    of t-SNE, about the number of neighbours that count.
+    seed          of t-SNE and of a randomised PCA.
+    progress      wraps the chunks of images, then the two maps, for progress bars.
+
+    Raises
+    ------
+    ValueError   for too few images or classes, or an unknown choice.
+    MemoryError  if vectors and distances would not fit.
+    """
+    from capsviz.transforms.augment import to_uint8
+
+    images, labels = images.cpu(), labels.cpu().numpy()
+    _check(labels, of, method, trajectories, perplexity)
+    firsts = np.unique(labels, return_index=True)[1][:trajectories]
+    vectors, predicted = features(model, images, of, progress)
+    both, n = [vectors, images.flatten(1).numpy()], len(images)
+    if trajectories:
+        turned = turn(images[firsts])
+        more, turned_predicted = features(model, turned, of)
+        predicted = np.concatenate([predicted, turned_predicted])
+        both = [np.concatenate(p) for p in zip(both, (more, turned.flatten(1)), strict=True)]
+    maps = np.stack([embed(part, method, perplexity, seed) for part in progress(both)])
+    positions = maps[:, :n]
+    chosen = thumbnails(positions[0], labels, predicted[:n])
+    return Result(
+        positions=positions,
+        labels=labels,
+        predicted=predicted[:n],
+        thumbnails=chosen,
+        thumbnail_images=to_uint8(images[chosen]),
+        paths=np.stack([along(part, firsts, n) for part in maps]),
+        path_labels=labels[firsts],
+        path_predicted=along(predicted[:, None], firsts, n)[:, :, 0],
+        angles_deg=ANGLES_DEG,
+        scores=stack(scores(v[:n], p, labels) for v, p in zip(both, positions, strict=True)),
+        score_names=list(NAMES),
+        dimensions=[part.shape[1] for part in both],
+        of=of,
+        method=method,
+        n=n,
+        classes=list(classes),
+        dataset=dataset,
+    )
+
+
+def plot(result: Result, *, width=7.16):
+    """Both maps and their scores."""
+    from capsviz.analyses.tsne import draw as drawing
+
+    return drawing.maps(result, width)
+
+
+@analysis(__doc__)
+@click.option(
+    "--of", type=click.Choice(OF), default="poses", show_default=True, help="What is mapped."
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="tsne",
+    show_default=True,
+    help="How it is mapped.",
+)
+@click.option(
+    "--evaluate",
+    "n",
+    type=int,
+    metavar="N",
+    help=f"N test images.  [default: {options.USUAL}, or all if fewer]",
+)
+@click.option(
+    "--trajectories",
+    default=0,
+    show_default=True,
+    metavar="K",
+    help="Turn the first image of K classes from -60° to 60° and draw their paths.",
+)
+@click.option("--perplexity", default=30.0, show_default=True, help="Perplexity of t-SNE.")
+@options.seed
+def command(run, of, method, n, trajectories, perplexity, seed):
+    """Write the maps and their numbers; print the scores."""
+    if method != "tsne" and options.typed("perplexity"):
+        raise ValueError(f"--method {method} knows no perplexity: drop --perplexity")
+    result = compute(
+        run.model,
+        *run.images(n),
+        classes=run.classes,
+        dataset=run.dataset,
+        of=of,
+        method=method,
+        trajectories=trajectories,
+        perplexity=perplexity,
+        seed=seed,
+        progress=run.progress(PROGRESS),
+    )
+    yield f"{method}-{result.dataset}-{of}-{result.n}-images", result
+
+
+def findings(result: Result) -> str:
+    """The scores of both maps, with their intervals."""
+    rows = [
+        f"{result.n} {result.dataset} images, {result.of} (raw pixels), k = {NEIGHBOURS}, "
+        "with 95 % intervals:"
+    ]
+    for i, name in enumerate(result.score_names):
+        rows.append(f"{name}: {result.scores[0, i]:.3f} ({result.scores[1, i]:.3f})")
+    return "\n".join(rows)
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: the poses with trajectories, and what comes before any class."""
+    data = inputs.dataset
+    images, labels = inputs.images(settings.n)
+    for of, trajectories in (("poses", 3), ("primary", 0)):
+        result = compute(
+            inputs.model,
+            images,
+            labels,
+            classes=data.classes,
+            dataset=data.name,
+            of=of,
+            trajectories=trajectories,
+            perplexity=min(30.0, settings.n / 3),
+            seed=settings.seed,
+            progress=settings.progress(PROGRESS),
+        )
+        yield f"tsne-{data.name}-{of}-{settings.n}-images", result
+
+
+def caption(result: Result) -> str:
+    """What the figure shows, with its numbers."""
+    head, *rows = findings(result).split("\n")
+    turned = "Lines: single images turned from -60° to 60°. " if len(result.path_labels) else ""
+    rings = "Rings: misread images. " if (result.labels != result.predicted).any() else ""
+    return f"Maps of images by capsules and by pixels. {rings}{turned}{head} {'; '.join(rows)}."
+
+
+def _check(labels, of, method, trajectories, perplexity) -> None:
+    from capsviz.discovery import unknown
+
+    if of not in OF:
+        raise ValueError(unknown("--of", of, list(OF)))
+    if method not in METHODS:
+        raise ValueError(unknown("method", method, list(METHODS)))
+    if not perplexity > 1:
+        raise ValueError(f"the perplexity must be above 1, got {perplexity:g}")
+    least = 3 * max(NEIGHBOURS, perplexity if method == "tsne" else 0)
+    if len(labels) < least:
+        raise ValueError(
+            f"{len(labels)} images are too few, expected at least {least:g}: use more by "
+            "--evaluate, or a smaller --perplexity"
+        )
+    present = len(np.unique(labels))
+    if present < 2:
+        raise ValueError(f"expected images of at least 2 classes, got {present}")
+    if not 0 <= trajectories <= present:
+        raise ValueError(f"expected 0 to {present} trajectories, got {trajectories}")

@@ -1,0 +1,163 @@
+"""Drawings for `tsne`: the map of the capsules beside that of the pixels, and their scores."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import picture
+
+SHARE = 0.075  # side of a thumbnail, of the map's
+MARKERS = "os^Dv"  # where there are more classes than colours
+TITLES = {
+    "poses": "pose of the winning class",
+    "all-poses": "poses of all classes",
+    "couplings": "couplings",
+    "primary": "primary capsules",
+}
+CAPSULES, PIXELS = "#0072B2", "#7F7F7F"
+
+
+def maps(result, width):
+    """Two maps side by side (below each other in a single column), the scores below them."""
+    beside = width >= 5
+    side = 0.5 * width if beside else 0.88 * width
+    height = side + 0.5 if beside else 2 * side + 0.6
+    names = [name for k, name in enumerate(result.classes) if k in result.labels]
+    columns = max(1, int(width / (0.25 + 0.06 * max(6, *map(len, names)))))
+    foot = 1.8 + 0.15 * -(-(len(names) + 1) // columns)
+    figure = Figure(figsize=(width, height + foot))
+    above, below = figure.subfigures(2, 1, height_ratios=[height, foot])
+    titles = (TITLES[result.of], "raw pixels")
+    for i, axes in enumerate(above.subplots(*((1, 2) if beside else (2, 1)))):
+        _map(axes, result, i)
+        axes.set_title(f"{titles[i]}, {result.dimensions[i]:,} numbers")
+    name = "t-SNE" if result.method == "tsne" else "PCA"
+    above.suptitle(f"{name} of {result.n:,} images of {result.dataset}")
+    _scores(below.subplots(), result, titles)
+    _legend(below, result, columns)
+    return figure
+
+
+def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
+    """Centres (T, 2) for thumbnails of `chosen` points: near them, on few points, none overlapping.
+
+    Taken one by one; each tries rings about its point and counts the points that it would hide.
+    """
+    turns = np.linspace(0, 2 * np.pi, 24, endpoint=False)
+    ring = np.stack([np.cos(turns), np.sin(turns)], 1)
+    steps = np.concatenate([radius * side * ring for radius in np.arange(0.8, 8, 0.4)])
+    low, high = points.min(0), points.max(0)
+    centres = np.empty((0, 2))
+    for i in chosen:
+        tried = points[i] + steps
+        hidden = (np.abs(tried[:, None] - points).max(2) < 0.6 * side).sum(1)
+        taken = (np.abs(tried[:, None] - centres).max(2) < 1.1 * side).any(1)
+        outside = (tried < low).any(1) | (tried > high).any(1)
+        far = np.linalg.norm(steps, axis=1) / side
+        best = (3 * hidden + far + 1000 * taken + 5 * outside).argmin()
+        centres = np.concatenate([centres, tried[best : best + 1]])
+    return centres
+
+
+def _map(axes, result, which):
+    points, paths = result.positions[which], result.paths[which]
+    wrong = result.labels != result.predicted
+    for k in np.unique(result.labels):
+        axes.scatter(*points[result.labels == k].T, s=5, linewidth=0, alpha=0.8, **_style(k))
+    ring = {"facecolor": "none", "edgecolor": "black", "linewidth": 0.7}
+    axes.scatter(*points[wrong].T, s=16, zorder=3, **ring)
+    every = np.concatenate([points, paths.reshape(-1, 2)])
+    side = SHARE * np.ptp(every, axis=0).max()
+    centres = places(every, result.thumbnails, side)
+    for i, image, centre in zip(result.thumbnails, result.thumbnail_images, centres, strict=True):
+        colour = "black" if wrong[i] else _style(result.labels[i])["color"]
+        _thumbnail(axes, image, points[i], centre, side, colour, "--" if wrong[i] else "-")
+    for label, path, read in zip(result.path_labels, paths, result.path_predicted, strict=True):
+        _path(axes, path, label, read)
+    corners = np.concatenate([every, centres])
+    low, high = corners.min(0), corners.max(0)
+    half = (high - low).max() / 2 + 0.7 * side  # a square, so that both maps are equally large
+    for set_limits, centre in zip((axes.set_xlim, axes.set_ylim), (low + high) / 2, strict=True):
+        set_limits(centre - half, centre + half)
+    axes.set(aspect="equal", xticks=[], yticks=[])
+    axes.spines[:].set(visible=True, color="#BBBBBB")
+
+
+def _thumbnail(axes, image, point, centre, side, colour, line):
+    """An image in a frame, with a line to its point."""
+    (x, y), half = centre, side / 2
+    axes.plot(*zip(point, centre, strict=True), color="black", linewidth=0.4, zorder=4)
+    box = (x - half, x + half, y - half, y + half)
+    axes.imshow(picture(image), extent=box, cmap="gray_r", vmin=0, vmax=255, zorder=5)
+    frame = {"fill": False, "edgecolor": colour, "linewidth": 1, "linestyle": line}
+    axes.add_patch(Rectangle((x - half, y - half), side, side, zorder=6, **frame))
+
+
+def _path(axes, path, label, predicted):
+    """A line through the angles; each angle in the colour of its prediction, the ends by sign."""
+    axes.plot(*path.T, color="black", linewidth=0.7, zorder=7)
+    colours = [_style(k)["color"] for k in predicted]
+    axes.scatter(*path.T, s=7, c=colours, edgecolor="black", linewidth=0.3, zorder=8)
+    middle = len(path) // 2
+    axes.scatter(*path[middle], s=30, edgecolor="black", linewidth=0.8, zorder=9, **_style(label))
+    for end, sign in ((0, "−"), (-1, "+")):
+        colour = _style(predicted[end])["color"]
+        axes.plot(*path[end], "o", color="white", markeredgecolor=colour, markersize=6, zorder=9)
+        axes.text(*path[end], sign, ha="center", va="center_baseline", fontsize=6, zorder=10)
+
+
+def _scores(axes, result, titles):
+    rows = np.arange(len(result.score_names))
+    for i, (colour, marker, shift) in enumerate(((CAPSULES, "o", -0.15), (PIXELS, "s", 0.15))):
+        axes.errorbar(
+            result.scores.value[i],
+            rows + shift,
+            xerr=np.abs(result.scores.ci95[i].T - result.scores.value[i]),
+            fmt=marker,
+            color=colour,
+            elinewidth=0.9,
+            label=titles[i],
+        )
+    right = axes.secondary_yaxis("right")
+    names = [
+        f"{ours:.3f}, {theirs:.3f}".replace("-", "−") for ours, theirs in result.scores.value.T
+    ]
+    right.set_yticks(rows, names)
+    right.spines[:].set_visible(False)
+    right.tick_params(length=0)
+    axes.set_yticks(rows, result.score_names)
+    axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(min(0, result.scores.ci95.min() - 0.02), 1.01))
+    axes.set_xlabel("score and 95 % interval, k = 10")
+    axes.grid(axis="x", linewidth=0.3)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+
+
+def _legend(figure, result, columns):
+    marks = [
+        Line2D([], [], linestyle="", markersize=4, label=name, **_style(k))
+        for k, name in enumerate(result.classes)
+        if k in result.labels
+    ]
+    if (result.labels != result.predicted).any():
+        ring = {"marker": "o", "color": "none", "markeredgecolor": "black", "markersize": 4.5}
+        marks.append(Line2D([], [], label="misread", **ring))
+    figure.legend(
+        handles=marks,
+        loc="outside upper center",
+        ncols=columns,
+        handletextpad=0.1,
+        columnspacing=0.9,
+        title="○ with − and +: a digit turned to −60° and +60°"
+        if len(result.path_labels)
+        else None,
+    )
+
+
+def _style(k) -> dict:
+    """Colour and marker of a class."""
+    marker = MARKERS[k // len(COLOURS) % len(MARKERS)]
+    return {"color": COLOURS[k % len(COLOURS)], "marker": marker}

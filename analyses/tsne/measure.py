@@ -1,0 +1,142 @@
+"""Vectors for `tsne`: what the capsules say of each image, their map, and which images to show.
+
+Scores for `tsne`: how far a map keeps neighbours and classes, each a mean over images.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from capsviz.statistics.estimate import Estimate
+
+ANGLES_DEG = np.arange(-60.0, 61, 5)  # of trajectories; the middle one is 0
+COMPONENTS = 50  # of the PCA before t-SNE
+THUMBNAILS = 16  # at most
+
+
+def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors (N, F) of images by one of `tsne.OF`, float32, and the predicted classes (N,)."""
+    import torch
+
+    from capsviz import memory
+    from capsviz.nn.functional import predict
+    from capsviz.tracing import CHUNK_IMAGES, trace
+
+    part = "poses" if of == "all-poses" else of
+    vectors, predicted = [], []
+    for start in progress(range(0, len(images), CHUNK_IMAGES)):
+        traced = trace(model, images[start : start + CHUNK_IMAGES], keep=(part, "lengths"))
+        winner = predict(traced.lengths)
+        value = getattr(traced, part)
+        value = value if part == "primary" else value[-1]
+        if of == "poses":
+            value = value[torch.arange(len(winner)), winner]
+        vectors.append(value.flatten(1).float().clone())
+        predicted.append(winner)
+        if start == 0:
+            size = vectors[0][0].numel() * 4 + len(images) * 8  # of a vector and its distances
+            memory.require(
+                4 * len(images) * size,
+                f"a map of {len(images)} images by {of}",
+                "use fewer images by --evaluate",
+            )
+    return torch.cat(vectors).numpy(), torch.cat(predicted).numpy()
+
+
+def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int = 0) -> np.ndarray:
+    """The map (N, 2) of vectors (N, F), by "tsne" after a PCA to 50 numbers, or by "pca"."""
+    from sklearn.decomposition import PCA
+    from sklearn.manifold import TSNE
+
+    count = 2 if method == "pca" else min(COMPONENTS, *vectors.shape)
+    reduced = PCA(count, random_state=seed).fit_transform(vectors)
+    if method == "pca":
+        return reduced
+    return TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(reduced)
+
+
+def turn(images):
+    """Images (K, C, H, W), K >= 1, at the A - 1 angles that are not 0: (K * (A - 1), C, H, W)."""
+    import torch
+
+    from capsviz.transforms.warps import rotate
+
+    degrees = torch.from_numpy(ANGLES_DEG[ANGLES_DEG != 0])
+    return torch.cat([rotate(image[None], degrees).clamp(0, 1) for image in images])
+
+
+def along(values: np.ndarray, firsts, n: int) -> np.ndarray:
+    """Values (n + K (A - 1), m) of images and then of turned ones -> (K, A, m) with 0° inside."""
+    turned = values[n:].reshape(len(firsts), ANGLES_DEG.size - 1, values.shape[1])
+    return np.insert(turned, ANGLES_DEG.size // 2, values[firsts], axis=1)
+
+
+def thumbnails(positions, labels, predicted) -> np.ndarray:
+    """Images to show: the one in the middle of each class's points, then misread ones."""
+    chosen = []
+    for k in np.unique(labels)[:THUMBNAILS]:
+        own = np.flatnonzero(labels == k)
+        centre = np.median(positions[own], axis=0)
+        chosen.append(own[np.linalg.norm(positions[own] - centre, axis=1).argmin()])
+    wrong = np.setdiff1d(np.flatnonzero(labels != predicted), chosen)
+    return np.concatenate([chosen, wrong]).astype(int)[:THUMBNAILS]
+
+
+NEIGHBOURS = 10
+NAMES = (
+    "trustworthiness of the map",
+    "kNN accuracy in the map",
+    "kNN accuracy in the full space",
+    "silhouette in the map",
+    "silhouette in the full space",
+)
+
+
+def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray) -> Estimate:
+    """The scores (5,) of `NAMES` for features (N, F), their map (N, 2) and the true classes (N,).
+
+    Intervals are Wilson's for the accuracies, else normal. They hold for this one map and treat
+    images as independent, so they leave out the chance in t-SNE itself.
+    """
+    from sklearn.metrics import pairwise_distances, silhouette_samples
+
+    from capsviz.statistics.intervals import mean_interval, wilson
+
+    full, flat = (pairwise_distances(part.astype(float)) for part in (features, positions))
+    each = (
+        trustworthiness(full, flat),
+        neighbours_agree(flat, labels),
+        neighbours_agree(full, labels),
+        silhouette_samples(flat, labels, metric="precomputed"),
+        silhouette_samples(full, labels, metric="precomputed"),
+    )
+    values, intervals = mean_interval(np.stack(each, 1))
+    for row in (1, 2):
+        intervals[row] = wilson(int(each[row].sum()), len(labels))
+    return Estimate(values, intervals, len(labels))
+
+
+def trustworthiness(full: np.ndarray, flat: np.ndarray, k: int = NEIGHBOURS) -> np.ndarray:
+    """Trustworthiness of each image (N,), from distances (N, N) in the full space and in the map.
+
+    One less the ranks, beyond k in the full space, of an image's k neighbours in the map, scaled so
+    that the worst map has 0 (Venna & Kaski 2001). The mean is `sklearn.manifold.trustworthiness`.
+    """
+    n = len(full)
+    ranks = _order(full).argsort(1)  # 0: the nearest other image, n - 1: itself
+    near = _order(flat)[:, :k]
+    beyond = np.clip(np.take_along_axis(ranks, near, 1) + 1 - k, 0, None).sum(1)
+    return 1 - beyond * 2 / (k * (2 * n - 3 * k - 1))
+
+
+def neighbours_agree(distances: np.ndarray, labels: np.ndarray, k: int = NEIGHBOURS) -> np.ndarray:
+    """Whether most of each image's k nearest others are of its class (N,); ties go to the lower."""
+    votes = np.eye(labels.max() + 1)[labels[_order(distances)[:, :k]]].sum(1)
+    return votes.argmax(1) == labels
+
+
+def _order(distances: np.ndarray) -> np.ndarray:
+    """Images by distance from each image (N, N), itself last."""
+    apart = distances.copy()
+    np.fill_diagonal(apart, np.inf)
+    return apart.argsort(1)

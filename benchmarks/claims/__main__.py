@@ -1,0 +1,5 @@
+"""Write docs/claims.md."""
+
+from benchmarks.claims import write
+
+write()

@@ -1,0 +1,109 @@
+"""Is a capsule network correct? Every pitfall that can be seen, looked for in somebody's network.
+
+    report = capsviz.checks.run(network, image_shape=(1, 28, 28), classes=10)
+    print(report.text())
+
+A check is a file of `capsviz/checks/pitfalls`, or of a plug-in's folder `pitfalls`: the first line
+of its docstring is its title, `ABOUT` says what no network changes, and `examine(candidate)`
+returns `passes(...)`, `fails(...)` or `told(...)`, or raises `UnseenError` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import ModuleType
+
+from torch import nn
+
+from capsviz import discovery
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.report import Report
+from capsviz.checks.verdict import STATUSES, Judgement, UnseenError, Verdict
+
+__all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
+
+PITFALLS = "capsviz.checks.pitfalls"
+
+
+def checks(names: Iterable[str] | None = None) -> dict[str, ModuleType]:
+    """The files of all checks, or of some, each after those that it depends on.
+
+    Raises
+    ------
+    ValueError  for a name that is no check.
+    """
+    wanted = discovery.names(PITFALLS) if names is None else list(names)
+    order: dict[str, ModuleType] = {}
+
+    def put(name: str) -> None:
+        if name not in order:
+            module = discovery.load(PITFALLS, name, what="check")
+            for earlier in module.ABOUT.after:
+                put(earlier)
+            order[name] = module
+
+    for name in wanted:
+        put(name)
+    return order
+
+
+def run(
+    network: nn.Module,
+    image_shape: tuple[int, int, int] | None = None,
+    classes: int | None = None,
+    *,
+    only: Iterable[str] | None = None,
+    **facts,
+) -> Report:
+    """Examine a network by every check; it is left as it was.
+
+    Parameters
+    ----------
+    network      any module, or what `capsviz.wrap` made; put in evaluation mode while it is looked
+                 at.
+    image_shape  (C, H, W), and
+    classes      how many: needed for a module that does not say them itself.
+    only         names of checks; those that they depend on come with them.
+    facts        of the network and what belongs to it, see `Candidate`: images, normalise, call,
+                 scores, decode, pair, iterations, loss, train_data, test_data, new.
+
+    Returns
+    -------
+    A report with one verdict a check. One cause, one alarm: where a check fails, those that it
+    would upset are not judged.
+
+    Raises
+    ------
+    ValueError  for a network that cannot be called, or facts that are none.
+    """
+    candidate = Candidate(network, image_shape, classes, **facts)
+    verdicts: dict[str, Verdict] = {}
+    for name, module in checks(only).items():
+        causes = [verdicts[k].cause or k for k in module.ABOUT.after if _upset(verdicts[k])]
+        cause = causes[0] if causes else None
+        if cause is None:
+            judgement = _examined(module, candidate)
+        else:
+            judgement = Judgement("cannot be seen", f"not judged, as {cause} fails", {})
+        about = module.ABOUT
+        verdicts[name] = Verdict(
+            name, discovery.summary(PITFALLS, name), *judgement, about.paper, about.breaks,
+            about.mend, about.pitfalls, cause,
+        )  # fmt: skip
+    ordered = sorted(verdicts.values(), key=lambda one: STATUSES.index(one.status))
+    return Report(candidate.name, tuple(ordered), tuple(candidate.notes()))
+
+
+def _upset(verdict: Verdict) -> bool:
+    return verdict.status == "fails" or verdict.cause is not None
+
+
+def _examined(module: ModuleType, candidate: Candidate) -> Judgement:
+    try:
+        with candidate.still():
+            return module.examine(candidate)
+    except UnseenError as reason:
+        return Judgement("cannot be seen", str(reason), {})
+    except Exception as error:  # whatever somebody's code does
+        reason = " ".join(str(error).split())[:200]
+        return Judgement("cannot be seen", f"it raises {type(error).__name__}: {reason}", {})

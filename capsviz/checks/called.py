@@ -1,0 +1,92 @@
+"""A network that can be called: with images in [0, 1], in evaluation mode, under a mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.checks import calling
+from capsviz.foreign import without_cuda
+from capsviz.foreign.bare import Bare, Recipe
+from capsviz.foreign.recorder import Pass
+from capsviz.foreign.taps import Tapped
+from capsviz.nn.computation import literal
+from capsviz.tracing import evaluating
+
+
+class Called:
+    """How to call a network; the options are those of `Candidate`."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        image_shape=None,
+        classes: int | None = None,
+        *,
+        images: Tensor | None = None,
+        normalise=None,
+        call: Callable | None = None,
+    ):
+        image_shape, classes = calling.of_images(network, image_shape, classes)
+        recipe = Recipe(call, image_shape, classes)
+        self.network, self.wrapped_before = network, None
+        if isinstance(network, Bare):
+            own = network.recipe
+            self.network, self.wrapped_before = network.network, network
+            recipe = Recipe(
+                own.call, own.image_shape, own.classes, own.mean, own.std, cuda=own.cuda
+            )
+        elif normalise is not None:
+            recipe.mean, recipe.std = (torch.tensor(v).reshape(-1, 1, 1).float() for v in normalise)
+        self.recipe, self.image_shape, self.classes = recipe, image_shape, classes
+        self.own_images, self.normalise = images, normalise
+        self.name = calling.name_of(network)
+        with self.still():
+            self.manner = calling.find(self.network, recipe, self.images(2))
+
+    def images(self, count: int, seed: int = 0) -> Tensor:
+        """That many of its images, or noise, on the network's device; other seeds, other ones."""
+        like = next(self.network.parameters(), torch.zeros(()))
+        generator = torch.Generator().manual_seed(1000 * seed + 1)
+        own = self.own_images
+        if own is not None and len(own) >= count:
+            drawn = torch.randperm(len(own), generator=generator)[:count]
+            return own[drawn].to(like)
+        return torch.rand(count, *self.image_shape, generator=generator).to(like)
+
+    def inside(self, images: Tensor) -> Tensor:
+        """Images as the network gets them."""
+        recipe = self.recipe
+        if recipe.mean is None:
+            return images
+        return (images - recipe.mean.to(images)) / recipe.std.to(images)
+
+    def call(self, images: Tensor, network: nn.Module | None = None):
+        """What the network returns for images in [0, 1]."""
+        network = self.network if network is None else network
+        return self.run(Tapped(network, []), images, network)
+
+    def output(self, images: Tensor):
+        """What a loss gets: of `forward`, also where the checks look by `look`."""
+        if self.manner == "look":
+            return self.network(self.inside(images))
+        return self.call(images)
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Inside: evaluation mode, no gradients, and capsviz's own layers in PyTorch's words."""
+        with ExitStack() as stack:
+            stack.enter_context(evaluating(self.network))
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(literal())
+            yield
+
+    def run(self, mode: Pass, images: Tensor, network: nn.Module | None = None):
+        """What a pass under a mode returns; None where the mode ends it."""
+        network = self.network if network is None else network
+        inside = self.inside(images)
+        with without_cuda() if self.recipe.cuda else nullcontext():
+            return calling.ended(mode, lambda: self.recipe.call(network, inside))

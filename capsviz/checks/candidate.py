@@ -1,0 +1,118 @@
+"""A network under examination, with what belongs to it: loss, data, itself before training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.checks.inside import Inside
+from capsviz.checks.verdict import UnseenError
+from capsviz.foreign import parts
+
+COLLAPSED = 1e-3  # scores that differ less between images say little
+
+
+class Candidate(Inside):
+    """Whom the checks examine; what it does not have raises `UnseenError` with the reason.
+
+    Parameters
+    ----------
+    network, image_shape, classes, normalise, call, scores, decode, pair  as of `capsviz.wrap`.
+    images      (N, C, H, W) in [0, 1] to look at; without them, noise.
+    iterations  how many passes of routing it is said to make; without it, an attribute is sought.
+    loss        (output, images, labels (N,)) -> a number: what training minimises.
+    train_data  images as the network and the loss get them in training: a sequence whose items are,
+                or begin with, (C, H, W).
+    test_data   the same at test; read twice.
+    new         the same network as it is before training.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        image_shape=None,
+        classes: int | None = None,
+        *,
+        iterations: int | None = None,
+        loss: Callable | None = None,
+        train_data=None,
+        test_data=None,
+        new: nn.Module | None = None,
+        **facts,
+    ):
+        super().__init__(network, image_shape, classes, **facts)
+        self.iterations = iterations
+        self.loss, self.train_data, self.test_data, self.new = loss, train_data, test_data, new
+        if loss is None and hasattr(self.network, "objective"):
+            self.loss = self._objective
+
+    @cached_property
+    def decode(self) -> Callable:
+        """(poses (B, J, E), classes (B,)) -> reconstructions."""
+        if self.given_decode is not None:
+            return self.given_decode
+        if self.manner == "look" and getattr(self.network, "decoder", None) is not None:
+            return self.network.decode
+        seen, wrapped = self.seen, self.wrapped
+        wrapped.facts.clear()
+        found = (self.layer, [])
+        if self.score is not None:
+            wrapped.recipe.scores = self.score
+        rest = (len(seen.images), seen.recording.output, seen.images, None)
+        parts.put_decoder(wrapped, seen.flow, found, *rest)
+        if wrapped.recipe.decode is None:
+            raise UnseenError(f"decoder: {wrapped.facts[-1].found}")
+        return wrapped.recipe.decode
+
+    def fresh(self) -> Candidate:
+        """The network before training, called as this one."""
+        if self.new is None:
+            raise UnseenError("no untrained network is given: new=, or --new FILE.py:FUNCTION")
+        call = None if self.manner == "look" else self.recipe.call
+        return Candidate(
+            self.new, self.image_shape, self.classes, images=self.own_images, call=call,
+            scores=self.wanted_scores, pair=self.pair, normalise=self.normalise,
+        )  # fmt: skip
+
+    def loss_of(self, output, images: Tensor, labels: Tensor) -> float:
+        """The loss, in float64."""
+        if self.loss is None:
+            raise UnseenError("no loss is given: loss=, or --loss FILE.py:FUNCTION")
+        value = self.loss(output, self.inside(images), labels)
+        return float(value.double() if isinstance(value, Tensor) else value)
+
+    def pictures(self, kind: str, count: int) -> Tensor:
+        """The first pictures (N, C, H, W) of "train_data" or "test_data", as they are given."""
+        items = getattr(self, kind)
+        if items is None:
+            flag = f"--{kind.replace('_', '-')}"
+            raise UnseenError(f"no data are given: {kind}=, or {flag} FILE.py:FUNCTION")
+        items = getattr(items, "dataset", items)  # of a loader
+        if isinstance(items, Tensor):
+            return items[:count].clone()
+        some = [items[k] for k in range(min(count, len(items)))]
+        some = [one[0] if isinstance(one, tuple | list) else one for one in some]
+        if not all(isinstance(one, Tensor) for one in some):
+            raise UnseenError(f"items of {kind} are no tensors, but {type(some[0]).__name__}")
+        return torch.stack(some)
+
+    def notes(self) -> list[str]:
+        """What weakens all verdicts."""
+        try:
+            with self.still():
+                scores = self.scores(self.images(7))
+            spread = float((scores.amax(0) - scores.amin(0)).max())
+        except Exception:  # the checks say what is wrong
+            return []
+        if spread < COLLAPSED:
+            return [
+                f"scores hardly differ between images (by {spread:.1g} at most): these weights are "
+                "untrained or have collapsed, so that what passes, passes weakly"
+            ]
+        return []
+
+    def _objective(self, output, images: Tensor, labels: Tensor):
+        return self.network.objective(output, images, labels).loss

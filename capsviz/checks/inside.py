@@ -1,0 +1,245 @@
+"""What a recorded pass of a network shows: its capsule layer, children and poses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import cached_property
+from typing import NamedTuple
+
+from torch import Tensor
+
+from capsviz.checks.called import Called
+from capsviz.checks.verdict import UnseenError
+from capsviz.foreign import outputs, parts, vectors, without_cuda
+from capsviz.foreign.altering import Altered
+from capsviz.foreign.flow import Flow, Port
+from capsviz.foreign.layers import Layer, layers
+from capsviz.foreign.network import Wrapped
+from capsviz.foreign.recorder import Event, Recording, record
+from capsviz.foreign.rounds import Round
+from capsviz.foreign.wrapping import BATCHES, chosen
+
+MIXING = frozenset(
+    ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "addmm",
+     "baddbmm", "bilinear")
+)  # fmt: skip
+
+
+class Seen(NamedTuple):
+    """One recorded pass."""
+
+    images: Tensor  # in [0, 1], as outside of the network
+    recording: Recording
+    flow: Flow
+    layers: list[Layer]
+
+
+class Inside(Called):
+    """Capsules of a network; `scores`, `decode` and `pair` are those of `Candidate`."""
+
+    def __init__(self, network, *size, scores=None, decode=None, pair: str | None = None, **more):
+        super().__init__(network, *size, **more)
+        if (before := self.wrapped_before) is not None:
+            scores = scores or before.recipe.scores
+            decode = decode or before.recipe.decode
+        self.wanted_scores, self.given_decode, self.pair = scores, decode, pair
+
+    @cached_property
+    def seen(self) -> Seen:
+        """A recorded pass of a prime number of images, in which layers were found if there are."""
+        first = None
+        for batch in [n for n in BATCHES if n != self.classes]:
+            one = self.recorded(self.images(batch))
+            first = first or one
+            if any(layer.parents == self.classes for layer in one.layers):
+                return one
+        return first
+
+    def recorded(self, images: Tensor) -> Seen:
+        """A recorded pass."""
+        inside = self.inside(images)
+        with without_cuda() if self.recipe.cuda else nullcontext():
+            recording = record(self.network, lambda: self.recipe.call(self.network, inside))
+        flow = Flow(recording.events, inside)
+        return Seen(images, recording, flow, layers(flow, len(images), self.classes))
+
+    @property
+    def flow(self) -> Flow:
+        """Of the recorded pass."""
+        return self.seen.flow
+
+    @cached_property
+    def layer(self) -> Layer:
+        """The capsule layer whose parents are the classes."""
+        own = [layer for layer in self.seen.layers if layer.parents == self.classes]
+        if not own:
+            softmaxes = [e.place for e in self.seen.recording.events if e.name == "softmax"]
+            where = f"; softmax in {', '.join(dict.fromkeys(softmaxes))}" if softmaxes else ""
+            raise UnseenError(f"no softmax weighs votes for {self.classes} parents{where}")
+        try:
+            return chosen(own, self.flow, self.pair)
+        except ValueError as error:
+            raise UnseenError(str(error)) from error
+
+    @property
+    def has_layer(self) -> bool:
+        """Whether a softmax weighs votes."""
+        try:
+            return bool(self.layer.rounds)
+        except UnseenError:
+            return False
+
+    @property
+    def own_look(self) -> Callable | None:
+        """How it says itself what is inside, where nothing is found: by a `look`."""
+        owner = self.network if self.manner == "look" else self.wrapped_before
+        return getattr(owner, "look", None)
+
+    @property
+    def last(self) -> Round:
+        """The last pass of routing."""
+        return self.layer.rounds[-1]
+
+    @cached_property
+    def wrapped(self) -> Wrapped:
+        """Taps for children, votes, couplings and poses; not verified as `wrap` does."""
+        wrapped = Wrapped(self.network, self.recipe, [], {})
+        others = [layer for layer in self.seen.layers if layer is not self.layer]
+        found, seen = (self.layer, others), self.seen
+        parts.put_layer(wrapped, seen.flow, *found)
+        rest = (seen.flow, found, len(seen.images), seen.recording.output, seen.images)
+        parts.put_vectors(wrapped, *rest, None, None, None)
+        return wrapped
+
+    def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:
+        """Parts of a pass, as `capsviz.trace` names them."""
+        if not self.has_layer and (own := self.own_look) is not None:
+            values = own(images, keep=keep)
+            if missing := [part for part in keep if part not in values]:
+                raise UnseenError(f"{', '.join(missing)} not said by the network")
+            return values
+        wrapped = self.wrapped
+        taps = [tap for tap in wrapped.recipe.taps if tap.part in keep]
+        _, mode = wrapped.passed(images, taps)
+        missing = [part for part in keep if not mode.taken.get(part)]
+        if missing:
+            raise UnseenError(f"{', '.join(missing)} not found in the pass")
+        return wrapped.joined(mode.taken, len(images))
+
+    @cached_property
+    def score(self) -> Callable:
+        """output -> scores (B, J), or None where they are the norms of its poses."""
+        if callable(self.wanted_scores):
+            return self.wanted_scores
+        if self.manner == "look":
+            return lambda output: output["lengths"]
+        seen = self.seen
+        try:
+            way = self.wanted_scores if self.wanted_scores != "norms" else None
+            found = outputs.find_scores(
+                seen.recording.output, seen.flow, len(seen.images), self.classes, way
+            )
+        except ValueError as error:
+            raise UnseenError(str(error)) from error
+        return None if found is None else found.of
+
+    def scores(self, images: Tensor) -> Tensor:
+        """(B, J): of the output, or the norms of the poses."""
+        if self.score is not None:
+            return self.score(self.call(images))
+        return self.poses(images).norm(dim=-1)
+
+    def poses(self, images: Tensor) -> Tensor:
+        """(B, J, E) after the last pass of routing: of the output, if it holds them."""
+        if self.pose_output is not None:
+            return self.of_output(self.call(images))
+        return self.look(images, "poses")["poses"][-1]
+
+    @cached_property
+    def pose_output(self) -> str | None:
+        """The one output that has the shape of the poses, by name."""
+        if self.manner == "look" or not self.has_layer:
+            return None
+        shape = (len(self.seen.images), self.classes, self.last.count("E"))
+        named = outputs.named_tensors(self.seen.recording.output)
+        fits = [
+            name for name, t in named if t.is_floating_point() and tuple(_thin(t).shape) == shape
+        ]
+        return fits[0] if len(fits) == 1 and shape[2] > 1 else None
+
+    def of_output(self, output) -> Tensor:
+        """Poses (B, J, E) of an output."""
+        return _thin(outputs.pick(output, self.pose_output))
+
+    @cached_property
+    def child_port(self) -> Port | None:
+        """Who makes the children."""
+        if not self.has_layer and self.manner == "look":
+            return self.flow.port(self.seen.recording.output["primary"])
+        place = vectors.children(self.flow, self.last)
+        if isinstance(place, str):
+            raise UnseenError(f"children are not seen: {place}")
+        return self.flow.sources[place.event.index][place.position]
+
+    @cached_property
+    def features(self) -> list[Event]:
+        """The last convolutions, or products with weights, before the children."""
+        left, known, found = [self.child_port], set(), []
+        while left:
+            source = left.pop()
+            if source is None or source[0] in known or source[0] not in self.flow.derived:
+                continue
+            known.add(source[0])
+            event = self.flow.events[source[0]]
+            own = [k for k in range(len(event.inputs)) if self.flow.from_images(event, k)]
+            product = event.name in ("matmul", "rmatmul", "einsum") and len(event.inputs) > len(own)
+            if event.name in MIXING or product:
+                found.append(event)
+            else:
+                left += [self.flow.sources[event.index][k] for k in range(len(event.inputs))]
+        if not found:
+            raise UnseenError("no convolution or product with weights comes before the children")
+        return sorted(found, key=lambda event: event.index)
+
+    def between(self) -> list[Event]:
+        """The events from the features to the children."""
+        before = {self.child_port[0]} | self.flow.ancestors(self.child_port[0])
+        after = set().union(*(self.flow.descendants(event.index) for event in self.features))
+        return [event for event in self.flow.events if event.index in before & after]
+
+    def children(self, change: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+        """Children (B, I, D) that become of `change(features)`, in the network's own order."""
+        return self.altered(self.features, change, images, "primary", until="primary")[-1]
+
+    def altered(self, events, change, images, part: str, until=None) -> list[Tensor]:
+        """A part of a pass in which `change` is applied to what some events give."""
+        taps = []
+        if self.has_layer:
+            taps = [tap for tap in self.wrapped.recipe.taps if tap.part == part]
+        mode = Altered(self.network, taps, events, change, until)
+        output = self.run(mode, images)
+        if part == "poses" and self.pose_output is not None:
+            mode.taken[part] = [self.of_output(output)]
+        elif not taps and self.manner == "look":
+            mode.taken[part] = [output[part]]
+        if not mode.altered or part not in mode.taken:
+            raise UnseenError(f"{part} cannot be followed in a pass whose features are changed")
+        return mode.taken[part]
+
+    @cached_property
+    def by_length(self) -> bool:
+        """Whether the length of a class's pose stands for its presence: it is squashed to 1."""
+        if not self.has_layer:
+            return False
+        with self.still():
+            images = self.images(3)
+            large = self.altered(
+                [one.total for one in self.layer.rounds], lambda t: 1e6 * t, images, "poses"
+            )[-1].norm(dim=-1)
+        return bool((large.isfinite() & (large < 1.01)).all())
+
+
+def _thin(tensor: Tensor) -> Tensor:
+    """Without axes of size 1, but for the first."""
+    return tensor.reshape([*tensor.shape[:1], *(n for n in tensor.shape[1:] if n > 1)])

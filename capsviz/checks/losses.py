@@ -1,0 +1,76 @@
+"""A loss, watched while the lengths in an output, or the targets, are replaced."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.verdict import UnseenError
+from capsviz.foreign.leaves import named_tensors, replaced
+
+CLOSE = 1e-4
+IMAGES = 4
+
+
+class Losses:
+    """The loss of four images, of labels 0, 1, 2, ..., as a function of lengths and targets."""
+
+    def __init__(self, candidate: Candidate):
+        self.candidate = candidate
+        if candidate.loss is None:
+            candidate.loss_of(None, None, None)  # raises why
+        self.images = candidate.images(IMAGES).clamp(0, 1)
+        self.labels = torch.arange(IMAGES, device=self.images.device) % candidate.classes
+        self.output = candidate.output(self.images)
+
+    def of(self, targets: Tensor) -> float:
+        """With other targets."""
+        return self.candidate.loss_of(self.output, targets, self.labels)
+
+    def at(self, present: float, absent: float) -> float:
+        """With these lengths of the class that is there, and of all others.
+
+        Raises
+        ------
+        UnseenError  where the output holds neither lengths nor poses.
+        """
+        right = one_hot(self.labels, self.candidate.classes).to(self.images)
+        lengths = right * present + (1 - right) * absent
+        others = {id(tensor): _with(tensor, lengths, kind) for tensor, kind in self.held().items()}
+        return self.candidate.loss_of(replaced(self.output, others), self.images, self.labels)
+
+    def margin(self) -> float | None:
+        """The coefficient of the present class in a squared margin loss; None for another loss."""
+        rest = self.at(0.95, 0.05)
+        near, false = self.at(0.7, 0.05) - rest, self.at(0.95, 0.3) - rest
+        flat = abs(self.at(0.99, 0.01) - rest)
+        apart = abs(self.at(0.7, 0.3) - rest - near - false)
+        return near / 0.04 if near > 0 and max(flat, apart) <= 0.02 * near else None
+
+    def held(self) -> dict[Tensor, str]:
+        """The tensors of the output that hold the lengths, or else the poses."""
+        scores, shape = self.candidate.scores(self.images), (IMAGES, self.candidate.classes)
+        lengths, poses = {}, {}
+        for _, tensor in named_tensors(self.output):
+            if not tensor.is_floating_point() or tensor.dim() < 2 or len(tensor) != IMAGES:
+                continue
+            thin = tensor.reshape([IMAGES, *(n for n in tensor.shape[1:] if n > 1)])
+            if tuple(thin.shape) == shape and float((thin - scores).abs().max()) < CLOSE:
+                lengths[tensor] = "lengths"
+                continue
+            vectors = thin.dim() == 3 and thin.shape[1] == shape[1]
+            if vectors and float((thin.norm(dim=2) - scores).abs().max()) < CLOSE:
+                poses[tensor] = "poses"
+        if not lengths and not poses:
+            raise UnseenError("the output holds neither the lengths nor the poses that give them")
+        return lengths or poses
+
+
+def _with(tensor: Tensor, lengths: Tensor, kind: str) -> Tensor:
+    if kind == "lengths":
+        return lengths.to(tensor).reshape(tensor.shape)
+    thin = tensor.reshape([IMAGES, *(n for n in tensor.shape[1:] if n > 1)])
+    unit = thin / thin.norm(dim=2, keepdim=True).clamp_min(1e-12)
+    return (unit * lengths[:, :, None]).reshape(tensor.shape)

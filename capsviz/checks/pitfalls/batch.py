@@ -1,0 +1,62 @@
+"""An image's result does not depend on the images beside it."""
+
+import copy
+
+import torch
+from torch import Tensor
+
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
+from capsviz.foreign.leaves import tensors
+
+ABOUT = About(
+    paper="§2, procedure 1: logits b_ij belong to one image",
+    seen="one image among noise, black and white ones, in batches of one size, in float64",
+    breaks="accuracy depends on the batch at test, and couplings are of no image",
+    mend="logits of shape (B, I, J), zeros for each image; no mean over the batch in the agreement",
+    pitfalls=(3,),
+)
+SINGLE, DOUBLE = 1e-5, 1e-12
+
+
+def examine(candidate: Candidate) -> Judgement:
+    """Compare results of the first of seven images, among noise, black and white ones."""
+    one = candidate.images(1)
+    batches = [torch.cat((one, candidate.images(6, seed=seed))) for seed in (1, 2)]
+    batches += [torch.cat((one, one.new_full((6, *one.shape[1:]), value))) for value in (0, 1)]
+    off, limit = _double(candidate, *batches)
+    kind = "float64" if limit == DOUBLE else "float32"
+    if off > limit:
+        return fails(f"results of an image change by {off:.2g} with its neighbours", change=off)
+    return passes(f"results change by {off:.1g} with the neighbours, in {kind}", change=off)
+
+
+def _double(candidate: Candidate, *batches: Tensor) -> tuple[float, float]:
+    default = torch.get_default_dtype()
+    try:
+        network = copy.deepcopy(candidate.network).double()
+        torch.set_default_dtype(torch.float64)
+        return _change(candidate, [b.double() for b in batches], network), DOUBLE
+    except UnseenError:
+        raise
+    except Exception:  # code that names its types, or cannot be copied
+        torch.set_default_dtype(default)
+        return _change(candidate, batches, None), SINGLE
+    finally:
+        torch.set_default_dtype(default)
+
+
+def _change(candidate: Candidate, batches, network) -> float:
+    first, *others = (
+        [t[0].double() for t in tensors(candidate.call(b, network)) if _of_images(t, len(b))]
+        for b in batches
+    )
+    if not first:
+        raise UnseenError("no output has one part for each image")
+    return max(
+        float((a - b).abs().max()) for other in others for a, b in zip(first, other, strict=True)
+    )
+
+
+def _of_images(tensor: Tensor, count: int) -> bool:
+    return tensor.dim() > 0 and len(tensor) == count and tensor.is_floating_point()

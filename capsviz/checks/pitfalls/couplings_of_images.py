@@ -1,0 +1,36 @@
+"""Couplings follow the image: they differ between images, and leave 1/J."""
+
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
+
+ABOUT = About(
+    paper="§2, procedure 1, line 7",
+    seen="votes and last couplings of seven images, compared",
+    breaks="nothing is routed: a weighted mean of the votes is left",
+    mend="after each pass but the last add the agreement to the logits of each image",
+    pitfalls=(3,),
+    after=("repeats", "batch", "couplings_sum"),
+)
+SAME = 1e-7
+
+
+def examine(candidate: Candidate) -> Judgement:
+    """Spread of votes and couplings over images."""
+    seen = candidate.look(candidate.images(7), "votes", "couplings")
+    votes, couplings = seen["votes"], seen["couplings"][-1]
+    moved = float((votes - votes[:1]).abs().max())
+    if moved <= SAME:
+        raise UnseenError("votes do not differ between images: the weights have collapsed")
+    differ = float((couplings - couplings[:1]).abs().max())
+    left = float((couplings - 1 / couplings.shape[2]).abs().max())
+    numbers = {"between_images": differ, "from_even": left}
+    one = len(candidate.layer.rounds) if candidate.has_layer else 1
+    if differ <= SAME:
+        said = f"votes differ between images by {moved:.2g}, couplings by {differ:.1g}"
+        if left <= SAME:
+            said += ", all are 1/J"
+        return told(f"{said}, in one pass", **numbers) if one < 2 else fails(said, **numbers)
+    return passes(
+        f"they differ by up to {differ:.2g} between images and leave 1/J by up to {left:.2g}",
+        **numbers,
+    )

@@ -1,0 +1,58 @@
+"""Couplings sum to 1 over parents, not over children."""
+
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.verdict import About, Judgement, fails, passes, told
+from capsviz.foreign.layout import arrange
+
+ABOUT = About(
+    paper="§2, equation 3",
+    seen="sums of what the softmax gives, in every pass of routing",
+    breaks="children do not choose between parents: what routing maps show is no routing",
+    mend="softmax over the axis of length J: `logits.softmax(dim=2)` for logits (B, I, J)",
+    pitfalls=(2,),
+)
+CLOSE = 1e-3
+WORDS = {"I": "children", "B": "the images of a batch"}
+
+
+def examine(candidate: Candidate) -> Judgement:
+    """The axis of the softmax by the sums of its output."""
+    if candidate.has_layer or candidate.own_look is None:
+        softmaxes = [one for one in candidate.layer.rounds if one.softmax is not None]
+        where = candidate.layer.place
+    else:
+        softmaxes, where = [], "as its `look` says"
+    for one in softmaxes:
+        if one.logits is None:
+            continue
+        event, _, roles = one.logits
+        out = one.softmax.outputs[0]
+        if event is not one.softmax or out.dim() != len(roles):
+            continue
+        dim = one.softmax.kwargs.get("dim")
+        dim = one.softmax.args[1] if dim is None and len(one.softmax.args) > 1 else dim
+        axes = {roles[dim]} if isinstance(dim, int) else set()
+        for letter, word in WORDS.items():
+            if letter in axes:
+                sums = arrange(out, roles, "BIJ", {}).sum(2)
+                low, high = float(sums.min()), float(sums.max())
+                return fails(
+                    f"they sum to 1 over {word}, and over parents to {low:.3g} to {high:.3g} "
+                    f"({where})", lowest=low, highest=high,
+                )  # fmt: skip
+    couplings = candidate.look(candidate.images(7), "couplings")["couplings"][-1]
+    sums = couplings.sum(2)
+    low, high = float(sums.min()), float(sums.max())
+    numbers = {"lowest": low, "highest": high}
+    if max(abs(low - 1), abs(high - 1)) <= CLOSE:
+        return passes(f"they sum to {low:.4f} to {high:.4f} over parents ({where})", **numbers)
+    over = couplings.sum(1)
+    if float((over - 1).abs().max()) <= CLOSE:
+        return fails(
+            f"they sum to 1 over children, and over parents to {low:.3g} to {high:.3g} ({where})",
+            **numbers,
+        )
+    if softmaxes and softmaxes[-1].biased:
+        return told(f"with the bias after the softmax they sum to {low:.3g} to {high:.3g}",
+                    **numbers)  # fmt: skip
+    return told(f"they sum to {low:.3g} to {high:.3g} over parents ({where})", **numbers)

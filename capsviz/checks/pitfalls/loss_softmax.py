@@ -1,0 +1,31 @@
+"""The loss takes lengths, not a softmax of them."""
+
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.losses import Losses
+from capsviz.checks.verdict import About, Judgement, fails, passes
+
+ABOUT = About(
+    paper="§3, equation 4",
+    seen="the same is added to all lengths: a softmax does not change",
+    breaks="with 10 classes no share passes 0.232, so that no margin of 0.9 is ever met",
+    mend="give the lengths themselves to the margin loss; no `CrossEntropyLoss` on lengths",
+    needs="`loss`",
+    pitfalls=(8,),
+)
+
+
+SHIFTS = (0.1, 0.2)
+
+
+def examine(candidate: Candidate) -> Judgement:
+    """A loss that does not see a shift, and that is never at rest, has a softmax in it."""
+    losses = Losses(candidate)
+    low = losses.at(0.4, 0.2)
+    shift = max(abs(losses.at(0.4 + more, 0.2 + more) - low) for more in SHIFTS)
+    slope = abs(losses.at(0.99, 0.01) - losses.at(0.95, 0.05))
+    moved = abs(losses.at(0.6, 0.2) - low)
+    numbers = {"shift": shift, "moved": moved, "at_rest": slope}
+    said = f"with up to 0.2 more of all lengths it changes by {shift:.2g}"
+    if shift < 1e-4 * moved and slope > 1e-3 * moved:
+        return fails(f"{said}, with 0.2 more of one by {moved:.2g}", **numbers)
+    return passes(said, **numbers)

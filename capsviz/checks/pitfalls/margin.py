@@ -1,0 +1,42 @@
+"""The margin loss is squared, summed over classes, with λ = 0.5."""
+
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.losses import Losses
+from capsviz.checks.verdict import About, Judgement, fails, passes, told
+
+ABOUT = About(
+    paper="§3, equation 4",
+    seen="lengths are replaced in the output, one class at a time, and the loss is watched",
+    breaks="another loss than the one that is reported",
+    mend="`present * relu(0.9 - v)**2 + 0.5 * (1 - present) * relu(v - 0.1)**2`, summed over "
+    "classes",
+    needs="`loss`",
+    pitfalls=(9,),
+    after=("repeats", "loss_softmax"),
+)
+
+
+def examine(candidate: Candidate) -> Judgement:
+    """Its growth with distance from the margin: 4 for twice the distance, if squared."""
+    losses = Losses(candidate)
+    rest = losses.at(0.95, 0.05)
+    near, far = (losses.at(length, 0.05) - rest for length in (0.7, 0.5))
+    false_near, false_far = (losses.at(0.95, length) - rest for length in (0.3, 0.5))
+    flat = abs(losses.at(0.99, 0.01) - rest)
+    if near <= 0 or flat > 0.02 * near:
+        return told(f"it is no margin loss: from 0.95 to 0.99 it changes by {flat:.2g}", flat=flat)
+    apart = abs(losses.at(0.7, 0.3) - rest - near - false_near)
+    if apart > 0.02 * near:
+        return told("it is no margin loss: classes are not summed one by one", together=apart)
+    growth = far / near
+    false_growth = false_far / false_near if false_near > 0 else float("nan")
+    absent = false_near / near / (candidate.classes - 1)
+    numbers = {"growth": growth, "false_growth": false_growth, "absent": absent,
+               "present": near / 0.04}  # fmt: skip
+    if not (abs(growth - 4) < 0.2 and abs(false_growth - 4) < 0.2):
+        return fails(
+            f"at twice the distance from the margin it is {growth:.2f} times as large for the "
+            f"present class, {false_growth:.2f} for absent ones, expected 4", **numbers,
+        )  # fmt: skip
+    said = f"it is squared (growth {growth:.2f}), λ = {absent:.2g}"
+    return passes(said, **numbers) if abs(absent - 0.5) < 0.02 else told(said, **numbers)

@@ -1,0 +1,36 @@
+"""Two calls in evaluation mode agree."""
+
+import torch
+
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.verdict import About, Judgement, fails, passes
+from capsviz.foreign.leaves import tensors
+
+ABOUT = About(
+    paper="§5: one accuracy for one network",
+    seen="the same images twice in evaluation mode, from two random states",
+    breaks="no number that is measured of it can be measured again; all other checks are upset",
+    mend="leave dropout, noise and random masks to `self.training`, and call `eval()` at test",
+    after=(),
+)
+CLOSE = 1e-5
+
+
+def examine(candidate: Candidate) -> Judgement:
+    """Compare all tensors of two outputs."""
+    images = candidate.images(5)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        first = tensors(candidate.call(images))
+        torch.manual_seed(1)
+        second = tensors(candidate.call(images))
+    if [t.shape for t in first] != [t.shape for t in second]:
+        return fails("two calls return tensors of different shapes", difference=float("inf"))
+    off = max(
+        (float((a.double() - b.double()).abs().nan_to_num(0).max()) for a, b in zip(
+            first, second, strict=True) if a.numel()),
+        default=0.0,
+    )  # fmt: skip
+    if off > CLOSE:
+        return fails(f"two calls with the same images differ by {off:.2g}", difference=off)
+    return passes(f"two calls differ by {off:.1g}", difference=off)

@@ -1,0 +1,28 @@
+"""Test images are the same each time they are read."""
+
+import torch
+
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.verdict import About, Judgement, fails, passes
+
+ABOUT = About(
+    paper="§5: images are shifted in training; no other augmentation is used",
+    seen="the first test images read twice",
+    breaks="the error is of other images than the test set's, and of others each time",
+    mend="give random transforms to the training set alone",
+    needs="`test_data`",
+    pitfalls=(14,),
+    after=(),
+)
+
+
+def examine(candidate: Candidate) -> Judgement:
+    """Two readings of eight images, from two random states."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        first = candidate.pictures("test_data", 8)
+        torch.manual_seed(1)
+        second = candidate.pictures("test_data", 8)
+    changed = int((first != second).flatten(1).any(1).sum())
+    said = f"{changed} of {len(first)} test images differ when they are read again"
+    return fails(said, changed=changed) if changed else passes(said, changed=changed)

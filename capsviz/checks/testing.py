@@ -1,0 +1,27 @@
+"""For the tests of somebody's own project: a network that fails a check fails the test."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from capsviz.checks import Report, run
+
+
+def assert_capsnet(
+    module: nn.Module,
+    image_shape: tuple[int, int, int] | None = None,
+    classes: int | None = None,
+    **facts,
+) -> Report:
+    """AssertionError with the report if any check fails; else the report.
+
+        def test_my_network_is_a_capsule_network():
+            assert_capsnet(MyCapsNet(), image_shape=(1, 28, 28), classes=10)
+
+    `facts` as of `capsviz.checks.run`.
+    """
+    __tracebackhide__ = True
+    report = run(module, image_shape, classes, **facts)
+    if report.failures:
+        raise AssertionError(report.text())
+    return report

@@ -1,0 +1,89 @@
+"""The command line: one command per file of `capsviz/commands` and `analyses`."""
+
+from __future__ import annotations
+
+import math
+
+import click
+
+from capsviz import __version__, discovery
+from capsviz.cli.errors import errors
+from capsviz.nn import allocator
+
+PACKAGES = ("capsviz.commands", "capsviz.analyses")  # in the order of the help
+
+
+class Finite(click.types.FloatParamType):
+    """A number that is neither infinite nor nan: what every command wants."""
+
+    def convert(self, value, param, ctx):
+        """The number, or a usage error that names the option."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"expected a finite number, got {value}", param, ctx)
+        return number
+
+
+def _finite(kind: click.ParamType) -> click.ParamType:
+    if isinstance(kind, click.Tuple):
+        kind.types = [_finite(one) for one in kind.types]
+    return Finite() if kind is click.FLOAT else kind
+
+
+class Commands(click.Group):
+    """A group that lists files without importing them, and turns library errors into one line."""
+
+    def make_context(self, *args, **extra):
+        """As click does; plugins that cannot be listed are told in one line."""
+        with errors():
+            return super().make_context(*args, **extra)
+
+    def list_commands(self, context):
+        """Names of all commands."""
+        return [name.replace("_", "-") for package in PACKAGES for name in discovery.names(package)]
+
+    def get_command(self, context, name):
+        """Import one command; None if there is none of that name."""
+        stem = name.replace("-", "_")
+        for package in PACKAGES:
+            if stem in discovery.names(package):
+                module = discovery.load(package, stem, what="command")
+                if not hasattr(module, "command"):
+                    raise ValueError(f"'{name}' of {module.__file__} offers no command")
+                command = module.command
+                for parameter in command.params:
+                    parameter.type = _finite(parameter.type)
+                return command
+        return None
+
+    def resolve_command(self, context, args):
+        """As click does, with the nearest name in the message."""
+        name = args[0]
+        if self.get_command(context, name) is None:
+            raise click.UsageError(discovery.unknown("command", name, self.list_commands(context)))
+        return super().resolve_command(context, args)
+
+    def format_commands(self, context, formatter):
+        """Help lines are the first lines of the files' docstrings."""
+        for package, title in zip(PACKAGES, ("Commands", "Analyses"), strict=True):
+            rows = [
+                (name.replace("_", "-"), discovery.summary(package, name))
+                for name in discovery.names(package)
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def invoke(self, context):
+        """Run a command; a mistake of the user ends in one line, never in a traceback."""
+        allocator.keep_freed_memory()
+        with errors():
+            return super().invoke(context)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="capsviz")
+def main():
+    """Look inside Capsule Networks, and test what they are said to do."""

@@ -1,0 +1,312 @@
+"""What a command looks at: a network, a data set, and one image or many of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from capsviz import checkpoint as checkpoints
+from capsviz import data, discovery, pictures
+from capsviz.transforms.augment import to_float
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A network and a split for it."""
+
+    model: nn.Module
+    dataset: data.Dataset
+    source: str  # name or path of the network, as a command takes it
+    notice: str | None = None  # what the user must be told of the choice
+    drawn: dict = field(default_factory=dict, repr=False)  # images that were asked for before
+    data_dir: str | Path | None = None  # that the data set was looked for in; None: everywhere
+
+    @property
+    def name(self) -> str:
+        """Of the network, from its card."""
+        return self.model.card.get("name", "unnamed")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.model.parameters()).device
+
+    def load(self, split: str) -> data.Dataset:
+        """Another split of the same data set, with the options that this one was loaded with."""
+        trained_on, name = self.model.card["dataset"], self.dataset.name
+        own = trained_on.get("options", {}) if trained_on["name"] == name else {}
+        return data.load(name, split, self.data_dir, **own)
+
+    def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
+        """n images (N, C, H, W) in [0, 1] and labels (N,), as of `sample`; all for None.
+
+        Raises
+        ------
+        ValueError  for an n that is not there, or images that show several things each.
+        """
+        key = len(self.dataset) if n is None else n
+        if key not in self.drawn:
+            part = self.sample(n).single()
+            self.drawn[key] = to_float(part.images), part.labels
+        return self.drawn[key]
+
+    def sample(self, n: int | None = None) -> data.Dataset:
+        """n images of the split, all for None.
+
+        A random draw, always the same one, in the split's order: the first images of a data set
+        need not be like the others.
+        """
+        self.dataset.first(n)  # refuses an n that is not there
+        if n is None:
+            return self.dataset
+        draw = torch.randperm(len(self.dataset), generator=torch.Generator().manual_seed(0))
+        return self.dataset.take(draw[:n].sort().values)
+
+
+class Picture(NamedTuple):
+    """One image, and what is known of it."""
+
+    image: Tensor  # (1, C, H, W) in [0, 1]
+    label: int | None  # its class, if it is known
+    name: str  # for file names and titles
+
+
+def choose_device(name: str) -> torch.device:
+    """The device for "auto", "cpu", "cuda" or "mps"; ValueError if it is not there."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if name == "auto":
+        return torch.device(next((kind for kind, has in available.items() if has), "cpu"))
+    if not available.get(name.partition(":")[0], name == "cpu"):
+        raise ValueError(f"device '{name}' is not available here, expected 'auto' or 'cpu'")
+    return torch.device(name)
+
+
+def open_inputs(
+    *,
+    checkpoint: str | None = None,
+    dataset: str | None = None,
+    data_dir: str | Path | None = None,
+    split: str = "test",
+    device: str = "auto",
+    network: str | None = None,
+    weights: str | Path | None = None,
+    capsules: bool = True,
+) -> Inputs:
+    """The network and the split that a command's options ask for.
+
+    Parameters
+    ----------
+    network   "FILE.py:FUNCTION", somebody's own in place of a checkpoint; without a data set, MNIST
+              or where it is not at hand the embedded digits.
+    weights   its file.
+    capsules  False also takes a network without any.
+
+    Without a checkpoint, the shipped weights of the data set; without a data set, the one that the
+    checkpoint was trained on; without both, MNIST, or where that can neither be found nor
+    downloaded, the embedded digits with their own weights, and a notice that says so.
+    """
+    if weights is not None and network is None:
+        raise ValueError("--weights are those of --network FILE.py:FUNCTION: name it too")
+    if network is not None:
+        if checkpoint is not None:
+            raise ValueError("--checkpoint and --network: expected one of them")
+        return _open_own(network, weights, dataset, data_dir, split, device, capsules)
+    part = notice = None
+    if checkpoint is None and dataset is None:
+        dataset, part, notice = _default(split, data_dir)
+    elif checkpoint is None and dataset not in checkpoints.shipped():
+        data.load(dataset, split, data_dir)  # refuses what is no data set, or is not there
+        raise ValueError(
+            f"no weights for '{dataset}' come with capsviz: train some by "
+            f"`capsviz train {_recipe(dataset)}`, then name them by --checkpoint runs/{dataset}"
+        )
+    source = str(checkpoint or dataset)
+    model = checkpoints.load(source, device=choose_device(device))
+    if part is None:
+        trained_on = model.card["dataset"]
+        options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
+        part = data.load(dataset or trained_on["name"], split, data_dir, **options)
+    check_fit(model, part)
+    return Inputs(model, part, source, notice or part.notice, data_dir=data_dir)
+
+
+def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> Inputs:
+    """Somebody's own network, shown a data set that is named, or else the default one."""
+    if dataset is None:
+        dataset, part, notice = _default(split, data_dir)
+    else:
+        part, notice = data.load(dataset, split, data_dir), None
+    model = own_network(network, weights, part, device=choose_device(device), capsules=capsules)
+    check_fit(model, part)
+    return Inputs(model, part, network, notice or part.notice, data_dir=data_dir)
+
+
+def open_module(
+    *,
+    checkpoint: str | None = None,
+    dataset: str | None = None,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    network: str | None = None,
+    weights: str | Path | None = None,
+    data_wanted: bool = True,
+) -> tuple[nn.Module, data.Dataset | None, str, str | None]:
+    """A network as it is, not wrapped: itself, the test split for it, its name, and a notice.
+
+    For what must look at networks that `capsviz.wrap` refuses. Without `data_wanted` a network of
+    one's own is shown no data set.
+    """
+    if network is None:
+        inputs = open_inputs(
+            checkpoint=checkpoint, dataset=dataset, data_dir=data_dir, device=device,
+            weights=weights, capsules=False,
+        )  # fmt: skip
+        return inputs.model, inputs.dataset, inputs.name, inputs.notice
+    if checkpoint is not None:
+        raise ValueError("--checkpoint and --network: expected one of them")
+    from capsviz.foreign import open_module as opened
+
+    module, card = opened(network, weights, device=choose_device(device))
+    part = notice = None
+    if dataset is not None:
+        part = data.load(dataset, "test", data_dir)
+    elif data_wanted and not hasattr(module, "look"):
+        _, part, notice = _default("test", data_dir)
+    return module, part, card["name"], notice
+
+
+def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: bool = True):
+    """A network by "FILE.py:FUNCTION" and its weights, for the images of a data set."""
+    from capsviz.foreign import open_network
+
+    about = {"name": part.name, "classes": list(part.classes)}
+    return open_network(
+        spec, weights, image_shape=part.image_shape, classes=len(part.classes), dataset=about,
+        capsules=capsules, device=device,
+    )  # fmt: skip
+
+
+def open_networks(
+    names: Sequence[str],
+    *,
+    dataset: str | None = None,
+    data_dir: str | Path | None = None,
+    network: Sequence[str] = (),
+    weights: Sequence[str | Path] = (),
+    capsules: bool = True,
+    **more,
+) -> list[Inputs]:
+    """Several networks with the same data, each as `open_inputs` opens it; the first one counts.
+
+    Without names, the shipped weights of the data set, and its shipped baselines as by
+    `with_baselines`. Networks of one's own come after those of `names`, the first of `weights` for
+    the first of them.
+
+    Raises
+    ------
+    ValueError  for two networks of the same name, or networks of different images or classes.
+    """
+    own = list(zip_longest(network, weights))
+    if len(weights) > len(network):
+        raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")
+    places = {"dataset": dataset, "data_dir": data_dir}
+    if own and not names:
+        spec, file = own.pop(0)
+        first = open_inputs(**places, network=spec, weights=file, capsules=capsules, **more)
+        networks = [first]
+    else:
+        first = open_inputs(checkpoint=names[0] if names else None, **places, **more)
+        networks = [first] if names else with_baselines(first)
+    for spec, file in own:
+        model = own_network(spec, file, first.dataset, device=first.device, capsules=capsules)
+        check_fit(model, first.dataset)
+        networks.append(Inputs(model, first.dataset, spec, drawn=first.drawn))
+    for name in names[1:]:
+        model = checkpoints.load(name, device=first.device)
+        check_fit(model, first.dataset)
+        networks.append(Inputs(model, first.dataset, str(name), drawn=first.drawn))
+    called = [one.name for one in networks]
+    if len(set(called)) < len(called):
+        raise ValueError(f"expected networks of different names, got {', '.join(called)}")
+    return networks
+
+
+def with_baselines(inputs: Inputs) -> list[Inputs]:
+    """A network, and the shipped networks without capsules for the same data set and images."""
+    networks = [inputs]
+    for name in checkpoints.shipped():
+        if name.startswith(f"{inputs.dataset.name}-"):
+            model = checkpoints.load(name, device=inputs.device)
+            other = Inputs(model, inputs.dataset, name, drawn=inputs.drawn)
+            alike = _takes(model) == _takes(inputs.model) and other.name != inputs.name
+            if alike and not hasattr(model, "look"):
+                networks.append(other)
+    return networks
+
+
+def together(networks: Sequence[Inputs], n: int) -> dict:
+    """What analyses of several networks take of networks with the same data: n images of it."""
+    images, labels = networks[0].images(n)
+    return {
+        "models": [one.model for one in networks],
+        "names": [one.name for one in networks],
+        "images": images,
+        "labels": labels,
+        "dataset": networks[0].dataset.name,
+    }
+
+
+def open_picture(
+    inputs: Inputs, *, digit: int = 2, index: int = 0, image: str | Path | None = None
+) -> Picture:
+    """A user's file, or the index-th image of a class of the split."""
+    if image is not None:
+        pixels = pictures.read(image, pictures.frame(inputs.model))
+        return Picture(pixels, None, Path(image).stem)
+    pixels, _ = inputs.dataset.nth_of_class(digit, index)
+    return Picture(to_float(pixels), digit, f"{inputs.dataset.name}-{digit}-{index}")
+
+
+def _recipe(dataset: str) -> str:
+    """What `capsviz train` is given for a data set: its recipe, if there is one."""
+    available = (discovery.folder(checkpoints.SHIPPED) / f"{dataset}.toml").is_file()
+    return dataset if available else f"--dataset {dataset}"
+
+
+def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:
+    try:
+        return data.DEFAULT, data.load(data.DEFAULT, split, data_dir), None
+    except FileNotFoundError as error:
+        if data_dir is not None:
+            raise  # a folder that was named by hand is meant
+        notice = f"using the embedded '{data.FALLBACK}' data and their weights instead: {error}"
+        return data.FALLBACK, data.load(data.FALLBACK, split), notice
+
+
+def check_fit(model: nn.Module, part: data.Dataset) -> None:
+    """ValueError if a network is for other images or classes than those of a split."""
+    expected = _takes(model)
+    if expected != (part.image_shape, len(part.classes)):
+        raise ValueError(
+            f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "
+            f"but {part.name} has {part.image_shape} of {len(part.classes)}"
+        )
+    trained_on = model.card["dataset"]
+    classes = trained_on.get("classes", list(part.classes))
+    if trained_on["name"] == part.name and classes != list(part.classes):
+        raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")
+
+
+def _takes(model: nn.Module) -> tuple[tuple[int, int, int], int]:
+    """The shape of the images that a network is for, and the number of their classes."""
+    return tuple(model.config["image_shape"]), model.config["classes"]
+
+
+def _name(model: nn.Module) -> str:
+    return f"the network '{model.card['name']}'" if "name" in model.card else "the network"

@@ -1,0 +1,104 @@
+"""Is a CapsNet correct? The pitfalls of published code, looked for in one network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from capsviz.cli import options
+
+EXAMPLE = """
+\b
+    capsviz check --network net.py:build --weights net.pt --loss net.py:loss
+    capsviz check --checkpoint mnist
+
+Each check passes, fails, is told (unlike the paper, which need be no mistake) or cannot be seen,
+with the reason. Exit status: 0 where nothing fails, 1 where something does, 2 asked wrongly.
+docs/check.md lists the checks.
+"""
+FUNCTION = "FILE.py:FUNCTION"
+
+
+@click.command(help=f"{__doc__}\n\n{EXAMPLE}")
+@options.inputs
+@click.option(
+    "--image-shape", type=int, nargs=3, metavar="C H W", help="Of --network, for no data set."
+)
+@click.option("--classes", type=int, metavar="J", help="Of --network, for no data set.")
+@click.option(
+    "--loss", metavar=FUNCTION, help="(output, images, labels) -> what training minimises."
+)
+@click.option(
+    "--train-data", metavar=FUNCTION, help="() -> training images, or pairs, as the loss gets them."
+)
+@click.option("--test-data", metavar=FUNCTION, help="() -> the test set; it is read twice.")
+@click.option("--new", metavar=FUNCTION, help="() -> the network before training.")
+@options.as_json
+@click.option(
+    "--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the report there."
+)
+def command(inputs, image_shape, classes, loss, train_data, test_data, new, as_json, markdown):
+    """Check one network."""
+    import torch
+
+    from capsviz import checks
+    from capsviz.cli.inputs import open_module
+    from capsviz.foreign import open_function
+    from capsviz.foreign import open_module as opened
+
+    torch.manual_seed(0)  # networks without weights are drawn alike each time
+    shape = _shape(inputs, image_shape, classes)
+    module, part, name, notice = open_module(**inputs, data_wanted=not shape)
+    if notice:
+        click.echo(notice, err=True)
+    facts = {}
+    if loss is not None:
+        facts["loss"] = open_function(loss, arguments=3)
+    for key, spec in (("train_data", train_data), ("test_data", test_data)):
+        if spec is not None:
+            facts[key] = _called(spec)
+    if new is not None:
+        facts["new"] = opened(new)[0]
+    if part is not None:
+        shape = {"image_shape": part.image_shape, "classes": len(part.classes)}
+        facts["images"] = _images(part)
+    report = checks.run(module, **shape, **facts)._replace(network=name)
+    if markdown is not None:
+        markdown.write_text(report.markdown(), encoding="utf-8")
+    click.echo(options.to_json(report.as_dict()) if as_json else report.text())
+    click.get_current_context().exit(report.exit_status)
+
+
+def _shape(inputs: dict, image_shape, classes) -> dict:
+    """Shape and classes, where both are given; ValueError for one, or where data say them."""
+    if image_shape is None and classes is None:
+        return {}
+    if image_shape is None or classes is None:
+        raise ValueError("--image-shape and --classes belong together: give both")
+    if inputs["network"] is None or inputs["dataset"] is not None:
+        raise ValueError("--image-shape and --classes are for --network without --dataset")
+    if min(*image_shape, classes) < 1:
+        raise ValueError(f"expected numbers of at least 1, got {image_shape} and {classes}")
+    return {"image_shape": image_shape, "classes": classes}
+
+
+def _called(spec: str):
+    """What a function without arguments returns."""
+    from capsviz.foreign import open_function
+
+    function = open_function(spec)
+    try:
+        return function()
+    except Exception as error:  # whatever somebody's code says
+        raise ValueError(f"{spec} raises {type(error).__name__}: {error}") from error
+
+
+def _images(part, count: int = 64):
+    """Test images in [0, 1], always the same ones."""
+    import torch
+
+    from capsviz.transforms.augment import to_float
+
+    draw = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
+    return to_float(part.take(draw[:count].sort().values).images)

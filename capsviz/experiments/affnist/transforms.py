@@ -1,0 +1,78 @@
+"""The numbers behind each image of affnist_like: drawn from MNIST, or read where they are stored.
+
+How far an image may move depends on its ink, so the numbers cannot be drawn without MNIST; a series
+stores them beside its results, as `transforms.npz`, and can be tabulated without it.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from capsviz import data, discovery
+from capsviz.data import affnist_like
+from capsviz.files import write_bytes
+
+FILE = "transforms.npz"
+NAMES = affnist_like.Transforms._fields
+
+
+def draw(n: int, root=None) -> dict[str, np.ndarray]:
+    """The fields of `affnist_like.Transforms` for the first n test images, each (n,) float32.
+
+    Raises
+    ------
+    FileNotFoundError  without MNIST.
+    """
+    plain = data.load("mnist", "test", root, download=False)
+    variants = [affnist_like.transforms(plain, v) for v in range(-(-n // len(plain)))]
+    columns = zip(*variants, strict=True)
+    return {
+        name: np.concatenate(parts)[:n].astype(np.float32)
+        for name, parts in zip(NAMES, columns, strict=True)
+    }
+
+
+def store(folder: Path, n: int, root=None) -> Path:
+    """Write the numbers of the first n images beside a series, unless they are there."""
+    path = folder / FILE
+    if _read(path, n) is None:
+        content = io.BytesIO()
+        np.savez_compressed(content, **draw(n, root))
+        write_bytes(path, content.getvalue())
+    return path
+
+
+def read(folder: Path, n: int, root=None) -> dict[str, np.ndarray] | None:
+    """The numbers of the first n images: from a folder, as shipped, or drawn; None without MNIST.
+
+    Raises
+    ------
+    ValueError  for a file that is not one of these.
+    """
+    for place in (folder, discovery.folder("capsviz.trained") / "affnist"):
+        if (stored := _read(place / FILE, n)) is not None:
+            return stored
+    try:
+        return draw(n, root)
+    except FileNotFoundError:
+        return None
+
+
+def _read(path: Path, n: int) -> dict[str, np.ndarray] | None:
+    """What a file says of the first n images; None if there is no file, or it says less."""
+    if not path.exists():
+        return None
+    try:
+        with path.open("rb") as file, np.load(file) as stored:
+            columns = {name: stored[name] for name in NAMES}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"'{path}' does not hold the transforms of affnist_like: delete it"
+        ) from error
+    if min(map(len, columns.values())) < n:
+        return None
+    return {name: values[:n] for name, values in columns.items()}

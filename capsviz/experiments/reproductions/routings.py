@@ -1,0 +1,40 @@
+"""All routings on one slim stem, and the stem without capsules, on MNIST.
+
+The stem is Efficient-CapsNet's; children, objective and iterations are each routing's own, all else
+is shared: 16 children of 8 numbers, parents of 16, a small deconvolution decoder. Published numbers
+are of other stems, recipes and augmentations, some chosen on the test set: they stand for
+orientation.
+"""
+
+from capsviz.experiments.reproductions import Cell
+from capsviz.nn import routing
+from capsviz.training.recipe import Recipe
+
+LABELS = ("Routing",)
+EPOCHS = 10
+NONE = "none: average pooling, linear"
+SHARED = {
+    "batch_size": 64,
+    "learning_rate": 2e-3,
+    "schedule": "linear",
+    "warmup_epochs": 0.25,
+    "ema": 0.999,
+}
+PUBLISHED = {
+    "dynamic": "0.25, paper's stem, 3 seeds (Sabour et al. 2017)",
+    "em": "0.44, four layers (Hinton et al. 2018)",
+    "self_attention": "0.26, stronger augmentation (Mazzia et al. 2021)",
+}
+
+
+def cells() -> list[Cell]:
+    """A row for each routing that is there, and one without."""
+    rows = []
+    for name in routing.available():
+        options = {"stem": "slim", "routing": name, "decoder": "deconvolution"}
+        recipe = Recipe(options=options, **SHARED)
+        published = PUBLISHED.get(name, "–")
+        margin = getattr(routing.get(name), "OBJECTIVE", "margin") == "margin"
+        rows.append(Cell(f"mnist-slim-{name}", (name,), recipe, published, margin))
+    recipe = Recipe(model="pooled", options={"stem": "slim"}, **SHARED)
+    return [*rows, Cell("mnist-slim-pooled", (NONE,), recipe, margin=False)]

@@ -1,0 +1,82 @@
+"""How to run somebody's network, and what it says: scores of images in [0, 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.foreign.device import without_cuda
+from capsviz.foreign.layout import Roles
+from capsviz.foreign.report import Fact, written
+from capsviz.foreign.taps import Enough, Entry, Tap, Tapped
+from capsviz.foreign.watching import Watched
+from capsviz.nn.models import Scores
+
+
+@dataclass
+class Recipe:
+    """What `wrap` found or was told: how to run a network, and where its parts are."""
+
+    call: Callable
+    image_shape: tuple[int, int, int]
+    classes: int
+    mean: Tensor | None = None
+    std: Tensor | None = None
+    smallest: int = 1  # images that it needs at least
+    cuda: bool = False  # its code asks for a GPU
+    scores: Callable | None = None  # of the output; None: norms of the poses
+    taps: list[Tap] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    watched: dict[str, tuple[Watched, Roles]] = field(default_factory=dict)
+    of_output: dict[str, Callable] = field(default_factory=dict)  # parts by a function
+    of_modules: dict[str, nn.Module] = field(default_factory=dict)  # parts by a module's output
+    children: int | None = None
+    decode: Callable | None = None
+    iterations: tuple[nn.Module, str, int] | None = None  # owner, attribute, its value for none
+    image_bytes: int = 1
+
+
+class Bare(nn.Module):
+    """A network without capsules, or of which only scores are known: it can be evaluated."""
+
+    def __init__(self, network: nn.Module, recipe: Recipe, facts: list[Fact], card: Mapping):
+        super().__init__()
+        self.network, self.recipe, self.facts = network, recipe, facts
+        self.card = dict(card)
+        self.config = {"image_shape": recipe.image_shape, "classes": recipe.classes}
+
+    @property
+    def image_bytes(self) -> int:
+        """Memory that one image takes on its way."""
+        return self.recipe.image_bytes
+
+    def forward(self, images: Tensor) -> Scores:
+        """Images (B, C, H, W) in [0, 1] -> scores (B, J) in [0, 1]."""
+        output, _ = self.passed(images)
+        scores = self.recipe.scores(output)[: len(images)]
+        return Scores(scores, scores.clamp_min(torch.finfo(scores.dtype).tiny).log())
+
+    def report(self) -> str:
+        """What was found, with its evidence, and what can be done with it."""
+        return written(self)
+
+    def passed(self, images: Tensor, taps=(), entries=(), couplings=None, until=None):
+        """The output of one pass, and what the taps took: too many where it needs more images."""
+        recipe = self.recipe
+        if tuple(images.shape[1:]) != recipe.image_shape:
+            raise ValueError(
+                f"expected images (B, {', '.join(map(str, recipe.image_shape))}), "
+                f"got {tuple(images.shape)}"
+            )
+        if len(images) < recipe.smallest:
+            images = images.repeat(recipe.smallest, 1, 1, 1)[: recipe.smallest]
+        if recipe.mean is not None:
+            images = (images - recipe.mean.to(images)) / recipe.std.to(images)
+        mode, output = Tapped(self.network, list(taps), list(entries), couplings, until), None
+        with without_cuda() if recipe.cuda else nullcontext(), suppress(Enough):
+            output = mode.run(lambda: recipe.call(self.network, images))
+        return output, mode

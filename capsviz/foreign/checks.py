@@ -1,0 +1,90 @@
+"""The places of capsules, and whether scores agree whichever images stand beside an image."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from capsviz.foreign import grid as places
+from capsviz.foreign.bare import Bare
+from capsviz.foreign.network import Wrapped
+from capsviz.foreign.report import Fact
+
+SAME = 1e-4  # scores that differ by less are equal
+
+
+def put_grid(wrapped: Wrapped, grid, batch: int, images: Tensor) -> None:
+    """Find the grid, or take the given one and find what its places see."""
+    part = next((name for name in ("primary", "votes") if name in wrapped.parts), None)
+    if grid is None or part is None:
+        why = "none, as given" if grid is None else "none: neither children nor votes are seen"
+        wrapped.facts.append(Fact("grid", why))
+        return
+
+    def capsules(some):
+        return wrapped.capsules(some, part)
+
+    shape = wrapped.recipe.image_shape
+    rows, columns = places.seen_ranges(capsules, shape, batch, images)
+    if grid == "probe":
+        result = places.arranged(rows, columns, shape)
+        if result.grid is not None:
+            why = places.hollow(capsules, result, shape, batch, images)
+            result = result if why is None else places.Places(None, None, [], [], why)
+        wrapped.grid, wrapped.order = result.grid, result.order
+        if result.grid is not None:
+            wrapped.fields = (result.rows, result.columns)
+        wrapped.facts.append(Fact("grid", f"{result.said}; by impulses of {part}"))
+        return
+    grid = tuple(grid)
+    if len(grid) != 3 or grid[0] * grid[1] * grid[2] != len(rows):
+        raise ValueError(
+            f"grid {grid} does not fit {len(rows)} children: expected (types, rows, columns) "
+            "whose product is their number"
+        )
+    wrapped.grid, wrapped.fields = grid, places.fields_of(rows, columns, grid)
+    wrapped.facts.append(Fact("grid", f"{grid}, as given; its places' fields by impulses"))
+
+
+def checked(wrapped: Bare, images: Tensor) -> Bare:
+    """The scores of one image, of a few, and of the plain network must agree."""
+    recipe = wrapped.recipe
+
+    def said(some):
+        if hasattr(wrapped, "look"):
+            return wrapped.look(some, keep=("lengths",))["lengths"]
+        return wrapped(some).lengths
+
+    whole = said(images)
+    expected = (len(images), recipe.classes)
+    if tuple(whole.shape) != expected or not whole.isfinite().all():
+        raise ValueError(f"scores are {tuple(whole.shape)}, expected finite ones of {expected}")
+    if float(whole.min()) < 0 or float(whole.max()) > 1 + SAME:
+        raise ValueError(
+            f"scores run from {float(whole.min()):.3g} to {float(whole.max()):.3g}, expected "
+            "[0, 1]: give scores=lambda out: ..., or one of its names"
+        )
+    again = float((said(images) - whole).abs().max())
+    if again > SAME:
+        raise ValueError(
+            f"two passes over the same images differ by {again:.2g}, in evaluation mode too: "
+            "something random in it (dropout that is always on?) upsets whatever is measured"
+        )
+    few = said(images[:3])
+    off = float((few - whole[:3]).abs().max())
+    if off > SAME:
+        raise ValueError(
+            f"scores of an image change by {off:.2g} with the other images of its batch: what a "
+            "trace shows of one image would be of its neighbours too (logits shared or averaged "
+            "over the batch, or batch norm in training mode)"
+        )
+    try:
+        alone = said(images[:1])
+        fits = alone.shape == whole[:1].shape and float((alone - whole[:1]).abs().max()) <= SAME
+    except Exception:  # whatever somebody's code does with one image
+        fits = False
+    if not fits:
+        recipe.smallest = 2
+        wrapped.facts.append(Fact("batch", "cannot take one image: it is given two of them"))
+    if recipe.cuda:
+        wrapped.facts.append(Fact("device", "its code asks for a GPU: it is run on the CPU"))
+    return wrapped

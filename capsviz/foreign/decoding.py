@@ -1,0 +1,72 @@
+"""A decoder that runs inside the pass: the events from the masked poses on, called again.
+
+Neither a module nor its arguments need be known: what was recorded is done once more with other
+poses. The recorded calls hold the number of images, so poses go through in pieces of that many.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from capsviz.foreign.flow import Flow, Port
+from capsviz.foreign.layout import embed
+from capsviz.foreign.leaves import tensors
+from capsviz.foreign.vectors import Masked
+
+
+class Decoder:
+    """Poses (B, J, E) and classes (B,) -> images (B, C, H, W), as the network decodes its own.
+
+    Raises
+    ------
+    ValueError  where the reconstruction depends on the images by another way than the poses.
+    """
+
+    def __init__(self, flow: Flow, masked: Masked, image: Tensor, image_shape, batch: int):
+        self.masked, self.image_shape, self.batch = masked, tuple(image_shape), batch
+        self.start: Port = (masked.event.index, 0)
+        self.end = flow.port(image)
+        wanted = flow.ancestors(self.end[0]) | {self.end[0]}
+        inside = sorted(flow.descendants(masked.event.index) & wanted)
+        if self.end[0] not in inside:
+            raise ValueError("the reconstruction does not come from the masked poses")
+        self.steps = [(flow.events[k], flow.sources[k]) for k in inside]
+        known = {self.start[0], *inside}
+        for event, sources in self.steps:
+            for source in sources:
+                if source is not None and source[0] not in known and source[0] in flow.derived:
+                    raise ValueError(f"{event.place} also reads the image, not the poses alone")
+
+    @property
+    def place(self) -> str:
+        """Where it begins and ends."""
+        return f"{self.steps[0][0].where} to {self.steps[-1][0].where}"
+
+    def __call__(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Decode any number of poses."""
+        count = -len(poses) % self.batch
+        poses = torch.cat((poses, poses[:1].expand(count, -1, -1)))
+        classes = torch.cat((classes, classes[:1].expand(count)))
+        pieces = zip(poses.split(self.batch), classes.split(self.batch), strict=True)
+        values = torch.cat([self._piece(*piece) for piece in pieces])
+        return values[: len(values) - count]
+
+    def _piece(self, poses: Tensor, classes: Tensor) -> Tensor:
+        masked, shape = self.masked, self.masked.event.outputs[0].shape
+        if masked.alone:
+            first = poses[torch.arange(len(poses), device=poses.device), classes].reshape(shape)
+        else:
+            keep = one_hot(classes, poses.shape[1]).to(poses.dtype)
+            first = embed(poses * keep[..., None], "BJE", masked.roles, tuple(shape))
+        values: dict[Port, Tensor] = {self.start: first}
+        for event, sources in self.steps:
+            new = {
+                id(old): values[source]
+                for old, source in zip(event.inputs, sources, strict=True)
+                if source in values
+            }
+            outputs = tensors(event.again(lambda leaf, new=new: new.get(id(leaf), leaf)))
+            values.update({(event.index, k): output for k, output in enumerate(outputs)})
+        return values[self.end].reshape(len(poses), *self.image_shape)

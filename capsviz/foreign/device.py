@@ -1,0 +1,69 @@
+"""Networks that say `.cuda()` in their code, on a machine or a network that is not on a GPU."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.foreign.leaves import mapped
+
+KINDS = {
+    "FloatTensor": torch.float32, "DoubleTensor": torch.float64, "HalfTensor": torch.float16,
+    "LongTensor": torch.int64, "IntTensor": torch.int32, "ByteTensor": torch.uint8,
+    "BoolTensor": torch.bool,
+}  # fmt: skip
+
+
+def follow(device: torch.device, function, args: tuple, kwargs: dict):
+    """The same call with every GPU that its arguments name replaced by the network's device."""
+    if device.type == "cuda":
+        return function, args, kwargs
+    if function is Tensor.cuda:
+        return Tensor.to, (args[0], device), {}
+
+    def here(leaf):
+        if isinstance(leaf, torch.device) and leaf.type == "cuda":
+            return device
+        if isinstance(leaf, str) and leaf.partition(":")[0] == "cuda":
+            return device
+        return leaf
+
+    if function is Tensor.to or "device" in kwargs:
+        return function, mapped(args, here), mapped(kwargs, here)
+    return function, args, kwargs
+
+
+@contextmanager
+def without_cuda():
+    """Inside, code that builds or runs a network on a GPU does so on the CPU, if there is no GPU.
+
+    `.cuda()` of modules and tensors, and `torch.cuda.FloatTensor` and its like; all are put back.
+    """
+    if torch.cuda.is_available():
+        yield
+        return
+
+    def make(dtype):
+        def tensor(*given):
+            if len(given) == 1 and not isinstance(given[0], int):
+                return torch.tensor(given[0], dtype=dtype)
+            return torch.empty(given, dtype=dtype)
+
+        return tensor
+
+    changed = [(torch.cuda, name, make(dtype)) for name, dtype in KINDS.items()]
+    changed += [(nn.Module, "cuda", lambda module, *_: module)]
+    changed += [(Tensor, "cuda", lambda tensor, *_, **__: tensor)]
+    before = [(where, name, vars(where).get(name)) for where, name, _ in changed]
+    try:
+        for where, name, new in changed:
+            setattr(where, name, new)
+        yield
+    finally:
+        for where, name, old in before:
+            if old is None:  # it was inherited
+                delattr(where, name)
+            else:
+                setattr(where, name, old)

@@ -1,0 +1,100 @@
+"""Capsule layers in a recorded pass: rounds of routing over the same votes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from capsviz.foreign.flow import Flow
+from capsviz.foreign.products import Product
+from capsviz.foreign.recorder import Event
+from capsviz.foreign.rounds import Round, normalises, summed_after, weighed
+
+
+@dataclass
+class Layer:
+    """Passes of routing over the same votes."""
+
+    module: str
+    children: int
+    parents: int
+    rounds: list[Round] = field(default_factory=list)
+
+    @property
+    def place(self) -> str:
+        """Module, file and line of its softmax."""
+        last = next((r for r in reversed(self.rounds) if r.softmax), self.rounds[-1])
+        return (last.softmax or last.event).place
+
+    def __str__(self):
+        count = len(self.rounds)
+        return (
+            f"{self.children} children to {self.parents} parents in {self.place}, "
+            f"{count} pass{'es' if count > 1 else ''}"
+        )
+
+
+def layers(flow: Flow, batch: int, classes: int) -> list[Layer]:
+    """All layers in which a softmax weighs votes, in the order of their last product.
+
+    Parameters
+    ----------
+    flow     of a recorded pass.
+    batch    images in it: the axis of this length is theirs.
+    classes  the number of parents, where couplings that are all equal do not tell their axis.
+    """
+    collected: list[Layer] = []
+    for event in flow.events:
+        if normalises(event, flow):
+            turn = weighed(flow, event, batch, classes)
+            if turn is not None:
+                _put(flow, collected, turn)
+    for layer in collected:
+        _add_unweighed(flow, layer)
+        layer.rounds.sort(key=lambda turn: turn.event.index)
+    return sorted(collected, key=lambda layer: layer.rounds[-1].event.index)
+
+
+def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
+    """Add a pass to the layer whose votes it weighs, or make a new one of it."""
+    for layer in collected:
+        last = layer.rounds[-1]
+        if any(other.event is turn.event for other in layer.rounds):
+            return
+        alike = layer.module == turn.event.site.module and last.product.kind == turn.product.kind
+        if alike and (layer.children, layer.parents) == (turn.count("I"), turn.count("J")):
+            shared = votes_base(flow, last) == votes_base(flow, turn)
+            if shared or last.total.index in flow.ancestors(turn.event.index):
+                layer.rounds.append(turn)
+                return
+    module = turn.event.site.module
+    collected.append(Layer(module, turn.count("I"), turn.count("J"), [turn]))
+
+
+def votes_base(flow: Flow, turn: Round) -> int:
+    """What the votes of a pass are once views are undone."""
+    return flow.base(turn.event, voting(flow, turn.event, turn.product))
+
+
+def voting(flow: Flow, event: Event, how: Product) -> int:
+    """Which input of a product holds votes, or the children of which an einsum makes them."""
+    others = [k for k in range(len(event.inputs)) if k != how.position]
+    return next((k for k in others if flow.from_images(event, k)), others[0])
+
+
+def _add_unweighed(flow: Flow, layer: Layer) -> None:
+    """Passes at the same sites whose couplings come from no softmax, as the first one of EM."""
+    known = {turn.event.index for turn in layer.rounds}
+    for turn in list(layer.rounds):
+        for event in flow.events:
+            if event.index in known or event.site != turn.event.site:
+                continue
+            earlier = [e for e in flow.events[: event.index + 1] if e.site == turn.entry.site]
+            after = summed_after(flow, event) if turn.product.kind == "mul" else (event,)
+            if earlier and after is not None:
+                known.add(event.index)
+                layer.rounds.append(
+                    Round(
+                        event, turn.product, turn.roles, after[0], turn.total_roles, earlier[-1],
+                        turn.entry_product, turn.entry_roles, None, None, turn.biased,
+                    )
+                )  # fmt: skip

@@ -1,0 +1,55 @@
+"""Tensors inside nested arguments and outputs: find them, put others in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+
+from torch import Tensor
+
+
+def tensors(value) -> list[Tensor]:
+    """All tensors in nested lists, tuples, dicts and dataclasses, in order."""
+    return [leaf for _, leaf in named_tensors(value)]
+
+
+def named_tensors(value, name: str = "") -> list[tuple[str, Tensor]]:
+    """All tensors with where they are: "[1]", "['poses']", ".poses"."""
+    if isinstance(value, Tensor):
+        return [(name, value)]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        pairs = [(f"{name}.{key}", part) for key, part in value._asdict().items()]
+    elif isinstance(value, list | tuple):
+        pairs = [(f"{name}[{k}]", part) for k, part in enumerate(value)]
+    elif isinstance(value, Mapping):
+        pairs = [(f"{name}[{key!r}]", part) for key, part in value.items()]
+    elif is_dataclass(value) and not isinstance(value, type):
+        pairs = [(f"{name}.{f.name}", getattr(value, f.name)) for f in fields(value)]
+    else:
+        return []
+    return [pair for at, part in pairs for pair in named_tensors(part, at)]
+
+
+def mapped(value, change: Callable):
+    """The same nesting with `change` applied to every leaf of lists, tuples and dicts."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(mapped(part, change) for part in value))
+    if isinstance(value, list | tuple):
+        return type(value)(mapped(part, change) for part in value)
+    if isinstance(value, dict):
+        return {key: mapped(part, change) for key, part in value.items()}
+    return change(value)
+
+
+def replaced(value, others: Mapping[int, Tensor]):
+    """The same nesting with the tensors of these ids replaced."""
+    return mapped(value, lambda leaf: others.get(id(leaf), leaf))
+
+
+def leaves(value) -> list:
+    """Everything in nested lists, tuples and dicts that is none of these."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return [leaf for part in value for leaf in leaves(part)]
+    return [value]

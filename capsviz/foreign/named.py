@@ -1,0 +1,108 @@
+"""A part that is named by hand: by a function of the output, a local variable, or a module."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.foreign.leaves import tensors
+from capsviz.foreign.network import Wrapped
+from capsviz.foreign.report import Fact
+from capsviz.foreign.watching import Watched, roles_by_size, watching
+
+TARGETS = {"couplings": "BIJ", "votes": "BIJE", "primary": "BID", "poses": "BJE"}
+
+
+def put_given(wrapped: Wrapped, part: str, source, batch: int, output) -> None:
+    """A part that a function of the output, a local variable, or a module's name gives."""
+    recipe, name = wrapped.recipe, "children" if part == "primary" else part
+    if callable(source):
+        recipe.of_output[part] = source
+        value, said = source(output), "given as a function of the output"
+        if not isinstance(value, Tensor) or value.dim() != len(TARGETS[part]):
+            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            wanted = ", ".join(TARGETS[part])
+            raise ValueError(f"{name}= must return a tensor ({wanted}), it returned {shape}")
+        shape = tuple(value.shape)
+    elif ":" in source or part in ("couplings", "votes"):
+        shape, said = _watch(wrapped, part, source, batch)
+    else:
+        shape, said = _module(wrapped, part, source, batch)
+    if part == "couplings" or (part in ("votes", "primary") and recipe.children is None):
+        recipe.children = shape[1]
+    wrapped.facts.append(Fact(name, f"(B, {', '.join(map(str, shape[1:]))}), {said}"))
+
+
+def _images(wrapped: Wrapped, batch: int) -> Tensor:
+    like = next(wrapped.network.parameters(), torch.zeros(()))
+    generator = torch.Generator().manual_seed(batch)
+    return torch.rand(batch, *wrapped.recipe.image_shape, generator=generator).to(like)
+
+
+def _watch(wrapped: Wrapped, part: str, source: str, batch: int):
+    recipe = wrapped.recipe
+    watched = Watched(wrapped.network, source)
+    with watching([watched]):
+        wrapped.passed(_images(wrapped, batch))
+    wide = len(TARGETS[part])
+    values = [v for v in watched.values if v.squeeze().dim() >= wide - 1]
+    if not values:
+        raise ValueError(f"{source} never held a tensor with {wide - 1} axes or more")
+    sizes = {"B": batch}
+    if "J" in TARGETS[part]:
+        sizes["J"] = recipe.classes
+    if part != "couplings" and "I" in TARGETS[part] and recipe.children:
+        sizes["I"] = recipe.children
+    rest = TARGETS[part][-1] if part != "couplings" else "I"
+    roles = roles_by_size(tuple(values[-1].shape), sizes, rest, source)
+    recipe.watched[part] = (watched, roles)
+    size = dict.fromkeys(TARGETS[part], 1)
+    for role, n in zip(roles, values[-1].shape, strict=True):
+        if role in size:
+            size[role] *= n
+    said = f"watched in {source}, {len(values)} value{'s' if len(values) > 1 else ''}"
+    return tuple(size.values()), said + ("; read only" if part == "couplings" else "")
+
+
+def _module(wrapped: Wrapped, part: str, source: str, batch: int):
+    recipe, modules = wrapped.recipe, dict(wrapped.network.named_modules())
+    if source not in modules:
+        known = ", ".join(name for name in list(modules)[:12] if name)
+        raise ValueError(f"there is no module '{source}', expected one of: {known}")
+    kept: list[Tensor] = []
+    handle = modules[source].register_forward_hook(
+        lambda _, __, out: kept.append(tensors(out)[0]) if tensors(out) else None
+    )
+    try:
+        wrapped.passed(_images(wrapped, batch))
+    finally:
+        handle.remove()
+    if not kept:
+        raise ValueError(f"module '{source}' gave no tensor in this pass")
+    count = recipe.classes if part == "poses" else recipe.children
+    shape = tuple(kept[-1].shape)
+    axes = [k for k, n in enumerate(shape) if k > 0 and n == count]
+    if shape[0] != batch or not axes:
+        raise ValueError(
+            f"module '{source}' gives {shape}, expected the images first and an axis of {count}"
+        )
+
+    def read(out, axis=axes[0]):
+        return out.movedim(axis, 1).flatten(2)
+
+    recipe.of_modules[part] = _Reshaped(modules[source], read)
+    value = read(kept[-1])
+    return tuple(value.shape), f"output of module {source} {shape}"
+
+
+class _Reshaped:
+    """A module's output in another shape, where a hook on the module is wanted."""
+
+    def __init__(self, module: nn.Module, read):
+        self.module, self.read = module, read
+
+    def register_forward_hook(self, hook):
+        """As of the module."""
+        return self.module.register_forward_hook(
+            lambda module, source, out: hook(module, source, self.read(tensors(out)[0]))
+        )

@@ -1,0 +1,202 @@
+"""Somebody else's network as capsviz looks at one: `look`, `decode`, `grid`, `receptive_field`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.foreign.bare import Bare
+from capsviz.foreign.layout import arrange
+from capsviz.foreign.leaves import tensors
+from capsviz.foreign.watching import watching
+from capsviz.nn.models import Output
+
+PER_ROUND = ("logits", "couplings", "weights", "poses")
+
+
+class Wrapped(Bare):
+    """A capsule network that can be traced. `wrap` makes it; see there.
+
+    `peculiar` names what is unlike a CapsNet of 2017, for whoever verifies a trace:
+        "norms"  scores are not the norms of the poses
+        "sums"   couplings of a child do not sum to 1 over parents
+        "votes"  poses do not point along the weighted sum of votes
+    """
+
+    def __init__(self, network, recipe, facts, card):
+        super().__init__(network, recipe, facts, card)
+        self.grid: tuple[int, int, int] | None = None
+        self.fields: tuple | None = None  # rows and columns of the image that each place sees
+        self.order: Tensor | None = None  # child of theirs for each of the grid's
+        self.peculiar: dict[str, str] = {}
+
+    @property
+    def decoder(self):
+        """None for a network that cannot decode."""
+        return self.recipe.decode
+
+    @property
+    def parts(self) -> set[str]:
+        """Names of what `look` can give."""
+        recipe = self.recipe
+        names = {tap.part for tap in recipe.taps} | {"lengths"}
+        names |= {*recipe.watched, *recipe.of_output, *recipe.of_modules}
+        return names | ({"reconstruction"} if recipe.decode else set())
+
+    def forward(self, images: Tensor) -> Output:
+        """Images (B, C, H, W) in [0, 1] -> scores (B, J), poses (B, J, E), primary (B, I, D)."""
+        traced = self.look(images, keep=("lengths", "poses", "primary"))
+        poses = traced.get("poses")
+        return Output(
+            traced["lengths"], None if poses is None else poses[-1], traced.get("primary")
+        )
+
+    def look(self, images: Tensor, *, keep, couplings=None, iterations=None) -> dict[str, Tensor]:
+        """One pass for `capsviz.tracing`.
+
+        Raises
+        ------
+        ValueError  for couplings where they cannot be put in, or iterations that are not its own.
+        """
+        recipe, count = self.recipe, len(images)
+        wanted = {"primary" if part == "children" else part for part in keep}
+        if "reconstruction" in wanted or recipe.scores is None:
+            wanted.add("poses")
+        if couplings is not None:
+            couplings = self._theirs(couplings, images)
+        taps = [tap for tap in recipe.taps if tap.part in wanted]
+        taken: dict[str, list[Tensor]] = {}
+        with ExitStack() as stack:
+            stack.enter_context(self._iterating(iterations))
+            for part, module in recipe.of_modules.items():
+                if part in wanted:
+                    stack.enter_context(_output_of(module, taken.setdefault(part, [])))
+            variables = [v for part, (v, _) in recipe.watched.items() if part in wanted]
+            stack.enter_context(watching(variables))
+            output, mode = self.passed(images, taps, recipe.entries, couplings)
+        taken.update(mode.taken)
+        if couplings is not None and not mode.put:
+            raise ValueError("couplings were not put in: this pass did not come where they enter")
+        for part, (watched, roles) in recipe.watched.items():
+            if part in wanted:
+                target = {"votes": "BIJE", "primary": "BID", "poses": "BJE"}.get(part, "BIJ")
+                taken[part] = [arrange(value, roles, target, {}) for value in watched.values]
+        for part, function in recipe.of_output.items():
+            if part in wanted:
+                taken[part] = [function(output)]
+        traced = self.joined(taken, max(count, recipe.smallest))
+        if recipe.scores is not None:
+            traced["lengths"] = recipe.scores(output)
+        else:
+            traced["lengths"] = traced["poses"][-1].norm(dim=-1)
+        traced = {
+            part: value[:, :count] if part in PER_ROUND else value[:count]
+            for part, value in traced.items()
+        }
+        if "reconstruction" in wanted and recipe.decode is not None:
+            winners = traced["lengths"].argmax(1)
+            traced["reconstruction"] = recipe.decode(traced["poses"][-1], winners)
+        return traced
+
+    def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
+        if self.recipe.decode is None:
+            raise ValueError(
+                "this network has no decoder that capsviz knows: give wrap decode=lambda poses, "
+                "classes: images (B, C, H, W) in [0, 1]"
+            )
+        return self.recipe.decode(poses, classes)
+
+    def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
+        """Rows and columns of the image that the capsules of one place can see."""
+        if self.fields is None:
+            raise ValueError(
+                "the capsules of this network have no places: grid is None, so there are no maps"
+            )
+        rows, columns = self.fields
+        return rows[row], columns[column]
+
+    def capsules(self, images: Tensor, part: str) -> Tensor:
+        """Its "primary" or "votes" as vectors (B, I, ·), in its own order; the pass ends there."""
+        taps = [tap for tap in self.recipe.taps if tap.part == part]
+        if not taps:
+            return self.look(images, keep=(part,))[part].flatten(2)
+        _, mode = self.passed(images, taps, until=part)
+        return mode.taken[part][-1].flatten(2)
+
+    def joined(self, taken: dict[str, list[Tensor]], count: int) -> dict[str, Tensor]:
+        """What taps took of that many images, in the grid's order: a tensor for each part."""
+        traced = {}
+        for part, values in taken.items():
+            if not values:
+                continue
+            values = [v.expand(count, *v.shape[1:]) if len(v) != count else v for v in values]
+            whole = torch.stack(values) if part in PER_ROUND else values[-1]
+            axis = 2 if part in ("logits", "couplings", "weights") else 1
+            if self.order is not None and part not in ("poses", "lengths"):
+                whole = whole.index_select(axis, self.order.to(whole.device))
+            traced[part] = whole
+        if (
+            "logits" in traced
+            and "couplings" in traced
+            and len(traced["logits"]) != len(traced["couplings"])
+        ):
+            del traced["logits"]  # of some passes only
+        return traced
+
+    def _theirs(self, couplings: Tensor, images: Tensor) -> Tensor:
+        recipe = self.recipe
+        if not recipe.entries:
+            raise ValueError(
+                "couplings of this network can be read, but not replaced: they are not the "
+                "operand of a product that capsviz sees"
+            )
+        count = max(len(images), recipe.smallest)
+        if couplings.dim() == 2:
+            couplings = couplings[None]
+        if len(couplings) < count:
+            couplings = couplings[:1].expand(count, -1, -1)
+        expected = (recipe.children, recipe.classes)
+        if tuple(couplings.shape[1:]) != expected:
+            raise ValueError(f"expected couplings of {expected}, got {tuple(couplings.shape[1:])}")
+        if self.order is not None:
+            back = torch.empty_like(self.order)
+            back[self.order] = torch.arange(len(back))
+            couplings = couplings.index_select(1, back.to(couplings.device))
+        return couplings
+
+    @contextmanager
+    def _iterating(self, iterations: int | None):
+        if iterations is None:
+            yield
+            return
+        if self.recipe.iterations is None:
+            own = len({e.site for e in self.recipe.entries})
+            raise ValueError(
+                f"the number of routing iterations of this network cannot be changed, got "
+                f"{iterations}: no attribute of it was found to set them"
+                + ("" if own else "; it routes in one pass")
+            )
+        if iterations < 1:
+            raise ValueError(f"routing iterations must be at least 1, got {iterations}")
+        owner, name, none = self.recipe.iterations
+        before = getattr(owner, name)
+        setattr(owner, name, none + iterations)
+        try:
+            yield
+        finally:
+            setattr(owner, name, before)
+
+
+@contextmanager
+def _output_of(module: nn.Module, taken: list[Tensor]):
+    def keep(_, __, output):
+        taken[:] = [*taken, tensors(output)[0]]
+
+    handle = module.register_forward_hook(keep)
+    try:
+        yield
+    finally:
+        handle.remove()

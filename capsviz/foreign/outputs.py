@@ -1,0 +1,115 @@
+"""Scores and reconstructions among what a network returns: found, or refused in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import NamedTuple
+
+from torch import Tensor
+
+from capsviz.foreign.flow import Flow
+from capsviz.foreign.leaves import named_tensors
+
+WAYS = {
+    "softmax": lambda result: result.softmax(1),
+    "sigmoid": lambda result: result.sigmoid(),
+    "exp": lambda result: result.exp(),
+    "as they are": lambda result: result,
+}
+
+
+class Scores(NamedTuple):
+    """How scores (B, J) in [0, 1] come from what a network returns."""
+
+    of: Callable  # output -> (B, J), or None where they are norms of the poses
+    said: str
+    way: str = ""
+
+
+def described(output) -> str:
+    """What a network returns: names and shapes of its tensors."""
+    candidates = named_tensors(output)
+    if not candidates:
+        return f"{type(output).__name__} without tensors"
+    return ", ".join(f"output{name} {tuple(t.shape)}" for name, t in candidates)
+
+
+def pick(output, name: str) -> Tensor:
+    """The tensor of a name as `named_tensors` gives it."""
+    return dict(named_tensors(output))[name]
+
+
+def find_scores(output, flow: Flow | None, batch: int, classes: int, way=None) -> Scores | None:
+    """The scores among the tensors of an output; None where there are none.
+
+    Parameters
+    ----------
+    way  "softmax", "sigmoid" or "exp" of what is found; None takes what lies in [0, 1], and the
+         exponential of what are logarithms of probabilities.
+
+    Raises
+    ------
+    ValueError  for several candidates, or one that is neither.
+    """
+    candidates = {}
+    for name, tensor in named_tensors(output):
+        shape = tuple(n for n in tensor.shape[1:] if n > 1)
+        if tensor.dim() < 2 or len(tensor) != batch or shape != (classes,):
+            continue
+        flat = tensor.reshape(batch, classes)
+        if not tensor.is_floating_point() or _one_hot(flat):
+            continue
+        if not any(flat.equal(other) for other in candidates.values()):
+            candidates[name] = flat
+    if not candidates:
+        return None
+    if len(candidates) > 1:
+        names = "; ".join(f"output{name}{_maker(flow, pick(output, name))}" for name in candidates)
+        raise ValueError(
+            f"{len(candidates)} outputs could be the scores ({batch}, {classes}): {names}; "
+            f"say which: scores=lambda out: out{next(iter(candidates))}"
+        )
+    ((name, values),) = candidates.items()
+    where = f"output{name} {tuple(pick(output, name).shape)}{_maker(flow, pick(output, name))}"
+    way = way or _way(values, where)
+    suffix = "" if way == "as they are" else f", {way} of it"
+
+    def scores(result):
+        return WAYS[way](pick(result, name).flatten(1))
+
+    return Scores(scores, where + suffix, way)
+
+
+def find_reconstruction(output, images: Tensor, image_shape) -> list[str]:
+    """Names of the outputs that are of the images' size, and not the images themselves."""
+    size = prod(image_shape)
+    return [
+        name
+        for name, tensor in named_tensors(output)
+        if tensor.dim() >= 2
+        and len(tensor) == len(images)
+        and tensor[0].numel() == size
+        and not tensor.reshape(images.shape).equal(images)
+    ]
+
+
+def _way(values: Tensor, where: str) -> str:
+    low, high = float(values.min()), float(values.max())
+    if low >= 0 and high <= 1 + 1e-5:
+        return "as they are"
+    if high <= 0 and bool(((values.exp().sum(1) - 1).abs() < 1e-4).all()):
+        return "exp"
+    raise ValueError(
+        f"{where} runs from {low:.3g} to {high:.3g}, expected scores in [0, 1]: say what makes "
+        'scores of it, scores="softmax" or scores="sigmoid", or a function of the output'
+    )
+
+
+def _one_hot(values: Tensor) -> bool:
+    return bool(((values == 0) | (values == 1)).all() and (values.sum(1) == 1).all())
+
+
+def _maker(flow: Flow | None, tensor: Tensor) -> str:
+    port = flow.port(tensor) if flow is not None else None
+    return "" if port is None else f", made by {flow.events[port[0]].where}"

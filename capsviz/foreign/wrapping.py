@@ -1,0 +1,201 @@
+"""Wrap somebody else's capsule network, so that it can be traced and analysed.
+
+What is not given is found in one recorded pass of a few images, and said with its evidence; between
+two candidates nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.foreign import parts
+from capsviz.foreign.bare import Bare, Recipe
+from capsviz.foreign.checks import checked, put_grid
+from capsviz.foreign.device import without_cuda
+from capsviz.foreign.flow import Flow
+from capsviz.foreign.layers import Layer, layers
+from capsviz.foreign.named import put_given
+from capsviz.foreign.network import Wrapped
+from capsviz.foreign.outputs import described
+from capsviz.foreign.peculiar import put_iterations, put_peculiar
+from capsviz.foreign.recorder import record
+from capsviz.foreign.report import Fact
+from capsviz.tracing import evaluating
+
+BATCHES = (7, 11, 13)  # images in the recorded pass: primes, so that their axis can be told
+
+
+class NoCapsulesError(ValueError):
+    """A network in which nothing weighs votes."""
+
+
+def wrap(
+    network: nn.Module,
+    image_shape: tuple[int, int, int],
+    classes: int,
+    *,
+    normalise: tuple | None = None,
+    call: Callable | None = None,
+    scores: Callable | str | None = None,
+    poses: Callable | str | None = None,
+    decode: Callable | bool | None = None,
+    couplings: Callable | str | None = "softmax",
+    pair: str | None = None,
+    grid: tuple[int, int, int] | str | None = "probe",
+    votes: Callable | str | None = None,
+    children: Callable | str | None = None,
+    card: Mapping | None = None,
+) -> Wrapped | Bare:
+    """Make a network that `capsviz.trace` and the analyses take of any capsule network.
+
+    Parameters
+    ----------
+    network      any module; it is left as it was, and not copied.
+    image_shape  (C, H, W) of its images.
+    classes      how many there are.
+    normalise    (mean, standard deviation) that it expects of images, numbers or one a channel;
+                 outside, images stay in [0, 1].
+    call         how it is called, (network, images) -> output; None: network(images).
+    scores       output -> (B, J) in [0, 1]; or "softmax", "sigmoid", "exp" of what is found;
+                 "norms" of the poses. None: found, or the norms.
+    poses        a module's name, whose output they are, or output -> (B, J, E). None: found.
+    decode       (poses (B, J, E), classes (B,)) -> images in [0, 1]. None: found in the pass;
+                 False: there is none.
+    couplings    "softmax"; "module.method:variable", to watch a local variable; output ->
+                 (B, I, J); None for a network without capsules.
+    pair         which softmax, where there are several: the name of its module, or a part of its
+                 place as the error lists it.
+    grid         (types, rows, columns) of its children, type by type; "probe" to find it by
+                 changing rows and columns of an image; None: they have no places, so no maps.
+    votes        "module.method:variable" or output -> (B, I, J, E). None: found.
+    children     a module's name, "module.method:variable", or output -> (B, I, D). None: found.
+    card         what to say of it in results.
+
+    Returns
+    -------
+    A network with `look`, `decode`, `grid`, `receptive_field`, `config`, `card` and `report()`;
+    for couplings=None one that says scores alone.
+
+    Raises
+    ------
+    NoCapsulesError  a ValueError, where nothing is found that weighs votes.
+    ValueError  for images that the network refuses, several candidates for one thing (it lists
+                them), scores that are none, or scores that depend on the other images of a batch.
+    """
+    shape = (1, *image_shape)[-3:] if len(image_shape) < 3 else tuple(image_shape)
+    recipe = Recipe(call or (lambda net, images: net(images)), tuple(shape), classes)
+    if normalise is not None:
+        recipe.mean, recipe.std = (torch.tensor(v).reshape(-1, 1, 1).float() for v in normalise)
+    facts = [Fact("call", "given" if call else "network(images)")]
+    card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
+    with evaluating(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        wanted = {"scores": scores, "couplings": couplings, "pair": pair}
+        batch, images, flow, output, routed = _pass(network, recipe, facts, **wanted)
+        facts[0] = Fact("call", f"{facts[0].found}: {described(output)}")
+        if couplings is None:
+            bare = Bare(network, recipe, facts, card)
+            parts.put_scores(bare, output, flow, batch, scores, None)
+            return checked(bare, images)
+        wrapped = Wrapped(network, recipe, facts, card)
+        if routed is not None:
+            parts.put_layer(wrapped, flow, *routed)
+        else:
+            put_given(wrapped, "couplings", couplings, batch, output)
+        parts.put_vectors(wrapped, flow, routed, batch, output, images, votes, children, poses)
+        parts.put_scores(wrapped, output, flow, batch, scores, routed)
+        parts.put_decoder(wrapped, flow, routed, batch, output, images, decode)
+        recipe.image_bytes = _bytes(flow) // batch
+        put_grid(wrapped, grid, batch, images)
+        checked(wrapped, images)
+        put_peculiar(wrapped, images, routed)
+        put_iterations(wrapped, images, routed)
+    return wrapped
+
+
+def _pass(network, recipe, facts, *, scores, couplings, pair):
+    """Record passes with more and more images until a layer's batch axis can be told."""
+    like = next(network.parameters(), torch.zeros(()))
+    tried = None
+    for batch in [n for n in BATCHES if n != recipe.classes]:
+        generator = torch.Generator().manual_seed(batch)
+        images = torch.rand(batch, *recipe.image_shape, generator=generator).to(like)
+        recording = _recorded(network, recipe, images)
+        inside = images if recipe.mean is None else recording[1]
+        flow, output = Flow(recording[0].events, inside), recording[0].output
+        if couplings != "softmax":
+            return batch, images, flow, output, None
+        known = layers(flow, batch, recipe.classes)
+        tried = tried or known
+        own = [layer for layer in known if layer.parents == recipe.classes]
+        if own:
+            layer = chosen(own, flow, pair)
+            others = [other for other in known if other is not layer]
+            return batch, images, flow, output, (layer, others)
+    softmaxes = [e.place for e in flow.events if e.name == "softmax"]
+    words = f"; softmax in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
+    words += "".join(f"; {layer}" for layer in tried)
+    raise NoCapsulesError(
+        f"no capsules found in {type(network).__name__}: no softmax weighs votes for "
+        f"{recipe.classes} parents{words}; name the couplings by "
+        "couplings='module.method:variable', or, if it has none, wrap it with couplings=None: "
+        "then evaluate, sweep and corrupt can be run"
+    )
+
+
+def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
+    """The layer to show: the one that `pair` names, or the last, if the others lead to it."""
+    listed = "; ".join(map(str, own))
+    if pair is not None:
+        fits = [layer for layer in own if layer.module == pair]
+        fits = fits or [layer for layer in own if pair in layer.place]
+        if len(fits) != 1:
+            raise ValueError(f"pair '{pair}' names {len(fits)} of the softmaxes: {listed}")
+        return fits[0]
+    last = own[-1]
+    before = flow.ancestors(last.rounds[-1].event.index)
+    aside = [layer for layer in own[:-1] if layer.rounds[-1].total.index not in before]
+    if aside:
+        raise ValueError(
+            f"{len(own)} softmaxes have an equal claim: {listed}; say which one by pair="
+        )
+    return last
+
+
+def _recorded(network: nn.Module, recipe: Recipe, images: Tensor):
+    """One recorded pass, and the images as the network got them."""
+    inside = images
+    if recipe.mean is not None:
+        inside = (images - recipe.mean.to(images)) / recipe.std.to(images)
+
+    def run():
+        with without_cuda() if recipe.cuda else nullcontext():
+            return record(network, lambda: recipe.call(network, inside))
+
+    try:
+        return run(), inside
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        asks = "cuda" in reason.lower() or "nvidia" in reason.lower()
+        if asks and not recipe.cuda and not torch.cuda.is_available():
+            recipe.cuda = True
+            return _recorded(network, recipe, images)
+        if isinstance(error, TypeError) and "argument" in reason:
+            needs = f"{type(network).__name__}.forward{inspect.signature(network.forward)}"
+            raise ValueError(
+                f"the network cannot be called with images alone: {needs}; give "
+                f"call=lambda net, images: ... ({reason[:120]})"
+            ) from error
+        raise ValueError(
+            f"the network refuses images {tuple(images.shape)}: {type(error).__name__}: "
+            f"{reason[:200]}"
+        ) from error
+
+
+def _bytes(flow: Flow) -> int:
+    words = {t.data_ptr(): t.numel() * t.element_size() for e in flow.events for t in e.outputs}
+    return max(1, sum(words.values()))

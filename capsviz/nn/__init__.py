@@ -1,0 +1,1 @@
+"""Tensors in, tensors out: capsule mathematics, routings, layers, decoders, networks."""

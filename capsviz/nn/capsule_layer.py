@@ -1,0 +1,210 @@
+"""A layer of capsules above capsules: fully connected or convolutional, vector or matrix poses.
+
+Places of a convolutional layer see the children of a window; in a routing that lets them, all
+parents that see a child compete for it (`routing._links`). Poses are flat everywhere; a matrix
+M (r, d) is its rows one after the other, and votes are M times the transpose of W (e, d): as the
+rows of M were vectors each.
+"""
+
+from inspect import signature
+from math import prod
+
+import torch
+from torch import Tensor, einsum, nn
+
+from capsviz.discovery import unknown
+from capsviz.nn import routing as routings
+from capsviz.nn.computation import is_literal, without_autocast
+from capsviz.nn.functional import lengths
+from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing._links import convolution_links, of_slots, route_places
+
+TRANSFORMS = ("own", "type", "shared")
+
+
+class CapsuleLayer(nn.Module):
+    """Parents of several types, at one place that sees all children, or at many.
+
+    Parameters
+    ----------
+    grid         (types, rows, columns) of the children.
+    parents      J, types of parents.
+    child_pose   (D,), or (rows, columns) of a matrix.
+    parent_pose  (E,), or (rows, columns) with as many rows as a child's.
+    kernel       K, places of children that a parent sees in each direction; None: all of them.
+    stride       places of children from one parent to the next.
+    transform    "own": a matrix for each child, or each slot of a window, and parent type. "type":
+                 the children of a type share theirs. "shared": all do.
+    coordinates  add to votes where their child is (`coordinates`).
+    routing      name of a file in `routing`.
+    iterations   R; None is 3, or 1 of a routing that has one pass.
+    std          standard deviation of the initial weights.
+    options      more of what the routing takes, as `final_temperature`.
+
+    Raises
+    ------
+    ValueError  for unknown names, poses that do not fit, a kernel that does not fit, or iterations
+                of a routing that has one pass.
+    """
+
+    def __init__(
+        self,
+        grid: tuple[int, int, int],
+        parents: int,
+        *,
+        child_pose: tuple[int, ...] = (8,),
+        parent_pose: tuple[int, ...] = (16,),
+        kernel: int | None = None,
+        stride: int = 1,
+        transform: str = "own",
+        coordinates: bool = False,
+        routing: str = "dynamic",
+        iterations: int | None = None,
+        std: float = 0.1,
+        **options,
+    ):
+        super().__init__()
+        self._module = routings.get(routing)
+        self.child_grid, self.parent_types = tuple(grid), parents
+        self.child_pose, self.pose_shape = tuple(child_pose), tuple(parent_pose)
+        if len(child_pose) != len(parent_pose) or child_pose[:-1] != parent_pose[:-1]:
+            raise ValueError(
+                "poses must be (D,) and (E,), or matrices of as many rows, got "
+                f"{self.child_pose} and {self.pose_shape}"
+            )
+        if transform not in TRANSFORMS:
+            raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
+        takes = signature(self._module.route).parameters
+        self._rounds = {"iterations": 3 if iterations is None else iterations}
+        if "iterations" not in takes:
+            if iterations not in (None, 1):
+                raise ValueError(
+                    f"the routing '{routing}' has one pass, got {iterations} iterations: ask for 1"
+                )
+            self._rounds = {}
+        else:
+            routings.check_iterations(self._rounds["iterations"])
+        types, rows, columns = self.child_grid
+        self.links, self.grid = None, (parents, 1, 1)
+        seen = rows * columns
+        if kernel is not None:
+            links, places = convolution_links(self.child_grid, kernel, stride)
+            self.register_buffer("_child", links.child, persistent=False)
+            self.links, self.grid, seen = links, (parents, *places), kernel**2
+        self.slots = types * seen
+        matrices = {"own": self.slots, "type": types, "shared": 1}[transform]
+        shape = (matrices, parents, parent_pose[-1], child_pose[-1])
+        self.weight = nn.Parameter(torch.randn(shape) * std)
+        offered = getattr(self._module, "parameters", lambda *sizes: {})
+        sizes = (self.slots, parents, prod(child_pose), prod(parent_pose))
+        self.learned = nn.ParameterDict(offered(*sizes))
+        where = coordinates_of(self.child_grid, self.pose_shape) if coordinates else None
+        self.register_buffer("coordinates", where, persistent=False)
+        self.options = {**self._rounds, **options}
+        for option in options:
+            if option not in takes:
+                raise ValueError(f"the routing '{routing}' has no option '{option}': leave it out")
+
+    def forward(self, poses: Tensor, activations: Tensor | None = None) -> Parents:
+        """Parents of children (B, count, D): poses (B, J * rows * columns, E), activations.
+
+        `activations` (B, count) of the children; None: the lengths of their poses. Parent
+        (type * rows + row) * columns + column is of that type at that place of `grid`.
+        """
+        fused = getattr(self._module, "fused", None)
+        reads_poses = "children" in signature(self._module.route).parameters
+        whole = self.links is None and not (reads_poses and self.coordinates is not None)
+        if whole and fused is not None and not is_literal():
+            with without_autocast(poses.device):
+                poses, activations = self._exact(poses, activations)
+                options = self._given(fused, poses, activations)
+                return fused(*self._flat(poses), **options)
+        _, routing = self.route(poses, activations)
+        parents = Parents(routing.poses[-1], routing.activations[-1])
+        if self.links is None:
+            return parents
+        return Parents(*(part.transpose(1, 2).flatten(1, 2) for part in parents))
+
+    def route(
+        self,
+        poses: Tensor,
+        activations: Tensor | None = None,
+        *,
+        couplings: Tensor | None = None,
+        **options,
+    ) -> tuple[Tensor, Routing]:
+        """The slow path that shows everything: votes (B, [Q,] I, J, E) and the whole `Routing`.
+
+        Q places, in rows of `grid`, and I slots of each where the layer is convolutional.
+        `options` in place of the layer's own, as `iterations`.
+        """
+        with without_autocast(poses.device):
+            poses, activations = self._exact(poses, activations)
+            given = self._given(self._module.route, poses, activations) | options
+            votes = self.votes(poses)
+            if self.links is None:
+                return votes, self._module.route(votes, couplings=couplings, **given)
+            links = self.links._replace(child=self._child)
+            found = route_places(self._module, votes, links=links, couplings=couplings, **given)
+            return votes, found
+
+    def votes(self, poses: Tensor) -> Tensor:
+        """What each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
+        links = None if self.links is None else self.links._replace(child=self._child)
+        rows = poses.unflatten(-1, (-1, self.child_pose[-1]))  # r of each, one of a vector
+        votes = einsum("ijed,b...ird->b...ijre", self.matrices(), of_slots(rows, links))
+        votes = votes.flatten(-2)
+        if self.coordinates is None:
+            return votes
+        return votes + of_slots(self.coordinates[None].to(votes), links)[..., None, :]
+
+    def matrices(self) -> Tensor:
+        """One for each slot and parent: (I, J, e, d)."""
+        return self.weight.repeat_interleave(self.slots // len(self.weight), 0)
+
+    def _exact(self, poses: Tensor, activations: Tensor | None) -> tuple[Tensor, Tensor]:
+        poses = poses.to(torch.promote_types(self.weight.dtype, torch.float32))
+        return poses, lengths(poses) if activations is None else activations.to(poses)
+
+    def _given(self, function, poses: Tensor, activations: Tensor) -> dict:
+        """What a routing's function is given by name, of what it takes."""
+        takes, known = signature(function).parameters, {"activations": activations}
+        if function is self._module.route:
+            known["children"] = poses
+        known = {name: value for name, value in known.items() if name in takes}
+        return {**known, **self.learned, **self.options}
+
+    def _flat(self, poses: Tensor) -> tuple[Tensor, Tensor]:
+        """Children and matrices (I, J, E, D) whose product the votes are, coordinates among them.
+
+        Of a matrix pose the rows lie along the diagonal.
+        """
+        weight = self.matrices()
+        rows = prod(self.child_pose[:-1])
+        if rows > 1:
+            eye = torch.eye(rows, dtype=weight.dtype, device=weight.device)
+            weight = einsum("rs,ijed->ijresd", eye, weight).flatten(4).flatten(2, 3)
+        if self.coordinates is None:
+            return poses, weight
+        places = self.coordinates.to(poses)
+        numbers = torch.eye(places.shape[1], dtype=weight.dtype, device=weight.device)
+        there = places.any(0)  # the two numbers that are added to
+        poses = torch.cat((poses, places[:, there].expand(len(poses), -1, -1)), 2)
+        added = numbers[:, there].expand(*weight.shape[:2], -1, -1)
+        return poses, torch.cat((weight, added), 3)
+
+
+def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
+    """Where each child is, as what is added to its votes: (types * rows * columns, E).
+
+    Row and column of its middle, from 0 to 1 of all places, in the first two entries of the
+    right-hand column of a matrix pose (Hinton et al. 2018), or the first two numbers of a vector.
+    """
+    types, rows, columns = grid
+    if pose[0] < 2:
+        raise ValueError(f"coordinates are added to two entries of a pose, got the shape {pose}")
+    numbers = (pose[1] - 1, 2 * pose[1] - 1) if len(pose) == 2 else (0, 1)
+    added = torch.zeros(types, rows, columns, prod(pose))
+    added[..., numbers[0]] = ((torch.arange(rows) + 0.5) / rows)[:, None]
+    added[..., numbers[1]] = (torch.arange(columns) + 0.5) / columns
+    return added.flatten(0, 2)

@@ -1,0 +1,43 @@
+"""Which way the same numbers are computed: fast, or literally as the paper writes it.
+
+The fast way has forward and backward passes of its own, which PyTorch's function transforms and
+exporters cannot see into. The literal way is made of PyTorch's own operations alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+
+import torch
+
+_literal: ContextVar[bool] = ContextVar("literal", default=False)
+
+
+@contextmanager
+def literal() -> Iterator[None]:
+    """Inside this context networks use `conv2d` and route on votes that they hold.
+
+    The same numbers but for rounding, slower and in more memory. For `torch.func` (grad, vmap,
+    jacrev, jvp), forward-mode derivatives, `torch.export` with a dynamic batch, and ONNX. It holds
+    for the thread or task that enters it, and for what is exported or compiled inside.
+    """
+    token = _literal.set(True)
+    try:
+        yield
+    finally:
+        _literal.reset(token)
+
+
+def is_literal() -> bool:
+    """Whether `literal` holds here."""
+    return _literal.get()
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager:
+    """A context without autocast, on any device: some, as "meta", know no autocast at all."""
+    kind = device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
+    return nullcontext()

@@ -1,0 +1,74 @@
+"""Decoders: each file here is one way from the masked class poses back to an image.
+
+A file offers `layers(inputs, image_shape, *, norm=False) -> nn.Sequential`: from (B, inputs), zero
+but for one class's pose, to pixels in [0, 1], (B, C, H, W); with batch norm in its hidden layers if
+`norm` is set. To add one, add a file: its name is what the option `decoder` of a CapsNet takes.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.discovery import load, names
+from capsviz.nn.functional import mask
+
+
+def available() -> list[str]:
+    """Names of the decoders."""
+    return names("capsviz.nn.decoders")
+
+
+class Decoder(nn.Module):
+    """From the pose of one class to an image.
+
+    Parameters
+    ----------
+    name                 of a file in `capsviz/nn/decoders`.
+    classes, dimensions  J and E of the poses.
+    image_shape          (C, H, W) of the reconstruction.
+    norm                 batch norm before the ReLU of every hidden layer.
+    options              of that file, as `hidden` of "fully_connected".
+
+    Raises
+    ------
+    ValueError  for an unknown name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        classes: int,
+        dimensions: int,
+        image_shape: tuple[int, int, int],
+        *,
+        norm: bool = False,
+        **options,
+    ):
+        super().__init__()
+        module = load("capsviz.nn.decoders", name, what="decoder")
+        self.image_shape, self.norm = tuple(image_shape), norm
+        inputs = classes * dimensions
+        self.layers = module.layers(inputs, self.image_shape, norm=norm, **options)
+
+    def forward(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Poses (B, J, E), of which `classes` (B,) are kept, -> images (B, C, H, W) in [0, 1],
+        float32 at least.
+
+        Raises
+        ------
+        ValueError  when one image alone is to train a decoder with batch norm.
+        """
+        if self.norm and self.training and len(poses) == 1:
+            raise ValueError(
+                "the decoder's batch norm needs at least 2 images in every training batch, got 1: "
+                "choose another batch size, or a decoder without batch norm"
+            )
+        masked = mask(poses, classes).to(next(self.layers.parameters()).dtype)
+        return self.layers(masked).to(torch.promote_types(poses.dtype, torch.float32))
+
+    @property
+    def activations(self) -> int:
+        """How many numbers are held of one image, at most about: each map as if of full size."""
+        _, height, width = self.image_shape
+        units = sum(m.out_features for m in self.layers if isinstance(m, nn.Linear))
+        maps = [m for m in self.layers if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]
+        return units + sum(m.out_channels for m in maps) * height * width

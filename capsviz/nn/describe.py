@@ -1,0 +1,166 @@
+"""What a network is made of: output, parameters and multiply-adds of every layer, and its memory.
+
+A network without data is run on one image without pixels, so neither time nor memory is spent.
+Multiply-adds are those of one image on its way forward, as mathematics has them: however a product
+is computed, it counts once. They are counted for convolutions, linear layers, votes and routing by
+agreement; `not_counted` says what is left out, such as another routing.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, conv_transpose2d, linear
+from torch.overrides import TorchFunctionMode
+
+from capsviz.nn.layers import ClassCapsules
+from capsviz.nn.routing import Parents
+
+NOT_COUNTED = "biases, activations, squash, softmax, batch norm, averages"
+DECODER = "decoder"  # begins the names of its layers
+
+
+class Layer(NamedTuple):
+    """One row of the table; sizes are those of one image."""
+
+    name: str
+    kind: str
+    output: tuple[int, ...] | None  # None: a pass forward does not use it
+    parameters: int
+    multiply_adds: int | None  # None: not counted
+
+
+class Description(NamedTuple):
+    """Layers in the order of their definition, and totals."""
+
+    network: str
+    image_shape: tuple[int, int, int]  # C, H, W
+    classes: int
+    layers: list[Layer]
+    parameters: int
+    parameters_without_decoder: int
+    multiply_adds: int  # of one image, decoder and routing included
+    multiply_adds_without_decoder: int
+    batch_size: int
+    weights_bytes: int  # with buffers
+    training_bytes: int | None  # of a step with a batch, at most about; None: it has no estimate
+    image_bytes: int | None  # of one image on its way through, at most about
+    not_counted: str  # in the multiply-adds; layers by their names
+
+
+def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
+    """Describe a network; it is left as it was found.
+
+    Parameters
+    ----------
+    model       any of `capsviz.nn.models`, on any device, "meta" included.
+    batch_size  images in the training step whose memory is estimated.
+
+    Returns
+    -------
+    Its layers in order, and sums over them; None for memory that the network does not tell of.
+    """
+    shape = tuple(model.config["image_shape"])
+    layers = _layers(_weightless(model), shape)
+    body = [layer for layer in layers if layer.name.partition(".")[0] != DECODER]
+    unknown = [row.name for row in layers if row.multiply_adds is None and row.output is not None]
+    stored = [*model.parameters(), *model.buffers()]
+    return Description(
+        network=type(model).__module__.rpartition(".")[2],
+        image_shape=shape,
+        classes=model.config["classes"],
+        layers=layers,
+        parameters=sum(layer.parameters for layer in layers),
+        parameters_without_decoder=sum(layer.parameters for layer in body),
+        multiply_adds=sum(layer.multiply_adds or 0 for layer in layers),
+        multiply_adds_without_decoder=sum(layer.multiply_adds or 0 for layer in body),
+        batch_size=batch_size,
+        weights_bytes=sum(t.numel() * t.element_size() for t in stored),
+        training_bytes=(
+            model.training_bytes(batch_size) if hasattr(model, "training_bytes") else None
+        ),
+        image_bytes=getattr(model, "image_bytes", None),
+        not_counted=", ".join([NOT_COUNTED, *unknown]),
+    )
+
+
+def _weightless(model: nn.Module) -> nn.Module:
+    """A copy in evaluation mode whose tensors have shapes, but no values."""
+    shapes = {id(b): b.to("meta") for b in model.buffers()}
+    for p in model.parameters():
+        shapes[id(p)] = nn.Parameter(p.detach().to("meta"), requires_grad=p.requires_grad)
+    return copy.deepcopy(model, shapes).eval()  # what the memo holds is not copied
+
+
+def _layers(model: nn.Module, image_shape: tuple[int, int, int]) -> list[Layer]:
+    seen = _Watch(model)
+    for module in model.modules():
+        if isinstance(module, ClassCapsules):  # counted by formula: any routing, and none is run
+            _, J, E, _ = module.weight.shape
+            module.couple = lambda primary, activations=None, J=J, E=E: Parents(
+                primary.new_empty(len(primary), J, E), primary.new_empty(len(primary), J)
+            )
+    with seen, torch.no_grad():
+        output = model(torch.empty(1, *image_shape, device="meta"))
+        if getattr(model, DECODER, None) is not None:
+            model.decode(output.poses, torch.zeros(1, dtype=torch.int64, device="meta"))
+    layers = []
+    for name, module in model.named_modules():
+        own = sum(p.numel() for p in module.parameters(recurse=False))
+        if isinstance(module, ClassCapsules):
+            layers += _capsules(name, module)
+        elif own and not isinstance(module, nn.ParameterDict):  # theirs are the routing's
+            kind = type(module).__name__
+            layers.append(Layer(name, kind, seen.outputs.get(name), own, seen.products.get(name)))
+    return layers
+
+
+def _capsules(name: str, module: ClassCapsules) -> list[Layer]:
+    """Votes, then routing: a sum over children in each iteration, an agreement between two."""
+    I, (_, J, E, D) = module.child_count, module.weight.shape
+    rounds = module.iterations
+    learned = sum(p.numel() for p in module.parameters()) - module.weight.numel()
+    agreement = (2 * rounds - 1) * I * J * E if module.routing_name == "dynamic" else None
+    kind = f"{module.routing_name}, {rounds} iteration{'s' * (rounds > 1)}"
+    return [
+        Layer(f"{name}: votes", "ClassCapsules", (I, J, E), module.weight.numel(), I * J * E * D),
+        Layer(f"{name}: routing", kind, (J, E), learned, agreement),
+    ]
+
+
+class _Watch(TorchFunctionMode):
+    """Notes the output of every layer, and the multiply-adds of every product.
+
+    A product is known by its weight or its bias, as our convolutions are no calls of a module.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.outputs, self.products, self.owners = {}, {}, {}
+        for name, module in model.named_modules():
+            if own := {id(p): name for p in module.parameters(recurse=False)}:
+                self.owners |= own
+                module.register_forward_hook(lambda *called, name=name: self._note(name, called[2]))
+
+    def _note(self, name: str, out: Tensor) -> None:
+        self.outputs[name] = tuple(out.shape[1:])
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        if function in MULTIPLY_ADDS:
+            owner = next((self.owners[id(a)] for a in args if id(a) in self.owners), None)
+            if owner is not None:
+                count = MULTIPLY_ADDS[function](args[0], args[1], out)
+                self.products[owner] = self.products.get(owner, 0) + count
+                self._note(owner, out)
+        return out
+
+
+MULTIPLY_ADDS = {  # of (incoming, weight, outgoing)
+    conv2d: lambda x, weight, y: y.numel() * weight[0].numel(),
+    conv_transpose2d: lambda x, weight, y: x.numel() * weight[0].numel(),
+    linear: lambda x, weight, y: y.numel() * weight.shape[1],
+}

@@ -1,0 +1,144 @@
+"""The mathematics of capsules as pure tensor functions: squash, lengths, losses, masking.
+
+Shape legend, used everywhere in capsviz
+----------------------------------------
+B  images in a batch          I  child capsules (primary)     J  parent capsules (classes)
+D  dimensions of a child      E  dimensions of a parent       R  routing iterations
+C, H, W  channels, height and width of an image
+
+primary (B,I,D) · votes (B,I,J,E) · logits, couplings (B,I,J) · poses (B,J,E) · lengths (B,J) ·
+weight (I,J,E,D). Images are float32 in [0, 1].
+
+Equation numbers are those of Sabour, Frosst & Hinton (2017), arXiv:1710.09829.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+EPSILON = 1e-12  # added to squared norms, inside the root: value and gradient are finite at zero
+
+
+def squash(x: Tensor, dim: int = -1) -> Tensor:
+    """Shrink vectors to a length in [0, 1), keeping their direction (eq. 1).
+
+    Parameters
+    ----------
+    x    any shape; the vectors lie along `dim`.
+    dim  the axis of one capsule's dimensions.
+
+    Returns
+    -------
+    Same shape as `x`. Zero vectors stay zero, with a zero gradient; rounding may take very long
+    ones to 1.
+    """
+    squared = x.square().sum(dim, keepdim=True)
+    return x * (squared / (1 + squared) / (squared + EPSILON).sqrt())
+
+
+def squash_exp(x: Tensor, dim: int = -1) -> Tensor:
+    """Shrink vectors to a length 1 - exp(-length), keeping their direction: same shape as `x`.
+
+    The squash of Efficient-CapsNet, arXiv:2101.12491. Short vectors keep their length almost, where
+    `squash` squares it.
+    """
+    norm = (x.square().sum(dim, keepdim=True) + EPSILON).sqrt()
+    return x * (-torch.expm1(-norm) / norm)
+
+
+def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
+    """Softmax beside one more logit, fixed at zero, whose share leaks away.
+
+    The authors' `_leaky_routing` (Sarasra/models, research/capsules, models/layers/layers.py): the
+    paper's "none of the above" of section 7. Same shape as `logits`; sums over `dim` are below 1.
+    """
+    leak = torch.zeros_like(logits.narrow(dim, 0, 1))
+    return torch.cat((logits, leak), dim).softmax(dim).narrow(dim, 0, logits.shape[dim])
+
+
+def lengths(poses: Tensor) -> Tensor:
+    """Euclidean length of each capsule: poses (B, J, E) -> (B, J), finite gradient at zero."""
+    return (poses.square().sum(-1) + EPSILON).sqrt()
+
+
+def margin_loss(
+    lengths: Tensor,
+    labels: Tensor,
+    *,
+    present: float = 0.9,
+    absent: float = 0.1,
+    down_weight: float = 0.5,
+) -> Tensor:
+    """Separate margin loss of each image, summed over classes (eq. 4).
+
+    Parameters
+    ----------
+    lengths      (B, J) in [0, 1): the lengths themselves, not a softmax of them.
+    labels       (B,) class numbers, or (B, J) zeros and ones where several classes are present.
+    present      m+, the length that a present class should exceed.
+    absent       m-, the length that an absent class should stay below.
+    down_weight  lambda, the weight of absent classes.
+
+    Returns
+    -------
+    (B,) losses.
+    """
+    target = multi_hot(labels, lengths.shape[1]) if labels.dim() == 1 else labels
+    target = target.to(lengths.dtype)
+    missed = target * (present - lengths).clamp_min(0).square()
+    false = (1 - target) * (lengths - absent).clamp_min(0).square()
+    return (missed + down_weight * false).sum(1)
+
+
+def reconstruction_loss(images: Tensor, reconstruction: Tensor) -> Tensor:
+    """Sum of squared pixel differences of each image (section 4.1): (B,C,H,W) twice -> (B,).
+
+    A sum, not a mean: the paper's weight of 0.0005 belongs to the sum.
+    """
+    return (images - reconstruction).square().flatten(1).sum(1)
+
+
+def reconstruction_loss_l1(images: Tensor, reconstruction: Tensor) -> Tensor:
+    """Sum of absolute pixel differences of each image: (B, C, H, W) twice -> (B,).
+
+    Where nothing is known the best guess is each pixel's median, which is black in digits: a
+    decoder without batch norm can stay there.
+    """
+    return (images - reconstruction).abs().flatten(1).sum(1)
+
+
+def multi_hot(labels: Tensor, classes: int) -> Tensor:
+    """Class numbers (B,), or (B, K) of several in one image, -> zeros and ones (B, J)."""
+    several = labels[:, None] if labels.dim() == 1 else labels
+    return one_hot(several, classes).amax(1)
+
+
+def mask(poses: Tensor, classes: Tensor) -> Tensor:
+    """Zero all poses but one per image, and lay them out for a decoder (section 4.1).
+
+    The kept pose stays in its class's place, so the decoder is told the class.
+
+    Parameters
+    ----------
+    poses    (B, J, E).
+    classes  (B,) the class to keep: the true one in training, the predicted one at test.
+
+    Returns
+    -------
+    (B, J * E).
+    """
+    keep = one_hot(classes, poses.shape[1]).to(poses.dtype)
+    return (poses * keep[:, :, None]).flatten(1)
+
+
+def predict(lengths: Tensor) -> Tensor:
+    """The class of the longest capsule: lengths (B, J) -> (B,)."""
+    return lengths.argmax(1)
+
+
+def random_couplings(
+    shape: tuple[int, int, int], *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Couplings (B, I, J) drawn uniformly from the simplex over parents: the random control."""
+    draws = -torch.rand(shape, generator=generator).clamp_min(1e-20).log()
+    return draws / draws.sum(2, keepdim=True)

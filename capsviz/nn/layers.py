@@ -1,0 +1,257 @@
+"""The two capsule layers: primary capsules from a convolution, class capsules by routing."""
+
+from inspect import signature
+
+import torch
+from torch import Tensor, einsum, nn
+
+from capsviz.discovery import unknown
+from capsviz.nn import routing as routings
+from capsviz.nn.computation import is_literal, without_autocast
+from capsviz.nn.convolution import convolve
+from capsviz.nn.functional import lengths, squash
+from capsviz.nn.routing import Parents, Routing
+
+TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
+ITERATIONS = 3  # the paper's
+
+
+class PrimaryCapsules(nn.Module):
+    """Convolutional capsules without routing (section 4 of arXiv:1710.09829).
+
+    A convolution gives types x dimensions channels. A capsule is `dimensions` channels of one type
+    at one place: index i = (type * rows + row) * columns + column. There is no ReLU before the
+    squash.
+
+    Parameters
+    ----------
+    channels    of the incoming feature map.
+    types       capsule types (32 in the paper).
+    dimensions  D, of one capsule (8 in the paper).
+    kernel      pixels, of the square kernel.
+    stride      pixels.
+    scale       factor on the convolution before bias and squash: 1 in the paper's text, 1/types in
+                the authors' code, where a softmax over types couples one input to all of them
+                (1/(types + 1) if it is leaky: over "none of them" too).
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        types: int = 32,
+        dimensions: int = 8,
+        kernel: int = 9,
+        stride: int = 2,
+        scale: float = 1.0,
+    ):
+        super().__init__()
+        self.types, self.dimensions, self.scale = types, dimensions, scale
+        convolution = nn.Conv2d(channels, types * dimensions, kernel, stride)
+        self.convolution = convolution.to(memory_format=torch.channels_last)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Feature map (B, channels, h, w) -> capsules (B, I, D), squashed, float32 at least."""
+        conv = self.convolution
+        weight = conv.weight if self.scale == 1 else conv.weight * self.scale
+        out = convolve(features, weight, conv.bias, conv.stride[0])
+        B, _, rows, columns = out.shape
+        capsules = out.reshape(B, self.types, self.dimensions, rows, columns).movedim(2, 4)
+        capsules = capsules.reshape(B, self.types * rows * columns, self.dimensions)
+        return squash(capsules.to(torch.promote_types(conv.weight.dtype, torch.float32)))
+
+
+class ClassCapsules(nn.Module):
+    """One capsule per class, from all primary capsules by routing ("DigitCaps" in the paper).
+
+    Parameters
+    ----------
+    children, parents                    I and J.
+    child_dimensions, parent_dimensions  D and E.
+    routing                              name of a file in `capsviz/nn/routing`.
+    iterations                           R, rounds of routing; None is 3, or 1 of a routing that has
+                                         one pass.
+    bias                                 learn a (J, E) bias inside routing, as the authors' code.
+    detach                               gradients flow through the last iteration only.
+    leaky                                children may couple to no parent: `leaky_softmax`.
+    transform                            "own": a matrix for each child and parent. "type": the
+                                         children of a type share theirs. "shared": all do.
+    types                                of children, for "type": child i is of type i // (I/types).
+    std                                  standard deviation of the initial weights.
+
+    Raises
+    ------
+    ValueError  for an unknown routing or transform, types that do not divide the children, fewer
+                than one iteration, more than one of a routing that has one pass, or `bias`,
+                `detach` or `leaky` of a routing that does not have it.
+    """
+
+    def __init__(
+        self,
+        children: int,
+        parents: int,
+        *,
+        child_dimensions: int = 8,
+        parent_dimensions: int = 16,
+        routing: str = "dynamic",
+        iterations: int | None = None,
+        bias: bool = False,
+        detach: bool = False,
+        leaky: bool = False,
+        transform: str = "own",
+        types: int = 1,
+        std: float = 0.1,
+    ):
+        super().__init__()
+        module = routings.get(routing)  # refuses an unknown name now
+        self._route_votes, self._fused = module.route, getattr(module, "fused", None)
+        self._weights = getattr(module, "weights", None)
+        self._evidence = getattr(module, "evidence", None)
+        self.routing_name, self.child_count = routing, children
+        self._route_takes = frozenset(signature(self._route_votes).parameters)
+        self._fused_takes = frozenset(signature(self._fused).parameters if self._fused else ())
+        self.iterations = self._rounds(iterations)
+        asked = {"detach": detach, "leaky": leaky}
+        self.options = {option: True for option, wanted in asked.items() if wanted}
+        offered = getattr(module, "parameters", lambda *sizes: {})
+        learned = offered(children, parents, child_dimensions, parent_dimensions)
+        self._require_options([*self.options, *(["bias"] if bias else [])], learned)
+        matrices = _matrices(transform, children, types)
+        shape = (matrices, parents, parent_dimensions, child_dimensions)
+        self.weight = nn.Parameter(torch.randn(shape) * std)
+        shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
+        self.register_parameter("bias", shift)
+        self.learned = nn.ParameterDict(learned)  # what the routing itself learns, by its names
+
+    def _require_options(self, asked: list[str], learned: dict) -> None:
+        """ValueError for an option that the routing does not have; it need not have any."""
+        for takes in filter(None, (self._route_takes, self._fused_takes)):
+            for option in asked:
+                if option in learned or option not in takes:
+                    raise ValueError(
+                        f"the routing '{self.routing_name}' has no option '{option}': "
+                        "leave it out, or choose a routing that has it, as 'dynamic'"
+                    )
+
+    def _rounds(self, asked: int | None) -> int:
+        """How many iterations there are if `asked` are asked for; ValueError if there cannot be."""
+        several = "iterations" in self._route_takes
+        if asked is None:
+            return ITERATIONS if several else 1
+        routings.check_iterations(asked)
+        if asked > 1 and not several:
+            raise ValueError(
+                f"the routing '{self.routing_name}' has one pass, got {asked} iterations: ask for 1"
+            )
+        return asked
+
+    def _options(self, takes: frozenset[str], children: Tensor, rounds: int, activations) -> dict:
+        """What a routing's function is given by name, of what it `takes`."""
+        known = {"iterations": rounds}
+        if "activations" in takes:
+            known["activations"] = lengths(children) if activations is None else activations
+        if self.bias is not None:
+            known["bias"] = self.bias
+        known = {name: value for name, value in known.items() if name in takes}
+        learned = {name: value.to(children.dtype) for name, value in self.learned.items()}
+        return {**known, **learned, **self.options}
+
+    def _exact(self, children: Tensor) -> Tensor:
+        """Children in the type that routing is computed in: the weights', float32 at least."""
+        return children.to(torch.promote_types(self.weight.dtype, torch.float32))
+
+    def matrices(self) -> Tensor:
+        """What turns each child into its vote for each parent, (I, J, E, D), shared or its own."""
+        weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
+        if len(weight) == self.child_count:
+            return weight
+        if len(weight) == 1:
+            return weight.expand(self.child_count, -1, -1, -1)
+        return weight.repeat_interleave(self.child_count // len(weight), 0)
+
+    def votes(self, primary: Tensor) -> Tensor:
+        """What each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""
+        return einsum("ijed,bid->bije", self.matrices(), self._exact(primary))
+
+    def forward(self, primary: Tensor) -> Tensor:
+        """Poses of the parents: (B, I, D) -> (B, J, E); see `couple`."""
+        return self.couple(primary).poses
+
+    def couple(self, primary: Tensor, activations: Tensor | None = None) -> Parents:
+        """Poses and activations of the parents, by the routing's fused form if it can.
+
+        Parameters
+        ----------
+        primary      (B, I, D).
+        activations  (B, I) of the children, for a routing that asks for them; None: their lengths.
+
+        Returns
+        -------
+        Parents with poses (B, J, E) and activations (B, J), float32 at least.
+        """
+        if self._fused is None or is_literal():
+            _, routed = self.route(primary, activations=activations)
+            return Parents(routed.poses[-1], routed.activations[-1])
+        with without_autocast(primary.device):
+            primary = self._exact(primary)
+            options = self._options(self._fused_takes, primary, self.iterations, activations)
+            return self._fused(primary, self.matrices(), **options)
+
+    def route(
+        self,
+        primary: Tensor,
+        *,
+        activations: Tensor | None = None,
+        couplings: Tensor | None = None,
+        iterations: int | None = None,
+    ) -> tuple[Tensor, Routing]:
+        """The slow path that shows everything: votes (B, I, J, E) and the whole `Routing`.
+
+        ValueError for `iterations` below 1, or above it of a routing that has one pass.
+        """
+        rounds = self.iterations if iterations is None else self._rounds(iterations)
+        with without_autocast(primary.device):  # routing state stays float32
+            primary = self._exact(primary)
+            votes = self.votes(primary)
+            options = self._options(self._route_takes, primary, rounds, activations)
+            if "children" in self._route_takes:
+                options["children"] = primary
+            return votes, self._route_votes(votes, couplings=couplings, **options)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether votes are multiplied by something else than their couplings."""
+        return self._weights is not None
+
+    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
+        """Share of each vote in its parent: couplings (..., I, J), activations of the children
+        (..., I) -> (..., I, J)."""
+        return couplings if self._weights is None else self._weights(couplings, activations)
+
+    def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
+        """What each vote adds to what its parent's activation is read from.
+
+        Parameters
+        ----------
+        votes        (B, I, J, E), and
+        routing      as `route` gave them.
+        activations  (B, I) of the children.
+
+        Returns
+        -------
+        (B, I, J). By default the length that a weighted vote has along its parent's pose.
+        """
+        if self._evidence is not None:
+            return self._evidence(votes, routing, activations, **self.learned)
+        poses = routing.poses[-1]
+        along = einsum("bije,bje->bij", votes, poses / lengths(poses)[..., None])
+        return self.weights(routing.couplings[-1], activations) * along
+
+
+def _matrices(transform: str, children: int, types: int) -> int:
+    """How many children have a matrix of their own; ValueError for what cannot be."""
+    if transform not in TRANSFORMS:
+        raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
+    if transform == "type" and (types < 1 or children % types):
+        raise ValueError(f"types must divide the {children} children, got {types}")
+    return {"own": children, "type": types, "shared": 1}[transform]

@@ -1,0 +1,57 @@
+"""Networks: each file here is one, found by its name.
+
+A file offers `build(image_shape, classes, **options) -> Module`. The module takes images
+(B, C, H, W), float32 in [0, 1], and has
+    config                               what `build` needs to make it again, as plain data
+    forward(images) -> Output            an output that names its parts, `lengths` (B, J) at least
+    objective(output, images, labels, [reconstruction_factor=1.0, progress=1.0])
+                                         -> Objective, what training minimises
+and, if it is a capsule network, `look` and `decode` (see `capsviz.tracing`).
+
+The labels of `objective` are (B,), or (B, K) where each image shows K things; `images` are what is
+to be reconstructed: the images themselves, or (B, K, C, H, W), each thing alone.
+`reconstruction_factor` multiplies the weight of the reconstruction, which may thus be annealed;
+`progress` is the share of training that is done. Both may be left out of the signature.
+A network may say `training_bytes(batch)`, the memory of a training step, so that a batch that does
+not fit is computed in parts. One with batch norm says no such thing, or that it needs
+`whole_batches`: the statistics of a part are not those of the batch.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from capsviz.discovery import load, names
+
+
+class Output(NamedTuple):
+    """What a capsule network says of images."""
+
+    lengths: Tensor  # (B, J) one score in [0, 1] per class
+    poses: Tensor | None = None  # (B, J, E)
+    primary: Tensor | None = None  # (B, I, D)
+
+
+class Scores(NamedTuple):
+    """What a network without capsules says of images."""
+
+    lengths: Tensor  # (B, J) probabilities: what a capsule's length is to a capsule network
+    logits: Tensor  # (B, J) before the softmax
+
+
+class Objective(NamedTuple):
+    """What training minimises, and its parts for each image."""
+
+    loss: Tensor  # ()
+    margin: Tensor  # (B,)
+    reconstruction: Tensor | None = None  # (B,) as it was minimised, before its weight
+
+
+def available() -> list[str]:
+    """Names of the networks."""
+    return names("capsviz.nn.models")
+
+
+def build(name: str, image_shape: tuple[int, int, int], classes: int, **options) -> nn.Module:
+    """Make a network by its name; ValueError for an unknown name, option or size."""
+    return load("capsviz.nn.models", name, what="model").build(image_shape, classes, **options)

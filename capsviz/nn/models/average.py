@@ -1,0 +1,52 @@
+"""ConvNet with average pooling: CapsNet's own two convolutions, the mean over places, ten classes.
+
+The fair baseline of Gu, Tresp & Hu 2021 (arXiv:2103.15459), about 5.3 M parameters: 9x9 kernels as
+CapsNet has them, and no weight that knows a place. They find it more robust to affine changes than
+CapsNet.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from capsviz.nn.models._classifier import PlainClassifier
+from capsviz.nn.models._settings import require_positive, settings_from
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that fixes the ConvNet."""
+
+    image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
+    classes: int = 10
+    kernel: int = 9  # pixels
+    channels: tuple[int, int] = (256, 256)
+    strides: tuple[int, int] = (1, 2)
+
+
+def build(image_shape: tuple[int, int, int], classes: int, **options) -> "AverageConvNet":
+    """A ConvNet from the fields of `Config`; ValueError for unknown or impossible ones."""
+    return AverageConvNet(settings_from(Config, "average", image_shape, classes, options))
+
+
+class AverageConvNet(PlainClassifier):
+    """Two convolutions with ReLU, the average over all places, one linear layer."""
+
+    def __init__(self, settings: Config):
+        super().__init__(settings)
+        require_positive(settings, "kernel", "channels", "strides")
+        channels, height, width = settings.image_shape
+        k, (first, second), (step1, step2) = settings.kernel, settings.channels, settings.strides
+        if min(height, width) < k + (k - 1) * step1:
+            raise ValueError(
+                f"images of {height} x {width} are too small for two {k}x{k} convolutions: "
+                f"expected at least {k + (k - 1) * step1} pixels"
+            )
+        self.conv1 = nn.Conv2d(channels, first, k, step1)
+        self.conv2 = nn.Conv2d(first, second, k, step2)
+        self.classes = nn.Linear(second, settings.classes)
+
+    def scores(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) -> logits (B, J)."""
+        features = self.conv2(self.conv1(images).relu()).relu()
+        return self.classes(features.mean((2, 3)))

@@ -1,0 +1,287 @@
+"""CapsNet (Sabour, Frosst & Hinton 2017, arXiv:1710.09829): two convolutions, routing, a decoder.
+
+Two presets, because paper and code differ:
+    paper    the text of the paper; what it leaves open is PyTorch's default.
+    authors  the code the authors published (Sarasra/models, research/capsules): initial weights,
+             a bias inside routing, primary votes scaled by 1/types, and a margin loss that is
+             averaged over classes, which makes the reconstruction weigh 20 times more.
+"""
+
+from collections.abc import Collection
+from dataclasses import asdict, replace
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.nn import (
+    allocator,
+    children,
+    convolution,
+    decoders,
+    functional,
+    objectives,
+    routing,
+    stems,
+)
+from capsviz.nn.children import Capsules
+from capsviz.nn.computation import without_autocast
+from capsviz.nn.convolution import convolve
+from capsviz.nn.layers import ClassCapsules, PrimaryCapsules
+from capsviz.nn.models import Objective, Output
+from capsviz.nn.models._capsnet_config import (
+    KERNEL,
+    METRICS,
+    PRESETS,
+    Config,
+    check,
+    preset_values,
+    routing_values,
+)
+from capsviz.nn.models._settings import settings_from
+
+__all__ = ["PRESETS", "CapsNet", "build"]
+
+INSIDE_ROUTING = {
+    "votes",
+    "logits",
+    "couplings",
+    "weights",
+    "poses",
+}  # parts of a trace that need its votes
+
+
+def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNet":
+    """A CapsNet from the fields of `Config`; a preset's values hold where none is given.
+
+    Raises
+    ------
+    ValueError   for an unknown preset or option, a value of another type or out of range, fewer
+                 than two classes, or images too small.
+    MemoryError  if the weights alone would not fit.
+    """
+    config = settings_from(Config, "capsnet", image_shape, classes, options)
+    preset = preset_values(config.preset, classes)
+    config = replace(config, **{k: v for k, v in preset.items() if k not in options})
+    return CapsNet(replace(config, **routing_values(config, options)))
+
+
+class CapsNet(nn.Module):
+    """The network of figure 1 with the decoder of figure 2, for any image size and class count."""
+
+    def __init__(self, config: Config):
+        super().__init__()
+        check(config)
+        self.settings = config
+        types, dim = config.types, config.primary_dimensions
+        if self.of_paper:
+            self.conv1 = nn.Conv2d(config.image_shape[0], config.channels, KERNEL)
+            scale = 1 / (types + config.leaky) if config.preset == "authors" else 1.0
+            self.primary = PrimaryCapsules(
+                config.channels, types=types, dimensions=dim, kernel=KERNEL, scale=scale
+            )
+        else:
+            self.stem = stems.build(config.stem, config.image_shape, types, dim)
+            self.to_capsules = children.build(config.primary, types, dim)
+            if config.primary in children.WITH_LOGITS:
+                kernel, stride, padding = self.stem.layers[-1]
+                self.logits = nn.Conv2d(self.stem.inner, types, kernel, stride, padding)
+        self.capsules = ClassCapsules(
+            config.children,
+            config.classes,
+            child_dimensions=dim,
+            parent_dimensions=config.class_dimensions,
+            routing=config.routing,
+            iterations=config.iterations,
+            bias=config.routing_bias,
+            detach=config.detach_routing,
+            leaky=config.leaky,
+            transform=config.transform,
+            types=types,
+            std=config.vote_std,
+        )
+        self.decoder = None
+        if config.reconstruction_weight > 0:
+            shape = (config.classes, config.class_dimensions, config.image_shape)
+            sizes = {"hidden": config.hidden} if config.decoder == "fully_connected" else {}
+            self.decoder = decoders.Decoder(
+                config.decoder, *shape, norm=config.decoder_norm, **sizes
+            )
+        if config.preset == "authors":
+            self._initialise_as_authors()
+
+    @property
+    def config(self) -> dict:
+        """What `build` needs to make this network again, as plain data for a card."""
+        return asdict(self.settings)
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether the stem is the paper's, fast, with squashed capsules."""
+        return self.settings.stem == "paper" and self.settings.primary == "squash"
+
+    def encode(self, images: Tensor) -> Capsules:
+        """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
+        expected = self.settings.image_shape
+        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
+            raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+        if self.of_paper:
+            features = convolve(images, self.conv1.weight, self.conv1.bias)
+            return Capsules(self.primary(features.relu()))
+        before = self.stem.before(images)
+        logits = self.logits(before) if hasattr(self, "logits") else None
+        exact = torch.promote_types(images.dtype, torch.float32)
+        features = self.stem.last(before).to(exact)
+        with without_autocast(images.device):
+            logits = None if logits is None else logits.to(exact)
+            return self.to_capsules(features, self.settings.types, logits)
+
+    def forward(self, images: Tensor) -> Output:
+        """Images (B, C, H, W) in [0, 1] -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
+        primary, active = self.encode(images)
+        poses, activations = self.capsules.couple(primary, active)
+        return Output(activations, poses, primary)
+
+    def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
+        if self.decoder is None:
+            raise ValueError("this CapsNet was built without a decoder (reconstruction_weight 0)")
+        return self.decoder(poses, classes)
+
+    def look(
+        self,
+        images: Tensor,
+        *,
+        keep: Collection[str],
+        couplings: Tensor | None = None,
+        iterations: int | None = None,
+    ) -> dict[str, Tensor]:
+        """One forward pass for `capsviz.tracing`; votes only where asked for."""
+        primary, active = self.encode(images)
+        if couplings is None and iterations is None and not INSIDE_ROUTING & set(keep):
+            poses, activations = self.capsules.couple(primary, active)
+            parts = {"primary": primary}
+        else:
+            votes, routed = self.capsules.route(
+                primary, activations=active, couplings=couplings, iterations=iterations
+            )
+            poses, activations = routed.poses[-1], routed.activations[-1]
+            parts = {"primary": primary, "votes": votes, **routed._asdict()}
+        parts["lengths"] = activations
+        children = functional.lengths(primary) if active is None else active
+        parts["child_activations"] = children
+        if "couplings" in parts and self.capsules.weighs:
+            parts["weights"] = self.capsules.weights(parts["couplings"], children)
+        if self.decoder is not None and "reconstruction" in keep:
+            parts["reconstruction"] = self.decode(poses, functional.predict(activations))
+        return parts
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """(types, rows, columns): capsule i = (type * rows + row) * columns + column."""
+        return self.settings.grid
+
+    def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
+        """Rows and columns of the image that the primary capsules of one place can see."""
+        if not self.of_paper:
+            return self.stem.receptive_field(row, column)
+        size = 2 * KERNEL - 1
+        return slice(2 * row, 2 * row + size), slice(2 * column, 2 * column + size)
+
+    @property
+    def image_bytes(self) -> int:
+        """Memory that one image takes on its way through the network and back, at most about."""
+        c, (channels, height, width) = self.settings, self.settings.image_shape
+        if not self.of_paper:
+            return 4 * 4 * 128 * height * width
+        places = (height - KERNEL + 1) * (width - KERNEL + 1)
+        features = 3 * c.channels * places  # conv1's result, its gradient, and that before the ReLU
+        patches = channels * KERNEL**2 * places
+        capsules = c.children * (6 * c.primary_dimensions + (c.iterations - 1) * c.classes)
+        decoded = 0 if self.decoder is None else 2 * self.decoder.activations  # and gradients
+        return 4 * (features + patches + capsules + decoded)
+
+    @property
+    def whole_batches(self) -> bool:
+        """Whether a batch must not be computed in parts: they would have other statistics."""
+        return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
+
+    def training_bytes(self, batch: int) -> int:
+        """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
+        parameters = sum(p.numel() for p in self.parameters())
+        if not self.of_paper:
+            return 16 * parameters + batch * self.image_bytes
+        kernels, (_, rows, columns) = self.primary.convolution.weight, self.grid
+        work = 4 * (3 * kernels.numel() + self.capsules.weight.numel()) + batch * self.image_bytes
+        work += convolution.workspace_bytes(kernels, rows * columns)
+        work += routing.workspace_bytes(kernels.device)
+        if allocator.kept() and not kernels.is_cuda:  # some lies in pieces too small to use again
+            work *= 2
+        return 16 * parameters + work
+
+    def objective(
+        self,
+        output: Output,
+        images: Tensor,
+        labels: Tensor,
+        reconstruction_factor: float = 1.0,
+        progress: float = 1.0,
+    ) -> Objective:
+        """The routing's loss plus weighted reconstruction loss, decoded from the true class.
+
+        Parameters
+        ----------
+        output  of `forward`, for the images of B examples.
+        images  (B, C, H, W) to be reconstructed; where K things are in one image, (B, K, C, H, W),
+                each thing alone: decoded from its own class, and averaged over K.
+        labels  (B,) classes; or (B, K), each of which is present.
+        reconstruction_factor
+                on the weight of the reconstruction.
+        progress
+                share of training that is done, for a loss that grows stricter.
+
+        Raises
+        ------
+        ValueError  if there is not one image to reconstruct for each label.
+        """
+        c = self.settings
+        margin = objectives.of(
+            c.objective,
+            output.lengths,
+            functional.multi_hot(labels, c.classes),
+            progress=progress,
+            present=c.margin_present,
+            absent=c.margin_absent,
+            down_weight=c.absent_weight,
+        )
+        if self.decoder is None:
+            return Objective(margin.mean(), margin)
+        distance = self._distance(output.poses, images, labels)
+        weight = c.reconstruction_weight * reconstruction_factor
+        return Objective((margin + weight * distance).mean(), margin, distance)
+
+    def _distance(self, poses: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """Reconstruction loss (B,) by the metric of the settings, a mean over an image's parts."""
+        if images.shape[:-3] != labels.shape:
+            raise ValueError(
+                f"expected one image (C, H, W) to reconstruct for each label {tuple(labels.shape)}"
+                f", got images {tuple(images.shape)}"
+            )
+        measure = METRICS[self.settings.reconstruction_metric]
+        if labels.dim() == 1:
+            return measure(images, self.decode(poses, labels))
+        # all parts at once: batch norm then sees one batch, not one for each k
+        made = self.decode(poses.repeat_interleave(labels.shape[1], 0), labels.flatten())
+        return measure(images.flatten(0, 1), made).view(labels.shape).mean(1)
+
+    def _initialise_as_authors(self) -> None:
+        """Truncated normals of standard deviation 0.1 (0.05 in conv1), all biases 0.1.
+
+        What their code does not have, transposed convolutions and batch norm, keeps PyTorch's.
+        """
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                std = 0.05 if module is self.conv1 else 0.1
+                nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std)
+                if module.bias is not None:
+                    nn.init.constant_(module.bias, 0.1)
+        nn.init.trunc_normal_(self.capsules.weight, std=0.1, a=-0.2, b=0.2)

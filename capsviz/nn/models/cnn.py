@@ -1,0 +1,79 @@
+"""The paper's baseline CNN: three wide convolutions, two fully connected layers, dropout.
+
+Sabour, Frosst & Hinton 2017 (arXiv:1710.09829), section 5: 256, 256 and 128 channels of 5x5 kernels
+with stride 1, then 328 and 192 units, then dropout and a softmax. Its 35.4 M parameters come out
+only if the convolutions are padded to keep the image's size. With 9x9 kernels, those of CapsNet,
+it sees as far as CapsNet does (Gu, Tresp & Hu 2021, arXiv:2103.15459, find the 5x5 kernels a
+handicap); without padding that network has 8.7 M parameters for 28x28 images, CapsNet 8.2 M.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from capsviz.nn.models._classifier import PlainClassifier
+from capsviz.nn.models._settings import require_positive, settings_from
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that fixes the CNN."""
+
+    image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
+    classes: int = 10
+    kernel: int = 5  # pixels; CapsNet's are 9
+    padding: str = "same"  # or "valid": none, as CapsNet
+    channels: tuple[int, ...] = (256, 256, 128)
+    hidden: tuple[int, ...] = (328, 192)
+    dropout: float = 0.5  # before the last layer
+
+
+def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CNN":
+    """A CNN from the fields of `Config`; ValueError for unknown or impossible ones."""
+    return CNN(settings_from(Config, "cnn", image_shape, classes, options))
+
+
+class CNN(PlainClassifier):
+    """Convolutions with ReLU, flattened, fully connected layers with ReLU, dropout, classes."""
+
+    def __init__(self, settings: Config):
+        super().__init__(settings)
+        rows, columns = _check(settings)
+        image_channels = settings.image_shape[0]
+        layers = []
+        for before, after in pairwise((image_channels, *settings.channels)):
+            layers += [nn.Conv2d(before, after, settings.kernel, padding=settings.padding)]
+            layers += [nn.ReLU()]
+        layers += [nn.Flatten()]
+        for before, after in pairwise((settings.channels[-1] * rows * columns, *settings.hidden)):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        layers += [nn.Dropout(settings.dropout), nn.Linear(settings.hidden[-1], settings.classes)]
+        self.layers = nn.Sequential(*layers)
+
+    def scores(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) -> logits (B, J)."""
+        return self.layers(images)
+
+
+def _check(settings: Config) -> tuple[int, int]:
+    """Rows and columns after the convolutions; ValueError if there are none."""
+    require_positive(settings, "kernel", "channels", "hidden")
+    if settings.padding not in ("same", "valid"):
+        raise ValueError(f"padding must be 'same' or 'valid', got '{settings.padding}'")
+    if not 0 <= settings.dropout < 1:
+        raise ValueError(f"dropout must be in [0, 1), got {settings.dropout}")
+    lost = (settings.kernel - 1) * len(settings.channels) if settings.padding == "valid" else 0
+    rows, columns = (side - lost for side in settings.image_shape[1:])
+    if min(rows, columns) < 1:
+        raise ValueError(
+            f"images of {settings.image_shape[1]} x {settings.image_shape[2]} are too small for "
+            f"{len(settings.channels)} unpadded {settings.kernel}x{settings.kernel} convolutions: "
+            f"expected at least {lost + 1} x {lost + 1}, or padding 'same'"
+        )
+    if settings.kernel > min(settings.image_shape[1:]):
+        raise ValueError(
+            f"kernel must be at most as large as the images of {settings.image_shape[1]} x "
+            f"{settings.image_shape[2]}, got {settings.kernel}"
+        )
+    return rows, columns

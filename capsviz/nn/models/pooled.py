@@ -1,0 +1,51 @@
+"""A stem of the capsule networks without capsules: the average over places, one linear layer.
+
+What a routing is compared with on the same stem: its features before the last layer, which makes
+the capsules.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from capsviz.nn import stems
+from capsviz.nn.models._classifier import Classifier
+from capsviz.nn.models._settings import require_positive, settings_from
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that fixes the network."""
+
+    image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
+    classes: int = 10
+    stem: str = "slim"  # a file in capsviz/nn/stems
+    types: int = 16  # of the capsules that the stem would make: sets its width
+    primary_dimensions: int = 8
+
+
+def build(image_shape: tuple[int, int, int], classes: int, **options) -> "Pooled":
+    """The network from the fields of `Config`; ValueError for unknown or impossible ones."""
+    return Pooled(settings_from(Config, "pooled", image_shape, classes, options))
+
+
+class Pooled(Classifier):
+    """Features of a stem, their average over all places, one linear layer."""
+
+    def __init__(self, settings: Config):
+        super().__init__(settings)
+        require_positive(settings, "types", "primary_dimensions")
+        sizes = settings.types, settings.primary_dimensions
+        stem = stems.build(settings.stem, settings.image_shape, *sizes)
+        self.stem = stem.without_last()
+        self.classes = nn.Linear(stem.inner, settings.classes)
+
+    def scores(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) -> logits (B, J)."""
+        return self.classes(self.stem.before(images).mean((2, 3)))
+
+    @property
+    def image_bytes(self) -> int:
+        """Memory that one image takes on its way through the network and back, at most about."""
+        _, height, width = self.settings.image_shape
+        return 4 * 4 * self.classes.in_features * height * width

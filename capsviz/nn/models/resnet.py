@@ -1,0 +1,55 @@
+"""A small residual network: torchvision's basic blocks, 16, 32 and 64 channels wide.
+
+The CIFAR network of He, Zhang, Ren & Sun 2016 (arXiv:1512.03385), section 4.2: a 3x3 convolution,
+three groups of `blocks` basic blocks at full, half and quarter size, the average over places. Three
+blocks make ResNet-20, 0.27 M parameters. Its shortcuts are 1x1 convolutions where sizes change.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from capsviz.nn.models._classifier import Classifier
+from capsviz.nn.models._settings import require_positive, settings_from
+from capsviz.nn.stems.resnet import residual_groups
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that fixes the ResNet."""
+
+    image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
+    classes: int = 10
+    channels: tuple[int, ...] = (16, 32, 64)  # of the groups
+    blocks: int = 3  # in each group
+
+
+def build(image_shape: tuple[int, int, int], classes: int, **options) -> "ResNet":
+    """A ResNet from the fields of `Config`; ValueError for unknown or impossible ones."""
+    return ResNet(settings_from(Config, "resnet", image_shape, classes, options))
+
+
+class ResNet(Classifier):
+    """Convolution and batch norm, groups of residual blocks, the average, one linear layer."""
+
+    def __init__(self, settings: Config):
+        super().__init__(settings)
+        require_positive(settings, "channels", "blocks")
+        width = settings.channels[0]
+        self.stem = nn.Sequential(
+            nn.Conv2d(settings.image_shape[0], width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+        )
+        self.groups = residual_groups(width, settings.channels, settings.blocks)
+        self.classes = nn.Linear(settings.channels[-1], settings.classes)
+
+    def scores(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) -> logits (B, J)."""
+        return self.classes(self.groups(self.stem(images)).mean((2, 3)))
+
+    @property
+    def image_bytes(self) -> int:
+        """Memory that one image takes on its way through the network and back, at most about."""
+        c, (_, height, width) = self.settings, self.settings.image_shape
+        return 4 * 8 * c.blocks * c.channels[0] * height * width * 2

@@ -1,0 +1,95 @@
+"""Routings: each file here is one way to couple child capsules to parents.
+
+A routing offers
+    route(votes (B,I,J,E), *, couplings=None, ...) -> Routing
+and may offer
+    fused(children (B,I,D), weight (I,J,E,D), *, ...) -> Parents
+                        the same result without holding the votes
+    parameters(children, parents, child_dimensions, parent_dimensions) -> {name: Tensor}
+                        what it learns, by name, with its initial values
+    weights(couplings, activations) -> (..., I, J)
+                        the share of each vote in its parent; default: the couplings
+    evidence(votes, routing, activations, **parameters) -> (B, I, J)
+                        what each vote adds to what the parent's activation is read from;
+                        default: `weights` times the vote's part along the parent's pose
+The signatures of `route` and `fused` say what a routing needs: `iterations` (without it there is
+one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves, its `parameters`,
+and the options `bias`, `detach` and `leaky`.
+CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
+parents (`nn.children`, `nn.objectives`), if not "squash" and "margin".
+To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from capsviz.discovery import load, names
+from capsviz.nn.functional import lengths
+from capsviz.nn.routing._attend import attend, batch_last, workspace_bytes
+
+__all__ = [
+    "Parents",
+    "Routing",
+    "attend",
+    "available",
+    "batch_last",
+    "check_iterations",
+    "check_votes",
+    "get",
+    "stack",
+    "workspace_bytes",
+]
+
+
+class Routing(NamedTuple):
+    """What happened in each iteration; index -1 is the result."""
+
+    logits: Tensor  # (R, B, I, J) b_ij, before the iteration's softmax
+    couplings: Tensor  # (R, B, I, J) c_ij, which sum to 1 over J; if leaky, to less
+    poses: Tensor  # (R, B, J, E) v_j, after the iteration
+    activations: Tensor  # (R, B, J) in [0, 1]: how present a parent is, as its length
+
+
+class Parents(NamedTuple):
+    """The result of a routing."""
+
+    poses: Tensor  # (B, J, E)
+    activations: Tensor  # (B, J) in [0, 1]
+
+
+def available() -> list[str]:
+    """Names of the routings."""
+    return names("capsviz.nn.routing")
+
+
+@cache
+def get(name: str) -> ModuleType:
+    """The module of a routing; ValueError names the known ones."""
+    return load("capsviz.nn.routing", name, what="routing")
+
+
+def stack(history: Sequence[tuple[Tensor, ...]]) -> Routing:
+    """Stack one (logits, couplings, poses, activations) per iteration along a new first axis.
+
+    Where activations are left out, they are the lengths of the poses.
+    """
+    stacked = [torch.stack(values) for values in zip(*history, strict=True)]
+    return Routing(*stacked) if len(stacked) == 4 else Routing(*stacked, lengths(stacked[2]))
+
+
+def check_votes(votes: Tensor, iterations: int) -> None:
+    """Raise ValueError for votes that are not (B, I, J, E) or fewer than one iteration."""
+    if votes.dim() != 4:
+        raise ValueError(f"votes must be (B, I, J, E), got the shape {tuple(votes.shape)}")
+    check_iterations(iterations)
+
+
+def check_iterations(iterations: int) -> None:
+    """Raise ValueError for fewer than one iteration."""
+    if iterations < 1:
+        raise ValueError(f"routing iterations must be at least 1, got {iterations}")

@@ -1,0 +1,191 @@
+"""One step of attention to the votes, exact, without ever holding them: values and gradients.
+
+    attend(q, b) = Σ_i (softmax_j(û_ij·q_j) + b_ij) û_ij        û_ij = W_ij u_i
+
+Routings that agree by a dot product are short compositions of it. So is dynamic routing: its logits
+start at zero, so after t rounds they are û·(v_1 + ... + v_t).
+
+The votes of 1,152 capsules for 10 classes are 0.74 MB per image, and a literal implementation moves
+them through memory some twenty times. Here û is made by a small matrix product for a block of
+children, forward and again backward, and a block's gradient, an outer product of a number for each
+parent and a vector of E, is folded at once into those of u and W. The batch is the innermost axis:
+a block's temporaries fit the processor's cache.
+
+Second derivatives are those of the literal sum, on votes that are held.
+"""
+
+import torch
+from torch import Tensor, einsum
+
+from capsviz.nn.computation import without_autocast
+from capsviz.nn.functional import leaky_softmax
+
+CPU_BLOCK_BYTES = 2 << 20  # of votes: what a core's cache holds beside its temporaries
+GPU_BLOCK_BYTES = 256 << 20
+COMPILED_BLOCKS = 8  # at most: each is compiled by itself
+
+
+def batch_last(children: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Children (B, I, D) and weight (I, J, E, D) as `attend` takes them, in float32 at least.
+
+    Returns
+    -------
+    (I, D, B) and (I, J, E, D).
+
+    Raises
+    ------
+    ValueError  if their shapes do not fit.
+    """
+    if children.dim() != 3 or weight.dim() != 4 or children.shape[1:] != weight.shape[::3]:
+        raise ValueError(
+            "expected children (B, I, D) and weight (I, J, E, D), got "
+            f"{tuple(children.shape)} and {tuple(weight.shape)}"
+        )
+    dtype = torch.promote_types(children.dtype, torch.float32)
+    return children.to(dtype).permute(1, 2, 0).contiguous(), weight.to(dtype)
+
+
+def attend(
+    children: Tensor,
+    weight: Tensor,
+    query: Tensor | None = None,
+    shift: Tensor | None = None,
+    *,
+    leaky: bool = False,
+    detach: bool = False,
+) -> Tensor:
+    """Sum of the votes, each by its coupling; never under autocast.
+
+    `torch.compile` takes it whole; `torch.func` transforms are refused by PyTorch (no vmap rule):
+    see `capsviz.nn.computation.literal`.
+
+    Parameters
+    ----------
+    children  (I, D, B): u, as `batch_last` gives it.
+    weight    (I, J, E, D): W, what turns child i into its vote for parent j.
+    query     (J, E, B): q, along which votes agree; None is zero, one matrix product.
+    shift     (I, J) or None: b, added to the softmax.
+    leaky     one more logit, fixed at zero, in each softmax, whose share is dropped.
+    detach    no gradient through the softmax: it is a constant.
+
+    Returns
+    -------
+    (J, E, B).
+    """
+    if query is not None:
+        query = query.contiguous()
+    elif shift is not None:
+        query = children.new_zeros(*weight.shape[1:3], children.shape[2])
+    with without_autocast(children.device):
+        return _Attend.apply(children, weight, query, shift, leaky, detach)
+
+
+def workspace_bytes(device: torch.device) -> int:
+    """Memory of a block's votes and of their gradient on a GPU; 0 elsewhere, where it is small."""
+    return 2 * GPU_BLOCK_BYTES if device.type == "cuda" else 0
+
+
+class _Attend(torch.autograd.Function):
+    """Inside, axes are (i, d, b), (i, j, e, b), (j, e, b); the couplings kept are (i, j, b)."""
+
+    @staticmethod
+    def forward(ctx, u, weight, query, shift, leaky, detach):
+        I, J, E, D = weight.shape
+        B = u.shape[2]
+        ctx.shares, ctx.leaky, ctx.detach = J + leaky, leaky, detach
+        if query is None:  # all couplings are equal: the sum over children is one product
+            ctx.save_for_backward(u, weight, None, None, None)
+            flat = weight.permute(1, 2, 0, 3).reshape(J * E, I * D)
+            return (flat @ u.reshape(I * D, B)).view(J, E, B) / ctx.shares
+        w = weight.reshape(I, J * E, D)
+        couple = leaky_softmax if leaky else torch.softmax
+        couplings = u.new_empty(I, J, B)  # by the softmax alone
+        total = u.new_zeros(J, E, B)
+        for block in _blocks(I, J * E * B * u.element_size(), u.device):
+            votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
+            c = couple((votes * query).sum(2), 1)
+            couplings[block] = c
+            if shift is not None:
+                c = c + shift[block, :, None]
+            total += votes.mul_(c[:, :, None]).sum(0)
+        ctx.save_for_backward(u, weight, query, shift, couplings)
+        return total
+
+    @staticmethod
+    def backward(ctx, grad):
+        with without_autocast(grad.device):
+            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                return (*_graph_of_gradients(ctx, grad), None, None)
+            with torch.no_grad():
+                return (*_gradients(ctx, grad.contiguous()), None, None)
+
+
+def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
+    """Those of u, W, q and b."""
+    u, weight, query, shift, couplings = ctx.saved_tensors
+    I, J, E, D = weight.shape
+    B = u.shape[2]
+    w = weight.reshape(I, J * E, D)
+    if query is None:
+        flat = ds.view(J * E, B) / ctx.shares
+        du = (w.permute(0, 2, 1).reshape(I * D, J * E) @ flat).view(I, D, B)
+        dw = (u.reshape(I * D, B) @ flat.T).view(I, D, J, E)
+        return du, dw.permute(0, 2, 3, 1), None, None
+    du = torch.empty_like(u)
+    dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
+    dquery = torch.zeros_like(ds)
+    dshift = None if shift is None else torch.zeros_like(shift)
+    for block in _blocks(I, J * E * B * u.element_size(), u.device):
+        p = couplings[block]
+        c = p if shift is None else p + shift[block, :, None]
+        if ctx.detach and shift is None:
+            dvotes = c[:, :, None] * ds
+        else:
+            votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
+            dc = (votes * ds).sum(2)
+            if shift is not None:
+                dshift[block] = dc.sum(2)
+            dl = p * (dc - (p * dc).sum(1, keepdim=True))  # a leak's dc is zero
+            if ctx.detach:
+                dl.zero_()
+            dquery += votes.mul_(dl[:, :, None]).sum(0)
+            dvotes = torch.mul(c[:, :, None], ds, out=votes)
+            dvotes.addcmul_(dl[:, :, None].expand_as(dvotes), query.expand_as(dvotes))
+        dvotes = dvotes.flatten(1, 2)
+        du[block].baddbmm_(w[block].transpose(1, 2), dvotes, beta=0)
+        dw[block].baddbmm_(u[block], dvotes.transpose(1, 2), beta=0)
+    return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dquery, dshift
+
+
+def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
+    """The same, to be differentiated again, from votes that are held."""
+    with torch.enable_grad():
+        # Views: the query comes from the children too, and its part of their gradient is not ours.
+        given = [x if x is None else x.view_as(x) for x in ctx.saved_tensors[:4]]
+        made = _held(*given, ctx.leaky, ctx.detach)
+        wanted = [n for n, needed in enumerate(ctx.needs_input_grad[:4]) if needed]
+        found = torch.autograd.grad(
+            made, [given[n] for n in wanted], ds, create_graph=True, allow_unused=True
+        )
+    by_input = dict(zip(wanted, found, strict=True))
+    return [by_input.get(n) for n in range(4)]
+
+
+def _held(u, weight, query, shift, leaky: bool, detach: bool) -> Tensor:
+    """The same sum, literally."""
+    votes = einsum("ijed,idb->ijeb", weight, u)
+    if query is None:
+        return votes.sum(0) / (weight.shape[1] + leaky)
+    logits = (votes * query).sum(2)
+    c = leaky_softmax(logits, 1) if leaky else logits.softmax(1)
+    c = c.detach() if detach else c
+    c = c if shift is None else c + shift[:, :, None]
+    return (votes * c[:, :, None]).sum(0)
+
+
+def _blocks(children: int, bytes_per_child: int, device: torch.device) -> list[slice]:
+    budget = CPU_BLOCK_BYTES if device.type == "cpu" else GPU_BLOCK_BYTES
+    step = max(1, budget // max(1, bytes_per_child))
+    if torch.compiler.is_compiling():  # which unrolls the blocks
+        step = max(step, -(-children // COMPILED_BLOCKS))
+    return [slice(start, min(start + step, children)) for start in range(0, children, step)]

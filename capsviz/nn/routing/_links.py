@@ -1,0 +1,132 @@
+"""Which child a place of parents sees: local couplings, as of a convolution, and their softmax."""
+
+from inspect import signature
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from capsviz.nn.routing import Routing
+
+
+class Links(NamedTuple):
+    """What Q places of parents see: votes are (B, Q, I, J, E), I the slots of a place."""
+
+    child: Tensor  # (Q, I) long: number of the child in each slot, -1 for none
+    count: int  # of children
+
+
+def convolution_links(
+    grid: tuple[int, int, int], kernel: int, stride: int = 1
+) -> tuple[Links, tuple[int, int]]:
+    """What a convolution's places see, without padding, and (rows, columns) of the places.
+
+    Child (type * rows + row) * columns + column is of that type at that place; slot
+    (type * kernel + y) * kernel + x of a place sees what lies y below and x right of its corner.
+
+    Parameters
+    ----------
+    grid    (types, rows, columns) of the children.
+    kernel  K, places of children that a parent sees in each direction.
+    stride  places of children from one parent to the next.
+
+    Raises
+    ------
+    ValueError  if the kernel does not fit into the grid, or stride or kernel < 1.
+    """
+    types, rows, columns = grid
+    if min(kernel, stride) < 1 or kernel > min(rows, columns):
+        raise ValueError(
+            f"expected kernel and stride from 1 on, and a kernel that fits into {rows} x {columns} "
+            f"places, got kernel {kernel} and stride {stride}"
+        )
+    child = torch.arange(types * rows * columns).view(types, rows, columns)
+    seen = child.unfold(1, kernel, stride).unfold(2, kernel, stride)  # types, q, q, K, K
+    places = (seen.shape[1], seen.shape[2])
+    child = seen.permute(1, 2, 0, 3, 4).reshape(places[0] * places[1], types * kernel**2)
+    return Links(child.contiguous(), types * rows * columns), places
+
+
+def softmax(logits: Tensor, links: Links | None) -> Tensor:
+    """Couplings of each child over all parents that see it: (B, I, J), or (B, Q, I, J) by `links`.
+
+    Parents of all places and types compete. Slots that see no child couple to nothing.
+    """
+    if links is None:
+        return logits.softmax(-1)
+    B, Q, I, J = logits.shape
+    there, child = _slots(links)
+    flat = logits.reshape(B, Q * I, J)
+    peaks = flat.detach().amax(2).masked_fill(~there, -torch.inf)
+    highest = flat.new_full((B, links.count), -torch.inf).scatter_reduce(
+        1, child.expand(B, -1), peaks, "amax"
+    )
+    shifted = flat - highest[:, child].clamp_min(torch.finfo(flat.dtype).min)[:, :, None]
+    exponentials = torch.where(there[:, None], shifted, 0).exp() * there[:, None]
+    total = flat.new_zeros(B, links.count).index_add(1, child, exponentials.sum(2))
+    total = torch.where(there, total[:, child], 1)
+    return (exponentials / total[:, :, None]).view(B, Q, I, J)
+
+
+def of_slots(values: Tensor, links: Links | None) -> Tensor:
+    """What belongs to children (B, count, ...), laid out as slots (B, Q, I, ...); 0 where none."""
+    if links is None:
+        return values
+    there, child = _slots(links)
+    there = there.view(-1, *(1 for _ in values.shape[2:]))
+    return (values[:, child] * there).unflatten(1, links.child.shape)
+
+
+def _slots(links: Links) -> tuple[Tensor, Tensor]:
+    """(Q * I): whether a slot sees a child, and which, 0 where none."""
+    child = links.child.flatten()
+    return child >= 0, child.clamp_min(0)
+
+
+def route_places(
+    module: ModuleType, votes: Tensor, *, links: Links, couplings: Tensor | None = None, **options
+) -> Routing:
+    """Any routing on the votes (B, Q, I, J, E) of places.
+
+    One whose `route` takes `links` lets the places compete. To another each place is an image of
+    its own: Q is folded into the batch, and what belongs to children is laid out as slots.
+
+    Parameters
+    ----------
+    module     of a routing.
+    couplings  (B, Q, I, J), or a shape that broadcasts to it.
+    options    of its `route`; `activations` (B, count) and `children` (B, count, D).
+
+    Returns
+    -------
+    Routing, each tensor with an axis Q after B.
+
+    Raises
+    ------
+    ValueError  if votes are not (B, Q, I, J, E).
+    """
+    check_links(votes, links)
+    if "links" in signature(module.route).parameters:
+        return module.route(votes, links=links, couplings=couplings, **options)
+    B, Q, I, J, _ = votes.shape
+    there, _ = _slots(links)
+    votes = votes * there.view(Q, I, 1, 1)
+    for name in {"activations", "children"} & options.keys():
+        options[name] = of_slots(options[name], links).flatten(0, 1)
+    if couplings is not None:
+        couplings = couplings.to(votes).expand(B, Q, I, J).flatten(0, 1)
+    found = module.route(votes.flatten(0, 1), couplings=couplings, **options)
+    return Routing(*(part.unflatten(1, (B, Q)) for part in found))
+
+
+def check_links(votes: Tensor, links: Links | None) -> None:
+    """ValueError for votes that are not (B, I, J, E), or (B, Q, I, J, E) where there are links."""
+    if links is None:
+        if votes.dim() != 4:
+            raise ValueError(f"votes must be (B, I, J, E), got the shape {tuple(votes.shape)}")
+    elif votes.dim() != 5 or votes.shape[1:3] != links.child.shape:
+        raise ValueError(
+            f"with links votes must be (B, Q, I, J, E) of (Q, I) {tuple(links.child.shape)}, "
+            f"got the shape {tuple(votes.shape)}"
+        )

@@ -1,0 +1,62 @@
+"""What routings share: sums over children, and what they refuse."""
+
+from collections.abc import Callable
+from functools import wraps
+
+import torch
+from torch import Tensor, einsum
+
+from capsviz.nn.computation import without_autocast
+
+
+def exact(route: Callable) -> Callable:
+    """A routing that computes in the type of its first argument, under autocast too."""
+
+    @wraps(route)
+    def inside(first: Tensor, *arguments, **options):
+        with without_autocast(first.device):
+            return route(first, *arguments, **options)
+
+    return inside
+
+
+def summed(weights: Tensor, votes: Tensor) -> Tensor:
+    """Σ_i w_ij û_ij: weights (..., I, J) and votes (..., I, J, E) -> (..., J, E)."""
+    return einsum("...ij,...ije->...je", weights, votes)
+
+
+def agreement(votes: Tensor, poses: Tensor) -> Tensor:
+    """û_ij · p_j: votes (..., I, J, E) and poses (..., J, E) -> (..., I, J)."""
+    return einsum("...ije,...je->...ij", votes, poses)
+
+
+def per_mass(values: Tensor, mass: Tensor) -> Tensor:
+    """Values divided by a mass; without mass they stay nothing, and their gradients finite.
+
+    Without means below 1e-28 in single precision, whose inverse times a gradient is a number still.
+    """
+    there = mass > torch.finfo(mass.dtype).tiny ** 0.75
+    return values / torch.where(there, mass, 1)
+
+
+def shares(couplings: Tensor, activations: Tensor) -> Tensor:
+    """Share of each vote in its parent's mean, a_i c_ij / Σ_i a_i c_ij: sums to 1 over children.
+
+    couplings (..., I, J), activations (..., I) -> (..., I, J). A parent without mass has no shares.
+    """
+    mass = couplings * activations[..., None]
+    return per_mass(mass, mass.sum(-2, keepdim=True))
+
+
+def check_shape(name: str, given: Tensor | None, axes: str, shape: tuple[int, ...]) -> None:
+    """ValueError for a tensor of another shape than `axes`, as "I, J", have; None passes."""
+    if given is not None and tuple(given.shape) != tuple(shape):
+        raise ValueError(
+            f"{name} must be ({axes}) = {tuple(shape)}, got the shape {tuple(given.shape)}"
+        )
+
+
+def require(routing: str, name: str, given: Tensor | None, axes: str) -> None:
+    """ValueError if what a routing needs of the children is not there."""
+    if given is None:
+        raise ValueError(f"{routing} routing needs the children's {name} {axes}: got none")

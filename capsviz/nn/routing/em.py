@@ -1,0 +1,213 @@
+"""EM routing: parents are Gaussians that explain votes (Hinton, Sabour & Frosst 2018).
+
+Matrix capsules with EM routing, ICLR 2018, procedure 1. `route` works on votes that exist and
+returns everything that happened; `fused` gives the same parents without ever holding the votes (see
+`_mixture`).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from capsviz.nn.routing import Parents, Routing, check_iterations, stack
+from capsviz.nn.routing._links import Links, check_links, of_slots, softmax
+from capsviz.nn.routing._mixture import first_pass, mixture
+from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
+
+__all__ = ["evidence", "fused", "parameters", "route", "weights"]
+CHILDREN = "free"  # see nn/children.py
+OBJECTIVE = "spread"  # see nn/objectives.py
+
+FINAL_TEMPERATURE = 0.01
+FLOOR = 5e-4  # added to variances, as in the authors' code: a parent with one child has none
+
+weights = shares
+
+
+def parameters(
+    children: int, parents: int, child_dimensions: int, parent_dimensions: int
+) -> dict[str, Tensor]:
+    """`beta_u` and `beta_a` (J): what describing a child costs, and what being off saves.
+
+    `beta_u` starts where the cost of a parent is -Σ_i w_ij ln p_ij.
+    """
+    return {
+        "beta_u": torch.full((parents,), (1 + math.log(2 * math.pi)) / 2),
+        "beta_a": torch.zeros(parents),
+    }
+
+
+@exact
+def route(
+    votes: Tensor,
+    *,
+    iterations: int = 3,
+    activations: Tensor | None = None,
+    beta_u: Tensor | None = None,
+    beta_a: Tensor | None = None,
+    final_temperature: float = FINAL_TEMPERATURE,
+    floor: float = FLOOR,
+    links: Links | None = None,
+    couplings: Tensor | None = None,
+) -> Routing:
+    """Couple children to parents by expectation and maximisation.
+
+    With w_ij = a_i c_ij and Σ_i w_ij = m_j, a parent's pose is the mean of its votes, its cost
+    m_j Σ_h (beta_u + ln σ_jh) and its activation logistic(λ (beta_a - cost)). A child's couplings
+    are a_j p_ij in shares over *all* parents that see it. λ of iteration t is
+    `final_temperature` · (1 - 0.95^t), whatever R is. Gradients flow through all iterations.
+
+    Parameters
+    ----------
+    votes              (B, I, J, E) what child i predicts for parent j.
+    iterations         rounds, at least 1; the E-step comes before each but the first.
+    activations        (B, I) of the children, in [0, 1].
+    beta_u, beta_a     (J); None for their initial values.
+    final_temperature  λ's limit, an inverse temperature. Costs grow with a parent's mass, as I/J:
+                       the authors' 0.01 is for some hundred children a parent; with fewer all
+                       activations stay near 1/2, and J/I serves.
+    floor              added to each variance.
+    links              which child each of Q places sees: votes (B, Q, I, J, E), and all results
+                       with a Q after B; activations (B, count).
+    couplings          (B, I, J), or a shape that broadcasts to it, to use in every iteration in
+                       place of the child's shares. The logits are still recorded.
+
+    Returns
+    -------
+    Routing. Logits are ln a_j p_ij, at first zero, so couplings are then even; they sum to 1 over
+    all parents of a child.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
+    """
+    check(votes, links, iterations, activations, beta_u, beta_a)
+    beta_u, beta_a = betas(beta_u, beta_a, votes)
+    active = of_slots(activations.to(votes), links)
+    logits = torch.zeros_like(votes[..., 0])
+    history = []
+    for iteration in range(iterations):
+        coupling = softmax(logits, links) if couplings is None else couplings.to(votes)
+        coupling = coupling.expand(logits.shape)
+        mean, variance, mass = maximised(votes, coupling * active[..., None], floor)
+        score = scored(mass, variance, beta_u, beta_a, temperature(iteration, final_temperature))
+        history.append((logits, coupling, mean, score.sigmoid()))
+        if iteration + 1 < iterations:
+            far = (votes - mean[..., None, :, :]).square() / variance[..., None, :, :]
+            logits = constant(score, variance)[..., None, :] - far.sum(-1) / 2
+    return stack(history)
+
+
+@exact
+def fused(
+    children: Tensor,
+    weight: Tensor,
+    *,
+    iterations: int = 3,
+    activations: Tensor | None = None,
+    beta_u: Tensor | None = None,
+    beta_a: Tensor | None = None,
+    final_temperature: float = FINAL_TEMPERATURE,
+    floor: float = FLOOR,
+) -> Parents:
+    """Parents after EM routing, equal to `route` on the votes `weight @ children`.
+
+    Runs in float32 at least, also under autocast. Second derivatives hold the votes.
+
+    Parameters
+    ----------
+    children  (B, I, D) child capsules.
+    weight    (I, J, E, D) what turns child i into its vote for parent j.
+    others    as `route` has them.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
+    """
+    check_iterations(iterations)
+    children, weight, activations, moments = first_pass("EM", children, weight, activations)
+    beta_u, beta_a = betas(beta_u, beta_a, children)
+    for iteration in range(iterations):
+        mean, scatter = moments.about_mean()
+        variance = per_mass(scatter, moments.mass[..., None]) + floor
+        warmth = temperature(iteration, final_temperature)
+        score = scored(moments.mass, variance, beta_u, beta_a, warmth)
+        if iteration + 1 < iterations:
+            given = (mean, 1 / variance, constant(score, variance))
+            moments = mixture(children, weight, activations, *given)
+    return Parents(mean, score.sigmoid())
+
+
+def evidence(
+    votes: Tensor,
+    routing: Routing,
+    activations: Tensor,
+    *,
+    beta_u: Tensor | None = None,
+    beta_a: Tensor | None = None,
+    final_temperature: float = FINAL_TEMPERATURE,
+    floor: float = FLOOR,
+) -> Tensor:
+    """What each child adds to the logit of its parent's activation: (B, I, J).
+
+    λ w_ij Σ_h -(beta_u + ln σ_jh). Exact: the sum over children is the logit less λ beta_a.
+    """
+    beta_u, _ = betas(beta_u, beta_a, votes)
+    mass = routing.couplings[-1] * activations.to(votes)[..., None]
+    _, variance, _ = maximised(votes, mass, floor)
+    warmth = temperature(len(routing.couplings) - 1, final_temperature)
+    saved = variance.shape[-1] * beta_u + variance.log().sum(-1) / 2
+    return -warmth * mass * saved[..., None, :]
+
+
+def temperature(iteration: int, final: float) -> float:
+    """The inverse temperature λ of an iteration, numbered from 0."""
+    return final * (1 - 0.95 ** (iteration + 1))
+
+
+def maximised(votes: Tensor, weights: Tensor, floor: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance (..., J, E) of votes and mass (..., J), by weights (..., I, J)."""
+    mass = weights.sum(-2)
+    share = per_mass(weights, mass[..., None, :])
+    mean = summed(share, votes)
+    variance = summed(share, (votes - mean[..., None, :, :]).square()) + floor
+    return mean, variance, mass
+
+
+def scored(mass: Tensor, variance: Tensor, beta_u: Tensor, beta_a: Tensor, warmth: float) -> Tensor:
+    """The logit of the activation (..., J): λ (beta_a - Σ_h cost_h)."""
+    cost = mass * (variance.shape[-1] * beta_u + variance.log().sum(-1) / 2)
+    return warmth * (beta_a - cost)
+
+
+def constant(score: Tensor, variance: Tensor) -> Tensor:
+    """ln a_j p_ij less what depends on the vote: (..., J)."""
+    return logsigmoid(score) - (2 * math.pi * variance).log().sum(-1) / 2
+
+
+def betas(beta_u: Tensor | None, beta_a: Tensor | None, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Both as tensors of the type of `like`, their initial values where they are None."""
+    initial = parameters(0, 1, 0, 0)
+    beta_u = initial["beta_u"] if beta_u is None else beta_u
+    beta_a = initial["beta_a"] if beta_a is None else beta_a
+    return beta_u.to(like), beta_a.to(like)
+
+
+def check(
+    votes: Tensor,
+    links: Links | None,
+    iterations: int,
+    activations: Tensor | None,
+    beta_u: Tensor | None,
+    beta_a: Tensor | None,
+) -> None:
+    """ValueError for what `route` does not take."""
+    check_links(votes, links)
+    check_iterations(iterations)
+    require("EM", "activations", activations, "(B, I)")
+    count = votes.shape[-3] if links is None else links.count
+    check_shape("activations", activations, "B, I", (len(votes), count))
+    for name, given in (("beta_u", beta_u), ("beta_a", beta_a)):
+        check_shape(name, given, "J", (votes.shape[-2],))

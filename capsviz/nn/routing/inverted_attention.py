@@ -1,0 +1,167 @@
+"""Inverted dot-product attention: parents ask, children share themselves out (Tsai et al. 2020).
+
+Tsai, Srivastava, Goh & Salakhutdinov: Capsules with Inverted Dot-Product Attention Routing,
+arXiv:2002.04764. Capsules have poses with layer normalisation and no activation; the class is read
+from the poses by a linear head.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import layer_norm
+
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, stack
+from capsviz.nn.routing._attend import attend, batch_last
+from capsviz.nn.routing._parts import agreement, check_shape, exact, summed
+
+__all__ = ["evidence", "fused", "parameters", "route"]
+CHILDREN = "layer_norm"  # see nn/children.py
+OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+
+NORM_EPSILON = 1e-5  # added to the variance in the layer normalisation, as the authors' code
+
+
+def parameters(
+    children: int, parents: int, child_dimensions: int, parent_dimensions: int
+) -> dict[str, Tensor]:
+    """Of the layer normalisation `gain`, `shift` (E); of the head `head_weight` (E), `head_bias`.
+
+    The head starts at random, as a linear layer does.
+    """
+    bound = 1 / math.sqrt(parent_dimensions)
+    return {
+        "gain": torch.ones(parent_dimensions),
+        "shift": torch.zeros(parent_dimensions),
+        "head_weight": torch.empty(parent_dimensions).uniform_(-bound, bound),
+        "head_bias": torch.zeros(()),
+    }
+
+
+@exact
+def route(
+    votes: Tensor,
+    *,
+    iterations: int = 3,
+    gain: Tensor | None = None,
+    shift: Tensor | None = None,
+    head_weight: Tensor | None = None,
+    head_bias: Tensor | None = None,
+    couplings: Tensor | None = None,
+) -> Routing:
+    """Couple children to parents by the agreement of votes with the parents of the round before.
+
+    As in arXiv:2002.04764: logits û_ij · p_j / √E are made anew in each iteration, not
+    accumulated.
+
+    Parameters
+    ----------
+    votes        (B, I, J, E) what child i predicts for parent j.
+    iterations   rounds, at least 1, the first of them with even couplings.
+    gain, shift  (E) of the layer normalisation; None for ones, zeros.
+    head_weight  (E) what reads a score from a pose; None in hidden layers, which have none.
+    head_bias    () or (1), added to the scores: without effect on their softmax.
+    couplings    (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
+                 the softmax of the logits. The logits are still recorded.
+
+    Returns
+    -------
+    Routing. Entry 1 of R holds zero logits and couplings 1/J. Activations are the softmax over
+    parents of the head's scores, and 1 without a head.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit or `iterations` < 1.
+    """
+    check_votes(votes, iterations)
+    E = votes.shape[3]
+    _check(E, gain=gain, shift=shift, head_weight=head_weight)
+    logits = torch.zeros_like(votes[..., 0])
+    history = []
+    for iteration in range(iterations):
+        coupling = logits.softmax(2) if couplings is None else couplings.to(votes)
+        coupling = coupling.expand(logits.shape)
+        poses = normalised(summed(coupling, votes), gain, shift)
+        history.append((logits, coupling, poses, presence(poses, head_weight, head_bias)))
+        if iteration + 1 < iterations:
+            logits = agreement(votes, poses) / math.sqrt(E)
+    return stack(history)
+
+
+@exact
+def fused(
+    children: Tensor,
+    weight: Tensor,
+    *,
+    iterations: int = 3,
+    gain: Tensor | None = None,
+    shift: Tensor | None = None,
+    head_weight: Tensor | None = None,
+    head_bias: Tensor | None = None,
+) -> Parents:
+    """Parents equal to those of `route` on the votes `weight @ children`, never held.
+
+    Parameters
+    ----------
+    children  (B, I, D) child capsules.
+    weight    (I, J, E, D) what turns child i into its vote for parent j.
+    others    as `route` has them.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit or `iterations` < 1.
+    """
+    check_iterations(iterations)
+    u, weight = batch_last(children, weight)
+    E = weight.shape[2]
+    given = {"gain": gain, "shift": shift, "head_weight": head_weight, "head_bias": head_bias}
+    gain, shift, *head = (None if x is None else x.to(u) for x in given.values())
+    _check(E, gain=gain, shift=shift, head_weight=head_weight)
+    query = None
+    for _ in range(iterations):
+        poses = normalised(attend(u, weight, query).permute(2, 0, 1), gain, shift)
+        query = (poses / math.sqrt(E)).permute(1, 2, 0).contiguous()
+    return Parents(poses, presence(poses, *head))
+
+
+def _check(E: int, **vectors: Tensor | None) -> None:
+    for name, given in vectors.items():
+        check_shape(name, given, "E", (E,))
+
+
+def normalised(total: Tensor, gain: Tensor | None, shift: Tensor | None) -> Tensor:
+    """Mean 0 and variance 1 over the last axis, then gain and shift."""
+    return layer_norm(total, total.shape[-1:], gain, shift, NORM_EPSILON)
+
+
+def presence(poses: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """Activations (B, J) of poses (B, J, E): the softmax of the head's scores, 1 without a head."""
+    if weight is None:
+        return torch.ones_like(poses[..., 0])
+    scores = (poses * weight).sum(-1)
+    return (scores if bias is None else scores + bias.reshape(())).softmax(-1)
+
+
+def evidence(
+    votes: Tensor,
+    routing: Routing,
+    activations: Tensor | None = None,
+    *,
+    gain: Tensor | None = None,
+    shift: Tensor | None = None,
+    head_weight: Tensor | None = None,
+    head_bias: Tensor | None = None,
+) -> Tensor:
+    """What each vote adds to the score that the head reads from its parent: (B, I, J).
+
+    Exact: the sum over children is the score less head_weight · shift + head_bias. Without a head,
+    what each vote adds to the parent's input along its pose.
+    """
+    weighted = routing.couplings[-1][..., None] * votes
+    if head_weight is None:
+        pose = routing.poses[-1]
+        return agreement(weighted, pose / pose.norm(dim=-1, keepdim=True).clamp_min(1e-12))
+    total = weighted.sum(-3)
+    std = (total.var(-1, unbiased=False) + NORM_EPSILON).sqrt()
+    reading = head_weight if gain is None else head_weight * gain
+    return (weighted * (reading - reading.mean())).sum(-1) / std[..., None, :]

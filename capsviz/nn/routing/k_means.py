@@ -1,0 +1,85 @@
+"""k-means routing: parents are centres, of which only the direction counts (Su 2018).
+
+As in bojone/Capsule: couplings are a softmax of votes times the centre's direction.
+"""
+
+import torch
+from torch import Tensor
+
+from capsviz.nn.functional import EPSILON, lengths
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, stack
+from capsviz.nn.routing._attend import attend, batch_last
+from capsviz.nn.routing._parts import agreement, exact, summed
+
+__all__ = ["fused", "route"]
+
+
+@exact
+def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None) -> Routing:
+    """Couple children to parents by soft k-means with the inner product.
+
+    Logits û_ij · o_j / |o_j| are made anew in each iteration from the sums o_j of the one before,
+    not accumulated. The squash, |o| o / (1/2 + |o|²), comes at the end alone.
+
+    Parameters
+    ----------
+    votes       (B, I, J, E) what child i predicts for parent j.
+    iterations  rounds, at least 1.
+    couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
+                the softmax of the logits. The logits are still recorded.
+
+    Returns
+    -------
+    Routing. Entry 1 of R holds zero logits and couplings 1/J; poses of each entry are squashed.
+
+    Raises
+    ------
+    ValueError  if `votes` is not four-dimensional or `iterations` < 1.
+    """
+    check_votes(votes, iterations)
+    logits = torch.zeros_like(votes[..., 0])
+    history = []
+    for iteration in range(iterations):
+        coupling = logits.softmax(2) if couplings is None else couplings.to(votes)
+        coupling = coupling.expand(logits.shape)
+        centre = summed(coupling, votes)  # o_j
+        poses = squash(centre)
+        history.append((logits, coupling, poses))
+        if iteration + 1 < iterations:
+            logits = agreement(votes, direction(centre))
+    return stack(history)
+
+
+@exact
+def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
+    """Parents by k-means, equal to `route` on the votes `weight @ children`, never held.
+
+    Parameters
+    ----------
+    children  (B, I, D) child capsules.
+    weight    (I, J, E, D) what turns child i into its vote for parent j.
+    iterations
+              rounds, at least 1.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit or `iterations` < 1.
+    """
+    check_iterations(iterations)
+    u, weight = batch_last(children, weight)
+    centre = attend(u, weight)  # (J, E, B)
+    for _ in range(iterations - 1):
+        centre = attend(u, weight, direction(centre, 1))
+    poses = squash(centre.permute(2, 0, 1))
+    return Parents(poses, lengths(poses))
+
+
+def direction(centre: Tensor, dim: int = -1) -> Tensor:
+    """Vectors of length 1 along `dim`; zero for zero, with a finite gradient."""
+    return centre / (centre.square().sum(dim, keepdim=True) + EPSILON).sqrt()
+
+
+def squash(centre: Tensor) -> Tensor:
+    """|x| x / (1/2 + |x|²) along the last axis."""
+    squared = centre.square().sum(-1, keepdim=True)
+    return centre * (squared + EPSILON).sqrt() / (0.5 + squared)

@@ -1,0 +1,105 @@
+"""Max-min routing: each child's logits are stretched to [0, 1] in place of a softmax (Zhao 2019).
+
+Zhao, Kleinhans, Sandhu, Patel & Unnikrishnan: Capsule Networks with Max-Min Normalization,
+arXiv:1903.09662.
+"""
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from capsviz.nn.functional import lengths, squash
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, stack
+from capsviz.nn.routing._attend import _blocks, attend, batch_last
+from capsviz.nn.routing._parts import agreement, exact, summed
+
+__all__ = ["fused", "route"]
+
+
+@exact
+def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None) -> Routing:
+    """Couple children to parents by agreement, as dynamic routing, but for the normalisation.
+
+    A child's couplings are (b_ij - min_j b_ij) / (max_j b_ij - min_j b_ij): its best parent gets
+    all of its vote, its worst nothing, whatever it gives to others. Where all its logits are the
+    same, as in the first iteration, they are 1.
+
+    Parameters
+    ----------
+    votes       (B, I, J, E) what child i predicts for parent j.
+    iterations  rounds, at least 1.
+    couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
+                the normalised logits. The logits are still recorded.
+
+    Returns
+    -------
+    Routing. Entry 1 of R holds zero logits and couplings 1; couplings do not sum to 1.
+
+    Raises
+    ------
+    ValueError  if `votes` is not four-dimensional or `iterations` < 1.
+    """
+    check_votes(votes, iterations)
+    logits = torch.zeros_like(votes[..., 0])
+    history = []
+    for iteration in range(iterations):
+        coupling = stretched(logits) if couplings is None else couplings.to(votes)
+        coupling = coupling.expand(logits.shape)
+        poses = squash(summed(coupling, votes))
+        history.append((logits, coupling, poses))
+        if iteration + 1 < iterations:
+            logits = logits + agreement(votes, poses)
+    return stack(history)
+
+
+@exact
+def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
+    """Parents equal to those of `route` on the votes `weight @ children`, never held.
+
+    Votes are made for a block of children, and made again for the gradient.
+
+    Parameters
+    ----------
+    children  (B, I, D) child capsules.
+    weight    (I, J, E, D) what turns child i into its vote for parent j.
+    iterations
+              rounds, at least 1.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit or `iterations` < 1.
+    """
+    check_iterations(iterations)
+    u, weight = batch_last(children, weight)
+    I, J, E, _ = weight.shape
+    size = J * E * u.shape[2] * u.element_size()
+    sizes = [block.stop - block.start for block in _blocks(I, size, u.device)]
+    parts = list(zip(u.split(sizes), weight.split(sizes), strict=True))
+    total, query = J * attend(u, weight), 0  # all couplings are 1 at first
+    for _ in range(iterations - 1):
+        query = query + squash(total, 1)
+        total = 0
+        for part in parts:
+            total = total + checkpoint(
+                _stretched_sum, *part, query, use_reentrant=False, preserve_rng_state=False
+            )
+    poses = squash(total.permute(2, 0, 1))
+    return Parents(poses, lengths(poses))
+
+
+def _stretched_sum(u: Tensor, weight: Tensor, query: Tensor) -> Tensor:
+    """Votes of a block of children, each by its coupling: (J, E, B)."""
+    votes = torch.bmm(weight.flatten(1, 2), u).unflatten(1, weight.shape[1:3])
+    couplings = stretched((votes * query).sum(2), 1)
+    return (votes * couplings[:, :, None]).sum(0)
+
+
+def stretched(logits: Tensor, dim: int = -1) -> Tensor:
+    """Logits moved and scaled to reach from 0 to 1 along `dim`, J; 1 where they are the same.
+
+    The same but for rounding is the same: else rounding would decide who gets all.
+    """
+    low, high = logits.amin(dim, keepdim=True), logits.amax(dim, keepdim=True)
+    noise = 8 * torch.finfo(logits.dtype).eps * torch.maximum(low.abs(), high.abs())
+    tied = high - low <= noise
+    return torch.where(tied, 1, (logits - low) / torch.where(tied, 1, high - low))

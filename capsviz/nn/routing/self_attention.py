@@ -1,0 +1,81 @@
+"""Self-attention routing, in one pass (Mazzia, Salvetti & Chiaberge 2021).
+
+A child counts as much as its vote agrees with all children's votes for the same parent.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from capsviz.nn.functional import lengths, squash_exp
+from capsviz.nn.routing import Parents, Routing, check_votes, stack
+from capsviz.nn.routing._attend import attend, batch_last
+from capsviz.nn.routing._parts import agreement, check_shape, exact, summed
+
+__all__ = ["fused", "parameters", "route"]
+CHILDREN = "squash_exp"  # see nn/children.py
+
+
+def parameters(
+    children: int, parents: int, child_dimensions: int, parent_dimensions: int
+) -> dict[str, Tensor]:
+    """`bias` (I, J), at first zero."""
+    return {"bias": torch.zeros(children, parents)}
+
+
+@exact
+def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None = None) -> Routing:
+    """Couple children to parents by the agreement of votes with their sum over children.
+
+    Efficient-CapsNet, arXiv:2101.12491: logits û_ij · Σ_k û_kj / √E, couplings their
+    softmax over parents plus a learned bias.
+
+    Parameters
+    ----------
+    votes      (B, I, J, E) what child i predicts for parent j.
+    bias       (I, J) added to the couplings after the softmax; None for zeros.
+    couplings  (B, I, J), or a shape that broadcasts to it, to use in place of softmax and bias.
+
+    Returns
+    -------
+    Routing with one entry. Couplings sum to 1 + Σ_j bias over J and may be negative; poses are
+    squashed by 1 - exp(-length).
+
+    Raises
+    ------
+    ValueError  if shapes do not fit.
+    """
+    check_votes(votes, 1)
+    B, I, J, E = votes.shape
+    check_shape("bias", bias, "I, J", (I, J))
+    logits = agreement(votes, votes.sum(1)) / math.sqrt(E)
+    if couplings is not None:
+        coupling = couplings.to(votes).expand(B, I, J)
+    else:
+        coupling = logits.softmax(2) if bias is None else logits.softmax(2) + bias
+    poses = squash_exp(summed(coupling, votes))
+    return stack([(logits, coupling, poses)])
+
+
+@exact
+def fused(children: Tensor, weight: Tensor, *, bias: Tensor | None = None) -> Parents:
+    """Parents by self-attention, equal to `route` on the votes `weight @ children`, never held.
+
+    Parameters
+    ----------
+    children  (B, I, D) child capsules.
+    weight    (I, J, E, D) what turns child i into its vote for parent j.
+    bias      (I, J) added to the couplings after the softmax; None for zeros.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit.
+    """
+    u, weight = batch_last(children, weight)
+    I, J, E, _ = weight.shape
+    check_shape("bias", bias, "I, J", (I, J))
+    query = attend(u, weight) * (J / math.sqrt(E))  # attend gives the mean over parents
+    total = attend(u, weight, query, None if bias is None else bias.to(u))
+    poses = squash_exp(total.permute(2, 0, 1))
+    return Parents(poses, lengths(poses))

@@ -1,0 +1,156 @@
+"""Self-routing: each child decides by itself, from its own pose (Hahn, Pyeon & Kim 2019).
+
+Self-Routing Capsule Networks, NeurIPS 2019: a small classifier of the child's pose says where it
+belongs; nobody has to agree.
+"""
+
+import torch
+from torch import Tensor, einsum
+from torch.utils.checkpoint import checkpoint
+
+from capsviz.nn.routing import Parents, Routing, check_votes, stack
+from capsviz.nn.routing._attend import batch_last
+from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
+
+__all__ = ["evidence", "fused", "parameters", "route", "weights"]
+CHILDREN = "batch_norm"  # see nn/children.py
+OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+
+weights = shares
+
+
+def parameters(
+    children: int, parents: int, child_dimensions: int, parent_dimensions: int
+) -> dict[str, Tensor]:
+    """`weight` (I, J, D) and `bias` (I, J) of the children's classifiers, at first zero."""
+    return {
+        "weight": torch.zeros(children, parents, child_dimensions),
+        "bias": torch.zeros(children, parents),
+    }
+
+
+@exact
+def route(
+    votes: Tensor,
+    *,
+    activations: Tensor | None = None,
+    children: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    couplings: Tensor | None = None,
+) -> Routing:
+    """Couple children to parents by a linear classifier of each child's pose, in one pass.
+
+    Logits weight_ij · u_i + bias_ij, couplings c their softmax over
+    parents, activations Σ_i a_i c_ij / Σ_i a_i, poses Σ_i a_i c_ij û_ij / Σ_i a_i c_ij.
+
+    Parameters
+    ----------
+    votes        (B, I, J, E) what child i predicts for parent j.
+    activations  (B, I) of the children, from 0 on.
+    children     (B, I, D) their poses u.
+    weight       (I, J, D) and
+    bias         (I, J) of the classifiers; None for zeros: even couplings.
+    couplings    (B, I, J), or a shape that broadcasts to it, to use in place of the softmax.
+
+    Returns
+    -------
+    Routing with one entry. Activations sum to 1 over J, or to 0 where no child is active.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit, or activations or children are missing.
+    """
+    check_votes(votes, 1)
+    B, I, J, _ = votes.shape
+    require("self_routing", "poses as children", children, "(B, I, D)")
+    check_shape("children", children, "B, I, D", (B, I, children.shape[-1]))
+    _check(activations, children, weight, bias, J)
+    logits = classified(children.to(votes), weight, bias, J)
+    coupling = logits.softmax(2) if couplings is None else couplings.to(votes)
+    coupling = coupling.expand(B, I, J)
+    mass = coupling * activations.to(votes)[..., None]
+    poses = summed(per_mass(mass, mass.sum(1, keepdim=True)), votes)
+    presence = per_mass(mass.sum(1), activations.to(votes).sum(1, keepdim=True))
+    return stack([(logits, coupling, poses, presence)])
+
+
+@exact
+def fused(
+    children: Tensor,
+    matrices: Tensor,
+    /,
+    *,
+    activations: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Parents:
+    """Parents equal to those of `route` on the votes `matrices @ children`, never held.
+
+    A parent's pose is one matrix product of weighted children, made again for the gradient.
+
+    Parameters
+    ----------
+    children  (B, I, D) child capsules, from which the couplings come too.
+    matrices  (I, J, E, D) what turns child i into its vote for parent j.
+    others    as `route` has them.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit, or activations are missing.
+    """
+    _, matrices = batch_last(children, matrices)
+    J = matrices.shape[1]
+    _check(activations, children, weight, bias, J)
+    children, activations = children.to(matrices), activations.to(matrices)
+    coupling = classified(children, weight, bias, J).softmax(2)
+    mass = coupling * activations[..., None]
+    share = per_mass(mass, mass.sum(1, keepdim=True))
+    given = zip(share.unbind(2), matrices.unbind(1), strict=True)
+    poses = [
+        checkpoint(_mean, children, *pair, use_reentrant=False, preserve_rng_state=False)
+        for pair in given
+    ]
+    return Parents(torch.stack(poses, 1), per_mass(mass.sum(1), activations.sum(1, keepdim=True)))
+
+
+def _mean(children: Tensor, share: Tensor, matrices: Tensor) -> Tensor:
+    """Weighted sum of votes for one parent: (B, I, D), (B, I) and (I, E, D) -> (B, E)."""
+    weighted = children * share[..., None]
+    return weighted.flatten(1) @ matrices.transpose(1, 2).flatten(0, 1)
+
+
+def _check(
+    activations: Tensor | None,
+    children: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    parents: int,
+) -> None:
+    require("self_routing", "activations", activations, "(B, I)")
+    B, I, D = children.shape
+    check_shape("activations", activations, "B, I", (B, I))
+    check_shape("weight", weight, "I, J, D", (I, parents, D))
+    check_shape("bias", bias, "I, J", (I, parents))
+
+
+def classified(children: Tensor, weight: Tensor | None, bias: Tensor | None, J: int) -> Tensor:
+    """Logits (B, I, J) of children (B, I, D)."""
+    if weight is None:
+        logits = children.new_zeros(*children.shape[:2], J)
+    else:
+        logits = einsum("ijd,bid->bij", weight, children)
+    return logits if bias is None else logits + bias
+
+
+def evidence(
+    votes: Tensor,
+    routing: Routing,
+    activations: Tensor,
+    *,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """What each child adds to its parent's activation, a_i c_ij / Σ_i a_i: (B, I, J)."""
+    mass = routing.couplings[-1] * activations[..., None]
+    return per_mass(mass, activations.sum(-1)[..., None, None])

@@ -1,0 +1,57 @@
+"""No routing: each child gives every parent the same, the control of all routings.
+
+The first iteration of dynamic routing (Sabour, Frosst & Hinton 2017). With one matrix for all
+children it is the affine capsule network of Gu & Tresp (2020).
+"""
+
+import torch
+from torch import Tensor
+
+from capsviz.nn.functional import lengths, squash
+from capsviz.nn.routing import Parents, Routing, check_votes, stack
+from capsviz.nn.routing._attend import attend, batch_last
+from capsviz.nn.routing._parts import exact, summed
+
+__all__ = ["fused", "route"]
+
+
+@exact
+def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
+    """Couple children to parents evenly, in one pass.
+
+    Parameters
+    ----------
+    votes      (B, I, J, E) what child i predicts for parent j.
+    couplings  (B, I, J), or a shape that broadcasts to it, to use in place of 1/J.
+
+    Returns
+    -------
+    Routing with one entry: zero logits, couplings 1/J, squashed poses, their lengths.
+
+    Raises
+    ------
+    ValueError  if `votes` is not four-dimensional.
+    """
+    check_votes(votes, 1)
+    logits = torch.zeros_like(votes[..., 0])
+    given = 1 / votes.new_tensor(votes.shape[2]) if couplings is None else couplings.to(votes)
+    coupling = given.expand(logits.shape)
+    poses = squash(summed(coupling, votes))
+    return stack([(logits, coupling, poses)])
+
+
+@exact
+def fused(children: Tensor, weight: Tensor) -> Parents:
+    """Parents without routing, equal to `route` on the votes `weight @ children`: one product.
+
+    Parameters
+    ----------
+    children  (B, I, D) child capsules.
+    weight    (I, J, E, D) what turns child i into its vote for parent j.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit.
+    """
+    poses = squash(attend(*batch_last(children, weight)).permute(2, 0, 1))
+    return Parents(poses, lengths(poses))

@@ -1,0 +1,161 @@
+"""Variational Bayes routing: EM with a prior on each parent (Ribeiro, Leontidis & Kollias 2020).
+
+Capsule Routing via Variational Bayes, AAAI 2020, arXiv:1905.11455. The prior keeps a parent with
+few children from shrinking onto them. The batch norms of the authors' network, of poses and of the
+activations' logits, are no part of it. `fused` is `route` without the votes (see `_mixture`).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from capsviz.nn.routing import Parents, Routing, check_iterations, stack
+from capsviz.nn.routing._links import Links, check_links, of_slots, softmax
+from capsviz.nn.routing._mixture import first_pass, mixture
+from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
+
+__all__ = ["evidence", "fused", "parameters", "route", "weights"]
+CHILDREN = "batch_norm"  # see nn/children.py
+OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+
+weights = shares  # of the mean of the votes; the pose is that mean times m_j / (m_j + 1)
+
+
+def parameters(
+    children: int, parents: int, child_dimensions: int, parent_dimensions: int
+) -> dict[str, Tensor]:
+    """`beta_u` and `beta_a` (J), at first zero."""
+    return {"beta_u": torch.zeros(parents), "beta_a": torch.zeros(parents)}
+
+
+@exact
+def route(
+    votes: Tensor,
+    *,
+    iterations: int = 3,
+    activations: Tensor | None = None,
+    beta_u: Tensor | None = None,
+    beta_a: Tensor | None = None,
+    links: Links | None = None,
+    couplings: Tensor | None = None,
+) -> Routing:
+    """Couple children to parents by variational inference of a mixture of Gaussians.
+
+    Priors: Dirichlet 1 on proportions, mean 0 with the weight of one child, Wishart with scale 1
+    and E + 1 degrees of freedom on a diagonal precision. A parent's activation is logistic(beta_a -
+    (exp(E ln π_j) H_j + beta_u)), H_j being the entropy of its Gaussian.
+
+    Parameters
+    ----------
+    votes           (B, I, J, E) what child i predicts for parent j.
+    iterations      rounds, at least 1; new couplings come before each but the first.
+    activations     (B, I) of the children, in [0, 1].
+    beta_u, beta_a  (J); None for zeros.
+    links           which child each of Q places sees: votes (B, Q, I, J, E), and all results with
+                    a Q after B; activations (B, count). Proportions are those of a place.
+    couplings       (B, I, J), or a shape that broadcasts to it, to use in every iteration in place
+                    of the child's shares. The logits are still recorded.
+
+    Returns
+    -------
+    Routing. Logits are expected log densities, at first zero; couplings sum to 1 over all parents
+    of a child; poses are the posterior means.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
+    """
+    check_links(votes, links)
+    check_iterations(iterations)
+    require("variational", "activations", activations, "(B, I)")
+    J = votes.shape[-2]
+    count = votes.shape[-3] if links is None else links.count
+    check_shape("activations", activations, "B, I", (len(votes), count))
+    check_shape("beta_u", beta_u, "J", (J,))
+    check_shape("beta_a", beta_a, "J", (J,))
+    active = of_slots(activations.to(votes), links)
+    logits = torch.zeros_like(votes[..., 0])
+    history = []
+    for iteration in range(iterations):
+        coupling = softmax(logits, links) if couplings is None else couplings.to(votes)
+        coupling = coupling.expand(logits.shape)
+        mass = coupling * active[..., None]
+        total = mass.sum(-2)
+        share = per_mass(mass, total[..., None, :])
+        mean = summed(share, votes)
+        scatter = summed(mass, (votes - mean[..., None, :, :]).square())
+        pose, precision, constant, activation = posterior(total, mean, scatter, beta_u, beta_a)
+        history.append((logits, coupling, pose, activation))
+        if iteration + 1 < iterations:
+            far = precision[..., None, :, :] * (votes - pose[..., None, :, :]).square()
+            logits = constant[..., None, :] - far.sum(-1) / 2
+    return stack(history)
+
+
+@exact
+def fused(
+    children: Tensor,
+    weight: Tensor,
+    *,
+    iterations: int = 3,
+    activations: Tensor | None = None,
+    beta_u: Tensor | None = None,
+    beta_a: Tensor | None = None,
+) -> Parents:
+    """Parents after variational routing, equal to `route` on the votes `weight @ children`.
+
+    Runs in float32 at least, also under autocast. Second derivatives hold the votes.
+
+    Parameters
+    ----------
+    children  (B, I, D) child capsules.
+    weight    (I, J, E, D) what turns child i into its vote for parent j.
+    others    as `route` has them.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
+    """
+    check_iterations(iterations)
+    children, weight, activations, moments = first_pass(
+        "variational", children, weight, activations
+    )
+    for iteration in range(iterations):
+        mean, scatter = moments.about_mean()
+        posed = posterior(moments.mass, mean, scatter, beta_u, beta_a)
+        if iteration + 1 < iterations:
+            moments = mixture(children, weight, activations, *posed[:3])
+    return Parents(posed[0], posed[3])
+
+
+def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters: Tensor) -> Tensor:
+    """Share of each child in its parent's mass: (B, I, J), summing to 1 over children.
+
+    Not what the activation is read from: the entropy is no sum over children.
+    """
+    return shares(routing.couplings[-1], activations.to(votes))
+
+
+def posterior(
+    mass: Tensor, mean: Tensor, scatter: Tensor, beta_u: Tensor | None, beta_a: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What the priors and the votes say of each parent.
+
+    From mass (..., J), mean of the votes (..., J, E) and their scatter Σ_i w (û - mean)²: pose and
+    expected precision (..., J, E), and what the log density has beside the distance, and activation
+    (..., J).
+    """
+    E = mean.shape[-1]
+    kappa, nu = 1 + mass, E + 1 + mass  # as strong as one child more; degrees of freedom
+    pose = mean * (mass / kappa)[..., None]
+    scale = 1 + scatter + (mass / kappa)[..., None] * mean.square()  # diagonal of Ψ⁻¹
+    proportion = (1 + mass).digamma() - (1 + mass).sum(-1, keepdim=True).digamma()  # E ln π
+    freedom = (nu[..., None] - torch.arange(E, device=nu.device)) / 2
+    determinant = freedom.digamma().sum(-1) + E * math.log(2) - scale.log().sum(-1)  # E ln|Λ|
+    entropy = E / 2 * math.log(2 * math.pi * math.e) - determinant / 2
+    score = -proportion.exp() * entropy
+    score = score if beta_u is None else score - beta_u.to(score)
+    score = score if beta_a is None else score + beta_a.to(score)
+    constant = proportion + determinant / 2 - E * math.log(2 * math.pi) / 2 - E / kappa / 2
+    return pose, nu[..., None] / scale, constant, score.sigmoid()

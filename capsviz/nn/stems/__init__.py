@@ -1,0 +1,96 @@
+"""Stems: each file here is one way from the image to the features that capsules are made of.
+
+A file offers `build(image_shape, types, dimensions) -> Stem` and LAYERS, (kernel, stride, padding)
+of its layers. The features are the capsules'
+numbers before any nonlinearity: channel type * dimensions + d holds number d of the capsules of a
+type. A stem may refuse sizes that it does not have.
+"""
+
+from torch import Tensor, nn
+
+from capsviz.discovery import load, names
+
+
+class Stem(nn.Module):
+    """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
+
+    types: int  # capsule types at each place
+    dimensions: int  # numbers of a capsule, D
+    layers: tuple[tuple[int, int, int], ...]  # (kernel, stride, padding) from the image on: LAYERS
+    inner: int  # channels before the last layer, for what else is read from there
+
+    def __init__(self, image_shape: tuple[int, int, int]):
+        super().__init__()
+        self.image_shape = tuple(image_shape)
+
+    def before(self, images: Tensor) -> Tensor:
+        """Features before the last layer: (B, inner, h, w)."""
+        raise NotImplementedError
+
+    def last(self, features: Tensor) -> Tensor:
+        """From there to (B, types * dimensions, rows, columns)."""
+        raise NotImplementedError
+
+    def without_last(self) -> "Stem":
+        """The same stem with no weights in its last layer, which `before` does not need."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
+        return self.last(self.before(images))
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """(types, rows, columns) of the capsules."""
+        rows, columns = (places(side, self.layers) for side in self.image_shape[1:])
+        return self.types, rows, columns
+
+    def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
+        """Rows and columns of the image that the capsules of one place can see."""
+        _, height, width = self.image_shape
+        start, jump, size = field(self.layers)
+        ends = []
+        for place, side in ((row, height), (column, width)):
+            first = start + place * jump
+            ends.append(slice(max(0, first), min(side, first + size)))
+        return ends[0], ends[1]
+
+
+def available() -> list[str]:
+    """Names of the stems."""
+    return names("capsviz.nn.stems")
+
+
+def build(name: str, image_shape: tuple[int, int, int], types: int, dimensions: int) -> Stem:
+    """Make a stem by its name; ValueError for an unknown name or for sizes it does not have."""
+    module = load("capsviz.nn.stems", name, what="stem")
+    stem = module.build(tuple(image_shape), types, dimensions)
+    if min(stem.grid[1:]) < 1:
+        channels, height, width = image_shape
+        raise ValueError(
+            f"images of {channels} x {height} x {width} are too small for the stem '{name}', "
+            f"which sees {field(stem.layers)[2]} pixels at once: enlarge or pad them"
+        )
+    return stem
+
+
+def layers(name: str) -> tuple[tuple[int, int, int], ...]:
+    """(kernel, stride, padding) of a stem's layers; ValueError for an unknown name."""
+    return load("capsviz.nn.stems", name, what="stem").LAYERS
+
+
+def places(side: int, layers) -> int:
+    """How many places are left of `side` pixels after layers of (kernel, stride, padding)."""
+    for kernel, stride, padding in layers:
+        side = (side + 2 * padding - kernel) // stride + 1
+    return side
+
+
+def field(layers) -> tuple[int, int, int]:
+    """First pixel that place 0 sees, pixels from a place to the next, pixels that it sees."""
+    start, jump, size = 0, 1, 1
+    for kernel, stride, padding in layers:
+        start -= padding * jump
+        size += (kernel - 1) * jump
+        jump *= stride
+    return start, jump, size

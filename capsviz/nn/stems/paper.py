@@ -1,0 +1,43 @@
+"""The two 9x9 convolutions of CapsNet (Sabour, Frosst & Hinton 2017, arXiv:1710.09829, section 4).
+
+With squashed capsules the network `capsnet` has these as `conv1` and `primary`; this file serves
+routings whose children are no squashed vectors.
+"""
+
+from torch import Tensor, nn
+
+from capsviz.nn.convolution import convolve
+from capsviz.nn.stems import Stem
+
+KERNEL, CHANNELS = 9, 256
+LAYERS = ((KERNEL, 1, 0), (KERNEL, 2, 0))
+
+
+def build(image_shape: tuple[int, int, int], types: int, dimensions: int) -> "Paper":
+    """The stem; the paper has 32 types of 8 dimensions."""
+    return Paper(image_shape, types, dimensions)
+
+
+class Paper(Stem):
+    """5.3 M weights for 32 types of 8 dimensions."""
+
+    layers = LAYERS
+
+    def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
+        super().__init__(image_shape)
+        self.types, self.dimensions, self.inner = types, dimensions, CHANNELS
+        self.conv1 = nn.Conv2d(image_shape[0], CHANNELS, KERNEL)
+        self.primary = nn.Conv2d(CHANNELS, types * dimensions, KERNEL, 2)
+
+    def before(self, images: Tensor) -> Tensor:
+        """After the first convolution and ReLU."""
+        return convolve(images, self.conv1.weight, self.conv1.bias).relu()
+
+    def without_last(self) -> Stem:
+        """Without `primary`."""
+        del self.primary
+        return self
+
+    def last(self, features: Tensor) -> Tensor:
+        """The second convolution."""
+        return convolve(features, self.primary.weight, self.primary.bias, 2)

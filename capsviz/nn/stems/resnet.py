@@ -1,0 +1,74 @@
+"""A ResNet-20 as stem: its last map, cut into capsules along the channels.
+
+He, Zhang, Ren & Sun 2016 (arXiv:1512.03385), section 4.2, as the network `resnet` without its
+average and its classes: 16, 32, 64 channels at full, half and quarter size. A capsule is
+`dimensions` channels of the last map at one place, after a 1x1 convolution that gives them signs.
+"""
+
+from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock
+
+from capsviz.nn.stems import Stem
+
+BLOCKS, CHANNELS = 3, (16, 32, 64)
+LAYERS = (
+    (3, 1, 1),
+    *((3, 1, 1),) * (2 * BLOCKS),
+    *(((3, 2, 1), *((3, 1, 1),) * (2 * BLOCKS - 1)) * 2),
+    (1, 1, 0),
+)
+
+
+def build(image_shape: tuple[int, int, int], types: int, dimensions: int) -> "Residual":
+    """The stem; 8 types of 8 dimensions take each of the last 64 channels once."""
+    return Residual(image_shape, types, dimensions)
+
+
+class Residual(Stem):
+    """0.27 M weights."""
+
+    layers = LAYERS
+
+    def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
+        super().__init__(image_shape)
+        self.types, self.dimensions, self.inner = types, dimensions, CHANNELS[-1]
+        width = CHANNELS[0]
+        self.body = nn.Sequential(
+            nn.Conv2d(image_shape[0], width, 3, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            *residual_groups(width, CHANNELS, BLOCKS),
+        )
+        self.capsules = nn.Conv2d(self.inner, types * dimensions, 1)
+
+    def before(self, images: Tensor) -> Tensor:
+        """The last map."""
+        return self.body(images)
+
+    def without_last(self) -> Stem:
+        """Without `capsules`."""
+        del self.capsules
+        return self
+
+    def last(self, features: Tensor) -> Tensor:
+        """Capsules' numbers at each place of it."""
+        return self.capsules(features)
+
+
+def residual_groups(width: int, channels: tuple[int, ...], blocks: int) -> nn.Sequential:
+    """Groups of `blocks` basic blocks, each group after the first at half the size before it."""
+    groups = []
+    for number, after in enumerate(channels):
+        for block in range(blocks):
+            groups.append(_block(width, after, 2 if number > 0 and block == 0 else 1))
+            width = after
+    return nn.Sequential(*groups)
+
+
+def _block(before: int, after: int, stride: int) -> BasicBlock:
+    shortcut = None
+    if stride != 1 or before != after:
+        shortcut = nn.Sequential(
+            nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+        )
+    return BasicBlock(before, after, stride, shortcut)

@@ -1,0 +1,56 @@
+"""The stem of Efficient-CapsNet: four small convolutions and a depthwise one (Mazzia et al. 2021).
+
+arXiv:2101.12491 and the authors' code: 32 kernels of 5x5, 64, 64 and 128 of 3x3, the last with
+stride 2, all without padding, each followed by ReLU and then batch norm; then one 9x9 kernel for
+each channel, linear. Weights from He's normal distribution.
+"""
+
+from torch import Tensor, nn
+
+from capsviz.nn.stems import Stem
+
+CHANNELS = (32, 64, 64)
+KERNEL = 9  # of the depthwise convolution
+LAYERS = ((5, 1, 0), (3, 1, 0), (3, 1, 0), (3, 2, 0), (KERNEL, 1, 0))
+
+
+def build(image_shape: tuple[int, int, int], types: int, dimensions: int) -> "Slim":
+    """The stem; the paper has 16 types of 8 dimensions."""
+    return Slim(image_shape, types, dimensions)
+
+
+class Slim(Stem):
+    """141,184 weights for grey images, 16 types and 8 dimensions."""
+
+    layers = LAYERS
+
+    def __init__(self, image_shape: tuple[int, int, int], types: int, dimensions: int):
+        super().__init__(image_shape)
+        self.types, self.dimensions, self.inner = types, dimensions, types * dimensions
+        width, body = image_shape[0], []
+        for after, (kernel, stride, _) in zip((*CHANNELS, self.inner), self.layers, strict=False):
+            body += [
+                nn.Conv2d(width, after, kernel, stride),
+                nn.ReLU(),
+                nn.BatchNorm2d(after, eps=1e-3),
+            ]
+            width = after
+        self.body = nn.Sequential(*body)
+        self.depthwise = nn.Conv2d(width, width, KERNEL, groups=width)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight)
+                nn.init.zeros_(module.bias)
+
+    def before(self, images: Tensor) -> Tensor:
+        """Features before the depthwise convolution."""
+        return self.body(images)
+
+    def without_last(self) -> Stem:
+        """Without `depthwise`."""
+        del self.depthwise
+        return self
+
+    def last(self, features: Tensor) -> Tensor:
+        """One kernel for each channel."""
+        return self.depthwise(features)

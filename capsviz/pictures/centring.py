@@ -1,0 +1,125 @@
+"""From a drawing or a photograph of ink to what MNIST shows: bright on black, scaled, centred.
+
+MNIST's digits were scaled into a box of 20 x 20 pixels, keeping their shape, and put into 28 x 28
+with their centre of mass in the middle (LeCun, Cortes & Burges, yann.lecun.com/exdb/mnist). What
+comes before that, finding the ink on uneven paper, is ours: `capsviz.pictures.foreground`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+from scipy import ndimage
+
+from capsviz.pictures import foreground
+
+BOX = 20 / 28  # of the shorter side of the output: what the ink's longer side fills
+WORKING = 400  # pixels: a longer picture is averaged down to this before its ink is sought
+FINEST = 1.7  # pixels of the output: a thinner stroke is thickened to this
+
+
+class Steps(NamedTuple):
+    """A picture on its way to a network; float32 in [0, 1], every one."""
+
+    grey: np.ndarray  # (h, w) as it came, without colour
+    inverted: np.ndarray  # (h, w) the same with bright ink; equal to `grey` where it was bright
+    ink: np.ndarray  # (h', w') without its background, 1 in full ink, averaged down if it was large
+    cropped: np.ndarray  # (h", w") the box around the ink
+    input: np.ndarray  # (H, W) what the network is given
+    is_inverted: bool
+    is_prepared: bool  # it had the network's size, and was left where it is
+
+
+def mnist_style(
+    image: np.ndarray, *, invert: str = "auto", size: tuple[int, int] = (28, 28)
+) -> Steps:
+    """Prepare a drawing, scan or photograph as MNIST's digits were prepared.
+
+    Its ink is found on its paper, dirt is dropped, and thin strokes are thickened to what MNIST's
+    look like. An image that has `size` already is left where it is.
+
+    Parameters
+    ----------
+    image   (h, w) grey or (h, w, 3) RGB; float in [0, 1] or uint8.
+    invert  "yes": the ink is dark; "no": it is bright; "auto": it is dark if the border is bright,
+            see `capsviz.pictures.foreground`.
+    size    (H, W) of the result, pixels.
+
+    Returns
+    -------
+    Steps; `input` (H, W) is for the network: `torch.from_numpy(steps.input)[None, None]`.
+
+    Raises
+    ------
+    ValueError  for another shape or `invert`, or a picture that shows no ink.
+    """
+    grey = to_grey(image)
+    small = foreground.average(grey, WORKING)
+    if np.ptp(small) < foreground.CONTRAST:
+        raise ValueError("the picture shows no ink: all its pixels are nearly the same grey")
+    prepared = grey.shape == tuple(size)
+    dark = foreground.is_dark_on_light(small, invert)
+    if invert == "auto" and not dark and not prepared:
+        sheet = foreground.find_sheet(small)
+        if sheet is not None:
+            dark, small = True, small[sheet]
+    inverted, small = (1 - grey, 1 - small) if dark else (grey, small)
+    if prepared:
+        return Steps(grey, inverted, inverted, inverted, inverted, dark, True)
+    alone, mask = foreground.find_ink(small)
+    rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
+    box = alone[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    cropped = thicken(box, BOX * min(size))
+    return Steps(grey, inverted, alone, cropped, place(cropped, size), dark, False)
+
+
+def thicken(strokes: np.ndarray, box: float) -> np.ndarray:
+    """Bright strokes (h, w) on black, made `FINEST` pixels wide or more in a box of `box` pixels.
+
+    A pen on paper is finer, for its size, than the strokes of MNIST.
+    """
+    scale = max(strokes.shape) / box
+    depth = ndimage.distance_transform_edt(np.pad(strokes > 0.5, 1))
+    ridge = depth[(depth == ndimage.maximum_filter(depth, 3)) & (depth > 0)]
+    missing = FINEST * scale - 2 * float(np.median(ridge)) if len(ridge) else 0
+    by = round(missing / 2)
+    if by < 1:
+        return strokes
+    y, x = np.mgrid[-by : by + 1, -by : by + 1]
+    return ndimage.grey_dilation(np.pad(strokes, by), footprint=y**2 + x**2 <= by**2)
+
+
+def place(strokes: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Bright strokes (h, w) on black, scaled to the box, their centre of mass in the middle.
+
+    Returns
+    -------
+    (H, W) float32 in [0, 1], of `size`.
+    """
+    factor = BOX * min(size) / max(strokes.shape)
+    height, width = (max(1, round(side * factor)) for side in strokes.shape)
+    small = np.asarray(Image.fromarray(strokes).resize((width, height), Image.Resampling.BOX))
+    small = np.clip(small / max(small.max(), 1e-6), 0, 1)
+    out = np.zeros(size, np.float32)
+    corner = []
+    for axis, length in enumerate((height, width)):
+        mass = small.sum(1 - axis)
+        middle = float((mass * np.arange(length)).sum() / mass.sum())
+        free = size[axis] - length
+        corner.append(min(max(round((size[axis] - 1) / 2 - middle), 0), free))
+    out[corner[0] : corner[0] + height, corner[1] : corner[1] + width] = small
+    return out
+
+
+def to_grey(image: np.ndarray) -> np.ndarray:
+    """(h, w) or (h, w, 3), in [0, 1] or uint8 -> (h, w) float32 in [0, 1]; or ValueError."""
+    image = np.asarray(image)
+    if image.dtype == np.uint8:
+        image = image / np.float32(255)
+    if image.ndim == 3 and image.shape[2] == 3:
+        image = image @ np.array([0.299, 0.587, 0.114], np.float32)
+    if image.ndim != 2 or 0 in image.shape:
+        raise ValueError(f"an image of shape {image.shape}: expected (h, w) or (h, w, 3)")
+    return np.clip(image.astype(np.float32), 0, 1)

@@ -1,0 +1,174 @@
+"""What a network says of a user's pictures, file by file, and whether it knows their kind."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from capsviz import pictures
+from capsviz.nn.functional import reconstruction_loss
+from capsviz.pictures import foreground
+from capsviz.statistics.detection import Limits
+from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
+from capsviz.tracing.finite import require_finite
+from capsviz.tracing.reconstruction import distance as distance_of
+
+BATCH = 64  # pictures that are taken at a time, at most
+STEP_PX = 200  # longest side of the steps that are kept to be drawn
+
+
+class Prediction(NamedTuple):
+    """One image, as a network reads it."""
+
+    classes: list[str]  # names, that of the longest capsule first
+    lengths: list[float]  # of their capsules; probabilities, for a network without capsules
+    sse: float | None  # to the winning capsule's reconstruction; None without a decoder
+    unlike: bool | None  # beyond what 95 % of validation images keep to; None: not known
+    reasons: list[str] = []  # measures by which it is, of `detection.REASONS`  # noqa: RUF012
+
+
+class Reading(NamedTuple):
+    """One picture of a user."""
+
+    path: Path
+    prediction: Prediction
+    steps: dict  # name -> (h, w) or (h, w, 3): from the picture to its reconstruction, made small
+    pieces: int | None = None  # of ink, apart from one another; None where no ink is sought
+
+
+def predict(
+    model: nn.Module,
+    images: Tensor,
+    classes: Sequence[str],
+    *,
+    top: int = 3,
+    limits: Limits | None,
+) -> tuple[list[Prediction], Tensor | None]:
+    """Classes, lengths and reconstruction error of images (N, C, H, W) in [0, 1].
+
+    Parameters
+    ----------
+    classes  names of the network's J classes.
+    top      how many of them to name for each image, 1 to J.
+    limits   beyond which an image is unlike the training data; None: not known.
+
+    Returns
+    -------
+    N predictions, and the winning capsules' reconstructions (N, C, H, W), None without a decoder.
+
+    Raises
+    ------
+    ValueError       for a `top` outside 1 to J, and for images that `trace` refuses.
+    ArithmeticError  for lengths that are no numbers.
+    """
+    if not 1 <= top <= len(classes):
+        raise ValueError(f"expected 1 to {len(classes)} classes to name, got {top}")
+    decoded = None
+    if reconstructs(model):
+        traced = trace(model, images, keep=("lengths", "reconstruction"))
+        lengths, decoded = traced.lengths, traced.reconstruction
+        errors = reconstruction_loss(traced.images, decoded).tolist()
+        distances = distance_of(traced.images, decoded).tolist()
+    else:
+        lengths = scores(model, images)
+        errors = distances = [None] * len(images)
+    require_finite(lengths, "the lengths of the capsules")
+    predictions = []
+    for values, order, sse, distance in zip(*lengths.topk(top, 1), errors, distances, strict=True):
+        reasons = [] if limits is None else limits.crossed(float(values[0]), distance)
+        predictions.append(
+            Prediction(
+                classes=[classes[k] for k in order],
+                lengths=values.tolist(),
+                sse=sse,
+                unlike=None if limits is None else bool(reasons),
+                reasons=reasons,
+            )
+        )
+    return predictions, decoded
+
+
+def of_files(
+    model: nn.Module,
+    paths: Iterable[Path],
+    *,
+    top: int = 3,
+    limits: Limits | None = None,
+    invert: str = "auto",
+    centre: bool | None = None,
+    failed: Callable[[str], None],
+) -> Iterator[Reading]:
+    """What a network with a card says of picture files, in their order, a batch at a time.
+
+    Parameters
+    ----------
+    top, limits  as `predict` takes them.
+    invert       "yes", "no" or "auto", as `pictures.prepare` takes it.
+    centre       whether ink is scaled and centred as MNIST's; None: if `pictures.Frame.centred`.
+    failed       is given one line for each file that cannot be read; the others go on.
+    """
+    frame = pictures.frame(model)
+    numbers = [str(k) for k in range(model.config["classes"])]
+    classes = model.card["dataset"].get("classes", numbers)
+    size, waiting = min(BATCH, images_at_a_time(model)), []
+    for path in paths:
+        try:
+            prepared = pictures.prepare(path, frame, invert, centre=centre)
+            strokes = prepared.steps.get("ink")
+            pieces = None if strokes is None else foreground.pieces(strokes)
+            small = {k: foreground.average(step, STEP_PX) for k, step in prepared.steps.items()}
+            waiting.append((path, prepared.image, small, pieces))
+        except ValueError as error:
+            failed(" ".join(str(error).split()))
+        if len(waiting) == size:
+            yield from _batch(model, waiting, classes, top, limits)
+            waiting = []
+    if waiting:
+        yield from _batch(model, waiting, classes, top, limits)
+
+
+def _batch(model, waiting, classes, top, limits) -> Iterator[Reading]:
+    images = torch.cat([image for _, image, *_ in waiting])
+    predictions, decoded = predict(model, images, classes, top=top, limits=limits)
+    for n, (path, _, steps, pieces) in enumerate(waiting):
+        if decoded is not None:
+            steps["reconstruction"] = decoded[n].permute(1, 2, 0).squeeze(2).numpy()
+        yield Reading(path, predictions[n], steps, pieces)
+
+
+def find(names: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Files for the paths, folders and patterns that a user named.
+
+    A folder stands for all pictures in it and below, by their endings; hidden ones are left out. A
+    pattern (`*`, `?`, `[...]`, `**` for any depth) stands for the files and folders that match.
+
+    Returns
+    -------
+    The files, each once, those of a folder or pattern sorted; and what stands for no file.
+    """
+    files, nothing = {}, []
+    for name in names:
+        path = Path(name).expanduser()
+        matches = [path]
+        if glob.has_magic(name) and not path.exists():
+            matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
+        own = [file for match in matches for file in (_below(match) if match.is_dir() else [match])]
+        files |= dict.fromkeys(own)
+        if not own:
+            nothing.append(name)
+    return list(files), nothing
+
+
+def _below(folder: Path) -> list[Path]:
+    known = Image.registered_extensions()  # PDF among them, which can be written alone
+    endings = {ending for ending, kind in known.items() if kind in Image.OPEN}
+    below = (p for p in folder.rglob("*") if p.suffix.lower() in endings and p.is_file())
+    return sorted(
+        p for p in below if not any(n.startswith(".") for n in p.relative_to(folder).parts)
+    )

@@ -1,0 +1,187 @@
+"""Networks compared over the same images: paired bootstrap, McNemar's test, calibration error.
+
+Per-image values are (K, N): K networks, the first of which the others are compared with. Every
+interval is 95 %, the percentiles of resamples of the images (Efron & Tibshirani 1993, chapter 13),
+those of the calibration error widened by what its bias may be; the same resamples serve all
+networks, so that a difference is a paired one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import paired_interval, require_two, wilson
+
+RESAMPLES = 1000
+BINS = 15  # of the calibration error
+
+
+def draw_resamples(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
+    """How often each of n images is in each resample: (resamples, n) float32; rows sum to n.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 images or 100 resamples.
+    """
+    require_two(n)
+    if resamples < 100:
+        raise ValueError(f"expected at least 100 resamples for an interval, got {resamples}")
+    generator = np.random.default_rng(seed)
+    counts = np.empty((resamples, n), np.float32)
+    for row in counts:
+        row[:] = np.bincount(generator.integers(n, size=n), minlength=n)
+    return counts
+
+
+def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True) -> Estimate:
+    """Means of per-image values (K, N) in [0, 1], under the resamples of `draw_resamples`.
+
+    Where every image is right or every one wrong, no resample differs, which proves no certainty:
+    there the interval is Wilson's, and that of a difference the one of `intervals.paired_interval`.
+    Other values that are all alike keep the resamples' interval, of zero width.
+
+    Parameters
+    ----------
+    shares  whether 0 and 1 stand for wrong and right; False: for scores that may be as high.
+    """
+    n = counts.shape[1]
+    values = np.asarray(values, np.float32)
+    compared = _compare(values.mean(1, dtype=np.float64), counts @ values.T / n)
+    binary = shares & np.isin(values.round(6), (0, 1)).all(1)  # of ones an area is almost 1
+    for k, one in enumerate(values.round(6)):
+        if binary[k] and np.ptp(one) == 0:
+            compared.ci95[k] = wilson(n * int(one[0]), n)
+        less = one - values[0].round(6)
+        if k > 0 and binary[k] and binary[0] and np.ptp(less) == 0:
+            compared.difference.ci95[k] = paired_interval(int(sum(less > 0)), int(sum(less < 0)), n)
+    return compared
+
+
+def compare_explained(errors: np.ndarray, spread: np.ndarray, counts: np.ndarray) -> Estimate:
+    """Coefficients of determination, R2 = 1 - sum of errors / sum of spread, of K predictors.
+
+    At most 1; 0 for what does no better than the mean, below 0 for what does worse.
+
+    Parameters
+    ----------
+    errors  (K, N) squared errors of each image.
+    spread  (K, N) squared errors of the mean; their sum must not be 0.
+    counts  of `draw_resamples`.
+    """
+    drawn = 1 - (counts @ errors.T) / (counts @ spread.T)
+    return _compare(1 - errors.sum(1) / spread.sum(1), drawn)
+
+
+def compare_calibration(
+    winner: np.ndarray, right: np.ndarray, counts: np.ndarray, *, bins: int = BINS
+) -> Estimate:
+    """Expected calibration errors of the winners' scores (K, N), under the same resamples.
+
+    The value is the error as published, which chance deviations within bins bias upwards, by an
+    amount that depends on the true gaps: nothing where they are large, most where there is none
+    (Kumar, Liang & Ma 2019, arXiv:1909.10155; Roelofs et al. 2022, arXiv:2012.08668). No one number
+    corrects that. The resamples, centred on the value, give its chance; each end is then moved away
+    from it by as much as the bias may be: an interval reaches down by the largest bias, that of
+    gaps 2 standard errors nearer to zero than those seen, and that of a difference reaches down by
+    the network's and up by the first one's. So intervals are wider than they need be, those of
+    differences above all. Simulated with 1,000 images and errors from 0 to 0.2, a nominal 95 %
+    covered the true value in 93 to 100 % of cases, the true difference in 94 to 100 %; the higher
+    shares are those near zero. A network without any gap, as of scores all 1 and right, has an
+    interval of zero width.
+
+    Parameters
+    ----------
+    winner, right, bins  as `calibration_error` takes them, for K networks.
+    counts               of `draw_resamples`.
+    """
+    n = counts.shape[1]
+    errors, drawn, bias = [], [], []
+    for scores, hits in zip(winner, right, strict=True):
+        gaps = _gaps(scores, hits, bins)
+        gap, resampled = gaps.sum(0, dtype=np.float64) / n, counts @ gaps / np.float64(n)
+        errors.append(np.abs(gap).sum())
+        drawn.append(np.abs(resampled).sum(1))
+        bias.append(_largest_bias(gap, resampled))
+    value, drawn, bias = np.array(errors), np.stack(drawn, 1), np.array(bias)
+    compared = _compare(value, drawn - drawn.mean(0) + value)
+    ends = compared.ci95 - np.stack([bias, np.zeros_like(bias)], 1)
+    apart = compared.difference.ci95
+    apart[1:] += np.stack([-bias[1:], np.full(len(bias) - 1, bias[0])], 1)
+    apart[1:] = _holding(compared.difference.value[1:], apart[1:])
+    return Estimate(value, _holding(value, ends).clip(0, 1), n, compared.difference)
+
+
+def _largest_bias(gap: np.ndarray, resampled: np.ndarray) -> float:
+    """How far chance may raise the sum of |gap| over bins: gaps (B,), resampled ones (R, B)."""
+    chance = resampled - resampled.mean(0)
+    nearest = np.maximum(np.abs(gap) - 2 * chance.std(0), 0)
+    return float((np.abs(nearest + chance).mean(0) - nearest).sum())
+
+
+def _holding(value: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Ends (K, 2) that hold the values (K,)."""
+    return np.stack([np.minimum(ends[:, 0], value), np.maximum(ends[:, 1], value)], 1)
+
+
+def calibration_error(winner: np.ndarray, right: np.ndarray, *, bins: int = BINS) -> float:
+    """Expected calibration error: how far scores are from the share of right answers.
+
+    Guo et al. 2017 (arXiv:1706.04599), eq. 3: images are put into bins of equal width by the
+    winner's score, and |accuracy - mean score| is averaged over the bins by their images. A length
+    of a capsule is taken as its score.
+
+    Parameters
+    ----------
+    winner  (N,) score of the predicted class, in [0, 1].
+    right   (N,) whether it is the true one.
+    bins    of equal width; a score on an edge belongs to the lower bin.
+    """
+    return float(np.abs(_gaps(winner, right, bins).sum(0, dtype=np.float64)).sum() / len(winner))
+
+
+def _gaps(winner: np.ndarray, right: np.ndarray, bins: int) -> np.ndarray:
+    """right - score of each image in the column of its bin, zero elsewhere: (N, bins) float32."""
+    winner = np.asarray(winner, np.float64)
+    which = (np.ceil(winner * bins) - 1).clip(0, bins - 1).astype(int)
+    gaps = np.zeros((len(winner), bins), np.float32)
+    gaps[np.arange(len(winner)), which] = right - winner
+    return gaps
+
+
+def mcnemar(first: np.ndarray, other: np.ndarray) -> float:
+    """p-value of McNemar's exact test: are two networks right equally often? Two-sided.
+
+    Of the images that one network alone gets right, each is as likely to be the one's as the
+    other's if they are (McNemar 1947): a binomial test.
+
+    Parameters
+    ----------
+    first, other  (N,) whether each network is right, on the same images.
+    """
+    from scipy.stats import binomtest  # takes half a second to import
+
+    first, other = np.asarray(first, bool), np.asarray(other, bool)
+    gained, lost = int((other & ~first).sum()), int((first & ~other).sum())
+    return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """p-values (A,) corrected for A tests at once by Holm's method (1979)."""
+    order = np.argsort(p)
+    scaled = np.asarray(p)[order] * np.arange(len(p), 0, -1)
+    corrected = np.empty(len(p))
+    corrected[order] = np.maximum.accumulate(scaled).clip(max=1)
+    return corrected
+
+
+def _compare(value: np.ndarray, drawn: np.ndarray) -> Estimate:
+    """From values (K,) and those of the resamples (R, K)."""
+    drawn = np.asarray(drawn, np.float64)
+    return Estimate(
+        value,
+        np.percentile(drawn, [2.5, 97.5], axis=0).T,
+        difference=Estimate(
+            value - value[0], np.percentile(drawn - drawn[:, :1], [2.5, 97.5], axis=0).T
+        ),
+    )

@@ -1,0 +1,111 @@
+"""Detecting images that a capsule network was not made for, by scores. Numpy alone.
+
+Frosst, Sabour & Hinton (2018), arXiv:1811.06969: the winning capsule reconstructs the image as its
+class; where that is far from the image, the image is suspect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+PERCENTILE = 95.0  # of the distances of validation images: the threshold of the paper
+SHARE = 0.05  # of validation images that are flagged by one measure or the other
+REASONS = {"length": "short capsule", "distance": "far reconstruction"}
+RESAMPLES = 1000
+RANKED = 1 << 20  # distances ranked at a time, over resamples
+
+
+def threshold(distances: np.ndarray, percentile: float = PERCENTILE) -> float:
+    """The distance above which an image is flagged: a percentile of those of validation images.
+
+    Raises
+    ------
+    ValueError  for no distances, or a percentile outside 0 to 100.
+    """
+    if not 0 < percentile < 100:
+        raise ValueError(f"expected a percentile between 0 and 100, got {percentile:g}")
+    if len(distances) == 0:
+        raise ValueError("a threshold needs the distances of validation images, got none")
+    return float(np.percentile(distances, percentile))
+
+
+class Limits(NamedTuple):
+    """What an image of the training data keeps to; None: not looked at."""
+
+    length: float | None = None  # of the longest capsule, or largest probability: at least
+    distance: float | None = None  # L2, to the winning capsule's reconstruction: at most
+
+    def crossed(self, length: float, distance: float | None) -> list[str]:
+        """The measures, of `REASONS`, by which an image is unlike the training data."""
+        short = self.length is not None and length < self.length
+        far = None not in (self.distance, distance) and distance > self.distance
+        return [name for name, over in zip(REASONS, (short, far), strict=True) if over]
+
+
+def joint_limits(scores: Mapping[str, np.ndarray], share: float = SHARE) -> dict[str, float]:
+    """Limits of several scores (N,), such that a share of images is above one of them or more.
+
+    Each score is given the same chance: an image counts by the highest of its ranks, and every
+    limit lies at the one rank above which there is that share of images, or less.
+
+    Raises
+    ------
+    ValueError  for no images, or a share outside 0 to 1.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"expected a share between 0 and 1, got {share:g}")
+    values = np.stack(list(scores.values()))
+    if values.shape[1] == 0:
+        raise ValueError("limits need the scores of validation images, got none")
+    ordered = np.sort(values, axis=1)
+    ranks = np.stack([np.searchsorted(o, v) for o, v in zip(ordered, values, strict=True)])
+    highest = np.sort(ranks.max(0))
+    place = highest[len(highest) - 1 - int(share * len(highest))]
+    return {name: float(o[place]) for name, o in zip(scores, ordered, strict=True)}
+
+
+def auroc(clean: np.ndarray, suspect: np.ndarray) -> np.ndarray:
+    """Chance that a suspect image scores above a clean one, ties counting half.
+
+    Parameters
+    ----------
+    clean, suspect  (..., N) and (..., M) scores; the leading axes are the same.
+
+    Returns
+    -------
+    (...,) area under the ROC curve in [0, 1], by ranks (Mann-Whitney).
+    """
+    from scipy.stats import rankdata
+
+    n, m = clean.shape[-1], suspect.shape[-1]
+    ranks = rankdata(np.concatenate([clean, suspect], -1), axis=-1)[..., n:].sum(-1)
+    return (ranks - m * (m + 1) / 2) / (n * m)
+
+
+def auroc_resampled(
+    clean: np.ndarray, suspect: np.ndarray, *, paired: bool, seed: int = 0
+) -> np.ndarray:
+    """AUROC of S scores on bootstrap resamples of the images, the same ones for every score.
+
+    Parameters
+    ----------
+    clean, suspect  (S, N) and (S, M).
+    paired          suspect image i was made from clean image i, and is drawn together with it.
+
+    Returns
+    -------
+    (RESAMPLES, S).
+    """
+    draws = np.random.default_rng(seed)
+    n, m = clean.shape[-1], suspect.shape[-1]
+    step = max(1, RANKED // (len(clean) * (n + m)))
+    areas = []
+    for start in range(0, RESAMPLES, step):
+        count = min(step, RESAMPLES - start)
+        drawn = draws.integers(n, size=(count, n))
+        drawn_suspects = drawn if paired else draws.integers(m, size=(count, m))
+        areas.append(auroc(clean[:, drawn], suspect[:, drawn_suspects]).T)
+    return np.concatenate(areas)

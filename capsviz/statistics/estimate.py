@@ -1,0 +1,89 @@
+"""A number with its 95 % interval, in results, in JSON and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from capsviz.statistics.words import with_interval
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A number, or an array of them (...), with 95 % intervals.
+
+    f"{estimate:.1%}" is "98.9 % [98.0 %, 99.4 %]"; estimate[k] takes a part of an array.
+    """
+
+    value: np.ndarray  # (...)
+    ci95: np.ndarray  # (..., 2) lower and upper end
+    n: int | None = None  # images, or pairs, that it is over
+    difference: Estimate | None = None  # paired, to the reference: of the first network, a control
+
+    def __post_init__(self):
+        value, ci95 = np.asarray(self.value), np.asarray(self.ci95)
+        if ci95.shape != (*value.shape, 2):
+            raise ValueError(
+                f"expected intervals {(*value.shape, 2)} of values {value.shape}, got {ci95.shape}"
+            )
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "ci95", ci95)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __getitem__(self, index) -> Estimate:
+        difference = None if self.difference is None else self.difference[index]
+        return Estimate(self.value[index], self.ci95[index], self.n, difference)
+
+    def __mul__(self, factor: float) -> Estimate:
+        difference = None if self.difference is None else self.difference * factor
+        return Estimate(self.value * factor, self.ci95 * factor, self.n, difference)
+
+    __rmul__ = __mul__
+
+    def __format__(self, form: str) -> str:
+        return with_interval(float(self.value), self.ci95, form)
+
+    @property
+    def low(self) -> np.ndarray:
+        """Lower ends (...)."""
+        return self.ci95[..., 0]
+
+    @property
+    def high(self) -> np.ndarray:
+        """Upper ends (...)."""
+        return self.ci95[..., 1]
+
+
+FIELDS = tuple(field.name for field in fields(Estimate))
+
+
+def stack(estimates, axis: int = 0) -> Estimate:
+    """Estimates of equal shape as one, along a new axis of their values; of the n of the first."""
+    estimates = list(estimates)
+    place = axis if axis >= 0 else axis + estimates[0].value.ndim + 1
+    differences = [one.difference for one in estimates]
+    return Estimate(
+        np.stack([one.value for one in estimates], place),
+        np.stack([one.ci95 for one in estimates], place),
+        estimates[0].n,
+        None if None in differences else stack(differences, place),
+    )
+
+
+def fold(values: dict, name: str) -> Estimate | None:
+    """An estimate from the separate fields of results before 0.2: NAME, NAME_ci95, ...
+
+    Takes NAME, NAME_ci95, NAME_difference and NAME_difference_ci95 out of `values`; None where
+    NAME is None.
+    """
+    parts = [
+        values.pop(name + end, None) for end in ("", "_ci95", "_difference", "_difference_ci95")
+    ]
+    if parts[0] is None:
+        return None
+    n = values.get("n")
+    difference = None if parts[2] is None else Estimate(parts[2], parts[3], n)
+    return Estimate(parts[0], parts[1], n, difference)

@@ -1,0 +1,59 @@
+"""Trace: everything worth looking at in one forward pass, by name, and interventions on routing.
+
+Any capsule network can be traced, and so analysed, that has
+    look(images, *, keep, layer=-1, couplings=None, iterations=None)
+                                       -> dict of the tensors that a Trace names, those of `keep` at
+                                          least; "primary" may stand for "children", "lengths" for
+                                          the last activations; activations that are left out are
+                                          the norms of poses
+    decode(poses (B,J,E), classes (B,)) -> images (B,C,H,W) in [0, 1]
+    grid                               (types, rows, columns) of the children, or None; `grids`, one
+                                       for each layer, where several are routed; None: no places,
+                                       so no maps
+    receptive_field(row, column)       -> two slices: the image rows and columns a capsule sees
+A network with one routed layer needs no `layer`, one whose couplings cannot be replaced no
+`couplings`; one that cannot decode says so by `decoder = None`; one whose poses are matrices has
+`pose_shape`, e.g. (4, 4). `capsviz.wrap` makes all this of a network that knows nothing of it. What
+is not capsviz's own is verified once, on its first trace.
+"""
+
+from capsviz.tracing.forward import CHUNK_BYTES, CHUNK_IMAGES, PASS_BYTES, images_at_a_time, trace
+from capsviz.tracing.interventions import (
+    INTERVENTIONS,
+    control_couplings,
+    coupling_sd,
+    even_couplings,
+    given_away,
+)
+from capsviz.tracing.modes import evaluating, inference
+from capsviz.tracing.outputs import (
+    decode,
+    reconstructs,
+    require_decoder,
+    scores,
+)
+from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
+from capsviz.tracing.remembered import remember
+
+__all__ = [
+    "CHUNK_BYTES",
+    "CHUNK_IMAGES",
+    "INTERVENTIONS",
+    "KEEP",
+    "PASS_BYTES",
+    "PER_ITERATION",
+    "Trace",
+    "control_couplings",
+    "coupling_sd",
+    "decode",
+    "evaluating",
+    "even_couplings",
+    "given_away",
+    "images_at_a_time",
+    "inference",
+    "reconstructs",
+    "remember",
+    "require_decoder",
+    "scores",
+    "trace",
+]

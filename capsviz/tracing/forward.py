@@ -1,0 +1,215 @@
+"""Run a network over images, a chunk at a time, and keep what happened inside."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from capsviz import memory
+from capsviz.tracing import record, verification
+from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
+from capsviz.tracing.modes import inference
+from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
+from capsviz.tracing.remembered import recalled
+
+CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
+CHUNK_IMAGES = 256  # at most
+PASS_BYTES = 1 << 30  # of a forward pass: feature maps that no trace shows take memory too
+
+
+def trace(
+    model,
+    images: Tensor,
+    *,
+    layer: int = -1,
+    keep: Sequence[str] = KEEP,
+    couplings: str | Tensor | None = None,
+    iterations: int | None = None,
+    chunk: int | None = None,
+    seed: int = 0,
+) -> Trace:
+    """Run a network and return what happened inside; the network is left as it was found.
+
+    Parameters
+    ----------
+    images      (N, C, H, W) float in [0, 1], on any device.
+    layer       number of the routed layer to describe, as an index; -1: that of the classes.
+    keep        names of the parts to return; the votes are by far the largest. `primary` stands for
+                `children`, `lengths` for the activations after the last iteration. By default all
+                that the network has.
+    couplings   an intervention, in every iteration: "uniform", "random", "shuffled" or "matched",
+                as `capsviz.tracing.interventions` says, or a tensor (N, I, J) or (I, J). None
+                routes. The first two change where a child gives, not how much. With the last two
+                entry r of the trace is that of a run in which every iteration has the couplings
+                made from the image's own of iteration r.
+    iterations  of routing, instead of the network's own.
+    chunk       images at a time; None chooses from the size of one image's trace.
+    seed        of random couplings; the draws do not depend on `chunk`.
+
+    Raises
+    ------
+    ValueError   for images that are not (N, C, H, W) in [0, 1], an unknown part or intervention, or
+                 what the network's `look` does not take or give.
+    MemoryError  if what is to be kept would not fit, with its size.
+    """
+    whole = tuple(keep) == KEEP
+    parts = record.fields_of((keep,) if isinstance(keep, str) else keep)
+    check_images(images)
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk must be at least 1 image, got {chunk}")
+    options = {"layer": layer, "couplings": couplings, "iterations": iterations, "seed": seed}
+
+    def run(more):
+        return _Pass(model, more, **options).over(images, chunk, required=() if whole else parts)
+
+    return recalled(model, images, parts, options, run)
+
+
+class _Pass:
+    """One layer of a network, looked at under one intervention."""
+
+    def __init__(self, model, parts, *, layer, couplings, iterations, seed):
+        if not hasattr(model, "look"):
+            raise ValueError(
+                "this network has no capsules to look into: expected a capsule network; "
+                "networks without capsules can be evaluated and compared"
+            )
+        self.model, self.parts = model, parts
+        self.layer, self.couplings = layer, couplings
+        self.options = {"iterations": iterations} | ({"layer": layer} if layer != -1 else {})
+        _check_look(model, layer, couplings)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.like = next(model.parameters(), torch.zeros(()))
+
+    def over(self, images: Tensor, chunk: int | None, *, required: Sequence[str]) -> Trace:
+        """Trace images (N, C, H, W); ValueError if the network lacks a part that is required."""
+        with inference(self.model):
+            verification.once(self.model, images)
+            shown = self.look(images[:1], record.names_for(self.parts))
+            first = record.parts_from(shown, self.parts)
+            kept = [_bytes(value) for value in first.values()]
+            memory.require(
+                (sum(kept) + max(kept, default=0)) * len(images),  # the largest is joined of pieces
+                f"a trace of {len(images)} images",
+                "trace fewer images, or name only the parts you need by keep=(...)",
+            )
+            size = sum(_bytes(value) for value in shown.values())
+            chunk = chunk or min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model))
+            pieces = {name: [] for name in self.parts}
+            if self.couplings is None and len(images) == 1:
+                batches = [first]
+            else:
+                batches = self.batches(images, chunk)
+            for batch in batches:
+                for name, value in batch.items():
+                    pieces[name].append(value.cpu())
+        missing = [n for n in required if not pieces[n] and n not in record.OPTIONAL]
+        if missing:
+            names = {field: alias for alias, field in record.ALIASES.items()}
+            listed = ", ".join(names.get(name, name) for name in missing)
+            raise ValueError(f"the network's `look` gave no {listed}")
+        joined = {
+            name: torch.cat(pieces.pop(name), int(name in PER_ITERATION))  # the pieces go at once
+            for name in self.parts
+            if pieces[name]
+        }
+        about = {"grid": _grid(self.model, self.layer), "pose_shape": self.pose_shape(shown)}
+        links = shown.get("links", getattr(self.model, "links", None))
+        return Trace(images=images.cpu(), links=links, **about, **joined)
+
+    def batches(self, images: Tensor, chunk: int):
+        """The parts of the trace, a chunk of images after the other."""
+        names = record.names_for(self.parts)
+        own = None if self.couplings is None else self.own(images[:1])
+        for start in range(0, len(images), chunk):
+            rows = slice(start, start + chunk)
+            batch = images[rows]
+            if self.couplings is None:
+                shown = self.look(batch, names)
+            elif isinstance(self.couplings, Tensor):
+                some = of_some(self.couplings, rows, len(images), own.shape[2:])
+                shown = self.look(batch, names, some)
+            else:
+                each = self.own(batch) if self.couplings in OF_OWN else _repeated(own, len(batch))
+                shown = self.look_at_each(
+                    batch, names, control_couplings(self.couplings, each, self.generator)
+                )
+            yield record.parts_from(shown, self.parts)
+
+    def look(self, images: Tensor, names, couplings: Tensor | None = None) -> dict[str, Tensor]:
+        """What the network shows of a batch."""
+        options = dict(self.options)
+        if couplings is not None:
+            options["couplings"] = couplings.to(self.like)
+        return self.model.look(images.to(self.like), keep=names, **options)
+
+    def look_at_each(self, images: Tensor, names, couplings: Tensor) -> dict[str, Tensor]:
+        """What it shows with couplings (R, B, I, J) of its own: entry r with those of r."""
+        shown = self.look(images, names, couplings[-1])
+        per_iteration = [name for name in PER_ITERATION if name in record.names_for(self.parts)]
+        if len(couplings) == 1 or not per_iteration:
+            return shown
+        rounds = [self.look(images, per_iteration, one) for one in couplings[:-1]] + [shown]
+        for name in set(per_iteration) & set(shown):
+            shown[name] = torch.stack([one[name][r] for r, one in enumerate(rounds)])
+        return shown
+
+    def own(self, images: Tensor) -> Tensor:
+        """The network's own couplings (R, B, I, J)."""
+        shown = self.look(images, ("couplings",))
+        if "couplings" not in shown:
+            raise ValueError("the network's `look` gave no couplings, so none can be replaced")
+        return shown["couplings"].cpu()
+
+    def pose_shape(self, shown: dict[str, Tensor]) -> tuple[int, ...] | None:
+        """How a pose is laid out, if that is known."""
+        flat = tuple(shown["poses"].shape[-1:]) if "poses" in shown else None
+        shape = getattr(self.model, "pose_shape", None)
+        return flat if shape is None else tuple(shape)
+
+
+def images_at_a_time(model) -> int:
+    """How many images a forward pass should take: fewer where a network says they are large."""
+    return min(CHUNK_IMAGES, max(1, PASS_BYTES // getattr(model, "image_bytes", 1)))
+
+
+def check_images(images: Tensor) -> None:
+    """ValueError for images that are not float (N, C, H, W) in [0, 1], N at least 1."""
+    if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
+        raise ValueError(
+            f"expected float images (N, C, H, W), got {images.dtype} of {tuple(images.shape)}"
+        )
+    low, high = float(images.min()), float(images.max())
+    if not (low >= 0 and high <= 1):
+        raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
+
+
+def _check_look(model, layer: int, couplings) -> None:
+    """ValueError for what a network's `look` has no argument for."""
+    taken = inspect.signature(model.look).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        return
+    if layer != -1 and "layer" not in taken:
+        raise ValueError(f"this network shows one routed layer, expected layer -1, got {layer}")
+    if couplings is not None and "couplings" not in taken:
+        raise ValueError(
+            "this network's couplings cannot be replaced: its `look` takes no `couplings`"
+        )
+
+
+def _grid(model, layer: int) -> tuple[int, int, int] | None:
+    grids = getattr(model, "grids", None)
+    grid = getattr(model, "grid", None) if grids is None else grids[layer]
+    return None if grid is None else tuple(grid)
+
+
+def _repeated(own: Tensor, count: int) -> Tensor:
+    """One image's couplings (R, 1, ...) for several images."""
+    return own.expand(own.shape[0], count, *own.shape[2:])
+
+
+def _bytes(value) -> int:
+    return value.numel() * value.element_size() if isinstance(value, Tensor) else 0

@@ -1,0 +1,122 @@
+"""Interventions on routing: couplings that replace a network's own, and how far they spread.
+
+    "uniform"   each child spreads evenly what it gives away in the first iteration: 1/J
+    "random"    uniform on the simplex over parents, another draw for each image
+    "shuffled"  the image's own couplings, exchanged among its children
+    "matched"   random, with the standard deviation about uniform of the image's own
+The first two ask whether routing differs from none. Random couplings spread far wider than those of
+most networks, so that what they spoil says little; "matched" and "shuffled" spread as widely as the
+network's own, and differ from them in where the evidence goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from capsviz.discovery import unknown
+from capsviz.nn.functional import random_couplings
+
+INTERVENTIONS = ("uniform", "random", "shuffled", "matched")
+OF_OWN = ("shuffled", "matched")  # those that need each image's own couplings
+
+
+def given_away(couplings: Tensor) -> Tensor:
+    """What each child gives to all parents in the first iteration: (R, N, I, J) -> (I, 1) double.
+
+    1 for couplings 1/J, exactly: they are held against 1/J as their own type has it.
+    """
+    first = couplings[0, 0].cpu()
+    even = torch.full_like(first, 1 / first.shape[-1])
+    return (first.double() / even.double()).mean(-1, keepdim=True)
+
+
+def even_couplings(own: Tensor) -> Tensor:
+    """Couplings (I, J) by which each child spreads evenly what it gives in the first iteration.
+
+    `own` are the network's, (R, N, I, J): 1/J but for routings in which children give less.
+    """
+    shape = own.shape[2:]
+    return (torch.full(shape, 1 / shape[-1]) * given_away(own)).float()
+
+
+def coupling_sd(couplings: Tensor, even: Tensor) -> Tensor:
+    """Standard deviation of couplings about even ones, over children and parents.
+
+    Parameters
+    ----------
+    couplings  (..., I, J).
+    even       (I, J), as of `even_couplings`.
+
+    Returns
+    -------
+    (...) double.
+    """
+    return (couplings.double() - even.double()).square().mean((-2, -1)).sqrt()
+
+
+def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Tensor:
+    """Couplings that replace those of B images.
+
+    Parameters
+    ----------
+    kind       one of `INTERVENTIONS`.
+    own        (R, B, I, J) the network's; "uniform" and "random" look at the first image's alone.
+    generator  of the draws, the same number for each image.
+
+    Returns
+    -------
+    (R, B, I, J) for "shuffled" and "matched", iteration by iteration; (1, B, I, J) for the others.
+
+    Raises
+    ------
+    ValueError  for another kind, or more than "uniform" for a layer whose places see some children.
+    """
+    if kind not in INTERVENTIONS:
+        raise ValueError(unknown("couplings", str(kind), list(INTERVENTIONS)))
+    even = even_couplings(own)
+    if kind == "uniform":
+        return even.expand(1, *own.shape[1:])
+    if own.dim() != 4:
+        raise ValueError(
+            f'couplings="{kind}" needs a layer in which all parents see all children, '
+            'expected couplings="uniform" for this one'
+        )
+    R, B, I, J = own.shape
+    if kind == "shuffled":
+        keys = torch.stack([torch.rand(R, I, generator=generator) for _ in range(B)], 1)
+        return own.cpu().gather(2, keys.argsort(2)[..., None].expand(R, B, I, J))
+    draws = torch.cat([random_couplings((1, I, J), generator=generator) for _ in range(B)])
+    draws = draws * given_away(own)
+    if kind == "random":
+        return draws[None].float()
+    return _matched(own.cpu().double(), even.double(), draws).float()
+
+
+def _matched(own: Tensor, even: Tensor, draws: Tensor) -> Tensor:
+    """Draws (B, I, J) nearer to even ones, or to one parent for each child, until their standard
+    deviation is that of `own` (R, B, I, J), exactly.
+    """
+    away = draws - even
+    largest = one_hot(draws.argmax(-1), draws.shape[-1]) * draws.sum(-1, keepdim=True) - draws
+    wanted = (own - even).square().mean((2, 3))
+    a, b, c = ((x * y).mean((1, 2)) for x, y in ((away, away), (away, largest), (largest, largest)))
+    nearer = (wanted / a).sqrt().clamp_max(1)  # times `away`; then this share of `largest`:
+    further = ((b.square() + c * (wanted - a).clamp_min(0)).sqrt() - b) / c
+    return even + nearer[..., None, None] * away + further[..., None, None] * largest
+
+
+def of_some(couplings: Tensor, rows: slice, n: int, shape: Iterable[int]) -> Tensor:
+    """Of couplings (N, *shape) or (*shape), given for n images, those of some of the images.
+
+    Raises
+    ------
+    ValueError  for couplings of another shape.
+    """
+    shape = tuple(shape)
+    if tuple(couplings.shape) not in ((n, *shape), shape):
+        raise ValueError(f"expected couplings {(n, *shape)}, got {tuple(couplings.shape)}")
+    return couplings if couplings.dim() == len(shape) else couplings[rows]

@@ -1,0 +1,43 @@
+"""What an analysis needs of a network, told before anything is computed.
+
+An analysis says so by NEEDS, a tuple of parts of a trace, "grid" (its children have places),
+"decode" and "iterations" (more than one pass can be asked for). None at all: scores are enough,
+and networks without capsules will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from capsviz.tracing.outputs import reconstructs
+from capsviz.tracing.record import ALIASES, PARTS
+
+WORDS = {
+    "capsules": "capsules",
+    "grid": "places of its capsules (its grid is None)",
+    "decode": "decoder",
+    "iterations": "iterations that can be asked for",
+}
+
+
+def missing(model, needs: Sequence[str]) -> list[str]:
+    """Those of the needs that a network does not have, by name; nothing is computed for it."""
+    if not needs:
+        return []
+    if not hasattr(model, "look"):
+        return ["capsules"]
+    parts = set(getattr(model, "parts", {*PARTS, *ALIASES}))  # a wrapped network knows its own
+    parts |= {ALIASES[name] for name in ALIASES if name in parts}
+    has = {
+        "grid": getattr(model, "grid", None) is not None,
+        "decode": reconstructs(model),
+        "iterations": getattr(getattr(model, "recipe", model), "iterations", True) is not None,
+    }
+    return [name for name in needs if not has.get(name, name in parts)]
+
+
+def require(model, needs: Sequence[str], what: str) -> None:
+    """ValueError, in one line, for a network that lacks what an analysis needs."""
+    if lacks := missing(model, needs):
+        words = ", no ".join(WORDS.get(name, name) for name in lacks)
+        raise ValueError(f"this network has no {words}: {what} needs them")

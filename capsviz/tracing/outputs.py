@@ -1,0 +1,67 @@
+"""What a network says of images and makes of poses, with capsules or without."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from capsviz.tracing.forward import CHUNK_IMAGES, check_images, images_at_a_time, trace
+from capsviz.tracing.modes import inference
+
+
+def reconstructs(model) -> bool:
+    """Whether a network has capsules, and decodes them."""
+    return hasattr(model, "look") and getattr(model, "decoder", model) is not None
+
+
+def require_decoder(model) -> None:
+    """ValueError for a network whose poses cannot be drawn, before anything is computed."""
+    if not reconstructs(model):
+        raise ValueError(
+            "this network has no decoder, so its poses cannot be drawn: expected a capsule network "
+            "trained with a reconstruction"
+        )
+
+
+def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
+    """What a network says of images, with capsules or without: (N, J) in [0, 1], on the CPU.
+
+    Activations of the class capsules, or probabilities. The class is the largest one.
+
+    Parameters
+    ----------
+    images  (N, C, H, W) float in [0, 1], on any device.
+    chunk   images at a time; None chooses from the size of an image.
+
+    Raises
+    ------
+    ValueError  for scores that are NaN.
+    """
+    if hasattr(model, "look"):
+        values = trace(model, images, keep=("lengths",), chunk=chunk).lengths
+    else:
+        check_images(images)
+        like = next(model.parameters(), torch.zeros(()))
+        with inference(model):
+            parts = images.split(chunk or images_at_a_time(model))
+            values = torch.cat([model(part.to(like)).lengths.cpu() for part in parts])
+    if count := int(values.isnan().any(1).sum()):  # of which argmax would make the class 0
+        name = (getattr(model, "card", None) or {}).get("name", type(model).__name__)
+        raise ValueError(
+            f"the network '{name}' scores {count} of {len(values)} images as NaN, which is no "
+            "class: look at its weights, or compute in float32"
+        )
+    return values
+
+
+def decode(model, poses: Tensor, classes: Tensor) -> Tensor:
+    """Reconstructions (N, C, H, W), on the CPU, from poses (N, J, E) of `classes` (N,)."""
+    like = next(model.parameters(), torch.zeros(()))
+    with inference(model):
+        parts = [
+            model.decode(some.to(like), which.to(like.device)).cpu()
+            for some, which in zip(
+                poses.split(CHUNK_IMAGES), classes.split(CHUNK_IMAGES), strict=True
+            )
+        ]
+    return torch.cat(parts)

@@ -1,0 +1,124 @@
+"""Trace: what one forward pass shows, part by part, and what of it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from torch import Tensor
+
+from capsviz.discovery import unknown
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one forward pass of N images shows of one routed layer, on the CPU.
+
+    Parts that were not kept, or that the network does not have, are None. Where `grid` is given,
+    child i is of the type and at the place for which i = (type * rows + row) * columns + column.
+    Iterations are numbered from 1; entry R of an axis R (index -1) is the result. Of dynamic
+    routing entry 1 (index 0) holds zero logits and uniform couplings. A layer with `links` has an
+    axis of places, Q, after N.
+    """
+
+    images: Tensor  # (N, C, H, W) in [0, 1]
+    grid: tuple[int, int, int] | None  # (types, rows, columns) of the children; None: no grid
+    pose_shape: tuple[int, ...] | None = None  # of a parent's pose: (E,) or (4, 4); None: unknown
+    links: object | None = None  # which children each place sees; None: all see all
+    children: Tensor | None = None  # (N, I, D); of the first layer the primary capsules
+    child_activations: Tensor | None = None  # (N, I); lengths, where nothing else is known
+    votes: Tensor | None = None  # (N, I, J, E)
+    logits: Tensor | None = None  # (R, N, I, J)
+    couplings: Tensor | None = None  # (R, N, I, J)
+    weights: Tensor | None = None  # (R, N, I, J) what votes are multiplied by, if not couplings
+    poses: Tensor | None = None  # (R, N, J, E)
+    activations: Tensor | None = None  # (R, N, J) how present each parent is
+    reconstruction: Tensor | None = None  # (N, C, H, W) of the most active; None: no decoder
+    last: Tensor | None = None  # (N, J) activations after the last iteration, if kept alone
+
+    @property
+    def primary(self) -> Tensor | None:
+        """The children, (N, I, D)."""
+        return self.children
+
+    @property
+    def lengths(self) -> Tensor | None:
+        """Activations (N, J) after the last iteration; of vector capsules their lengths."""
+        return self.last if self.activations is None else self.activations[-1]
+
+    @property
+    def factors(self) -> Tensor | None:
+        """What the votes are multiplied by, (R, N, I, J): the weights, or else the couplings."""
+        return self.couplings if self.weights is None else self.weights
+
+
+ABOUT = ("images", "grid", "pose_shape", "links")  # what every trace says
+ALIASES = {"primary": "children", "lengths": "last"}  # names in `keep`, and what they keep
+PARTS = tuple(f.name for f in fields(Trace) if f.name not in ABOUT)
+KEEP = tuple(name for name in PARTS if name != "last")  # everything
+PER_ITERATION = ("logits", "couplings", "weights", "poses", "activations")  # batch axis: second
+OPTIONAL = ("weights", "reconstruction")  # what a network may do without
+
+# What `look` is asked for to have a part, which it may give by another name, or in other parts.
+SOURCES = {
+    "children": ("children", "primary"),
+    "child_activations": ("child_activations", "children", "primary"),
+    "activations": ("activations", "poses", "lengths"),
+    "last": ("lengths",),
+}
+
+
+def fields_of(keep: Sequence[str]) -> tuple[str, ...]:
+    """The fields of a trace that the names in `keep` stand for, each once.
+
+    Raises
+    ------
+    ValueError  for a name that is no part of a trace.
+    """
+    for name in keep:
+        if name not in PARTS and name not in ALIASES:
+            raise ValueError(unknown("part of a trace", name, [*KEEP, *ALIASES]))
+    names = dict.fromkeys(ALIASES.get(name, name) for name in keep)
+    if "activations" in names:
+        names.pop("last", None)  # the last of them
+    return tuple(names)
+
+
+def names_for(parts: Sequence[str]) -> tuple[str, ...]:
+    """What `look` is asked to keep for these fields of a trace."""
+    return tuple(dict.fromkeys(name for part in parts for name in SOURCES.get(part, (part,))))
+
+
+def parts_from(shown: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Tensor]:
+    """Fields of a trace from what `look` gave; those are missing that it has nothing for.
+
+    Activations that were not given are the norms of poses; the last of them are the `lengths`,
+    where those were given.
+    """
+    found = {}
+    for part in parts:
+        value = shown.get(part)
+        if value is None and part == "children":
+            value = shown.get("primary")
+        elif value is None and part == "child_activations":
+            children = shown.get("children", shown.get("primary"))
+            value = None if children is None else children.norm(dim=-1)
+        elif value is None and part == "activations" and "poses" in shown:
+            value = shown["poses"].norm(dim=-1)
+            if "lengths" in shown:
+                value = value.to(shown["lengths"].dtype)
+                value[-1] = shown["lengths"]
+        elif value is None and part == "last":
+            value = last_activations(shown)
+        if value is not None:
+            found[part] = value
+    return found
+
+
+def last_activations(shown: dict[str, Tensor]) -> Tensor | None:
+    """Activations (N, J) after the last iteration, of what `look` gave."""
+    if "lengths" in shown:
+        return shown["lengths"]
+    if "activations" in shown:
+        return shown["activations"][-1]
+    return shown["poses"][-1].norm(dim=-1) if "poses" in shown else None

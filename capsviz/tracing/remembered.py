@@ -1,0 +1,78 @@
+"""Traces that are asked for again, answered from the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import NamedTuple
+
+from torch import Tensor
+
+from capsviz.tracing.record import PARTS, Trace
+
+REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
+COMMON = ("children", "couplings", "poses", "activations")  # kept for the next who asks
+
+
+class _Entry(NamedTuple):
+    model: object
+    images: Tensor  # an entry refers to them, so that their addresses are not used again
+    kept: tuple[str, ...]
+    traced: Trace
+    size: int
+
+
+_entries: ContextVar[dict | None] = ContextVar("entries", default=None)
+
+
+@contextmanager
+def remember():
+    """Inside this context an equal call of `trace` on the same, unchanged tensor is answered from
+    the first one whose `keep` covers it: with the same tensors, which must not be written to.
+    Tensors given as couplings are never taken as equal.
+    """
+    token = _entries.set({})
+    try:
+        yield
+    finally:
+        _entries.reset(token)
+
+
+def recalled(
+    model, images: Tensor, parts: tuple[str, ...], options: dict, run: Callable[..., Trace]
+) -> Trace:
+    """The parts of a trace, of an earlier one where it has them, or of `run(parts)`."""
+    entries = _entries.get()
+    if (
+        entries is None
+        or images.is_inference()
+        or any(isinstance(value, Tensor) for value in options.values())
+    ):
+        return run(parts)
+    where = (images.data_ptr(), images.shape, images.stride(), images._version)
+    key = (id(model), where, *options.values())
+    if key not in entries or not covers(entries[key].kept, parts):
+        plain = options["couplings"] is None and options["iterations"] is None
+        more = COMMON if plain and options["layer"] == -1 and parts != ("last",) else ()
+        kept = tuple(dict.fromkeys((*parts, *more)))
+        traced = run(kept)
+        size = sum(_bytes(value) for value in vars(traced).values())
+        while entries and size + sum(entry.size for entry in entries.values()) > REMEMBER_BYTES:
+            del entries[next(iter(entries))]  # the oldest
+        entries[key] = _Entry(model, images, kept, traced, size)
+    traced = entries[key].traced
+    left_out = {name: None for name in PARTS if name not in parts}
+    return replace(traced, **left_out | {"last": traced.lengths if "last" in parts else None})
+
+
+def covers(kept: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    """Whether a trace that kept some parts can answer for others."""
+    return set(parts) - {"last"} <= set(kept) and (
+        "last" not in parts or bool({"last", "activations"} & set(kept))
+    )
+
+
+def _bytes(value) -> int:
+    return value.numel() * value.element_size() if isinstance(value, Tensor) else 0

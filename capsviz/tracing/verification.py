@@ -1,0 +1,273 @@
+"""Is what a network says of itself true? Once for each network that is not capsviz's own.
+
+`trace` calls `once` before its first pass. A network may say in `peculiar`, a mapping from the name
+of a check to the reason, what is meant and no mistake: "norms" (scores are not the norms of the
+poses), "sums" (couplings of a child do not sum to 1), "votes" (poses do not follow the weighted sum
+of the votes), "couplings" (an intervention is not taken).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from capsviz.tracing.record import last_activations
+from capsviz.tracing.shapes import misshapen, shape_of
+
+PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "lengths")
+SAME = 1e-3  # of numbers near 1
+IMAGES = 7  # a prime, so that their axis can be told
+PARALLEL = 0.999  # cosine
+LINEAR = 0.99  # share of variance
+
+_verified: WeakSet = WeakSet()
+
+
+def once(model, images: Tensor) -> None:
+    """Verify a network the first time it is seen, if it is not one of capsviz's own.
+
+    Raises
+    ------
+    ValueError  with one line that names the first mistake found.
+    """
+    room = type(model).__module__
+    ours = room.startswith("capsviz.") and not room.startswith("capsviz.foreign")
+    if ours or model in _verified:
+        return
+    for mistake in mistakes(model, images):
+        raise ValueError(f"the network's `look` is not to be trusted: {mistake}")
+    _verified.add(model)
+
+
+def mistakes(model, images: Tensor) -> Iterator[str]:
+    """What is wrong with a network's `look`, worst first; the network must be in evaluation mode.
+
+    Parameters
+    ----------
+    images  (N, C, H, W) in [0, 1], as will be traced; noise makes them up to seven.
+    """
+    like = next(model.parameters(), torch.zeros(()))
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
+    images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like)
+    traced = _named(model.look(images, keep=PARTS))
+    errors = list(misshapen(model, traced, IMAGES))
+    if errors:
+        yield from errors
+        return
+    separate = "activations" in traced  # and not the norms of poses
+    traced = {name: traced[name].double() for name in (*PARTS, "weights") if name in traced}
+    errors = list(_finite(traced))
+    if errors:
+        yield from errors
+        return
+    yield from _batches(model, images, traced["lengths"])
+    yield from _values(model, traced, separate)
+    yield from _interventions(model, images, traced)
+    yield from _order(model, images, traced)
+    yield from _decoder(model, images, traced)
+
+
+def _named(shown: dict) -> dict:
+    """What `look` gave, by the names that are verified."""
+    names = {"children": "primary"}
+    parts = {names.get(name, name): value for name, value in shown.items()}
+    if isinstance(parts.get("activations"), Tensor) or "poses" in parts:
+        parts.setdefault("lengths", last_activations(parts))
+    return parts
+
+
+def _finite(traced: dict) -> Iterator[str]:
+    for name, value in traced.items():
+        if not value.isfinite().all():
+            count = int((~value.isfinite()).sum())
+            yield f"{name} are not finite: {count} of {value.numel()} numbers are NaN or infinite"
+
+
+def _values(model, traced: dict, separate: bool) -> Iterator[str]:
+    """In range, and in agreement with each other."""
+    peculiar = getattr(model, "peculiar", {})
+    lengths, poses = traced["lengths"], traced.get("poses")
+    low, high = float(lengths.min()), float(lengths.max())
+    if low < 0 or high > 1 + SAME:
+        yield (
+            f"lengths run from {low:.3g} to {high:.3g}, expected scores in [0, 1]: logits need a "
+            "softmax or a sigmoid"
+        )
+    elif poses is not None and not separate and "norms" not in peculiar:
+        off = float((poses[-1].norm(dim=-1) - lengths).abs().max())
+        if off > SAME:
+            yield (
+                f"lengths are not the norms of the poses, they differ by up to {off:.2g}: where "
+                'other scores are meant, say why in peculiar = {"norms": ...}'
+            )
+    couplings = traced.get("couplings")
+    if couplings is not None and "sums" not in peculiar:
+        sums, J = couplings.sum(3), couplings.shape[3]
+        leaky = bool(((sums[0] - J / (J + 1)).abs() < SAME).all() and (sums < 1 + SAME).all())
+        if float((sums - 1).abs().max()) > SAME and not leaky:
+            yield (
+                f"couplings of a child sum to {float(sums.min()):.3g} to {float(sums.max()):.3g} "
+                "over parents, expected 1 (a softmax over children?): where that is meant, say why "
+                'in peculiar = {"sums": ...}'
+            )
+    if {"votes", "couplings", "poses"} <= set(traced) and "votes" not in peculiar:
+        yield from _sums(traced)
+
+
+def _sums(traced: dict) -> Iterator[str]:
+    """Σ weights · votes must point as the poses do, or give them by a norm and one affine map."""
+    weights = traced.get("weights", traced["couplings"])[-1]
+    total = torch.einsum("bij,bije->bje", weights, traced["votes"])
+    poses = traced["poses"][-1]
+    if total.shape != poses.shape:
+        yield f"votes have {total.shape[-1]} numbers, but poses {poses.shape[-1]}"
+        return
+    alike = cosine_similarity(total, poses, dim=-1)
+    felt = poses.norm(dim=-1) > 1e-6
+    if not felt.any() or float(alike[felt].min()) > PARALLEL:
+        return
+    standard = (total - total.mean(-1, keepdim=True)) / total.std(-1, keepdim=True).clamp_min(1e-12)
+    if all(
+        _unexplained(x.flatten(0, 1), poses.flatten(0, 1)) > 1 - LINEAR for x in (total, standard)
+    ):
+        yield (
+            "the votes do not give the poses: the sum of couplings times votes points elsewhere "
+            f"(cosine {float(alike[felt].min()):.2f} at worst): where the network does more, say "
+            'what in peculiar = {"votes": ...}'
+        )
+
+
+def _unexplained(x: Tensor, y: Tensor) -> float:
+    """Share of the variance of y, number by number, that no affine map of x explains."""
+    x, y = x - x.mean(0), y - y.mean(0)
+    slope = (x * y).sum(0) / x.square().sum(0).clamp_min(1e-12)
+    return float((y - slope * x).square().sum() / y.square().sum().clamp_min(1e-12))
+
+
+def _batches(model, images: Tensor, whole: Tensor) -> Iterator[str]:
+    """One image, and a few, must say what they said among seven."""
+    for count in (3, 1):
+        try:
+            few = _named(model.look(images[:count], keep=("lengths",)))["lengths"].double()
+        except Exception as error:  # whatever somebody's code does with one image
+            reason = " ".join(str(error).split())[:120]
+            yield f"a batch of {count} fails ({type(error).__name__}: {reason})"
+            return
+        if tuple(few.shape) != (count, whole.shape[1]):
+            yield (
+                f"a batch of {count} gives lengths {shape_of(few)}, expected "
+                f"{(count, whole.shape[1])}: a squeeze() without an axis loses the batch"
+            )
+            return
+        off = float((few - whole[:count]).abs().max())
+        if not off <= SAME / 10:
+            yield (
+                f"scores depend on the batch: an image's change by {off:.2g} with the images "
+                "beside it"
+            )
+            return
+
+
+def _interventions(model, images: Tensor, traced: dict) -> Iterator[str]:
+    """Other couplings must be used."""
+    couplings = traced.get("couplings")
+    peculiar = getattr(model, "peculiar", {})
+    if couplings is None or couplings.shape[3] < 2 or "couplings" in peculiar:
+        return
+    taken = inspect.signature(model.look).parameters.values()
+    if not any(one.name == "couplings" or one.kind is one.VAR_KEYWORD for one in taken):
+        return  # it says itself that it takes none
+    I, J = couplings.shape[2:]
+    chosen = torch.full((I, J), 0.1 / J)
+    chosen[torch.arange(I), torch.arange(I) % J] += 0.9
+    chosen *= float(couplings.sum(3).mean())
+    try:
+        moved = model.look(
+            images, keep=("couplings", "poses", "lengths"), couplings=chosen.to(images)
+        )
+    except ValueError:
+        return  # it says itself that it takes none
+    except Exception as error:
+        reason = " ".join(str(error).split())[:120]
+        yield f"couplings (I, J) cannot be put in ({type(error).__name__}: {reason})"
+        return
+    after = moved.get("couplings")
+    ignored = (
+        after is not None and (after[-1].double() - chosen.to(after).double()).abs().max() > SAME
+    )
+    parts = [name for name in ("poses", "lengths") if name in moved and name in traced]
+    still = all(torch.equal(moved[name].double(), traced[name]) for name in parts)
+    if ignored or still:
+        yield "couplings that are put in are ignored: the network routes as before"
+
+
+def _order(model, images: Tensor, traced: dict) -> Iterator[str]:
+    """Capsules of the grid's corners must not change with pixels outside their receptive field."""
+    grid, primary = getattr(model, "grid", None), traced.get("primary")
+    if grid is None or primary is None or not hasattr(model, "receptive_field"):
+        return
+    types, rows, columns = grid
+    corners = sorted({(r, c) for r in (0, rows - 1) for c in (0, columns - 1)})
+    base = images[:1]
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.rand(base.shape, generator=generator).to(base)
+    pictures = [base]
+    for place in corners:
+        own = model.receptive_field(*place)
+        changed = noise.clone()
+        changed[(..., *own)] = base[(..., *own)]
+        pictures.append(changed)
+    if all(torch.equal(picture, base) for picture in pictures):
+        return
+    shown = _named(model.look(torch.cat(pictures), keep=("children", "primary")))
+    moved_primary = shown["primary"].double()
+    moved = (moved_primary[1:] - moved_primary[:1]).abs().amax(2)
+    limit = SAME * moved.amax().clamp_min(1e-12)
+    layouts = {"theirs": moved.unflatten(1, (types, rows, columns))}
+    layouts["by place"] = moved.unflatten(1, (rows, columns, types)).permute(0, 3, 1, 2)
+
+    def still(layout) -> bool:
+        places = enumerate(corners)
+        return all(float(layout[k, :, r, c].max()) <= limit for k, (r, c) in places)
+
+    if still(layouts["theirs"]):
+        return
+    row, column = corners[0]
+    if types > 1 and still(layouts["by place"]):
+        yield (
+            "the grid is in another order: capsules come place by place, expected type by type, "
+            "i = (type * rows + row) * columns + column"
+        )
+        return
+    where = ", ".join(f"{s.start} to {s.stop - 1}" for s in model.receptive_field(row, column))
+    yield (
+        "the grid is in another order, or its receptive fields are wrong: capsules of place "
+        f"({row}, {column}) change with pixels outside rows and columns {where}; expected "
+        "i = (type * rows + row) * columns + column"
+    )
+
+
+def _decoder(model, images: Tensor, traced: dict) -> Iterator[str]:
+    """A decoder must give images."""
+    poses = traced.get("poses")
+    if poses is None or getattr(model, "decoder", model) is None or not hasattr(model, "decode"):
+        return
+    classes = traced["lengths"].argmax(1)
+    decoded = model.decode(poses[-1].to(images), classes)
+    if tuple(decoded.shape) != tuple(images.shape):
+        yield f"decode gives {shape_of(decoded)}, expected images {shape_of(images)}"
+    elif (
+        not decoded.isfinite().all()
+        or float(decoded.min()) < -SAME
+        or float(decoded.max()) > 1 + SAME
+    ):
+        yield (
+            f"decode gives values from {float(decoded.min()):.3g} to {float(decoded.max()):.3g}, "
+            "expected [0, 1]"
+        )

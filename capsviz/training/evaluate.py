@@ -1,0 +1,151 @@
+"""Evaluation: accuracy with its interval, confusion, and losses per image, over a whole split."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.data import Dataset
+from capsviz.nn.functional import margin_loss, multi_hot, predict, reconstruction_loss
+from capsviz.statistics.intervals import wilson
+from capsviz.tracing import images_at_a_time, inference, reconstructs
+from capsviz.tracing.finite import require_finite
+from capsviz.transforms.augment import to_float
+
+
+class Evaluation(NamedTuple):
+    """What a network does on n images. Nothing here is given the true class but the scores.
+
+    Where each image shows K things, the classes of the K longest capsules are what is predicted,
+    and an image is right if they are its K classes, in any order.
+    """
+
+    n: int
+    accuracy: float
+    accuracy_ci95: tuple[float, float]  # Wilson score interval
+    error_percent: float
+    per_class: dict[str, float]  # of the images that show a class, those in which it is predicted
+    confusion: list[list[int]] | None  # row: true class, column: predicted; None for several
+    margin_loss: float  # mean over images; with the paper's margins, whatever was minimised
+    reconstruction_sse: float | None  # mean over images, decoded from the predicted classes
+
+
+def evaluate(
+    model: nn.Module, dataset: Dataset, *, batch_size: int | None = None, progress=iter
+) -> Evaluation:
+    """Run a network over a split; it is left in the mode it was found in.
+
+    Parameters
+    ----------
+    model       any of `capsviz.nn.models`.
+    dataset     the split; its images must have the size the network was built for.
+    batch_size  images at a time; the result does not depend on it. None: by their size.
+    progress    wraps the batches, for a progress bar.
+
+    Raises
+    ------
+    ValueError       for images of another size, or another number of classes, than the network's.
+    ArithmeticError  for lengths or reconstruction errors that are no numbers.
+    """
+    predicted, margins, sses = [], [], []
+    batch_size = batch_size or images_at_a_time(model)
+    device = next(model.parameters()).device
+    classes, truth = len(dataset.classes), _columns(dataset.labels)
+    with inference(model):
+        for start in progress(range(0, len(dataset), batch_size)):
+            batch = slice(start, start + batch_size)
+            images = to_float(dataset.images[batch].to(device))
+            labels = truth[batch].to(device)
+            output = model(images)
+            if output.lengths.shape[1] != classes:
+                raise ValueError(
+                    f"the network knows {output.lengths.shape[1]} classes, "
+                    f"but {dataset.name} has {classes}"
+                )
+            require_finite(output.lengths, "the lengths of the capsules")
+            winners = longest(output.lengths, labels.shape[1])
+            predicted.append(winners.cpu())
+            margins.append(margin_loss(output.lengths, multi_hot(labels, classes)).cpu())
+            if reconstructs(model):
+                alone = images[:, None]
+                if dataset.parts is not None:
+                    alone = to_float(dataset.parts[batch].to(device))
+                sse = _sse(model, output.poses, winners, labels, alone)
+                sses.append(require_finite(sse, "the reconstruction errors").cpu())
+    predicted = torch.cat(predicted)
+    hits = (truth[:, :, None] == predicted[:, None]).any(2)  # (N, K)
+    present, recalled = (
+        labels.bincount(minlength=classes).tolist() for labels in (truth.flatten(), truth[hits])
+    )
+    right, n = int(hits.all(1).sum()), len(dataset)
+    confusion = None
+    if dataset.parts is None:
+        confusion = confusion_matrix(dataset.labels, predicted[:, 0], classes).tolist()
+    return Evaluation(
+        n=n,
+        accuracy=right / n,
+        accuracy_ci95=wilson(right, n),
+        error_percent=100 * (n - right) / n,
+        per_class={
+            name: recalled[k] / present[k]
+            for k, name in enumerate(dataset.classes)
+            if present[k] > 0
+        },
+        confusion=confusion,
+        margin_loss=float(torch.cat(margins).double().mean()),
+        reconstruction_sse=float(torch.cat(sses).double().mean()) if sses else None,
+    )
+
+
+def longest(lengths: Tensor, k: int) -> Tensor:
+    """The classes of the k longest capsules, the longest first: lengths (B, J) -> (B, k)."""
+    return predict(lengths)[:, None] if k == 1 else lengths.topk(k, 1).indices
+
+
+def all_right(lengths: Tensor, labels: Tensor) -> Tensor:
+    """Whether the K longest capsules are those of the K true classes, in any order: (B,) bool.
+
+    Parameters
+    ----------
+    lengths  (B, J).
+    labels   (B,), or (B, K) different from one another in each image.
+    """
+    truth = _columns(labels)
+    winners = longest(lengths, truth.shape[1])
+    return (winners.sort(1).values == truth.sort(1).values).all(1)
+
+
+def paired(winners: Tensor, truth: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+    """How to compare what was predicted with what is there: two orders (B, K), place by place.
+
+    What was predicted rightly comes first and stands beside its own class; then a wrong class
+    stands beside a missed one, both by their numbers.
+    """
+    same = winners[:, :, None] == truth[:, None]
+    wrong, missed = ~same.any(2), ~same.any(1)
+    return (winners + classes * wrong).argsort(1), (truth + classes * missed).argsort(1)
+
+
+def _sse(model, poses: Tensor, winners: Tensor, labels: Tensor, alone: Tensor) -> Tensor:
+    """Mean over K of the SSE of what is decoded from each winner (B, K), beside its part."""
+    ours, theirs = paired(winners, labels, poses.shape[1])
+    winners, image = winners.gather(1, ours), torch.arange(len(alone), device=alone.device)
+    each = [
+        reconstruction_loss(alone[image, theirs[:, k]], model.decode(poses, winners[:, k]))
+        for k in range(winners.shape[1])
+    ]
+    return torch.stack(each).mean(0)
+
+
+def _columns(labels: Tensor) -> Tensor:
+    """(B,) or (B, K) -> (B, K)."""
+    return labels[:, None] if labels.dim() == 1 else labels
+
+
+def confusion_matrix(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
+    """Counts (classes, classes): row true, column predicted."""
+    return torch.bincount(labels.cpu() * classes + predicted.cpu(), minlength=classes**2).view(
+        classes, classes
+    )

@@ -1,0 +1,194 @@
+"""The state of a run on disk: its epochs, and the weights and moments that it resumes from."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from capsviz import checkpoint
+from capsviz.files import write_text
+from capsviz.training.optimisation import Average, parameters
+from capsviz.training.recipe import Recipe, differing, resolve_precision
+
+STATE = "state.safetensors"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of the record; losses and accuracies are means over images."""
+
+    epoch: int  # from 1
+    train_loss: float
+    train_accuracy: float
+    validation_accuracy: float
+    validation_margin_loss: float
+    validation_sse: float | None
+    learning_rate: float  # at the end of the epoch
+    seconds: float
+    commit: str | None = None  # of the code that trained it, if it ran from a checkout
+    hardware: str | None = None  # that it was trained on
+    train_margin_loss: float | None = None
+    train_reconstruction_loss: float | None = None  # before its weight; None without a decoder
+
+
+def best_epoch(history: list[Epoch]) -> int:
+    """Number of the epoch with the highest validation accuracy; of equals, the lowest loss."""
+    best = max(history, key=lambda e: (e.validation_accuracy, -e.validation_margin_loss))
+    return best.epoch
+
+
+def stopped_early(recipe: Recipe, history: list[Epoch]) -> bool:
+    """Whether the last `early_stop` epochs before the end brought no better one."""
+    if recipe.early_stop is None or not 0 < len(history) < recipe.epochs:
+        return False
+    return len(history) - best_epoch(history) >= recipe.early_stop
+
+
+def finished(recipe: Recipe, history: list[Epoch]) -> bool:
+    """Whether a run has nothing left to train."""
+    return len(history) >= recipe.epochs or stopped_early(recipe, history)
+
+
+def read_about(output: Path) -> dict | None:
+    """Recipe, precision and history of the run in a folder; None if there is none."""
+    path = output / STATE
+    return json.loads(checkpoint.read_about(path)["run"]) if path.exists() else None
+
+
+def read_history(output: Path) -> list[Epoch]:
+    """The finished epochs of the run in a folder; none if there is no run."""
+    run = read_about(output)
+    return [] if run is None else [Epoch(**line) for line in run["history"]]
+
+
+def best_path(output: Path, history: list[Epoch]) -> Path:
+    """Weights of the best epoch so far; each epoch's have their own name, so none stands for it."""
+    return output / f"best-{best_epoch(history)}.safetensors"
+
+
+def clear(output: Path) -> None:
+    """Remove what a run has left that was killed while it wrote."""
+    for begun in (f".{STATE}.*", ".best-*", ".epochs*"):
+        for stray in output.glob(begun):
+            stray.unlink()
+
+
+def keep_best(output: Path, model: nn.Module, history: list[Epoch]) -> None:
+    """Write a network's weights if the last epoch is the best so far; to be followed by `save`."""
+    if best_epoch(history) == len(history):
+        checkpoint.write_tensors(best_path(output, history), model.state_dict())
+
+
+def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
+    """What `save` left in a folder: tensors, and recipe and history; None if there is no run."""
+    path = output / STATE
+    if not path.exists():
+        return None
+    tensors, about = checkpoint.read_tensors(path)
+    return tensors, json.loads(about["run"])
+
+
+def save(
+    output: Path,
+    recipe: Recipe,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    average: Average | None,
+    history: list[Epoch],
+) -> None:
+    """Write all that `restore` needs, and `epochs.csv`; then remove weights of worse epochs."""
+    tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
+    for number, state in optimiser.state_dict()["state"].items():
+        tensors |= {f"adam.{number}.{key}": value for key, value in state.items()}
+    if average is not None:
+        tensors |= {f"ema.{name}": value for name, value in average.tensors.items()}
+    about = {
+        "recipe": asdict(recipe),
+        "precision": _precision(recipe, model),
+        "history": [asdict(epoch) for epoch in history],
+    }
+    checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about)})
+    write_csv(output, history)
+    for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
+        old.unlink()
+
+
+def restore(
+    state: tuple[dict[str, torch.Tensor], dict],
+    output: Path,
+    recipe: Recipe,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    average: Average | None,
+) -> list[Epoch]:
+    """Bring a network, its optimiser and its average to the last finished epoch; the record.
+
+    Parameters
+    ----------
+    state   what `read` found in the folder `output`.
+
+    Raises
+    ------
+    ValueError  if the run is by a recipe that would have trained otherwise, or in a precision
+                that "auto" does not mean here.
+    """
+    tensors, run = state
+    _agree(output, recipe, run, _precision(recipe, model))
+    kinds, ordered = {"model": {}, "adam": {}, "ema": {}}, parameters(optimiser)
+    for key, value in tensors.items():
+        kind, _, name = key.partition(".")
+        kinds[kind][name] = value
+    adam = {}
+    for name, value in kinds["adam"].items():
+        number, _, field = name.partition(".")
+        if value.dim():  # laid out in memory as its parameter, which the file does not tell
+            value = torch.empty_like(ordered[int(number)]).copy_(value)
+        adam.setdefault(int(number), {})[field] = value
+    model.load_state_dict(kinds["model"])
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": adam})
+    if average is not None:
+        average.load(kinds["ema"])
+    return [Epoch(**line) for line in run["history"]]
+
+
+def write_csv(output: Path, history: list[Epoch]) -> None:
+    """Write `epochs.csv`: a kill may come between the state and its last line."""
+    write_text(output / "epochs.csv", _csv(history))
+
+
+def _precision(recipe: Recipe, model: nn.Module) -> str:
+    return resolve_precision(recipe.precision, next(model.parameters()).device)
+
+
+def _agree(output: Path, recipe: Recipe, run: dict, precision: str) -> None:
+    earlier = run.get("precision", precision)  # of a state older than this field
+    if earlier != precision:
+        raise ValueError(
+            f"{output} holds a run in {earlier}, which would go on in {precision}: "
+            f"resume with --precision {earlier}, or choose another --output"
+        )
+    names = differing(run["recipe"], recipe)
+    names -= {"precision"} & set(run)  # what it came to was compared
+    names -= {"early_stop"}  # no epoch depends on how many follow
+    endless = recipe.schedule in ("exponential", "constant") and recipe.reconstruction_anneal == 1
+    if endless and recipe.epochs >= len(run["history"]):
+        names -= {"epochs"}  # nor here on how many there may be: a run can be lengthened
+    if names:
+        raise ValueError(
+            f"{output} holds a run by another recipe (it differs in {', '.join(sorted(names))}): "
+            "resume with the same settings, or choose another --output"
+        )
+
+
+def _csv(history: list[Epoch]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Epoch)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(epoch) for epoch in history)
+    return text.getvalue()

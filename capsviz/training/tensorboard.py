@@ -1,0 +1,96 @@
+"""TensorBoard: scalars and histograms of every epoch, inputs above their reconstructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.data import Dataset
+from capsviz.tracing import inference, reconstructs
+from capsviz.training.evaluate import longest
+from capsviz.transforms.augment import to_float
+
+IMAGES = 16  # images
+VALUES = 100_000  # values of a tensor in its histogram, at most: all of them take seconds
+
+
+class Writer:
+    """Writes event files that TensorBoard reads; call it with an epoch's record and the network.
+
+    Parameters
+    ----------
+    folder   of the event files.
+    dataset  whose first images are drawn.
+    past     records of earlier epochs of the same run. Scalars that the files in the folder lack
+             are written: a process may have been killed between an epoch and its pictures.
+    """
+
+    def __init__(self, folder: Path, dataset: Dataset, past: Sequence):
+        from torch.utils.tensorboard import SummaryWriter  # takes seconds to import
+
+        self.writer = SummaryWriter(str(folder), purge_step=len(past) + 1)
+        first = dataset.take(slice(IMAGES))
+        self.images = to_float(first.images)
+        self.things = 1 if first.parts is None else first.parts.shape[1]
+        for epoch in past[_epochs(folder) :] if past else ():
+            self._scalars(epoch)
+
+    def _scalars(self, epoch) -> None:
+        for name, value in asdict(epoch).items():
+            if name != "epoch" and isinstance(value, int | float):
+                self.writer.add_scalar(name, value, epoch.epoch)
+
+    def __call__(self, epoch, model: nn.Module) -> None:
+        """Log one `train.Epoch`, the network's weights and, where it has them, its gradients."""
+        self._scalars(epoch)
+        for name, weight in model.named_parameters():
+            for kind, values in (("weights", weight), ("gradients", weight.grad)):
+                if values is not None and len(sample := _sample(values)):
+                    self.writer.add_histogram(f"{kind}/{name}", sample, epoch.epoch)
+        picture = reconstructions(model, self.images, self.things)
+        if picture is not None:
+            self.writer.add_image("input_and_reconstruction", picture, epoch.epoch)
+        self.writer.flush()
+
+    def close(self) -> None:
+        """Finish the event file."""
+        self.writer.close()
+
+
+def _epochs(folder: Path) -> int:
+    """How many epochs the event files of a folder hold."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    kinds = ("scalars", "histograms", "compressedHistograms", "images")
+    sizes = dict.fromkeys(kinds, 1)  # the last of each
+    events = EventAccumulator(str(folder), sizes, purge_orphaned_data=False).Reload()
+    tag = "train_loss"
+    return events.Scalars(tag)[-1].step if tag in events.Tags()["scalars"] else 0
+
+
+def _sample(values: Tensor) -> Tensor:
+    """At most `VALUES` finite values, evenly spread over the tensor."""
+    values = values.detach().flatten()
+    values = values[:: -(-len(values) // VALUES)].cpu()
+    return values[values.isfinite()]
+
+
+def reconstructions(model: nn.Module, images: Tensor, things: int = 1) -> Tensor | None:
+    """Inputs above their reconstructions (C, (1 + things) * H, N * W); None without a decoder.
+
+    Of what is neither grey nor in colour, the first channel (C = 1). Where an image shows several
+    things, that of the longest capsule comes first.
+    """
+    if not reconstructs(model):
+        return None
+    with inference(model):
+        images = images.to(next(model.parameters()).device)
+        output = model(images)
+        winners = longest(output.lengths, things)
+        decoded = [model.decode(output.poses, winners[:, k]) for k in range(things)]
+    sheet = torch.cat([torch.cat(list(rows), 2) for rows in (images, *decoded)], 1).cpu()
+    return sheet if len(sheet) in (1, 3) else sheet[:1]  # the first of two eyes, not an alpha

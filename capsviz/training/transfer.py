@@ -1,0 +1,62 @@
+"""Start from another network's weights: what has an equal name and shape is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import nn
+
+from capsviz import checkpoint
+
+NAMED = 4  # tensors that a report names before it counts the others
+
+
+def start_from(
+    model: nn.Module, name: str, report: Callable[[str], None] = lambda line: None
+) -> list[str]:
+    """Copy the weights of a checkpoint into a network, as far as they fit.
+
+    Parameters
+    ----------
+    name    of shipped weights, or the path of a `.safetensors` file or of a folder with one.
+    report  is given one line: how much was taken, and what was not.
+
+    Returns
+    -------
+    The names of the tensors taken.
+
+    Raises
+    ------
+    ValueError  for a checkpoint that is not there, or none of whose weights fits.
+    """
+    path = checkpoint.find(name)
+    stored, own = checkpoint.read_tensors(path)[0], model.state_dict()
+    taken = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
+    if not set(taken) & {k for k, _ in model.named_parameters()}:
+        raise ValueError(
+            f"no weights of {path} fit this network: none has the name and the shape of one of "
+            f"its own, such as {_shapes(own)}; the file has {_shapes(stored)}"
+        )
+    with torch.no_grad():
+        for k in taken:
+            own[k].copy_(stored[k])
+    line = f"{len(taken)} of {len(own)} tensors start from {path}"
+    if unlike := [k for k in own if k in stored and k not in taken]:
+        line += f"; drawn anew, as shapes differ: {_list(unlike)}"
+    if fresh := [k for k in own if k not in stored]:
+        line += f"; drawn anew, as only this network has them: {_list(fresh)}"
+    if unused := [k for k in stored if k not in own]:
+        line += f"; not taken, as only the file has them: {_list(unused)}"
+    report(line)
+    return taken
+
+
+def _list(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _shapes(tensors: dict) -> str:
+    return _list(f"{name} {tuple(value.shape)}" for name, value in tensors.items())

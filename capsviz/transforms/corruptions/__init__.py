@@ -1,0 +1,79 @@
+"""The 15 corruptions of MNIST-C (Mu & Gilmer 2019, arXiv:1906.02337): each file here is one.
+
+A file offers `corrupt(images, generator) -> images`, (B, 1, H, W) float32 on the CPU, of one
+strength: the one that the authors published their data at. The definitions and their numbers are
+those of the authors' program (google-research/mnist-c), written anew for batches in torch and
+kornia; a file's docstring says where ours differs. The random numbers are others, so that the
+images are not those of MNIST-C, but draws of the same distribution. Sizes in pixels are MNIST's,
+28 x 28; for other sizes what refers to an edge moves with it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from capsviz import discovery
+
+CHUNK = 250  # images at a time; fixed, as the draws of an image depend on it
+
+
+def names() -> list[str]:
+    """Names of the corruptions."""
+    return discovery.names("capsviz.transforms.corruptions")
+
+
+def choose(only) -> list[str]:
+    """The named corruptions, in our order; all for an empty choice; ValueError for an unknown one.
+
+    Parameters
+    ----------
+    only  names.
+    """
+    known = names()
+    for name in only:
+        if name not in known:
+            raise ValueError(discovery.unknown("corruption", name, known))
+    return [name for name in known if not only or name in only]
+
+
+def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
+    """Corrupt each image by a draw of its own.
+
+    Parameters
+    ----------
+    name       a file in `capsviz/transforms/corruptions`.
+    images     (N, 1, H, W) float in [0, 1], at least 8 x 8 pixels, on any device.
+    generator  of everything random, on the CPU: the same draws on every device.
+
+    Returns
+    -------
+    (N, 1, H, W) float32 in [0, 1], multiples of 1/255 as in the files of MNIST-C, on the images'
+    device.
+
+    Raises
+    ------
+    ValueError  for an unknown name, or images of another shape or range.
+    """
+    module = discovery.load("capsviz.transforms.corruptions", name, what="corruption")
+    _check(images)
+    parts = images.detach().float().cpu().split(CHUNK)
+    made = torch.cat([module.corrupt(part, generator) for part in parts])
+    return ((made.clamp(0, 1) * 255).round() / 255).to(images.device)
+
+
+def _check(images: Tensor) -> None:
+    if images.dim() != 4 or not images.is_floating_point() or len(images) == 0:
+        raise ValueError(
+            f"expected float images (N, 1, H, W), got {images.dtype} of {tuple(images.shape)}"
+        )
+    if images.shape[1] != 1:
+        raise ValueError(
+            f"MNIST-C's corruptions are defined for grey images, got {images.shape[1]} channels: "
+            "expected (N, 1, H, W)"
+        )
+    if min(images.shape[2:]) < 8:
+        raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
+    low, high = float(images.min()), float(images.max())
+    if not (low >= 0 and high <= 1):
+        raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")

@@ -1,0 +1,65 @@
+"""Values checked for their types and ranges by pydantic, with errors of one line."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import get_origin
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from capsviz.discovery import unknown
+
+WORDS = {
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "a valid tuple": "a list",
+}
+STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+def validated(kind: type) -> type:
+    """A class as a frozen dataclass whose fields are checked, and ValueErrors of one line.
+
+    Nothing is converted but a whole number where a float is meant.
+    """
+    checked = dataclass(kind, frozen=True, config=STRICT)
+    build = checked.__init__
+
+    @functools.wraps(build)
+    def init(self, *args, **values):
+        try:
+            build(self, *args, **values)
+        except ValidationError as error:
+            raise ValueError(one_line(error)) from None
+
+    checked.__init__ = init
+    return checked
+
+
+def check(name: str, value, kind) -> None:
+    """ValueError of one line unless a value is of a type; a list is taken for a tuple."""
+    plural = get_origin(kind) is tuple and isinstance(value, list)
+    try:
+        TypeAdapter(kind).validate_python(tuple(value) if plural else value, strict=True)
+    except ValidationError as error:
+        raise ValueError(one_line(error, name)) from None
+
+
+def one_line(error: ValidationError, name: str = "") -> str:
+    """The first of the mistakes: what must be what, and what it is."""
+    first = error.errors(include_url=False)[0]
+    for part in first["loc"]:
+        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else part
+    value, text = first["input"], first["msg"]
+    if first["type"] == "value_error":  # of a class's own checks
+        return str(first["ctx"]["error"])
+    if first["type"] == "literal_error" and isinstance(value, str):
+        return unknown(name, value, re.findall("'([^']*)'", first["ctx"]["expected"]))
+    if first["type"] in ("missing", "too_long"):  # of a tuple of so many
+        return f"{name}: {text}"
+    text = text.removeprefix("Input should be ")
+    for pydantic, ours in WORDS.items():
+        text = text.replace(pydantic, ours)
+    return f"{name} must be {text}, got {value!r}"

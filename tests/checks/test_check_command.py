@@ -1,0 +1,89 @@
+"""`capsviz check`: what it prints, what it writes, and its exit status."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from capsviz.cli import main
+
+FILE = """
+import planted
+from planted import loss, digits, Moved, AcrossPlaces, Correct, SharedLogits, Saturated
+
+def number():
+    return 7
+
+def raises():
+    raise OSError("no disk")
+"""
+SIZE = ["--image-shape", 1, 11, 13, "--classes", 5]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent))
+    (tmp_path / "net.py").write_text(FILE)
+
+    def invoke(*args):
+        return CliRunner().invoke(main, ["check", *(str(a) for a in args)], prog_name="capsviz")
+
+    return invoke
+
+
+def test_a_correct_network_ends_with_status_0(run):
+    result = run("--checkpoint", "digits")
+    assert result.exit_code == 0, result.output
+    assert "21 passes" in result.stdout and "fails" not in result.stdout
+
+
+def test_a_failure_ends_with_status_1_and_says_how_to_mend_it(run, tmp_path):
+    result = run("--network", "net.py:AcrossPlaces", *SIZE, "--markdown", "report.md")
+    assert result.exit_code == 1
+    assert "✗ fails" in result.stdout and "mend:" in result.stdout and "§4" in result.stdout
+    page = (tmp_path / "report.md").read_text()
+    assert page.startswith("# net-AcrossPlaces") and "## A primary capsule is made of" in page
+
+
+def test_a_network_that_wrap_refuses_is_checked(run):
+    result = run("--network", "net.py:SharedLogits", *SIZE, "--json")
+    report = json.loads(result.stdout)
+    failing = [one["check"] for one in report["verdicts"] if one["status"] == "fails"]
+    assert (failing, result.exit_code, report["exit_status"]) == (["batch"], 1, 1)
+
+
+def test_loss_data_and_a_new_network_are_taken_from_functions(run):
+    result = run(
+        "--network", "net.py:Correct", *SIZE, "--loss", "net.py:loss", "--new", "net.py:Saturated",
+        "--train-data", "net.py:digits", "--test-data", "net.py:Moved", "--json",
+    )  # fmt: skip
+    report = json.loads(result.stdout)
+    failing = {one["check"] for one in report["verdicts"] if one["status"] == "fails"}
+    assert failing == {"saturation", "test_images"}
+    assert not any(one["status"] == "cannot be seen" for one in report["verdicts"])
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--network", "net.py:numbr"], "unknown function 'numbr'"),
+        (["--network", "net.py:number"], "returns int, expected a torch module"),
+        (["--network", "none.py:f"], "there is no file"),
+        (["--network", "net.py:Correct", "--classes", 5], "give both"),
+        (["--network", "net.py:Correct", "--image-shape", 3, 9, 9, "--classes", 5], "refuses"),
+        (["--network", "net.py:Correct", *SIZE, "--loss", "net.py:number"], "with 3 arguments"),
+        (["--network", "net.py:Correct", *SIZE, "--train-data", "net.py:raises"], "no disk"),
+        (["--network", "net.py:Correct", *SIZE, "--dataset", "digits"], "without --dataset"),
+        (["--checkpoint", "digits", "--network", "net.py:Correct"], "expected one of them"),
+        (["--checkpoint", "digts"], "unknown checkpoint 'digts'"),
+        (["--checkpoint", "digits", "--weights", "x.pt"], "--network"),
+        (["--checkpoint", "digits", *SIZE], "for --network"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_status_2(run, args, words):
+    result = run(*args)
+    assert result.exit_code == 2, result.output
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("Error: ") and words in lines[0], lines

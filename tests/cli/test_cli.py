@@ -1,0 +1,348 @@
+"""The command line as a newcomer drives it: right, wrong, and with nothing at hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_tiny
+from PIL import Image
+
+from capsviz import checkpoint, data, discovery
+from capsviz.cli import PACKAGES, main
+
+DIGITS = ["--checkpoint", "digits"]
+COMMANDS = [name for package in PACKAGES for name in discovery.names(package)]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run capsviz in an empty folder, with no data at hand but the embedded digits."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("capsviz.data._torchvision._reachable", lambda mirrors: False)
+
+    def invoke(*args):
+        return CliRunner().invoke(main, [str(a) for a in args], prog_name="capsviz")
+
+    return invoke
+
+
+def assert_refused(result, *words):
+    """One line on stderr that holds the words; exit 1 or 2; no traceback."""
+    assert result.exit_code in (1, 2), (result.exit_code, result.output, result.exception)
+    assert isinstance(result.exception, SystemExit), result.exception
+    lines = result.stderr.strip().splitlines()
+    assert lines[-1].startswith("Error: "), lines
+    if not lines[0].startswith("Usage: "):
+        assert len(lines) == 1, lines
+    for word in words:
+        assert word in lines[-1], (word, lines[-1])
+    assert result.stdout == ""
+
+
+def test_help_lists_every_command_with_one_line(run):
+    text = run("--help").stdout
+    for name in COMMANDS:
+        assert f"\n  {name.replace('_', '-')} " in text, name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_and_a_line_that_fits(run, name):
+    package = next(p for p in PACKAGES if name in discovery.names(p))
+    line = discovery.summary(package, name)
+    assert 10 < len(line) <= 88 and line.endswith((".", "?"))
+    result = run(name.replace("_", "-"), "--help")
+    assert result.exit_code == 0 and line in " ".join(result.stdout.split())
+
+
+def test_every_command_is_in_the_readme():
+    text = (discovery.root() / "README.md").read_text(encoding="utf-8")
+    lines = [f"`capsviz {name.replace('_', '-')}`" for name in COMMANDS]
+    assert [line for line in lines if line not in text] == []
+
+
+def test_help_takes_at_most_fifteen_hundredths_of_a_second_of_processor_time():
+    code = (
+        "import resource, sys, subprocess as s; s.run([sys.executable, '-m', 'capsviz', '--help'],"
+    )
+    code += " stdout=-3); u = resource.getrusage(resource.RUSAGE_CHILDREN)"
+    code += "; print(u.ru_utime + u.ru_stime)"
+    taken = (float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))
+    assert any(seconds <= 0.15 for seconds in taken), "0.08 s on an idle core"
+
+
+def test_evaluate_prints_the_promised_json(run):
+    result = run("evaluate", *DIGITS, "--limit", 60, "--json")
+    found = json.loads(result.stdout)
+    promised = "checkpoint dataset split n accuracy accuracy_ci95 error_percent per_class confusion"
+    assert set(f"{promised} margin_loss reconstruction_sse".split()) <= set(found)
+    assert (found["checkpoint"], found["dataset"], found["n"]) == ("digits", "digits", 60)
+    assert found["accuracy"] > 0.95
+
+
+def test_thresholds_are_written_into_the_card_from_validation_images_alone(run, tmp_path):
+    for path in discovery.folder("capsviz.trained").glob("digits.[js]*"):
+        shutil.copy(path, tmp_path)
+    shipped = checkpoint.read_card(tmp_path / "digits.safetensors")
+    card = json.dumps({k: v for k, v in shipped.items() if k != "thresholds"})
+    (tmp_path / "digits.json").write_text(card)
+    words = ["evaluate", "--checkpoint", tmp_path / "digits.safetensors", "--write-thresholds"]
+    for more in ([], ["--split", "validation", "--limit", 9]):
+        assert run(*words, *more).exit_code == 2
+        assert (tmp_path / "digits.json").read_text() == card
+    assert run(*words, "--split", "validation").exit_code == 0
+    written = checkpoint.read_card(tmp_path / "digits.safetensors")
+    for name, value in shipped["thresholds"].items():
+        close = pytest.approx(value, rel=1e-4) if isinstance(value, float) else value
+        assert written["thresholds"][name] == close
+    checkpoint.load(tmp_path / "digits.safetensors")
+
+
+def test_evaluate_prints_a_table_for_people(run):
+    text = run("evaluate", *DIGITS).stdout
+    assert "95 % interval" in text and "360 images of digits test" in text
+
+
+def test_rotate_writes_gif_figures_and_numbers(run, tmp_path):
+    result = run("rotate", *DIGITS, "--digit", 2, "--step", 45, "--size", 300, "--output", "out")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("predicted ")
+    names = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert names == [f"rotate-digits-2-0.{k}" for k in ("gif", "json", "pdf", "png")]
+    with Image.open(tmp_path / "out" / "rotate-digits-2-0.gif") as gif:
+        assert gif.size[0] == 300 and gif.n_frames == 8
+
+
+def test_rotate_evaluates_over_images(run, tmp_path):
+    args = ["--evaluate", 30, "--step", 90, "--format", "png", "--json", "--output", "out"]
+    found = json.loads(run("rotate", *DIGITS, *args).stdout)
+    accuracy = found["accuracy"]["value"]
+    assert found["n"] == 30 and len(accuracy) == 5 and accuracy[0] > 0.9
+
+
+def test_rotate_takes_a_users_picture(run, tmp_path):
+    image = Image.new("RGBA", (300, 200), (255, 255, 255, 0))
+    image.paste((0, 0, 0, 255), (140, 20, 160, 180))
+    image.save(tmp_path / "one.png")
+    args = ["--image", "one.png", "--step", 90, "--format", "png", "--output", "out"]
+    assert run("rotate", *DIGITS, *args).exit_code == 0
+    assert json.loads((tmp_path / "out/rotate-one.json").read_text())["result"]["label"] is None
+
+
+def test_without_mnist_the_digits_serve_and_one_line_says_so(run):
+    result = run("rotate", "--step", 180, "--size", 200, "--format", "png", "--output", "out")
+    assert result.exit_code == 0
+    first = result.stderr.splitlines()[0]
+    assert "embedded 'digits'" in first and "--data-dir" in first
+
+
+def test_asking_for_mnist_never_falls_back(run):
+    assert_refused(run("rotate", "--dataset", "mnist"), "MNIST", "--data-dir")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["rotat"], ["unknown command 'rotat'", "did you mean 'rotate'"]),
+        (["rotate", "--checkpoint", "mnits"], ["unknown checkpoint 'mnits'"]),
+        (["rotate", "--dataset", "minst"], ["unknown dataset 'minst'"]),
+        (["rotate", *DIGITS, "--digit", 11], ["no class 11", "0 to 9"]),
+        (["rotate", *DIGITS, "--index", 10_000], ["expected an index"]),
+        (["rotate", *DIGITS, "--step", 0], ["step", "positive"]),
+        (["rotate", *DIGITS, "--step", "x"], ["'x' is not a valid float"]),
+        (["rotate", *DIGITS, "--from", 90, "--to", 0], ["--from below --to"]),
+        (["rotate", *DIGITS, "--from", "nan"], ["'--from'", "finite number, got nan"]),
+        (["view", "digits", "--change", 1, "inf"], ["'--change'", "finite number, got inf"]),
+        (["rotate", *DIGITS, "--image", "x.png", "--digit", 3], ["drop --digit"]),
+        (["rotate", *DIGITS, "--evaluate", 361], ["expected 1 to 360"]),
+        (["rotate", *DIGITS, "--evaluate", 0], ["expected 1 to 360"]),
+        (["rotate", *DIGITS, "--image", "none.png"], ["there is no file 'none.png'"]),
+        (["rotate", *DIGITS, "--format", "jpg"], ["unknown format 'jpg'"]),
+        (["rotate", *DIGITS, "--width", "triple"], ["width 'triple'"]),
+        (["rotate", *DIGITS, "--fps", 0], ["0"]),
+        (["rotate", *DIGITS, "--size", 10], ["10"]),
+        (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),
+        (["routing", *DIGITS, "--dead-norm", 0.1], ["drop --dead-norm, or add --evaluate"]),
+        (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --evaluate"]),
+        (["sweep", "--checkpoints", "digits", "--no-worst", "--grid", 7], ["drop --grid"]),
+        (["tsne", *DIGITS, "--method", "pca", "--perplexity", 5], ["drop --perplexity"]),
+        (["affnist", "--picture", "--run"], ["drop --run"]),
+        (["evaluate", *DIGITS, "--split", "tset"], ["unknown split 'tset'"]),
+        (["evaluate", *DIGITS, "--limit", -1], ["expected 1 to 360"]),
+        (["evaluate", "--checkpoint", "nowhere/x.safetensors"], ["there is no file"]),
+        (["evaluate", "--dataset", "folder"], ["--data-dir"]),
+        (["redraw", "none.json"], ["there is no file 'none.json'"]),
+        (["train", "nmist"], ["unknown recipe 'nmist'"]),
+        (["train", "emnist-digits"], ["EMNIST", "--data-dir"]),
+        (["evaluate", "--dataset", "emnist-digits"], ["EMNIST", "--data-dir"]),
+        (
+            ["train", "--dataset", "digits", "--epochs", 0],
+            ["epochs must be at least 1"],
+        ),
+        (["train", "--dataset", "digits", "--preset", "x"], ["unknown preset 'x'"]),
+        (["train", "--dataset", "digits", "--routing", "dynamc"], ["did you mean 'dynamic'"]),
+        (["train", "--dataset", "digits", "--routing-iterations", 0], ["iterations"]),
+        (["train", "--dataset", "digits", "--model", "x"], ["unknown model 'x'"]),
+        (["train", "--dataset", "digits", "--precision", "fp8"], ["unknown precision 'fp8'"]),
+        (["train", "--dataset", "digits", "--learning-rate", -1], ["learning_rate"]),
+        (["train", "--dataset", "digits", "--types", 0], ["types must be at least 1"]),
+        (["train", "--dataset", "digits", "--limit", 0], ["expected 1 to 1257"]),
+        (["train", "--dataset", "digits", "--image-size", 32], ["takes no image_size"]),
+        (["train", "--dataset", "digits", "--data-option", "split=test"], ["split is no option"]),
+        (["train", "--dataset", "digits", "--data-option", "pad_px=1"], ["--pad-px"]),
+        (["train", "--dataset", "multimnist", "--data-option", "pairs=x"], ["whole number"]),
+        (["train", "--dataset", "digits", "--option", "epochs=2"], ["give it by --epochs"]),
+        (["train", "--dataset", "digits", "--decoder-weight-decay", 2], ["decoder_weight_decay"]),
+        (["train", "--dataset", "digits", "--decoder", "deconv"], ["unknown decoder 'deconv'"]),
+        (["train", "--dataset", "digits", "--reconstruction-metric", "l3"], ["l1, l2"]),
+        (["train", "--dataset", "digits", "--model", "cnn", "--leaky"], ["leaky"]),
+        (["train", "--dataset", "digits", "--init-from", "mnits"], ["unknown checkpoint 'mnits'"]),
+        (["train", "--dataset", "digits", "--save-every", 0], ["--save-every must be at least 1"]),
+        (["train", "--dataset", "digits", "--reconstruction-anneal", 0], ["greater than 0, got 0"]),
+        (["rotate", "--data-dir", "nowhere"], ["MNIST", "nowhere"]),
+    ],
+)
+def test_a_wrong_request_gets_one_line_and_writes_nothing(run, tmp_path, args, words):
+    assert_refused(run(*args), *words)
+    assert not (tmp_path / "runs").exists()
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is here")
+def test_cuda_without_cuda_is_refused(run):
+    assert_refused(run("rotate", *DIGITS, "--device", "cuda"), "device 'cuda' is not available")
+
+
+def test_a_picture_that_is_none_is_refused(run, tmp_path):
+    (tmp_path / "x.png").write_bytes(b"")
+    assert_refused(run("rotate", *DIGITS, "--image", "x.png"), "is not a picture")
+
+
+def test_an_output_that_cannot_be_a_folder_is_refused(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = run("rotate", *DIGITS, "--step", 90, "--output", "file/inside")
+    assert_refused(result, "file/inside")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_output_folder_without_permission_is_refused(run, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    result = run("rotate", *DIGITS, "--step", 90, "--output", "locked/out")
+    assert_refused(result, "Permission denied")
+
+
+def test_damaged_weights_and_pickles_are_refused(run, tmp_path):
+    card = {"name": "x", "dataset": {"name": "digits"}}
+    path = checkpoint.save(tmp_path / "w" / "x.safetensors", build_tiny(), card)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert_refused(run("evaluate", "--checkpoint", path), "not a whole safetensors file")
+    torch.save({}, tmp_path / "x.pt")
+    assert_refused(run("evaluate", "--checkpoint", "x.pt"), "pickled weights are not read")
+
+
+def test_a_network_for_other_images_is_refused(run, tmp_path):
+    card = {"name": "x", "dataset": {"name": "digits"}}
+    path = checkpoint.save(tmp_path / "x.safetensors", build_tiny(), card)
+    assert_refused(run("evaluate", "--checkpoint", path), "(1, 21, 19) of 3 classes")
+
+
+def test_train_writes_weights_card_recipe_csv_and_events(run, tmp_path):
+    small = ["--types", 2, "--channels", 8, "--limit", 128, "--epochs", 2, "--output", "out"]
+    small += ["--decoder", "deconvolution", "--decoder-norm", "--reconstruction-metric", "l1"]
+    result = run("train", "--dataset", "digits", *small)
+    assert result.exit_code == 0, result.stderr
+    assert "test accuracy" in result.stdout and "epoch 2/2" in result.stderr
+    settings = checkpoint.load(tmp_path / "out").settings
+    assert (settings.decoder, settings.decoder_norm) == ("deconvolution", True)
+    assert settings.reconstruction_metric == "l1"
+    names = {p.name for p in (tmp_path / "out").iterdir()}
+    assert {f"digits.{k}" for k in ("safetensors", "json", "toml")} | {"epochs.csv"} <= names
+    card = checkpoint.load(tmp_path / "out").card
+    assert card["training"]["images"] == 128 and card["results"]["test"]["n"] == 360
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "out" / "tensorboard"))
+    events.Reload()
+    assert [e.step for e in events.Scalars("validation_accuracy")] == [1, 2]
+    assert events.Images("input_and_reconstruction")
+    again = run("train", "--dataset", "digits", *small)
+    assert_refused(again, "--resume")
+    resumed = run("train", "--dataset", "digits", *small, "--resume")
+    assert resumed.exit_code == 0 and "starts anew" not in resumed.stderr
+    elsewhere = [*small, "--output", "elsewhere", "--resume"]
+    anew = run("train", "--dataset", "digits", *elsewhere)
+    assert anew.exit_code == 0 and "no earlier run in elsewhere" in anew.stderr
+
+
+def test_a_folder_of_colour_pictures_is_trained_on_cropped_and_flipped(run, tmp_path):
+    colours = {"red": (255, 0, 0), "blue": (0, 0, 255)}
+    for part, n in (("train", 24), ("test", 6)):
+        for name, colour in colours.items():
+            folder = tmp_path / "mine" / part / name
+            folder.mkdir(parents=True)
+            for k in range(n):
+                Image.new("RGB", (40, 36), colour).save(folder / f"{k}.jpg")
+    words = ["--dataset", "folder", "--data-dir", "mine", "--image-size", 28, "--image-channels", 3]
+    words += ["--crop-px", 24, "--shift-px", 0, "--flip", "--brightness", 0.1, "--epochs", 12]
+    words += ["--types", 2, "--channels", 8, "--batch-size", 8, "--learning-rate", 0.005]
+    result = run("train", *words, "--output", "out")
+    assert result.exit_code == 0, result.stderr
+    card = checkpoint.load(tmp_path / "out").card
+    assert card["dataset"]["image_shape"] == [3, 24, 24]
+    assert card["dataset"]["whole"] == [3, 28, 28]
+    assert card["results"]["test"]["accuracy"] == 1.0
+    evaluated = run("evaluate", "--checkpoint", "out", "--data-dir", "mine")
+    assert evaluated.exit_code == 0 and "100.00%" in evaluated.stdout
+
+
+def test_a_full_disk_in_the_middle_of_training_is_one_line(run, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    small = ["--types", 2, "--channels", 8, "--limit", 64, "--epochs", 1, "--output", "out"]
+    result = run("train", "--dataset", "digits", *small)
+    assert result.exit_code == 1
+    assert "No space left on device" in result.stderr.splitlines()[-1]
+    assert not list((tmp_path / "out").glob("*.safetensors"))
+
+
+@pytest.mark.mnist
+@pytest.mark.slow
+@pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")
+def test_rotate_on_mnist_from_a_cold_start(mnist_root, tmp_path):
+    env = {**os.environ, "CAPSVIZ_DATA": str(mnist_root)}
+    command = [sys.executable, "-m", "capsviz", "rotate", "--digit", "2", "--output", tmp_path]
+    before = os.times()
+    subprocess.run(command, check=True, env=env, capture_output=True)
+    taken = [sum(k[2:4]) for k in (before, os.times())]
+    assert taken[1] - taken[0] < 60  # seconds of processor time: 14; this only catches the absurd
+    assert (tmp_path / "rotate-mnist-2-0.gif").stat().st_size <= 2_000_000
+
+
+@pytest.mark.mnist
+@pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")
+def test_the_mnist_weights_do_what_their_card_says(mnist_root):
+    from capsviz.training.evaluate import evaluate
+
+    model = checkpoint.load("mnist")
+    stated = model.card["results"]["test"]
+    assert stated["n"] == 10_000 and stated["accuracy"] >= 0.9955
+    part = data.load("mnist", "test", mnist_root)
+    wrong = [
+        (t, p)
+        for t, row in enumerate(stated["confusion"])
+        for p, k in enumerate(row)
+        if k and t != p
+    ]
+    assert len(wrong) == len(set(wrong)) > 0
+    found = evaluate(model, part.first(1000))
+    assert found.accuracy >= 0.99

@@ -1,0 +1,197 @@
+"""The series: stopping at the target, going on after a kill, and what a result says."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from capsviz import data
+from capsviz.checkpoint import read_tensors
+from capsviz.data import affnist_like
+from capsviz.experiments import affnist as generalisation
+from capsviz.experiments.affnist import Plan, read, result_path, run
+from capsviz.experiments.affnist import scores as affine_scores
+from capsviz.experiments.affnist.scores import pack, unpack
+from capsviz.nn import models
+
+
+@pytest.fixture
+def little(monkeypatch, request):
+    """Digits in the place of MNIST, and a network that trains in a second."""
+    load = data.load
+
+    def smaller(name, split, root=None, **options):
+        if name == "affnist":
+            raise FileNotFoundError(name)
+        part = load("digits" if name == "mnist" else name, split, root, **options)
+        return part.first(min(len(part), 64))
+
+    def variants(limit, root=None):
+        part = load("digits", "test").first(20)
+        return affnist_like.make(part)[0]
+
+    monkeypatch.setattr(data, "load", smaller)
+    monkeypatch.setattr(affine_scores, "like", variants)
+    for cached in (affine_scores.real, affine_scores.held_out):
+        cached.cache_clear()
+    request.addfinalizer(affine_scores.held_out.cache_clear)
+    tiny = ("average", {"channels": [4, 5], "kernel": 5})
+    monkeypatch.setattr(generalisation, "NETWORKS", {"capsnet": tiny, "resnet": tiny})
+
+
+def plan(folder, **more):
+    return Plan(folder, **{"epochs": 2, "checks": 1, "target": 0.01, **more})
+
+
+def test_training_stops_at_the_first_check_that_reaches_the_target(little, tmp_path):
+    lines = []
+    run("resnet", 0, plan(tmp_path, full=False), report=lines.append)
+    found = json.loads(result_path(tmp_path, "resnet", 0, "matched").read_text())
+    assert (found["training"]["epoch"], found["training"]["step"]) == (1, 1)
+    assert not result_path(tmp_path, "resnet", 0, "full").exists()
+    assert found["held_out"]["accuracy"] >= 0.01
+    assert any("held-out accuracy" in line for line in lines)
+
+
+def test_averaged_weights_are_those_that_are_matched_and_scored(little, tmp_path):
+    kept = {}
+    for name, ema in (("plain", None), ("hardly", 1e-9), ("averaged", 0.9)):
+        run("resnet", 0, plan(tmp_path / name, ema=ema, batch_size=16, epochs=1))
+        runs = tmp_path / name / "runs" / "resnet-0"
+        kept[name] = read_tensors(runs / "matched.safetensors")[0]  # after the only epoch
+        full, matched = read(tmp_path / name)
+        assert matched["terms"]["ema"] == ema and matched["test"] == full["test"]
+        if ema is not None:
+            state = read_tensors(runs / "state.safetensors")[0]
+            for key, value in kept[name].items():
+                assert torch.equal(value, state[f"ema.{key}"])
+    for key, value in kept["plain"].items():
+        torch.testing.assert_close(kept["hardly"][key], value)
+        assert not torch.equal(kept["averaged"][key], value)
+
+
+def test_a_full_series_has_both_results_and_makes_neither_again(little, tmp_path):
+    run("resnet", 1, plan(tmp_path))
+    paths = [result_path(tmp_path, "resnet", 1, s) for s in generalisation.STATES]
+    before = [path.read_bytes() for path in paths]
+    lines = []
+    run("resnet", 1, plan(tmp_path), report=lines.append)
+    assert [path.read_bytes() for path in paths] == before and lines == []
+    assert [r["state"] for r in read(tmp_path)] == ["full", "matched"]
+    assert json.loads(before[1])["training"]["epoch"] == 2
+
+
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_a_series_that_was_stopped_after_the_match_goes_on_to_the_same_end(little, tmp_path, ema):
+    run("resnet", 0, plan(tmp_path / "whole", ema=ema))
+    run("resnet", 0, plan(tmp_path / "cut", ema=ema, full=False))
+    run("resnet", 0, plan(tmp_path / "cut", ema=ema))
+    for state in generalisation.STATES:
+        whole, cut = (
+            json.loads(result_path(tmp_path / name, "resnet", 0, state).read_text())
+            for name in ("whole", "cut")
+        )
+        for key in ("held_out", "test", "affnist_like"):
+            assert whole[key] == cut[key], state
+
+
+def test_a_target_that_is_never_reached_is_said_and_leaves_no_match(little, tmp_path):
+    lines = []
+    run("resnet", 0, plan(tmp_path, target=0.999), report=lines.append)
+    assert any("99.90% was not reached in 2 epochs" in line for line in lines)
+    assert not result_path(tmp_path, "resnet", 0, "matched").exists()
+    assert result_path(tmp_path, "resnet", 0, "full").exists()
+
+
+def test_a_result_says_what_it_is_of(little, tmp_path):
+    run("resnet", 2, plan(tmp_path, full=False))
+    (found,) = read(tmp_path)
+    assert (found["network"], found["seed"], found["state"]) == ("resnet", 2, "matched")
+    hits = unpack(found["affnist_like"]["right"], 20)
+    assert hits.mean() == found["affnist_like"]["accuracy"] and found["affnist_like"]["n"] == 20
+    assert found["affnist_like"]["spec"]["angle_deg"] == [-20, 20]
+    assert found["affnist"] is None and found["recipe"]["shift_px"] == 6
+    assert set(found["provenance"]) >= {"commit", "versions"}
+
+
+def test_results_on_other_terms_are_not_taken_for_what_is_asked(little, tmp_path):
+    run("resnet", 0, plan(tmp_path))
+    for other in ({"target": 0.02}, {"checks": 2}, {"limit": 5}, {"train_limit": 32}, {"ema": 0.9}):
+        with pytest.raises(ValueError, match=f"made with {next(iter(other))}.*another --folder"):
+            run("resnet", 0, plan(tmp_path, **other))
+    with pytest.raises(ValueError, match="made with epochs 2, asked for is 1"):
+        run("resnet", 0, plan(tmp_path, epochs=1))
+
+
+def test_weights_that_matched_another_target_are_not_scored_as_these(little, tmp_path):
+    run("resnet", 0, plan(tmp_path, full=False))
+    result_path(tmp_path, "resnet", 0, "matched").unlink()  # as if it had died while scoring
+    with pytest.raises(ValueError, match=r"matched\.safetensors was made with target 0\.01"):
+        run("resnet", 0, plan(tmp_path, target=0.02, full=False))
+
+
+def test_a_full_training_can_be_lengthened(little, tmp_path):
+    run("resnet", 0, plan(tmp_path))
+    run("resnet", 0, plan(tmp_path, epochs=3))
+    full, matched = read(tmp_path)
+    assert full["training"]["epoch"] == full["terms"]["epochs"] == 3
+    assert matched["terms"]["epochs"] == 2
+
+
+def test_damaged_files_of_affnist_are_found_before_training(little, tmp_path, monkeypatch):
+    def broken(*_):
+        raise ValueError("test.mat is not a whole file of affNIST")
+
+    monkeypatch.setattr(generalisation, "real", broken)
+    with pytest.raises(ValueError, match="not a whole file"):
+        run("resnet", 0, plan(tmp_path))
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_held_out_images_are_those_of_training_shifted_once(little):
+    a, b = (affine_scores.held_out("validation") for _ in range(2))
+    assert a.image_shape == (1, 40, 40) and torch.equal(a.images, b.images)
+    plain = data.load("mnist", "validation", pad_px=6)
+    assert torch.equal(a.images.flatten(1).sum(1), plain.images.flatten(1).sum(1))
+    assert not torch.equal(a.images, plain.images)
+
+
+def test_hits_survive_packing():
+    hits = np.random.default_rng(0).random(1003) < 0.8
+    np.testing.assert_array_equal(unpack(pack(hits), 1003), hits)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"target": 99.23}, r"must be in \(0, 1\), got 99.23"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"checks": 0}, "checks must be at least 1"),
+        ({"limit": -5}, "limit must be at least 1, got -5"),
+        ({"limit": 320_001}, "there are 320000 images, got 320001"),
+        ({"train_limit": 0}, "train_limit must be at least 1, got 0"),
+    ],
+)
+def test_impossible_plans_are_refused(tmp_path, wrong, text):
+    with pytest.raises(ValueError, match=text):
+        Plan(tmp_path, **wrong)
+
+
+def test_an_unknown_network_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="unknown network 'capsnet-2', expected one of: capsnet"):
+        run("capsnet-2", 0, Plan(tmp_path))
+
+
+def test_a_file_that_is_no_result_is_named(tmp_path):
+    (tmp_path / "capsnet-0-full.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"capsnet-0-full\.json is not a result.*lacks network"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", generalisation.NETWORKS)
+def test_every_network_has_a_recipe_that_builds(name, tmp_path):
+    recipe = generalisation.recipe(name, 0, Plan(tmp_path))
+    with torch.device("meta"):
+        network = models.build(recipe.model, (1, 40, 40), 10, **recipe.options)
+    assert sum(p.numel() for p in network.parameters()) > 1e5

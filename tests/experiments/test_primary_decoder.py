@@ -1,0 +1,195 @@
+"""Decoders from primary capsules: what they are given, what training touches, and their files."""
+
+import json
+
+import pytest
+import torch
+from conftest import build_strong, build_tiny
+from foreign import Foreign
+
+from capsviz import checkpoint, discovery
+from capsviz.data import Dataset
+from capsviz.experiments import primary_decoder, primary_training
+from capsviz.tracing import trace
+from capsviz.transforms.augment import to_float
+
+NETWORK = {"name": "net", "weights": {"file": "net.safetensors", "sha256": "ab" * 32}}
+
+
+def blobs(n, shape=(1, 21, 19)):
+    """A data set of one bright square each, somewhere."""
+    generator = torch.Generator().manual_seed(n)
+    images = torch.zeros(n, *shape, dtype=torch.uint8)
+    for image in images:
+        row, column = torch.randint(3, 10, (2,), generator=generator).tolist()
+        image[:, row : row + 6, column : column + 6] = 200
+    return Dataset(images, torch.zeros(n, dtype=torch.long), ("a", "b", "c"), "blobs", "train")
+
+
+def train(model, n=40, **options):
+    return primary_training.fit(model, blobs(n), blobs(9), **{"epochs": 1, **options})
+
+
+@pytest.fixture(scope="module")
+def decoders():
+    return train(build_tiny())[0]
+
+
+def test_capsules_are_scaled_by_their_coupling_to_the_predicted_class(tiny_images):
+    model = build_strong()
+    seen = primary_decoder.look(model, tiny_images)
+    whole = trace(model, tiny_images)
+    for b in range(len(tiny_images)):
+        winner = int(whole.lengths[b].argmax())
+        assert int(seen.predicted[b]) == winner
+        for i in range(12):
+            factor = 3 * float(whole.couplings[-1, b, i, winner])
+            assert torch.allclose(seen.scaled()[b, i], factor * whole.primary[b, i], atol=1e-6)
+    assert (3 * seen.couplings - 1).abs().max() > 0.1  # otherwise this test shows nothing
+
+
+def test_uniform_couplings_leave_capsules_as_they_are(tiny_images):
+    seen = primary_decoder.look(build_tiny(iterations=1), tiny_images)
+    assert torch.allclose(seen.scaled(), seen.primary, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, 21, 19), (3, 5, 7)])
+def test_a_decoder_draws_images_of_any_shape(shape, generator):
+    decoder = primary_decoder.PrimaryDecoder(4, 3, shape)
+    made = primary_decoder.decode(decoder, torch.randn(2, 4, 3, generator=generator))
+    assert made.shape == (2, *shape) and made.min() >= 0 and made.max() <= 1
+
+
+def test_a_decoder_is_its_formula(generator):
+    decoder = primary_decoder.PrimaryDecoder(4, 3, (1, 2, 5), hidden=(6, 7))
+    capsules = torch.randn(2, 4, 3, generator=generator)
+    first, second, third = decoder.summary, decoder.pixels[0], decoder.pixels[2]
+    for one, made in zip(capsules, primary_decoder.decode(decoder, capsules), strict=True):
+        flat = one.flatten() / (1 + sum(float(x) ** 2 for x in one.flatten())) ** 0.5
+        units = (second.weight @ (first.weight @ flat + first.bias) + second.bias).clamp_min(0)
+        pixels = 1 / (1 + torch.exp(-(third.weight @ units + third.bias)))
+        assert torch.allclose(made.flatten(), pixels, atol=1e-6)
+
+
+def test_subsets_are_often_single_and_sometimes_nearly_all(generator):
+    shown = primary_training.some(1152, 3000, generator)
+    counts = shown.sum(1)
+    assert set(shown.unique().tolist()) == {0.0, 1.0} and counts.min() == 1
+    expected = (torch.log(torch.tensor(2.0)) / torch.log(torch.tensor(1152.0))).sqrt()
+    assert abs((counts == 1).float().mean() - expected) < 0.04  # 5 standard deviations
+    assert counts.max() > 1000
+    assert shown.sum(0).std() / shown.sum(0).mean() < 0.1  # no capsule is preferred
+
+
+@pytest.mark.parametrize("build", [build_tiny, lambda: Foreign((1, 21, 19), 3)])
+@pytest.mark.parametrize("training", [True, False])
+def test_training_leaves_the_network_as_it_was(build, training):
+    model = build().train(training)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    train(model)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(p.grad is None and p.requires_grad for p in model.parameters())
+    assert model.training is training
+
+
+def test_training_beats_the_mean_image():
+    model, held_out = Foreign((1, 21, 19), 3), blobs(30)
+    decoders, record = primary_training.fit(model, blobs(150), held_out, epochs=30)
+    images = to_float(held_out.images)
+    mean = (images - to_float(blobs(150).images).mean(0)).square().sum((1, 2, 3)).mean()
+    found = primary_training.validation_sse(model, decoders, held_out)
+    assert found["routed"] < 0.8 * mean and found["uniform"] < 0.8 * mean
+    assert [e.epoch for e in record] == list(range(1, 31))
+
+
+def test_the_best_validation_epoch_is_kept():
+    model, held_out = build_tiny(), blobs(9)
+    decoders, record = train(model, epochs=4)
+    found = primary_training.validation_sse(model, decoders, held_out)
+    for name, sse in found.items():
+        best = min(e.validation_sse[name] for e in record)
+        assert sse == pytest.approx(best, rel=2e-3)  # weights are rounded to float16
+
+
+def test_equal_seeds_make_equal_decoders_and_leave_the_global_generator_alone():
+    state = torch.get_rng_state()
+    one, two, other = (train(build_tiny(), seed=seed)[0]["routed"] for seed in (3, 3, 4))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(one.summary.weight, two.summary.weight)
+    assert not torch.equal(one.summary.weight, other.summary.weight)
+
+
+def test_no_epochs_are_refused():
+    with pytest.raises(ValueError, match="epochs must be at least 1, got 0"):
+        train(build_tiny(), epochs=0)
+
+
+def test_a_loss_that_is_not_finite_stops_the_training(monkeypatch):
+    monkeypatch.setattr(primary_training, "reconstruction_loss", lambda a, b: b * float("nan"))
+    with pytest.raises(ArithmeticError, match="nan in epoch 1"):
+        train(build_tiny())
+
+
+def test_decoders_come_back_exactly_with_their_card(tmp_path, decoders, generator):
+    path = primary_decoder.save(
+        tmp_path / primary_decoder.file_name("net"), decoders, NETWORK, {"results": {"x": 1}}
+    )
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "net.primary.json",
+        "net.primary.safetensors",
+    ]
+    again = primary_decoder.load(path, NETWORK, checkpoint="net")
+    capsules = torch.randn(2, 12, 4, generator=generator)
+    for name, decoder in decoders.items():
+        made = primary_decoder.decode(again[name], capsules)
+        assert torch.equal(made, primary_decoder.decode(decoder, capsules))
+    card = json.loads(path.with_suffix(".json").read_text())
+    assert card["network"]["weights"] == NETWORK["weights"] and card["results"] == {"x": 1}
+    assert card["weights"]["sha256"] == checkpoint.sha256(path)
+    assert card["provenance"]["weights_sha256"] == "ab" * 32
+
+
+def test_decoders_of_other_weights_are_refused(tmp_path, decoders):
+    path = primary_decoder.save(tmp_path / "net.primary.safetensors", decoders, NETWORK, {})
+    other = {"weights": {"sha256": "cd" * 32}}
+    with pytest.raises(ValueError, match=r"other weights.*primary train --checkpoint x/y"):
+        primary_decoder.load(path, other, checkpoint="x/y")
+
+
+def test_what_is_no_decoder_is_refused_with_the_way_to_make_one(tmp_path, decoders, tiny):
+    path = tmp_path / "net.primary.safetensors"
+    advice = "capsviz primary train --checkpoint net"
+    with pytest.raises(ValueError, match=f"there is no primary-capsule decoder .*{advice}"):
+        primary_decoder.load(path, NETWORK, checkpoint="net")
+    primary_decoder.save(path, decoders, NETWORK, {})
+    path.with_suffix(".json").rename(tmp_path / "card")
+    with pytest.raises(ValueError, match=f"no primary-capsule decoder with its card.*{advice}"):
+        primary_decoder.load(path, NETWORK, checkpoint="net")
+    network = checkpoint.save(tmp_path / "net.safetensors", tiny, {"name": "net", "dataset": {}})
+    with pytest.raises(ValueError, match=f"no primary-capsule decoder with its card.*{advice}"):
+        primary_decoder.load(network, NETWORK, checkpoint="net")
+
+
+def test_a_decoder_is_not_taken_for_a_network(tmp_path, decoders, tiny, monkeypatch):
+    network = checkpoint.save(tmp_path / "net.safetensors", tiny, {"name": "net", "dataset": {}})
+    path = primary_decoder.save(tmp_path / "net.primary.safetensors", decoders, NETWORK, {})
+    assert checkpoint.find(tmp_path) == network
+    monkeypatch.setattr(discovery, "folder", lambda package: tmp_path)
+    assert checkpoint.shipped() == ["net"]
+    with pytest.raises(ValueError, match="is not a card"):
+        checkpoint.load(path)
+
+
+def test_a_decoder_is_found_beside_the_weights_or_where_training_leaves_it(
+    tmp_path, decoders, tiny, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    weights = checkpoint.save(tmp_path / "w" / "net.safetensors", tiny, {"dataset": {}})
+    beside = tmp_path / "w" / "net.primary.safetensors"
+    assert primary_decoder.find(weights, "net") == beside  # for the message that it is not there
+    trained = primary_decoder.default_folder("net") / "net.primary.safetensors"
+    trained.parent.mkdir(parents=True)
+    trained.touch()
+    assert primary_decoder.find(weights, "net") == trained
+    beside.touch()
+    assert primary_decoder.find(weights, "net") == beside

@@ -1,0 +1,359 @@
+"""Published tables: their runs, an interrupted series that goes on, and what the rows say."""
+
+import json
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from capsviz import discovery
+from capsviz.cli import main
+from capsviz.experiments import reproduce, reproductions
+from capsviz.figures import tables
+from capsviz.nn import models
+from capsviz.statistics.intervals import wilson
+from capsviz.training import run as pipeline
+from capsviz.training.recipe import Recipe
+
+SHAPES = {
+    "cifar10": ((3, 32, 32), 10),
+    "svhn": ((3, 32, 32), 10),
+    "smallnorb": ((2, 48, 48), 5),
+}
+TINY = {"channels": 8, "types": 2, "hidden": [16, 16]}
+PLAN = {"epochs": 1, "limit": 40, "precision": "fp32"}
+
+
+def cells():
+    whole = Recipe(dataset="digits", options=TINY)
+    plain = Recipe(dataset="digits", options={**TINY, "reconstruction_weight": 0.0})
+    return [
+        reproductions.Cell("with", ("yes",), whole, "0.25"),
+        reproductions.Cell("without", ("no",), plain),
+    ]
+
+
+@pytest.fixture
+def table(monkeypatch):
+    made = SimpleNamespace(LABELS=("Decoder",), cells=cells, __doc__="A table.\n\nMore.")
+    monkeypatch.setattr(reproduce, "get", lambda name: made)
+    return made
+
+
+def card(error, *, n=1000, sse=5.0, **more):
+    """What a run leaves, as far as tables read it."""
+    test = {
+        "n": n,
+        "error_percent": error,
+        "accuracy_ci95": wilson(n - round(error * n / 100), n),
+        "margin_loss": 0.01,
+        "reconstruction_sse": sse,
+    }
+    return {
+        "dataset": {"name": "digits"},
+        "recipe": {"epochs": 2, "batch_size": 128, "schedule": "linear", **more},
+        "weights": {"parameters": 1234},
+        "training": {
+            "hardware": "a machine",
+            "precision": "bf16",
+            "epoch": more.get("epochs", 2),
+            "images": 55_000,
+        },
+        "results": {"test": test},
+    }
+
+
+def write(folder, name, seed, found):
+    """Lay a card down as the result of the row of that name."""
+    (whole,) = (asdict(cell.recipe) for cell in cells() if cell.run == name)
+    found = {**found, "recipe": {**whole, **found["recipe"], "seed": seed}}
+    path = reproduce.result_path(folder, name, Recipe(epochs=found["recipe"]["epochs"], seed=seed))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(found))
+    return path
+
+
+@pytest.mark.parametrize("name", reproductions.available())
+def test_every_run_of_a_table_can_be_built(name):
+    module = reproductions.get(name)
+    for cell in module.cells():
+        assert len(cell.labels) == len(module.LABELS)
+        shape, classes = SHAPES.get(cell.recipe.dataset, ((1, 28, 28), 10))
+        crop = cell.recipe.crop_px
+        assert crop is None or crop < shape[1]
+        shape = shape if crop is None else (shape[0], crop, crop)
+        with torch.device("meta"):
+            model = models.build(cell.recipe.model, shape, classes, **cell.recipe.options)
+        assert sum(p.numel() for p in model.parameters()) > 1e5
+
+
+def test_runs_of_one_name_are_one_run_in_all_tables():
+    named = {}
+    for name in reproductions.available():
+        for cell in reproductions.get(name).cells():
+            assert named.setdefault(cell.run, cell.recipe) == cell.recipe
+    assert len({str(recipe) for recipe in named.values()}) == len(named)
+
+
+def test_a_series_makes_what_is_missing_and_nothing_twice(table, tmp_path):
+    plan = reproduce.Plan(tmp_path, **PLAN)
+    reproduce.run("any", 1, plan)
+    first = {path: path.stat().st_mtime_ns for path in tmp_path.glob("1-epochs/*.json")}
+    assert {path.name for path in first} == {"with-0.json", "without-0.json"}
+    (tmp_path / "1-epochs/without-0.json").unlink()
+    said = []
+    reproduce.run("any", 2, plan, report=said.append)
+    made = [line.partition(":")[0] for line in said if "test error" in line]
+    assert made == ["without-0", "with-1", "without-1"]
+    kept = tmp_path / "1-epochs/with-0.json"
+    assert kept.stat().st_mtime_ns == first[kept]
+    header, rows, caption, _ = reproduce.gather("any", tmp_path)
+    assert header == ["Decoder", *reproduce.MEASURES]
+    assert [(row[0], row[2], row[3]) for row in rows] == [("yes", "1", "2"), ("no", "1", "2")]
+    assert rows[0][6] != "–" and rows[1][6] == "–" and rows[0][7] == "0.25"
+    assert "1 epoch of 40 training images" in caption
+
+
+def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypatch):
+    """Ctrl-C after the first epoch of the first run: nothing that is finished is made again."""
+    words = ["any", "--epochs", "2", "--seeds", "1", "--limit", "40", "--precision", "fp32"]
+    fit = pipeline.fit
+
+    def stopped(*given, on_epoch, **more):
+        def once(epoch, model):
+            on_epoch(epoch, model)
+            raise KeyboardInterrupt
+
+        return fit(*given, on_epoch=once, **more)
+
+    for name in ("stopped", "whole"):
+        if name == "stopped":
+            monkeypatch.setattr(pipeline, "fit", stopped)
+            run = CliRunner().invoke(main, ["reproduce", *words, "--folder", str(tmp_path / name)])
+            assert run.exit_code == 1 and "The same command goes on" in run.stderr
+            assert [p.name for p in (tmp_path / name).rglob("epochs.csv")] == ["epochs.csv"]
+            monkeypatch.undo()
+            monkeypatch.setattr(reproduce, "get", lambda name: table)
+            other = [*words, "--batch-size", "64", "--folder", str(tmp_path / name)]
+            refused = CliRunner().invoke(main, ["reproduce", *other])
+            assert refused.exit_code == 2 and "choose another --folder" in refused.stderr
+        run = CliRunner().invoke(main, ["reproduce", *words, "--folder", str(tmp_path / name)])
+        assert run.exit_code == 0, run.output
+        assert run.stderr.count("epoch 1/2") == (1 if name == "stopped" else 2)
+    cards = [
+        json.loads((tmp_path / name / "2-epochs/with-0.json").read_text())
+        for name in ("stopped", "whole")
+    ]
+    assert cards[0]["weights"]["sha256"] == cards[1]["weights"]["sha256"]
+
+
+def test_the_command_of_a_table_makes_it(table, tmp_path):
+    reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN, batch_size=16, schedule="constant"))
+    made = reproduce.gather("any", tmp_path)
+    (command,) = made.commands
+    assert command.startswith("capsviz reproduce any --epochs 1 --seeds 1 --batch-size 16 ")
+    words = [*command.split()[1:], "--folder", str(tmp_path / "again")]
+    run = CliRunner().invoke(main, words)
+    assert run.exit_code == 0 and tables.markdown(made.header, made.rows) in run.stdout
+
+
+def test_results_by_another_recipe_are_refused(table, tmp_path):
+    reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
+    with pytest.raises(ValueError, match=r"another recipe.*batch_size"):
+        reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN, batch_size=64))
+    path = tmp_path / "1-epochs/without-0.json"
+    found = json.loads(path.read_text())
+    found["training"]["precision"] = "bf16"
+    path.write_text(json.dumps(found))
+    (tmp_path / "1-epochs/with-0.json").unlink()
+    with pytest.raises(ValueError, match=r"in bf16, the others would be in fp32: .*--precision"):
+        reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
+    assert not (tmp_path / "1-epochs/with-0.json").exists(), "refused before anything is trained"
+
+
+def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(table, tmp_path):
+    for seed, error in enumerate((0.3, 0.4, 0.8)):
+        write(tmp_path, "with", seed, card(error, sse=4.0 + seed))
+    write(tmp_path, "without", 0, card(0.7, sse=None))
+    rows = reproduce.gather("any", tmp_path).rows
+    spread = np.std([0.3, 0.4, 0.8], ddof=1)
+    assert rows[0][:5] == ["yes", "1,234", "2", "3", f"0.50 ± {spread:.3f}"]
+    assert rows[0][5:] == ["0.0100 ± 0.00000", "5.0 ± 1.00", "0.25"]
+    low, high = wilson(7, 1000)
+    assert rows[1][4] == f"0.70 [{100 * low:.2f}, {100 * high:.2f}]"
+
+
+def test_weights_of_another_epoch_than_the_last_are_told(table, tmp_path):
+    for seed, epoch in enumerate((3, 4)):
+        found = card(0.3, epochs=4)
+        found["training"]["epoch"] = epoch
+        write(tmp_path, "with", seed, found)
+    write(tmp_path, "without", 0, card(0.3, epochs=4))
+    assert [r[2] for r in reproduce.gather("any", tmp_path).rows] == ["4 (best: 3, 4)", "4"]
+
+
+def test_a_row_without_results_says_so(table, tmp_path):
+    write(tmp_path, "with", 0, card(0.3))
+    rows = reproduce.gather("any", tmp_path).rows
+    assert rows[1][3] == "not run"
+
+
+def test_unlike_results_damaged_ones_and_none_are_refused(table, tmp_path):
+    with pytest.raises(ValueError, match="no results of the table"):
+        reproduce.gather("any", tmp_path)
+    write(tmp_path, "with", 0, card(0.3))
+    write(tmp_path, "without", 0, card(0.3, batch_size=64))
+    with pytest.raises(ValueError, match="differ in batch_size: 128, 64"):
+        reproduce.gather("any", tmp_path)
+    other = card(0.3)
+    other["training"]["precision"] = "fp32"
+    path = write(tmp_path, "without", 0, other)
+    with pytest.raises(ValueError, match="differ in precision: bf16, fp32"):
+        reproduce.gather("any", tmp_path)
+    write(tmp_path, "without", 0, card(0.3, learning_rate=0.5))
+    with pytest.raises(ValueError, match=r"another recipe \(it differs in learning_rate\)"):
+        reproduce.gather("any", tmp_path)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match=r"without-0.json is not the result of a run"):
+        reproduce.gather("any", tmp_path)
+
+
+def test_a_result_that_is_older_than_a_field_had_its_default(table, tmp_path):
+    path = write(tmp_path, "with", 0, card(0.3))
+    found = json.loads(path.read_text())
+    del found["recipe"]["ema"]
+    path.write_text(json.dumps(found))
+    reproduce.gather("any", tmp_path)
+    table.cells = lambda: [c._replace(recipe=replace(c.recipe, ema=0.9)) for c in cells()]
+    with pytest.raises(ValueError, match="differs in ema"):
+        reproduce.gather("any", tmp_path)
+
+
+def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_for(
+    table, tmp_path
+):
+    def errors(**options):
+        return [row[4][:4] for row in reproduce.gather("any", tmp_path, **options).rows]
+
+    write(tmp_path, "with", 0, card(0.3))
+    write(tmp_path, "without", 0, card(0.4))
+    write(tmp_path, "with", 0, card(0.2, epochs=10))  # a run that stands in another table too
+    assert errors() == ["0.30", "0.40"]
+    assert errors(epochs=10) == ["0.20", "–"]
+    write(tmp_path, "without", 0, card(0.1, epochs=10))
+    assert errors() == ["0.20", "0.10"]
+    with pytest.raises(ValueError, match="no results of the table 'any' after 3 epochs"):
+        reproduce.gather("any", tmp_path, epochs=3)
+
+
+def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path):
+    table.APART = True
+    write(tmp_path, "with", 0, card(0.3))
+    write(tmp_path, "without", 0, card(0.4))
+    write(tmp_path, "with", 0, card(0.2, epochs=10))
+    _, rows, caption, _ = reproduce.gather("any", tmp_path)
+    assert [(row[2], row[4][:4]) for row in rows] == [("10", "0.20"), ("2", "0.40")]
+    assert "2 or 10 epochs of 55,000 training images, batches of 128" in caption
+    assert [row[2] for row in reproduce.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
+
+
+def test_a_caption_says_how_the_networks_were_trained_and_what_of_their_data(table, tmp_path):
+    lossy = card(0.3)
+    lossy["dataset"]["notice"] = "these are copies"
+    write(tmp_path, "with", 0, lossy)
+    caption = reproduce.gather("any", tmp_path).caption
+    assert caption.startswith("A table. More. 2 epochs of 55,000 training images, batches of 128, ")
+    how = "schedule linear, bf16, a machine; 1,000 test images."
+    assert how in caption and caption.endswith("Note: these are copies.")
+
+
+def test_rows_keep_their_own_recipes_but_for_what_the_plan_says(tmp_path):
+    for cell in reproductions.get("datasets").cells():
+        made = reproduce.recipe(cell, 3, reproduce.Plan(tmp_path, epochs=7))
+        assert made == replace(cell.recipe, epochs=7, seed=3, precision="auto")
+
+
+def test_a_table_has_its_published_length_where_none_is_asked_for(table, tmp_path, monkeypatch):
+    table.EPOCHS, lengths = 25, []
+    monkeypatch.setattr(
+        reproduce, "load_split", lambda recipe, *_: lengths.append(recipe.epochs) or stop()
+    )
+
+    def stop():
+        raise KeyboardInterrupt
+
+    for epochs in (None, 3):
+        with pytest.raises(KeyboardInterrupt):
+            reproduce.run("any", 1, reproduce.Plan(tmp_path, epochs=epochs))
+    assert lengths == [25, 3]
+
+
+def test_data_that_are_not_there_are_reported_and_the_rest_is_made(table, tmp_path, monkeypatch):
+    load = reproduce.load_split
+
+    def without_digits(recipe, split, root):
+        if recipe.dataset == "svhn":
+            raise FileNotFoundError("svhn belongs there")
+        return load(recipe, split, root)
+
+    monkeypatch.setattr(reproduce, "load_split", without_digits)
+    absent = reproductions.Cell("svhn", ("svhn",), Recipe(dataset="svhn", options=TINY))
+    table.cells = lambda: [absent, *cells()[:1]]
+    said = []
+    reproduce.run("any", 2, reproduce.Plan(tmp_path, **PLAN), report=said.append)
+    assert said.count("svhn: not run, svhn belongs there") == 1
+    assert (tmp_path / "1-epochs/with-1.json").exists()
+    table.cells = lambda: [absent]
+    with pytest.raises(FileNotFoundError, match="svhn belongs there"):
+        reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
+
+
+def test_the_command_lists_tables_and_refuses_wrong_input(tmp_path):
+    run = CliRunner().invoke(main, ["reproduce"])
+    assert run.exit_code == 0
+    for name in reproductions.available():
+        assert f"{name} " in run.output
+        assert discovery.summary("capsviz.experiments.reproductions", name) in run.output
+    folder = ["--folder", str(tmp_path)]
+    for words, said in (
+        (["papr", *folder], "unknown table 'papr'"),
+        (["paper", "--seeds", "0", *folder], "at least 1 seed"),
+        (["paper", "--epochs", "0", *folder], "epochs must be at least 1"),
+        (["paper", "--show", "--limit", "3", *folder], "drop --limit"),
+        (["--epochs", "3"], "--epochs of which table? datasets"),
+        (["--batch-size", "3"], "--batch-size of which table? datasets"),
+        (["paper", "--show", "--device", "cpu", *folder], "drop --device"),
+        (["paper", "--precision", "fp8", *folder], "unknown precision 'fp8'"),
+        (["paper", "--schedule", "x", *folder], "unknown schedule 'x'"),
+        (["paper", "--batch-size", "0", *folder], "batch_size must be at least 1"),
+        (["paper", "--device", "tpu", *folder], "device 'tpu' is not available"),
+        (["paper", "--show", *folder], "no results of the table 'paper'"),
+    ):
+        run = CliRunner().invoke(main, ["reproduce", *words])
+        assert run.exit_code == 2 and said in run.output, (words, run.output)
+        assert not any(tmp_path.iterdir())
+
+
+def test_the_command_prints_the_runs_it_made_though_longer_ones_are_there(table, tmp_path):
+    for name in ("with", "without"):
+        write(tmp_path, name, 0, card(0.3, epochs=10))
+    table.EPOCHS = 1
+    words = ["any", "--seeds", "1", "--limit", "40", "--folder", str(tmp_path)]
+    run = CliRunner().invoke(main, ["reproduce", *words])
+    assert run.exit_code == 0
+    assert "1 epoch of 40 training images, batches of 128, schedule linear" in run.stdout
+
+
+def test_the_command_prints_a_table_and_writes_it(table, tmp_path):
+    write(tmp_path, "with", 0, card(0.3))
+    run = CliRunner().invoke(main, ["reproduce", "any", "--show", "--folder", str(tmp_path)])
+    assert run.exit_code == 0 and "| yes | 1,234 | 2 | 1 | 0.30 [" in run.stdout
+    assert (tmp_path / "tables/any.md").read_text().startswith("| Decoder |")
+    assert r"\begin{table}" in (tmp_path / "tables/any.tex").read_text()
+    run = CliRunner().invoke(
+        main, ["reproduce", "any", "--show", "--json", "--folder", str(tmp_path)]
+    )
+    assert json.loads(run.stdout)["header"][0] == "Decoder"

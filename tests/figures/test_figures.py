@@ -1,0 +1,141 @@
+"""Figures on disk: numbers beside pictures, the same picture again from the numbers alone."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from foreign import Foreign
+
+from capsviz import discovery, figures
+from capsviz.analyses import rotate
+from capsviz.cli import main
+from capsviz.figures.animation import animate
+from capsviz.figures.tables import escape
+
+FIGURES = discovery.root() / "figures"
+
+
+@pytest.fixture(scope="module")
+def result():
+    import torch
+
+    image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    return rotate.compute(Foreign(), image, 3, classes=list("0123456789"), step=30.0)
+
+
+def test_a_result_survives_the_disk(result, tmp_path):
+    paths = figures.save(tmp_path / "x", "rotate", result, formats=["png"])
+    assert [p.name for p in paths] == ["x.png", "x.json"]
+    again, about = figures.read_result(paths[-1])
+    for name, value in result._asdict().items():
+        assert np.array_equal(getattr(again, name), value), name
+        if isinstance(value, np.ndarray):
+            assert getattr(again, name).dtype == value.dtype
+    assert about["provenance"]["versions"]["torch"] and "command" in about
+
+
+def test_large_results_go_to_an_npz_beside_the_json(result, tmp_path, monkeypatch):
+    monkeypatch.setattr(figures.results, "INLINE_BYTES", 1000)
+    paths = figures.save(tmp_path / "x", "rotate", result, formats=["png"])
+    assert [p.name for p in paths] == ["x.png", "x.npz", "x.json"]
+    assert paths[-1].stat().st_size < 5000
+    again, _ = figures.read_result(paths[-1])
+    assert np.array_equal(again.lengths, result.lengths)
+    paths[1].unlink()
+    with pytest.raises(ValueError, match=r"needs x\.npz beside it"):
+        figures.read_result(paths[-1])
+
+
+def test_redraw_gives_the_identical_files_without_torch(tmp_path):
+    formats = ["png", "pdf", "svg"]
+    chosen = [f"--format={name}" for name in formats]
+    made = ["--checkpoint", "digits", "--step", "60", "--width", "single", "--output", tmp_path]
+    run = CliRunner().invoke(main, ["rotate", *map(str, made), *chosen])
+    assert run.exit_code == 0, run.output
+    args = ["redraw", str(tmp_path / "rotate-digits-2-0.json"), "--output", str(tmp_path / "b")]
+    code = "import sys; from capsviz.cli import main; sys.modules['torch'] = None; "
+    code += f"main({[*args, *reversed(chosen)]!r})"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    for name in formats:
+        one, other = (folder / f"rotate-digits-2-0.{name}" for folder in (tmp_path, tmp_path / "b"))
+        assert one.read_bytes() == other.read_bytes(), name
+
+
+def test_redraw_writes_the_shipped_tables_again(tmp_path):
+    names = ("equivariance-mnist-1000-images", "corrupt-mnist-1000-images", "affnist")
+    code = "import sys; from capsviz.cli import main; sys.modules['torch'] = None\n"
+    for name in names:
+        words = ["redraw", f"{FIGURES / name}.json", "--output", str(tmp_path), "--format", "png"]
+        code += f"main({words!r}, standalone_mode=False)\n"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    for name in names:
+        for kind in ("md", "tex"):
+            shipped = (FIGURES / f"{name}.{kind}").read_text(encoding="utf-8")
+            assert (tmp_path / f"{name}.{kind}").read_text(encoding="utf-8") == shipped
+
+
+def test_shipped_captions_are_those_of_their_numbers():
+    manifest = json.loads((FIGURES / "manifest.json").read_text(encoding="utf-8"))
+    latex = (FIGURES / "figures.tex").read_text(encoding="utf-8")
+    for entry in manifest["figures"]:
+        made, about = figures.read_result(FIGURES / f"{entry['name']}.json")
+        module = discovery.load("capsviz.analyses", entry["analysis"], what="analysis")
+        assert entry["caption"] == module.caption(made)
+        assert entry["commit"] == about["provenance"]["commit"]
+        assert escape(entry["caption"]) in latex
+
+
+def test_text_in_pdf_is_truetype(result, tmp_path):
+    path, *_ = figures.save(tmp_path / "x", "rotate", result, formats=["pdf"])
+    content = path.read_bytes()
+    assert b"/Type3" not in content and b"/FontFile2" in content
+
+
+def test_files_that_hold_no_result_are_refused(tmp_path):
+    path = tmp_path / "x.json"
+    for text in ("", "[]", "{}", '{"analysis": "rotate", "kind": "Result", "result": {}}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"is not a result|another version"):
+            figures.read_result(path)
+    about = {"analysis": "nothing", "kind": "Result", "result": {}, "width": "single"}
+    path.write_text(json.dumps(about))
+    with pytest.raises(ValueError, match="unknown analysis 'nothing'"):
+        figures.read_result(path)
+    with pytest.raises(ValueError, match="there is no file"):
+        figures.read_result(tmp_path / "none.json")
+
+
+def test_widths_are_columns_or_inches():
+    assert figures.inches("single") < figures.inches("double") and figures.inches("5") == 5
+    for wrong in ("triple", "0", "-3", "400", "nan"):
+        with pytest.raises(ValueError, match="expected single, double"):
+            figures.inches(wrong)
+
+
+def test_an_unknown_format_is_refused_before_anything_is_written(result, tmp_path):
+    with pytest.raises(ValueError, match="unknown format 'jpg'"):
+        figures.save(tmp_path / "new" / "x", "rotate", result, formats=["png", "jpg"])
+    assert not (tmp_path / "new").exists()
+
+
+def test_every_frame_of_an_animation_is_written_in_one_palette(tmp_path):
+    from PIL import Image
+
+    frames = [np.full((20, 30, 3), 8 * k, np.uint8) for k in range(5)]
+    frames[3][5:10, 5:10] = [0xD5, 0x5E, 0x00]  # a house colour that one frame alone has
+    frames[4][:] = 255
+    path = animate(frames, tmp_path / "x.gif", fps=10)
+    with Image.open(path) as gif:
+        assert (gif.n_frames, gif.size, gif.info["duration"], gif.info["loop"]) == (
+            5,
+            (30, 20),
+            100,
+            0,
+        )
+        gif.seek(3)
+        assert gif.convert("RGB").getpixel((7, 7)) == (0xD5, 0x5E, 0x00)
+        gif.seek(4)
+        assert gif.convert("RGB").getpixel((7, 7)) == (255, 255, 255)

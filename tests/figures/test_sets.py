@@ -1,0 +1,154 @@
+"""The figure set: complete, described, whole though one figure fails; LaTeX that compiles."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+import torch
+from click.testing import CliRunner
+from foreign import Foreign
+
+import capsviz
+from capsviz import discovery
+from capsviz.analyses import rotate
+from capsviz.cli import main
+from capsviz.data import digits
+from capsviz.figures import sets as paperset
+from capsviz.tracing import remember
+
+
+def run(*args):
+    return CliRunner().invoke(main, ["figures", "--checkpoint", "digits", *map(str, args)])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("set")
+    result = run("--only", "rotate", "--limit", 20, "--output", folder)
+    assert result.exit_code == 0, result.stderr
+    return folder, result
+
+
+def test_every_figure_has_its_numbers_and_stands_in_the_manifest(made):
+    folder, _ = made
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["failed"] == {} and manifest["n"] == 20
+    assert [f["name"] for f in manifest["figures"]] == [
+        "rotate-digits-2-0",
+        "rotate-digits-20-images",
+    ]
+    for figure in manifest["figures"]:
+        assert {p.rpartition(".")[2] for p in figure["files"]} >= {"pdf", "png", "json"}
+        assert all((folder / name).is_file() for name in figure["files"])
+        assert any(c.isdigit() for c in figure["caption"])
+    assert manifest["provenance"]["weights_sha256"]
+
+
+def test_latex_shows_every_figure_with_caption_and_label(made):
+    text = (made[0] / "figures.tex").read_text()
+    assert text.count(r"\includegraphics") == text.count(r"\label{fig:") == 2
+    assert r"$^\circ$" in text and "°" not in text
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not here")
+def test_latex_compiles(made, tmp_path):
+    for path in made[0].iterdir():
+        shutil.copy(path, tmp_path)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "figures.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+@pytest.mark.skipif(shutil.which("pdffonts") is None, reason="pdffonts is not here")
+def test_fonts_are_truetype_and_embedded(made):
+    for path in made[0].glob("*.pdf"):
+        lines = subprocess.check_output(["pdffonts", path], text=True).splitlines()[2:]
+        assert lines and all("TrueType" in line and " yes " in line for line in lines), lines
+
+
+def test_what_must_be_said_of_the_data_stands_in_captions_and_numbers(tmp_path, monkeypatch):
+    load = digits.load
+    lossy = "these digits are copies"
+    monkeypatch.setattr(digits, "load", lambda *a, **k: replace(load(*a, **k), notice=lossy))
+    result = run("--only", "rotate", "--limit", 5, "--output", tmp_path)
+    assert result.exit_code == 0 and lossy in result.stderr
+    for entry in json.loads((tmp_path / "manifest.json").read_text())["figures"]:
+        assert entry["caption"].endswith(f"Note: {lossy}.")
+        assert json.loads((tmp_path / f"{entry['name']}.json").read_text())["notice"] == lossy
+
+
+def test_a_figure_that_fails_is_named_and_loses_no_other(tmp_path, monkeypatch):
+    def broken(inputs, settings):
+        yield from list(original(inputs, settings))[:1]
+        raise ValueError("no luck")
+
+    original = rotate.paper
+    monkeypatch.setattr(rotate, "paper", broken)
+    result = run("--only", "rotate", "--limit", 5, "--output", tmp_path / "x")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "Error: 1 failed: rotate"
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    assert manifest["failed"] == {"rotate": "ValueError: no luck"} and len(manifest["figures"]) == 1
+
+
+def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monkeypatch):
+    def stopped(inputs, settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rotate, "paper", stopped)
+    (tmp_path / "figures.tex").write_text("mine")
+    assert run("--only", "rotate", "--limit", 5, "--output", tmp_path).exit_code == 1
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"figures.tex": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--only", "rotat"], "unknown figure 'rotat'"),
+        (["--venue", "nips"], "unknown venue 'nips'"),
+        (["--limit", 361], "expected 1 to 360"),
+        (["--digit", 11], "no class 11"),
+        (["--style", "poster"], "poster"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_writes_nothing(tmp_path, args, message):
+    result = run(*args, "--output", tmp_path / "x")
+    assert result.exit_code == 2 and message in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_venue_gives_its_column_and_text_width():
+    assert paperset.width_for("single", "icml") == 3.25
+    assert paperset.width_for("double", "icml") == 6.75
+    assert paperset.width_for("4", "icml") == "4"
+    assert paperset.width_for("double", None) == "double"
+
+
+def test_every_analysis_takes_part():
+    assert paperset.offering() == discovery.names("capsviz.analyses")
+
+
+def test_text_becomes_latex():
+    assert paperset.escape("5 % of c_ij (û·v̂)") == r"5 \% of c\_ij ($\hat u$$\cdot$$\hat v$)"
+    assert paperset.escape("é 日") == r"\'e [U+65E5]"
+
+
+def test_within_a_set_nothing_is_traced_twice():
+    model, images = Foreign(), torch.rand(4, 1, 28, 28)
+    calls = []
+    look = model.look
+    model.look = lambda *a, **k: calls.append(1) or look(*a, **k)
+    with remember():
+        first = capsviz.trace(model, images)
+        before = len(calls)
+        again = capsviz.trace(model, images, keep=("poses",))
+        assert len(calls) == before and again.poses is first.poses and again.votes is None
+        capsviz.trace(model, images, iterations=1)
+        assert len(calls) > before
+    before = len(calls)
+    capsviz.trace(model, images)
+    assert len(calls) > before

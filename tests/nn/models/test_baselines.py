@@ -1,0 +1,179 @@
+"""The networks without capsules: sizes as in the literature, outputs, gradients, refusals."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from capsviz import checkpoint, tracing
+from capsviz.nn import models
+
+SMALL = {
+    "cnn": {"channels": (4, 5, 6), "hidden": (7, 8)},
+    "average": {"channels": (4, 5)},
+    "resnet": {"channels": (4, 6), "blocks": 1},
+}
+
+
+def build(name, **options):
+    torch.manual_seed(0)
+    return models.build(name, (2, 21, 19), 3, **{**SMALL[name], **options}).eval()
+
+
+def count(name, side=28, **options):
+    network = models.build(name, (1, side, side), 10, **options)
+    return sum(p.numel() for p in network.parameters())
+
+
+def test_the_papers_cnn_has_35_million_parameters():
+    assert count("cnn") == 35_445_522  # Sabour et al. 2017: 35.4 M
+
+
+def test_the_average_pooling_network_has_5_million_parameters():
+    assert count("average") == count("average", side=40) == 5_332_234  # Gu et al. 2021: 5.3 M
+
+
+def test_resnet_20_has_a_quarter_of_a_million_parameters():
+    # He et al. 2016, table 6: 0.27 M, for colour images
+    assert round(count("resnet") / 1e6, 2) == 0.27
+
+
+def test_the_unpadded_cnn_with_9x9_kernels_is_about_as_large_as_capsnet():
+    capsnet = sum(p.numel() for p in models.build("capsnet", (1, 28, 28), 10).parameters())
+    assert count("cnn", kernel=9, padding="valid") == pytest.approx(capsnet, rel=0.08)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_scores_are_the_softmax_of_the_logits(name, generator):
+    found = build(name)(torch.rand(5, 2, 21, 19, generator=generator))
+    assert found.lengths.shape == found.logits.shape == (5, 3)
+    expected = found.logits.exp() / found.logits.exp().sum(1, keepdim=True)
+    torch.testing.assert_close(found.lengths, expected)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_objective_is_cross_entropy_and_reaches_every_parameter(name, generator):
+    model, labels = build(name), torch.tensor([0, 2, 1, 1])
+    images = torch.rand(4, 2, 21, 19, generator=generator)
+    output = model(images)
+    found = model.objective(output, images, labels)
+    expected = -output.lengths[range(4), labels].log().mean()
+    torch.testing.assert_close(found.loss, expected)
+    found.loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_image_gives_the_same_alone_and_in_a_batch(name, generator):
+    model, images = build(name), torch.rand(6, 2, 21, 19, generator=generator)
+    alone = torch.cat([model(image[None]).lengths for image in images])
+    torch.testing.assert_close(model(images).lengths, alone, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_scores_are_float32_under_autocast(name, generator):
+    with torch.autocast("cpu", torch.bfloat16):
+        found = build(name)(torch.rand(2, 2, 21, 19, generator=generator))
+    assert found.lengths.dtype == found.logits.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_checkpoint_brings_the_network_back(name, generator, tmp_path):
+    model, images = build(name), torch.rand(3, 2, 21, 19, generator=generator)
+    card = {"name": "x", "dataset": {"name": "digits"}}
+    path = checkpoint.save(tmp_path / "x.safetensors", model, card, dtype=None)
+    again = checkpoint.load(path)
+    torch.testing.assert_close(again(images).lengths, model(images).lengths, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_unknown_option_is_named(name):
+    with pytest.raises(ValueError, match=f"unknown {name} option 'kernels'"):
+        build(name, kernels=3)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_images_of_another_size_are_refused(name):
+    with pytest.raises(ValueError, match=r"expected images \(B, \(2, 21, 19\)\)"):
+        build(name)(torch.rand(1, 2, 19, 21))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("cnn", {"kernel": 9, "padding": "valid"}, "too small for 3 unpadded 9x9"),
+        ("cnn", {"padding": "full"}, "padding must be 'same' or 'valid', got 'full'"),
+        ("cnn", {"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1"),
+        ("cnn", {"channels": (4, 0)}, r"channels must be at least 1, got \(4, 0\)"),
+        ("cnn", {"kernel": 20}, "kernel must be at most as large as the images of 21 x 19, got 20"),
+        ("average", {"kernel": 11}, "too small for two 11x11"),
+        ("resnet", {"blocks": 0}, "blocks must be at least 1, got 0"),
+    ],
+)
+def test_impossible_networks_are_refused(name, options, text):
+    with pytest.raises(ValueError, match=text):
+        build(name, **options)
+
+
+WHOLE = ("valid integer", ["abc", 9.5, True, [3]])
+LIST = ("a list|valid integer|at least 1", [256, "a", ["a"], [4.5], [True], []])
+PAIR = ("a list|valid integer|Field required|at most 2", [256, [256], [4, 5, 6], [4, "a"], []])
+TYPES = {
+    "cnn": {
+        "kernel": WHOLE,
+        "channels": LIST,
+        "hidden": LIST,
+        "dropout": ("valid number", ["x", [0.5], True]),
+        "padding": ("valid string", [0, ["same"]]),
+    },
+    "average": {"kernel": WHOLE, "channels": PAIR, "strides": PAIR},
+    "resnet": {"channels": LIST, "blocks": ("valid integer", [1.5, "a", True])},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value", "words"),
+    [
+        (name, option, value, words)
+        for name, options in TYPES.items()
+        for option, (words, values) in options.items()
+        for value in values
+    ],
+)
+def test_a_value_of_another_type_is_refused_in_words(name, option, value, words):
+    with pytest.raises(ValueError, match=rf"^{option}\b.*({words})") as refused:
+        build(name, **{option: value})
+    assert "\n" not in str(refused.value)
+
+
+def test_a_whole_number_is_a_number_and_a_list_a_tuple():
+    model = build("cnn", dropout=0, channels=[4, 5])
+    assert model.settings.dropout == 0 and model.settings.channels == (4, 5)
+
+
+def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="at least 2 classes, got 1"):
+        models.build("resnet", (1, 28, 28), 1)
+
+
+@pytest.mark.parametrize("name", ["cnn", "average"])
+def test_the_memory_of_training_grows_with_the_batch(name):
+    model = build(name)
+    assert model.training_bytes(8) - model.training_bytes(4) == 4 * model.image_bytes
+    weights = sum(p.numel() for p in model.parameters())
+    assert model.training_bytes(1) > 16 * weights
+
+
+def test_networks_without_capsules_give_scores_but_no_trace(generator):
+    model, images = build("resnet"), torch.rand(5, 2, 21, 19, generator=generator)
+    found = tracing.scores(model, images, chunk=2)
+    torch.testing.assert_close(found, model(images).lengths, rtol=0, atol=1e-6)
+    with pytest.raises(ValueError, match="no capsules to look into"):
+        tracing.trace(model, images)
+
+
+def test_dropout_stands_before_the_last_layer_alone():
+    kinds = [type(m) for m in build("cnn").layers]
+    assert kinds[-2:] == [nn.Dropout, nn.Linear] and kinds.count(nn.Dropout) == 1
+    assert math.isclose(build("cnn").layers[-2].p, 0.5)

@@ -1,0 +1,302 @@
+import json
+
+import pytest
+import torch
+import twins
+from conftest import build_strong, build_tiny
+
+from capsviz import memory
+from capsviz.nn import functional, models, routing
+
+
+@pytest.fixture
+def tiny():
+    """conftest's, with couplings that are far from even."""
+    return build_strong()
+
+
+def count(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def build_meta(image_shape=(1, 28, 28), classes=10, **options):
+    """A network without memory for its weights: enough to count and to read shapes."""
+    with torch.device("meta"):
+        return models.build("capsnet", image_shape, classes, **options)
+
+
+def test_the_parameter_counts_of_the_paper():
+    model = build_meta()
+    parts = {name: count(module) for name, module in model.named_children()}
+    assert parts == {
+        "conv1": 20_992,
+        "primary": 5_308_672,
+        "capsules": 1_474_560,
+        "decoder": 1_411_344,
+    }
+    assert count(model) == 8_215_568
+
+
+def test_the_authors_preset_adds_a_bias_of_160():
+    assert count(build_meta(preset="authors")) == 8_215_568 + 160
+
+
+def test_40_x_40_images_have_4608_primary_capsules_and_13475648_parameters():
+    model = build_meta((1, 40, 40))
+    assert model.grid == (32, 12, 12) and model.capsules.weight.shape[0] == 4_608
+    assert count(model) == 13_475_648
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+@pytest.mark.parametrize(
+    ("image_shape", "classes"),
+    [((1, 17, 17), 2), ((3, 32, 32), 10), ((2, 20, 31), 7), ((1, 18, 19), 26)],
+)
+def test_any_image_size_channels_and_classes(image_shape, classes, preset):
+    model = models.build(
+        "capsnet", image_shape, classes, preset=preset, channels=4, types=2, hidden=(8,)
+    ).eval()
+    images = torch.rand(3, *image_shape)
+    output = model(images)
+    types, rows, columns = model.grid
+    assert output.lengths.shape == (3, classes)
+    assert output.poses.shape == (3, classes, 16)
+    assert output.primary.shape == (3, types * rows * columns, 8)
+    assert model.decode(output.poses, output.lengths.argmax(1)).shape == images.shape
+
+
+@pytest.mark.parametrize("side", range(17, 30))
+def test_the_grid_is_that_of_the_convolutions(side):
+    model = build_meta((1, side, side + 1), channels=1, types=1, hidden=(1,))
+    features = model.primary.convolution(model.conv1(torch.empty(1, 1, side, side + 1).to("meta")))
+    assert model.grid[1:] == features.shape[2:]
+
+
+@pytest.mark.parametrize("image_shape", [(1, 16, 28), (1, 28, 16), (1, 1, 1), (0, 28, 28)])
+def test_images_too_small_for_two_convolutions_are_refused(image_shape):
+    with pytest.raises(ValueError, match=r"too small.*1 x 17 x 17"):
+        models.build("capsnet", image_shape, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "author"}, "unknown preset 'author', expected one of: paper, authors"),
+        ({"rounds": 3}, "unknown capsnet option 'rounds', expected one of: .*iterations"),
+        ({"routing": "dynamik"}, "unknown routing 'dynamik'.*did you mean 'dynamic'"),
+        ({"iterations": 0}, "iterations must be at least 1, got 0"),
+        ({"types": 0}, "types must be at least 1, got 0"),
+        ({"channels": -1}, "channels must be at least 1, got -1"),
+        ({"reconstruction_weight": -1.0}, "reconstruction_weight"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build_meta(**options)
+
+
+@pytest.mark.parametrize("classes", [1, 0, -3])
+def test_fewer_than_two_classes_are_refused(classes):
+    with pytest.raises(ValueError, match=f"at least 2 classes, got {classes}"):
+        models.build("capsnet", (1, 28, 28), classes)
+
+
+def test_more_classes_than_memory_holds_are_refused_with_the_size():
+    with pytest.raises(MemoryError, match=r"1,152 primary into 100000000 .* needs 58982.40 GB"):
+        models.build("capsnet", (1, 28, 28), 100_000_000)
+
+
+def test_the_guard_asks_for_the_memory_of_the_transformation(monkeypatch):
+    needed = 4 * 12 * 3 * 6 * 4  # bytes of float32, of I, J, E, D
+    monkeypatch.setattr(memory, "available", lambda device="cpu": needed)
+    build_strong()
+    monkeypatch.setattr(memory, "available", lambda device="cpu": needed - 1)
+    with pytest.raises(MemoryError, match="12 primary into 3 class capsules"):
+        build_strong()
+
+
+@pytest.mark.parametrize("shape", [(8, 1, 19, 21), (8, 3, 21, 19), (1, 21, 19)])
+def test_images_of_another_shape_are_refused(tiny, shape):
+    with pytest.raises(ValueError, match=r"1, 21, 19.*got \(" + ", ".join(map(str, shape))):
+        tiny(torch.rand(shape))
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+def test_the_config_builds_the_same_network_again(preset):
+    model = build_strong(preset=preset, iterations=2)
+    config = json.loads(json.dumps(model.config))
+    shape, classes = config.pop("image_shape"), config.pop("classes")
+    again = models.build("capsnet", shape, classes, **config)
+    assert again.config == model.config
+    again.load_state_dict(model.state_dict())
+
+
+def test_a_preset_yields_to_what_is_given():
+    model = build_strong(preset="authors", routing_bias=False, reconstruction_weight=0.5)
+    assert model.capsules.bias is None
+    assert model.config["reconstruction_weight"] == 0.5
+
+
+@pytest.mark.parametrize(("leaky", "share"), [(False, 1 / 2), (True, 1 / 3)])
+def test_the_authors_scale_their_primary_votes_by_one_softmax(leaky, share):
+    assert build_tiny(preset="authors", leaky=leaky).primary.scale == share
+    assert build_tiny(leaky=leaky).primary.scale == 1
+
+
+def test_the_authors_initial_weights():
+    model = models.build("capsnet", (1, 28, 28), 10, preset="authors", types=4, channels=64)
+    assert model.primary.scale == 1 / 4
+    weights = {"conv1": model.conv1, "primary": model.primary.convolution, "W": model.capsules}
+    weights |= {"decoder": model.decoder.layers[2]}
+    for name, module in weights.items():
+        std = 0.05 if name == "conv1" else 0.1
+        assert module.weight.abs().max() <= 2 * std
+        # a normal cut at two deviations keeps 0.8796 of its standard deviation
+        assert abs(module.weight.std() / (0.8796 * std) - 1) < 0.05
+        assert (module.bias == 0.1).all()
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_the_network_is_two_convolutions_and_procedure_1(preset, iterations, tiny_images):
+    model = build_strong(preset=preset, iterations=iterations).double()
+    with torch.inference_mode():
+        images = tiny_images[:2].double()
+        conv = model.primary.convolution
+        features = model.conv1(images).clamp_min(0)
+        scale = 1 / 2 if preset == "authors" else 1
+        out = torch.nn.functional.conv2d(features, conv.weight, stride=2) * scale
+        out = out + conv.bias.view(1, -1, 1, 1)
+        capsules = torch.empty(2, 12, 4, dtype=torch.float64)
+        for b in range(2):
+            for kind in range(2):
+                for row in range(3):
+                    for column in range(2):
+                        s = out[b, 4 * kind : 4 * kind + 4, row, column]
+                        i = (kind * 3 + row) * 2 + column
+                        capsules[b, i] = torch.tensor(twins.squash(s), dtype=torch.float64)
+        votes = twins.votes(capsules, model.capsules.weight)
+        poses = twins.dynamic_routing(votes, iterations, bias=model.capsules.bias)[2][-1]
+        found = model(images)
+    torch.testing.assert_close(found.primary, capsules, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(found.poses, poses, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(found.lengths, poses.norm(dim=2), rtol=1e-6, atol=1e-8)
+
+
+def test_capsule_i_is_type_then_row_then_column_of_the_convolution(tiny, tiny_images):
+    out = tiny.primary.convolution(tiny.conv1(tiny_images).relu()).detach()
+    found = tiny.encode(tiny_images).poses
+    types, rows, columns = tiny.grid
+    assert (types, rows, columns) == (2, 3, 2)
+    for kind in range(types):
+        for row in range(rows):
+            for column in range(columns):
+                expected = functional.squash(out[:, 4 * kind : 4 * (kind + 1), row, column])
+                i = (kind * rows + row) * columns + column
+                torch.testing.assert_close(found[:, i], expected)
+
+
+@pytest.mark.parametrize("name", routing.available())
+@pytest.mark.parametrize("batch", [1, 2, 5, 8])
+def test_an_image_gives_the_same_alone_and_in_any_batch(name, batch, tiny_images):
+    model = build_strong(routing=name, primary="squash")
+    with torch.inference_mode():
+        whole = model(tiny_images)
+        made = model.decode(whole.poses, whole.lengths.argmax(1))
+        for start in range(0, 8, batch):
+            here = slice(start, start + batch)
+            part = model(tiny_images[here])
+            for a, b in zip(part, whole, strict=True):
+                torch.testing.assert_close(a, b[here], rtol=0, atol=1e-5)
+            again = model.decode(part.poses, part.lengths.argmax(1))
+            torch.testing.assert_close(again, made[here], rtol=0, atol=1e-5)
+
+
+PLACES = [(row, column) for row in range(3) for column in range(2)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_only_pixels_of_its_receptive_field_change_a_primary_capsule(tiny, tiny_images, place):
+    row, column = place
+    field = tiny.receptive_field(row, column)
+    inside = torch.zeros(21, 19, dtype=torch.bool)
+    inside[field] = True
+    assert inside.sum() == 17 * 17
+    image, other = tiny_images[:1], tiny_images[1:2]
+    capsules = [(kind * 3 + row) * 2 + column for kind in range(2)]
+    with torch.inference_mode():
+        plain = tiny.encode(image).poses[:, capsules]
+        changed_outside = tiny.encode(torch.where(inside, image, other)).poses[:, capsules]
+        changed_inside = tiny.encode(torch.where(inside, other, image)).poses[:, capsules]
+    assert torch.equal(changed_outside, plain)
+    assert ((changed_inside - plain).abs().amax(2) > 1e-4).all()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_receptive_field_is_as_small_as_it_can_be(place):
+    row, column = place
+    model = build_strong(channels=20)  # enough for some path through the ReLUs to every pixel
+    image = torch.full((1, 1, 21, 19), 0.5, requires_grad=True)
+    capsules = model.encode(image).poses.view(2, 3, 2, 4)[:, row, column]
+    (gradient,) = torch.autograd.grad(capsules.square().sum(), image)
+    rows, columns = (gradient[0, 0].abs().amax(axis).nonzero() for axis in (1, 0))
+    ys, xs = model.receptive_field(row, column)
+    assert (ys.start, ys.stop) == (int(rows.min()), int(rows.max()) + 1)
+    assert (xs.start, xs.stop) == (int(columns.min()), int(columns.max()) + 1)
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+def test_the_objective_is_margin_plus_weighted_sum_of_squares(preset, tiny_images):
+    model = build_strong(preset=preset)
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    with torch.inference_mode():
+        output = model(tiny_images)
+        found = model.objective(output, tiny_images, labels)
+        made = model.decode(output.poses, labels)
+    margin = torch.tensor(twins.margin_loss(output.lengths, [{int(k)} for k in labels]))
+    sse = ((made - tiny_images) ** 2).sum((1, 2, 3))
+    weight = {"paper": 0.0005, "authors": 0.0005 * 2 * 3}[preset]  # 3 classes
+    torch.testing.assert_close(found.margin, margin)
+    torch.testing.assert_close(found.reconstruction, sse)
+    torch.testing.assert_close(found.loss, (margin + weight * sse).mean())
+
+
+def test_without_reconstruction_there_is_no_decoder(tiny_images):
+    model = build_strong(reconstruction_weight=0)
+    assert model.decoder is None
+    output = model(tiny_images)
+    found = model.objective(output, tiny_images, torch.zeros(8, dtype=torch.long))
+    assert found.reconstruction is None and torch.equal(found.loss, found.margin.mean())
+    with pytest.raises(ValueError, match="without a decoder"):
+        model.decode(output.poses, torch.zeros(8, dtype=torch.long))
+
+
+def test_every_parameter_is_trained(tiny_images):
+    model = build_strong(preset="authors").train()
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    model.objective(model(tiny_images), tiny_images, labels).loss.backward()
+    still = [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
+    assert still == []
+
+
+def test_the_loss_falls_when_it_is_minimised(tiny_images):
+    model = build_strong().train()
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(80):
+        output = model(tiny_images)
+        loss = model.objective(output, tiny_images, labels).loss
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.2 * losses[0]
+    assert torch.equal(model(tiny_images).lengths.argmax(1), labels)
+
+
+def test_outputs_are_float32_under_autocast(tiny, tiny_images):
+    with torch.autocast("cpu", torch.bfloat16):
+        output = tiny(tiny_images)
+        made = tiny.decode(output.poses, output.lengths.argmax(1))
+    assert {x.dtype for x in (*output, made)} == {torch.float32}

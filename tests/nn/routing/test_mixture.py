@@ -1,0 +1,93 @@
+"""The moments of votes under a mixture, block by block, against sums over votes that are there."""
+
+import pytest
+import torch
+from cases import close
+from draws import B, D, E, I, J, draw, votes_of
+
+from capsviz.nn.routing import _attend, batch_last
+from capsviz.nn.routing._mixture import Moments, even_moments, mixture
+
+
+def drawn(children=I, dtype=torch.float64):
+    """Children, weight, activations, centre, precision, constant."""
+    return (
+        draw(B, children, D, seed=1, dtype=dtype),
+        draw(children, J, E, D, seed=2, dtype=dtype),
+        draw(B, children, seed=3, dtype=dtype).sigmoid(),
+        draw(B, J, E, seed=4, dtype=dtype),
+        draw(B, J, E, seed=5, dtype=dtype).exp(),
+        draw(B, J, seed=6, dtype=dtype),
+    )
+
+
+def literally(children, weight, activations, centre, precision, constant):
+    votes = votes_of(children, weight)
+    far = (votes - centre[:, None]).square()
+    if precision is None:
+        w = activations[..., None].expand(votes.shape[:3]) / J
+    else:
+        logits = constant[:, None] - (precision[:, None] * far).sum(3) / 2
+        w = activations[..., None] * logits.softmax(2)
+    w = w[..., None]
+    return w.sum(1)[..., 0], (w * votes).sum(1), (w * far).sum(1)
+
+
+def blocked(children, weight, *others):
+    return mixture(*batch_last(children, weight), *others)[:3]
+
+
+def with_gradients(function, given):
+    given = [x.detach().clone().requires_grad_() for x in given]
+    parts = function(*given, *[None] * (6 - len(given)))
+    loss = sum((p * torch.linspace(-1, 2, p.numel()).to(p).view_as(p)).sum() for p in parts)
+    return *parts, *torch.autograd.grad(loss, given)
+
+
+@pytest.mark.parametrize("block", [1, 4, 1000])
+@pytest.mark.parametrize("even", [False, True])
+def test_the_moments_are_the_sums_over_children(block, even, monkeypatch):
+    monkeypatch.setattr(_attend, "CPU_BLOCK_BYTES", 4 * block * J * E * B * 8)
+    given = drawn(children=23)[: 4 if even else 6]
+    for a, b in zip(with_gradients(blocked, given), with_gradients(literally, given), strict=True):
+        close(a, b)
+
+
+def test_gradients_are_right_twice():
+    given = [x.requires_grad_() for x in drawn()]
+    assert torch.autograd.gradcheck(blocked, given)
+    assert torch.autograd.gradgradcheck(blocked, given, fast_mode=True)
+
+
+def test_the_moments_about_the_mean_are_those_of_all_votes():
+    children, weight, activations, centre, *densities = drawn(children=9)
+    moments = mixture(*batch_last(children, weight), activations, centre, *densities)
+    assert isinstance(moments, Moments)
+    mean, scatter = moments.about_mean()
+    others = activations, mean, *densities
+    close(mean, moments.first / moments.mass[..., None])
+    votes = votes_of(children, weight)
+    far = (votes - centre[:, None]).square()
+    logits = densities[1][:, None] - (densities[0][:, None] * far).sum(3) / 2
+    w = others[0][..., None] * logits.softmax(2)
+    close(scatter, (w[..., None] * (votes - mean[:, None]).square()).sum(1))
+
+
+def test_variances_keep_their_digits_where_means_are_large():
+    children, weight, activations, *_ = drawn(children=40, dtype=torch.float32)
+    far = torch.cat((children, torch.ones(B, 40, 1)), 2)  # one more number moves all votes
+    moved = torch.cat((weight, torch.full((40, J, E, 1), 1e3)), 3)
+    _, expected = even_moments(
+        *batch_last(children.double(), weight.double()), activations.double()
+    ).about_mean()
+    _, found = even_moments(*batch_last(far, moved), activations).about_mean()
+    close(found.double() / expected, torch.ones_like(expected), 1e-3)
+
+
+def test_where_no_child_is_active_all_moments_are_zero():
+    children, weight, activations, *others = drawn()
+    moments = mixture(*batch_last(children, weight), 0 * activations, *others)
+    for part in moments[:3]:
+        assert not part.any()
+    for part in moments.about_mean():
+        assert part.isfinite().all()

@@ -1,0 +1,60 @@
+"""What every routing takes, leaves as it was, and refuses."""
+
+import pytest
+import torch
+from cases import ACTIVE, ITERATIVE, NAMES, close, drawn, run
+from draws import E, I, J, draw
+
+every_routing = pytest.mark.parametrize("name", NAMES)
+every_iterative = pytest.mark.parametrize("name", ITERATIVE)
+every_active = pytest.mark.parametrize("name", ACTIVE)
+
+
+@every_routing
+def test_non_contiguous_votes_give_the_same(name):
+    votes, options = drawn(name)
+    scattered = votes.permute(3, 1, 0, 2).contiguous().permute(2, 1, 3, 0)
+    assert not scattered.is_contiguous()
+    for a, b in zip(run(name, scattered, options), run(name, votes, options), strict=True):
+        close(a, b)
+
+
+@every_routing
+def test_autocast_does_not_reach_into_it(name):
+    votes, options = drawn(name, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        inside = run(name, votes, options)
+    for a, b in zip(inside, run(name, votes, options), strict=True):
+        assert a.dtype == torch.float32
+        close(a, b, 1e-5)
+
+
+@every_routing
+def test_what_is_given_is_left_as_it_was(name):
+    votes, options = drawn(name)
+    run(name, votes, options)
+    again, others = drawn(name)
+    assert torch.equal(votes, again)
+    assert all(torch.equal(options[key], others[key]) for key in options)
+
+
+@every_routing
+def test_votes_of_another_shape_are_refused(name):
+    _, options = drawn(name)
+    with pytest.raises(ValueError, match=r"\(B, I, J, E\).*\(3, 5, 7\)"):
+        run(name, draw(I, J, E), options)
+
+
+@every_iterative
+@pytest.mark.parametrize("iterations", [0, -1])
+def test_fewer_than_one_iteration_is_refused(name, iterations):
+    with pytest.raises(ValueError, match=f"at least 1, got {iterations}"):
+        run(name, *drawn(name), iterations)
+
+
+@every_active
+def test_missing_activations_are_refused_in_a_line(name):
+    votes, options = drawn(name)
+    del options["activations"]
+    with pytest.raises(ValueError, match=r"needs the children's activations \(B, I\): got none$"):
+        run(name, votes, options)

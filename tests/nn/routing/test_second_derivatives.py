@@ -1,0 +1,154 @@
+"""Second derivatives through the fast routings and convolutions: never left out, always right."""
+
+import pytest
+import torch
+from cases import FUSED, drawn_capsules, rounds, takes
+from conftest import build_strong
+from draws import B, D, E, I, J, draw, votes_of
+
+import capsviz
+from capsviz.nn import allocator, convolution, routing
+from capsviz.nn.computation import literal
+from capsviz.nn.functional import lengths
+
+every_fused = pytest.mark.parametrize("name", FUSED)
+OPTIONS = [{}, *({o: True} for o in ("leaky", "detach"))]
+every_form = pytest.mark.parametrize(
+    ("name", "options"),
+    [(n, o) for n in FUSED for o in OPTIONS if takes(n, *o)],
+    ids=str,
+)
+
+
+def close(found, expected, tolerance=1e-8):
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def poses(name, children, weight, given, **options):
+    return routing.get(name).fused(children, weight, **given, **rounds(name, 3), **options).poses
+
+
+def slow_poses(name, children, weight, given, **options):
+    if takes(name, "children"):
+        options["children"] = children
+    votes = votes_of(children, weight)
+    return routing.get(name).route(votes, **given, **rounds(name, 3), **options).poses[-1]
+
+
+@every_form
+def test_fused_passes_gradgradcheck(name, options):
+    children, weight, given = drawn_capsules(name)
+    tensors = [x.requires_grad_() for x in (children, weight, *given.values())]
+
+    def form(children, weight, *more):
+        return poses(name, children, weight, dict(zip(given, more, strict=True)), **options)
+
+    if options.get("detach"):  # whose gradient is by intent not that of its value
+        weights = [torch.ones_like(x) for x in tensors]
+        slow = with_penalty(slow_poses, name, tensors, list(given), options, weights)
+        for a, b in zip(
+            with_penalty(poses, name, tensors, list(given), options, weights), slow, strict=True
+        ):
+            close(a, b)
+        return
+    assert torch.autograd.gradgradcheck(form, tensors, fast_mode=True, atol=1e-6)
+
+
+def with_penalty(form, name, tensors, keys, options, weights):
+    """The gradients of a weighted sum of the squared gradients."""
+    children, weight, *more = tensors
+    made = form(name, children, weight, dict(zip(keys, more, strict=True)), **options)
+    first = torch.autograd.grad(torch.tanh(made).square().sum(), tensors, create_graph=True)
+    penalty = sum((w * g.square()).sum() for w, g in zip(weights, first, strict=True))
+    return torch.autograd.grad(penalty, tensors)
+
+
+@pytest.mark.parametrize("options", [{}, {"leaky": True}], ids=str)
+@pytest.mark.parametrize("shifted", [False, True])
+def test_a_step_passes_gradgradcheck(options, shifted):
+    u, w = routing.batch_last(draw(B, I, D, seed=1), draw(I, J, E, D, seed=2))
+    given = [u, w, draw(J, E, B, seed=3)] + ([draw(I, J, seed=4)] if shifted else [])
+    given = [x.requires_grad_() for x in given]
+    form = lambda *given: routing.attend(*given, **options)  # noqa: E731
+    assert torch.autograd.gradgradcheck(form, given, fast_mode=True, atol=1e-6)
+
+
+@every_fused
+def test_a_hessian_vector_product_is_that_of_the_slow_path_and_of_differences(name):
+    children, weight, given = drawn_capsules(name)
+    inner, vector = draw(D, D, seed=6), draw(B, I, D, seed=5)
+
+    def scalar(form):
+        return lambda x: torch.tanh(form(name, torch.tanh(x @ inner), weight, given)).pow(3).sum()
+
+    _, found = torch.autograd.functional.hvp(scalar(poses), children, vector)
+    _, slow = torch.autograd.functional.hvp(scalar(slow_poses), children, vector)
+    close(found, slow)
+
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(scalar(poses)(x), x)[0]
+
+    step = 1e-5
+    differences = (gradient(children + step * vector) - gradient(children - step * vector)) / (
+        2 * step
+    )
+    close(found, differences, 1e-6)
+
+
+def penalised(model, images, labels):
+    """Gradients, by parameter, of the loss and the squared gradient of the lengths."""
+    images = images.clone().requires_grad_()
+    output = model(images)
+    loss = model.objective(output, images, labels).loss
+    (slope,) = torch.autograd.grad(output.lengths[:, 0].sum(), images, create_graph=True)
+    total = loss + slope.square().flatten(1).sum(1).mean()
+    found = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
+    return {
+        key: value
+        for (key, _), value in zip(model.named_parameters(), found, strict=True)
+        if value is not None
+    }
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_gradient_penalty_trains_as_on_the_literal_path(kept, tiny_images, monkeypatch):
+    monkeypatch.setattr(allocator, "kept", lambda: kept)
+    monkeypatch.setattr(convolution, "WIDE", 1)
+    model = build_strong(routing_bias=True).double()
+    given = tiny_images[:3].double(), torch.tensor([0, 2, 1])
+    found = penalised(model, *given)
+    with literal():
+        expected = penalised(model, *given)
+    assert found.keys() == expected.keys() and "capsules.weight" in found
+    for key, value in expected.items():
+        close(found[key], value)
+    plain = torch.autograd.grad(
+        model.objective(model(given[0]), *given).loss, model.capsules.weight
+    )[0]
+    assert (plain - found["capsules.weight"]).abs().max() > 1e-3 * plain.abs().max()
+
+
+def test_a_gradient_penalty_of_a_trained_network_is_right(digits):
+    model = capsviz.load("digits").double()
+    images, labels = (x[:3] for x in digits)
+    found = penalised(model, images.double(), labels)
+    with literal():
+        expected = penalised(model, images.double(), labels)
+    for key, value in expected.items():
+        close(found[key], value)
+
+
+def test_a_hessian_vector_product_of_a_trained_network_is_right(digits):
+    model = capsviz.load("digits").double()
+    image = digits[0][:1].double()
+    vector = draw(*image.shape, seed=3)
+
+    def scalar(x):
+        return torch.tanh(lengths(model(x).poses)).square().sum()
+
+    _, found = torch.autograd.functional.hvp(scalar, image, vector)
+    with literal():
+        _, expected = torch.autograd.functional.hvp(scalar, image, vector)
+    close(found, expected)
+    assert found.abs().max() > 1e-3

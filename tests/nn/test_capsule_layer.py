@@ -1,0 +1,182 @@
+"""Capsules above capsules: windows, matrix poses, coordinates, any routing."""
+
+from inspect import signature
+
+import pytest
+import torch
+from draws import B, draw
+
+from capsviz.nn import routing
+from capsviz.nn.capsule_layer import CapsuleLayer, coordinates_of
+from capsviz.nn.computation import literal
+
+GRID, J = (2, 4, 5), 3  # 40 children
+COUNT = 40
+VECTOR = {"child_pose": (4,), "parent_pose": (6,)}
+MATRIX = {"child_pose": (4, 2), "parent_pose": (4, 3)}
+POSES = pytest.mark.parametrize("poses", [VECTOR, MATRIX], ids=["vector", "matrix"])
+ALONE = [  # places do not compete for children, so the border is felt at the border alone
+    name
+    for name in routing.available()
+    if "links" not in signature(routing.get(name).route).parameters
+]
+every_routing = pytest.mark.parametrize("name", routing.available())
+
+
+def layer(*, seed=0, **options):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        made = CapsuleLayer(GRID, J, **{**VECTOR, "std": 0.5, **options}).double()
+        for parameter in made.learned.values():
+            parameter.data += 0.3 * torch.randn_like(parameter)
+        return made
+
+
+def children(made, count=COUNT, batch=B):
+    return draw(
+        batch, count, made.child_pose[0] * made.child_pose[-1] ** (made.child_pose[1:] != ())
+    )
+
+
+def active(count=COUNT):
+    return draw(B, count, seed=3).sigmoid()
+
+
+def close(found, expected, tolerance=1e-9):
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@every_routing
+@POSES
+@pytest.mark.parametrize("coordinates", [False, True])
+def test_a_fully_connected_layer_is_routing_on_its_votes(name, poses, coordinates):
+    made = layer(routing=name, coordinates=coordinates, **poses)
+    found = made(children(made), active())
+    votes, routed = made.route(children(made), active())
+    assert votes.shape == (B, COUNT, J, torch.Size(made.pose_shape).numel())
+    close(found.poses, routed.poses[-1])
+    close(found.activations, routed.activations[-1])
+    with literal():
+        close(made(children(made), active()).poses, found.poses)
+
+
+@every_routing
+@POSES
+def test_a_convolutional_layer_gives_parents_by_type_and_place(name, poses):
+    made = layer(routing=name, kernel=3, stride=1, **poses)
+    assert made.grid == (J, 2, 3)
+    found = made(children(made), active())
+    _, routed = made.route(children(made), active())
+    E = torch.Size(made.pose_shape).numel()
+    assert found.poses.shape == (B, J * 2 * 3, E) and found.activations.shape == (B, J * 2 * 3)
+    for kind, row, column in [(0, 0, 0), (2, 1, 0), (1, 0, 2)]:
+        parent = (kind * 2 + row) * 3 + column
+        close(found.poses[:, parent], routed.poses[-1, :, row * 3 + column, kind])
+        close(found.activations[:, parent], routed.activations[-1, :, row * 3 + column, kind])
+
+
+def test_a_matrix_pose_stands_left_of_its_weight():
+    made = layer(**MATRIX)
+    poses = children(made)
+    votes, _ = made.route(poses)
+    M, W = poses[1, 7].view(4, 2), made.weight[7, 2].T  # 2 x 3
+    close(votes[1, 7, 2].view(4, 3), M @ W)
+
+
+def test_places_of_a_convolutional_layer_share_their_matrices():
+    made = layer(kernel=2, stride=1)
+    poses = children(made)
+    votes, _ = made.route(poses)
+    assert made.weight.shape == (2 * 4, J, 6, 4)
+    q, kind, y, x = 1 * 4 + 2, 1, 1, 0  # the place at row 1, column 2
+    child = (kind * 4 + 1 + y) * 5 + 2 + x
+    slot = (kind * 2 + y) * 2 + x
+    close(votes[0, q, slot, 1], made.weight[slot, 1] @ poses[0, child])
+
+
+@pytest.mark.parametrize(("transform", "matrices"), [("own", 8), ("type", 2), ("shared", 1)])
+def test_children_share_matrices_as_they_are_told(transform, matrices):
+    made = layer(kernel=2, transform=transform)
+    assert len(made.weight) == matrices
+    assert torch.equal(made.matrices()[0], made.matrices()[3]) == (transform != "own")
+    assert torch.equal(made.matrices()[0], made.matrices()[4]) == (transform == "shared")
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_an_image_moved_by_the_stride_gives_parents_moved_by_a_place(name):
+    made = layer(routing=name, kernel=2, stride=1, **MATRIX)
+    image, presence = children(made).view(B, *GRID, 8), active().view(B, *GRID)
+    moved = image.roll(1, 3), presence.roll(1, 3)
+    plain = made(image.flatten(1, 3), presence.flatten(1)).poses.view(B, *made.grid, 12)
+    after = made(moved[0].flatten(1, 3), moved[1].flatten(1)).poses.view(B, *made.grid, 12)
+    close(after[:, :, :, 1:], plain[:, :, :, :-1])
+
+
+def test_permuting_places_together_with_their_matrices_changes_nothing():
+    made = layer(routing="em")
+    order = torch.randperm(COUNT, generator=torch.Generator().manual_seed(0))
+    found = made(children(made), active())
+    made.weight.data = made.weight.data[order]
+    again = made(children(made)[:, order], active()[:, order])
+    close(again.poses, found.poses)
+    close(again.activations, found.activations)
+
+
+def test_coordinates_are_the_middle_of_a_place_in_the_right_hand_column():
+    added = coordinates_of((2, 4, 5), (4, 4)).view(2, 4, 5, 4, 4)
+    assert added[1, 0, 4, 0, 3].item() == pytest.approx(0.5 / 4)
+    assert added[1, 0, 4, 1, 3].item() == pytest.approx(4.5 / 5)
+    assert added.count_nonzero().item() == 2 * 4 * 5 * 2
+    assert coordinates_of((1, 2, 2), (6,))[3].tolist() == [0.75, 0.75, 0, 0, 0, 0]
+
+
+def test_coordinates_are_added_to_votes_and_move_em_poses_alone():
+    plain, placed = layer(routing="em", **MATRIX), layer(routing="em", coordinates=True, **MATRIX)
+    votes, _ = plain.route(children(plain), active())
+    moved, _ = placed.route(children(placed), active())
+    close(moved - votes, placed.coordinates.double()[None, :, None].expand_as(votes))
+
+
+@every_routing
+def test_gradients_reach_every_parameter(name):
+    made = layer(routing=name, kernel=2, stride=2)
+    found = made(children(made).requires_grad_(), active())
+    (found.poses.square().sum() + found.activations.square().sum()).backward()
+    for key, parameter in made.named_parameters():
+        unused = key == "learned.head_bias"  # a softmax does not see it
+        assert unused or (parameter.grad is not None and parameter.grad.abs().max() > 0), key
+
+
+def test_layers_stand_upon_each_other():
+    first = layer(routing="em", kernel=2, stride=1, child_pose=(4, 4), parent_pose=(4, 4))
+    second = CapsuleLayer(
+        first.grid, 10, child_pose=(4, 4), parent_pose=(4, 4), routing="em", transform="type",
+        coordinates=True, final_temperature=0.1,
+    ).double()  # fmt: skip
+    found = second(*first(draw(B, COUNT, 16), active()))
+    assert found.poses.shape == (B, 10, 16) and found.activations.shape == (B, 10)
+    assert len(second.weight) == 3
+
+
+def test_a_layer_moves_to_another_type_with_its_places():
+    made = layer(kernel=2, coordinates=True).float()
+    assert made(children(made).float()).poses.dtype == torch.float32
+    assert set(made.state_dict()) == {"weight"}
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"child_pose": (4, 4), "parent_pose": (16,)}, r"matrices of as many rows, got \(4, 4\)"),
+        ({"child_pose": (4, 4), "parent_pose": (3, 4)}, r"got \(4, 4\) and \(3, 4\)"),
+        ({"transform": "typ"}, "unknown transform 'typ'.*did you mean 'type'"),
+        ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass, got 3"),
+        ({"iterations": 0}, "at least 1, got 0"),
+        ({"final_temperature": 1.0}, "'dynamic' has no option 'final_temperature'"),
+        ({"kernel": 5}, "fits into 4 x 5 places"),
+        ({"coordinates": True, "parent_pose": (1,)}, "two entries of a pose"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        layer(**options)

@@ -1,0 +1,233 @@
+"""The literal path: transforms, export, ONNX; and other types and devices than float32 on a CPU."""
+
+import asyncio
+import threading
+from functools import partial
+
+import pytest
+import torch
+from conftest import build_strong
+from draws import draw
+
+import capsviz
+from capsviz.nn import functional, models, routing
+from capsviz.nn.computation import is_literal, literal, without_autocast
+
+ROUTINGS = pytest.mark.parametrize("name", routing.available())
+
+
+def close(found, expected, tolerance=1e-8):
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.fixture
+def model():
+    return build_strong(routing_bias=True).double()
+
+
+@pytest.fixture
+def images(tiny_images):
+    return tiny_images[:3].double()
+
+
+def activations(model, images):
+    return model(images).lengths
+
+
+def test_the_literal_path_gives_the_same_numbers(model, images):
+    fast = model(images)
+    with literal():
+        for a, b in zip(model(images), fast, strict=True):
+            close(a, b, 1e-12)
+
+
+def test_the_literal_path_has_no_function_of_our_own(model, images):
+    def functions(node, found):
+        if node is not None and node not in found:
+            found.add(node)
+            for following, _ in node.next_functions:
+                functions(following, found)
+        return found
+
+    with literal():
+        plain = functions(model(images).lengths.grad_fn, set())
+    fast = functions(model(images).lengths.grad_fn, set())
+    ours = [{type(n).__name__ for n in nodes if hasattr(n, "saved_tensors")} for nodes in
+            (plain, fast)]  # fmt: skip
+    assert ours[0] == set() and ours[1] == {"_AttendBackward"}
+
+
+def test_grad_and_jacrev_and_vmap_of_the_literal_path(model, images):
+    expected = torch.autograd.functional.jacobian(partial(activations, model), images)
+    expected = torch.stack([expected[b, :, b] for b in range(3)])  # an image acts on itself alone
+
+    def single(image):
+        return activations(model, image[None])[0]
+
+    with literal():
+        close(torch.func.grad(lambda x: single(x)[1])(images[0]), expected[0, 1])
+        close(torch.func.jacrev(single)(images[0]), expected[0])
+        close(torch.func.vmap(single)(images), activations(model, images))
+        close(torch.func.vmap(torch.func.jacrev(single))(images), expected)
+
+
+def test_gradients_of_each_image_by_vmap_over_a_functional_call(model, images):
+    weights = dict(model.named_parameters())
+
+    def loss(weights, image):
+        output = torch.func.functional_call(model, weights, (image[None],))
+        return output.lengths.square().sum()
+
+    with literal():
+        found = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, images)
+    for b in range(3):
+        one = activations(model, images[b : b + 1]).square().sum()
+        (expected,) = torch.autograd.grad(one, model.capsules.weight)
+        close(found["capsules.weight"][b], expected)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's own, in jvp
+def test_jvp_of_the_literal_path(model, images):
+    direction = draw(*images.shape, seed=3)
+    jacobian = torch.autograd.functional.jacobian(partial(activations, model), images)
+    with literal():
+        value, found = torch.func.jvp(partial(activations, model), (images,), (direction,))
+    close(value, activations(model, images))
+    close(found, torch.einsum("bjncyx,ncyx->bj", jacobian, direction))
+
+
+def exported(model, images):
+    with literal(), torch.no_grad():
+        return torch.export.export(
+            model, (images,), dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=64)},)
+        )
+
+
+def test_export_with_any_batch(model, images, tiny_images):
+    program = exported(model, images).module()
+    for n in (1, 2, 8):
+        some = tiny_images[:n].double()
+        for a, b in zip(program(some), model(some), strict=True):
+            close(a, b, 1e-12)
+
+
+@pytest.mark.parametrize("preset", ["paper", "authors"])
+def test_onnx_with_any_batch(preset, tiny_images, tmp_path):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    model = build_strong(preset=preset)
+    with literal(), torch.no_grad():
+        torch.onnx.export(
+            model,
+            (tiny_images[:3],),
+            tmp_path / "network.onnx",
+            dynamo=True,
+            verbose=False,
+            input_names=["images"],
+            output_names=["lengths", "poses", "primary"],
+            dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=64)},),
+        )
+    session = runtime.InferenceSession(tmp_path / "network.onnx")
+    for n in (1, 2, 8):
+        found = session.run(None, {"images": tiny_images[:n].numpy()})
+        for a, b in zip(found, model(tiny_images[:n]), strict=True):
+            close(torch.from_numpy(a), b.detach(), 1e-5)
+
+
+def test_the_switch_is_offered_by_the_package():
+    assert capsviz.literal is literal
+
+
+def test_the_switch_is_put_back_also_after_an_error_and_can_be_nested():
+    with pytest.raises(ZeroDivisionError), literal():
+        with literal():
+            assert is_literal()
+        assert is_literal()
+        1 / 0  # noqa: B018
+    assert not is_literal()
+
+
+def test_the_switch_holds_for_the_thread_that_turned_it():
+    there = []
+    with literal():
+        thread = threading.Thread(target=lambda: there.append(is_literal()))
+        thread.start()
+        thread.join()
+    assert there == [False]
+
+
+def test_the_switch_holds_for_the_task_that_turned_it():
+    async def inside(turned, other):
+        with literal():
+            turned.set()
+            await other.wait()
+            return is_literal()
+
+    async def outside(turned, other):
+        await turned.wait()
+        seen = is_literal()
+        other.set()
+        return seen
+
+    async def both():
+        events = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(inside(*events), outside(*events))
+
+    assert asyncio.run(both()) == [True, False]
+
+
+def test_autocast_is_turned_off_where_there_is_one():
+    with torch.autocast("cpu", torch.bfloat16), without_autocast(torch.device("cpu")):
+        assert not torch.is_autocast_enabled("cpu")
+    with without_autocast(torch.device("meta")):
+        pass
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_network_of_half_precision_runs_traces_and_decodes(dtype, tiny_images):
+    exact = build_strong(routing_bias=True)
+    expected = exact(tiny_images)
+    model = build_strong(routing_bias=True).to(dtype)
+    output = model(tiny_images.to(dtype))
+    assert {x.dtype for x in output} == {torch.float32}  # capsules keep their precision
+    close(output.lengths, expected.lengths, 0.05)
+    decoded = model.decode(output.poses, output.lengths.argmax(1))
+    assert decoded.dtype == torch.float32
+    classes = output.lengths.argmax(1)
+    close(decoded, exact.decode(output.poses, classes), 0.02)
+    traced = capsviz.trace(model, tiny_images)
+    close(traced.lengths, output.lengths.detach(), 1e-3)
+    assert traced.reconstruction.shape == tiny_images.shape
+    assert all(x.isfinite().all() for x in (traced.votes, traced.couplings, traced.reconstruction))
+    loss = model.objective(output, tiny_images, torch.arange(8) % 3).loss
+    loss.backward()
+    assert all(p.grad.isfinite().all() and p.grad.dtype == dtype for p in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_black_images_are_finite_in_half_precision(dtype):
+    model = build_strong().to(dtype)
+    with torch.no_grad():
+        for p in (model.conv1.bias, model.primary.convolution.bias):
+            p.zero_()
+    output = model(torch.zeros(2, 1, 21, 19, dtype=dtype))
+    output.lengths.sum().backward()
+    assert output.poses.isfinite().all() and model.conv1.weight.grad.isfinite().all()
+
+
+@ROUTINGS
+def test_a_network_on_meta_gives_shapes(name):
+    with torch.device("meta"):
+        model = models.build("capsnet", (1, 28, 28), 10, routing=name)
+        images = torch.rand(2, 1, 28, 28)
+    output = model(images)
+    votes, routed = model.capsules.route(output.primary)
+    decoded = model.decode(output.poses, torch.zeros(2, dtype=torch.int64, device="meta"))
+    sse = functional.reconstruction_loss(images, decoded)
+    (output.lengths.sum() + sse.sum()).backward()
+    assert {x.device.type for x in (*output, votes, *routed, decoded)} == {"meta"}
+    assert output.lengths.shape == (2, 10) and output.poses.shape == (2, 10, 16)
+    assert output.primary.shape == (2, 1152, 8) and votes.shape == (2, 1152, 10, 16)
+    assert decoded.shape == images.shape
+    assert model.capsules.weight.grad.shape == (1152, 10, 16, 8)

@@ -1,0 +1,169 @@
+"""Every way of convolving is PyTorch's own convolution, in values and gradients."""
+
+import pytest
+import torch
+from draws import draw
+from torch.nn.functional import conv2d
+
+from capsviz.nn import allocator, convolution
+from capsviz.nn.computation import literal
+from capsviz.nn.convolution import convolve
+
+# C, O, kernel, stride, H, W: patches smaller than the result or larger, odd sizes, a rest at the
+# border that the stride leaves out
+SHAPES = [(1, 90, 9, 1, 12, 11), (1, 8, 9, 1, 12, 11), (6, 8, 9, 2, 20, 17), (3, 4, 5, 3, 13, 12)]
+every_shape = pytest.mark.parametrize("shape", SHAPES)
+
+
+@pytest.fixture(params=["stock", "all at once", "in chunks"])
+def way(request, monkeypatch):
+    """As a library is used, and as the commands are: freed memory kept, chunks of any size."""
+    monkeypatch.setattr(allocator, "kept", lambda: request.param != "stock")
+    monkeypatch.setattr(convolution, "WIDE", 1)
+    if request.param == "in chunks":
+        monkeypatch.setattr(convolution, "ROWS_KEPT", 70)  # 2 + 2 + 1 images of the last
+    return request.param
+
+
+def case(shape, dtype=torch.float64):
+    C, O, k, stride, H, W = shape
+    given = draw(5, C, H, W, seed=1), draw(O, C, k, k, seed=2), draw(O, seed=3)
+    return [x.to(dtype).requires_grad_() for x in given], stride
+
+
+def gradients(made, given):
+    weights = torch.linspace(-1, 2, made.numel()).to(made).view(made.shape)
+    return torch.autograd.grad((made * weights).sum(), given)
+
+
+@every_shape
+def test_values_and_gradients_are_those_of_conv2d(shape, way):
+    given, stride = case(shape)
+    found, expected = convolve(*given, stride), conv2d(*given, stride)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    for a, b in zip(gradients(found, given), gradients(expected, given), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@every_shape
+def test_kernels_that_do_not_learn_change_no_gradient_of_the_images(shape, way):
+    (images, weight, bias), stride = case(shape)
+    (expected,) = gradients(conv2d(images, weight, bias, stride), [images])
+    found = convolve(images, weight.detach(), bias.detach(), stride)
+    torch.testing.assert_close(gradients(found, [images])[0], expected, rtol=1e-10, atol=1e-10)
+
+
+@every_shape
+def test_the_result_lies_channels_last_where_memory_is_kept(shape, way):
+    given, stride = case(shape)
+    found = convolve(*given, stride).is_contiguous(memory_format=torch.channels_last)
+    assert found == (way != "stock")
+
+
+@every_shape
+def test_second_derivatives_are_right(shape, way):
+    C, O, k, stride, *_ = shape
+    small = draw(2, C, k + stride, k, seed=1), draw(O, C, k, k, seed=2), draw(O, seed=3)
+    given = [x.requires_grad_() for x in small]
+
+    def twice(function):
+        (first,) = torch.autograd.grad(
+            torch.tanh(function(*given, stride)).square().sum(), given[:1], create_graph=True
+        )
+        return torch.autograd.grad(first.square().sum(), given)
+
+    for a, b in zip(twice(convolve), twice(conv2d), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_convolutions_pass_gradgradcheck(way):
+    given = [draw(2, 2, 4, 5, seed=1), draw(3, 2, 2, 2, seed=2), draw(3, seed=3)]
+    given = [x.requires_grad_() for x in given]
+    assert torch.autograd.gradgradcheck(lambda *x: convolve(*x, 2), given)
+
+
+@every_shape
+def test_the_literal_way_is_conv2d_itself(shape, way):
+    given, stride = case(shape)
+    with literal():
+        found = convolve(*given, stride)
+    assert torch.equal(found, conv2d(*given, stride))
+    assert type(found.grad_fn).__name__ == "ConvolutionBackward0"
+
+
+@every_shape
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_networks_of_half_precision_convolve_in_it(shape, way, dtype):
+    given, stride = case(shape)
+    expected = convolve(*given, stride)
+    given = [x.detach().to(dtype).requires_grad_() for x in given]
+    found = convolve(*given, stride)
+    assert found.dtype == dtype
+    assert all(x.isfinite().all() for x in gradients(found, given))
+    scale = expected.detach().abs().max()
+    torch.testing.assert_close(found / scale, (expected / scale).to(dtype), rtol=0, atol=0.03)
+
+
+@every_shape
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_how_inputs_lie_in_memory_changes_nothing(shape, way, layout):
+    (images, weight, bias), stride = case(shape)
+    found = convolve(images.contiguous(memory_format=layout), weight, bias, stride)
+    other = convolve(images, weight.contiguous(memory_format=layout), bias, stride)
+    torch.testing.assert_close(found, other)
+
+
+@every_shape
+def test_autocast_computes_in_bf16_and_gives_float32_gradients(shape, way):
+    given, stride = case(shape, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, expected = convolve(*given, stride), conv2d(*given, stride)
+    assert found.dtype == torch.bfloat16
+    scale = float(expected.detach().abs().max())
+    torch.testing.assert_close(found / scale, expected / scale, rtol=0, atol=0.02)
+    for a, b in zip(gradients(found, given), gradients(expected, given), strict=True):
+        assert a.dtype == torch.float32
+        scale = float(b.abs().max())
+        torch.testing.assert_close(a / scale, b / scale, rtol=0, atol=0.02)
+
+
+@every_shape
+def test_the_backward_pass_may_lie_inside_autocast(shape, way):
+    given, stride = case(shape, torch.float32)
+    expected = gradients(convolve(*given, stride), given)
+    made = convolve(*given, stride)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = gradients(made, given)
+    for a, b in zip(found, expected, strict=True):
+        scale = float(b.abs().max())
+        torch.testing.assert_close(a / scale, b / scale, rtol=0, atol=0.02)
+
+
+@every_shape
+def test_no_images_give_no_result_and_float64_stays_so_under_autocast(shape, way):
+    (images, weight, bias), stride = case(shape)
+    assert convolve(images[:0], weight, bias, stride).shape[0] == 0
+    with torch.autocast("cpu", torch.bfloat16):
+        assert convolve(images, weight, bias, stride).dtype == torch.float64
+
+
+def test_no_way_is_taken_that_these_tests_do_not_see(monkeypatch):
+    """Each of the ways is really taken by some shape above."""
+    seen = []
+    for name in ("_all_patches", "conv2d"):
+        real = getattr(convolution, name)
+        monkeypatch.setattr(
+            convolution, name, lambda *a, real=real, name=name: seen.append(name) or real(*a)
+        )
+    images, weight = draw(1, 1, 9, 9), draw(90, 1, 9, 9)
+    convolve(images, weight, draw(90))
+    assert seen == ["conv2d"]  # PyTorch's own, unless freed memory is kept
+    monkeypatch.setattr(allocator, "kept", lambda: True)
+    seen.clear()
+    convolve(images, weight, draw(90))
+    assert seen == ["_all_patches", "conv2d"]
+    made = convolve(images.requires_grad_(), weight[:8], draw(8))
+    assert "_Product" not in type(made.grad_fn).__name__
+    monkeypatch.setattr(convolution, "WIDE", 1)
+    made = convolve(images.requires_grad_(), weight[:8], draw(8))
+    assert "_Product" in type(made.grad_fn).__name__

@@ -1,0 +1,190 @@
+"""What holds for every decoder: a new file in capsviz/nn/decoders is found and tested here."""
+
+import pytest
+import torch
+import twins
+from torch import nn
+from torch.nn.functional import one_hot
+
+from capsviz.nn import decoders
+from capsviz.nn.decoders import Decoder
+
+J, E, SHAPE = 3, 5, (2, 7, 6)
+NAMES = decoders.available()
+SIZES = [
+    *((1, 28, 28), (1, 36, 36), (3, 24, 24), (3, 32, 32), (1, 40, 40), (2, 32, 32)),
+    *((1, 29, 31), (1, 17, 18), (1, 1, 1), (3, 2, 5)),
+]
+
+every_decoder = pytest.mark.parametrize("name", NAMES)
+
+
+def build(name, norm=False, shape=SHAPE):
+    """A decoder that is far from its start: normalised ones have seen other batches."""
+    torch.manual_seed(0)
+    decoder = Decoder(name, J, E, shape, norm=norm)
+    for _ in range(3 if norm else 0):
+        decoder(3 * torch.randn(8, J, E), torch.arange(8) % J)
+    return decoder.eval()
+
+
+@pytest.fixture(params=[(name, norm) for name in NAMES for norm in (False, True)], ids=str)
+def decoder(request):
+    return build(*request.param)
+
+
+@pytest.fixture
+def poses():
+    return torch.randn(4, J, E, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_two_decoders_are_there():
+    assert {"fully_connected", "deconvolution"} <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "norm", "parameters"),
+    [
+        ("fully_connected", False, 1_411_344),  # Sabour et al. 2017
+        ("fully_connected", True, 1_411_344 + 512 + 1_024),  # a scale for each unit
+        ("deconvolution", False, 203_409),
+        # the map's bias, one for each of its numbers, gives way to a scale and shift for 16 maps
+        ("deconvolution", True, 203_409 - 16 * 7 * 7 + 2 * 16 + 64 + 32),
+    ],
+)
+def test_parameter_counts_for_mnist(name, norm, parameters):
+    with torch.device("meta"):
+        decoder = Decoder(name, 10, 16, (1, 28, 28), norm=norm)
+    assert sum(p.numel() for p in decoder.parameters()) == parameters
+    assert name != "deconvolution" or parameters <= 260_000
+
+
+def test_the_weights_of_the_papers_decoder_have_the_names_that_stored_networks_use():
+    with torch.device("meta"):
+        decoder = Decoder("fully_connected", 10, 16, (1, 28, 28))
+    expected = {f"layers.{n}.{kind}" for n in (0, 2, 4) for kind in ("weight", "bias")}
+    assert set(decoder.state_dict()) == expected
+
+
+@every_decoder
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("shape", SIZES, ids=str)
+def test_images_have_the_shape_asked_for_and_lie_in_0_1(name, norm, shape, poses):
+    images = build(name, norm, shape)(100 * poses, torch.tensor([0, 1, 2, 0]))
+    assert images.shape == (4, *shape)
+    assert images.min() >= 0 and images.max() <= 1
+
+
+def masked(poses, classes):
+    """The poses of `classes` in their places among zeros, (B, J * E)."""
+    x = torch.zeros(len(poses), J, E)
+    for b, k in enumerate(classes.tolist()):
+        x[b, k] = poses[b, k]
+    return x.flatten(1)
+
+
+def test_the_fully_connected_decoder_is_relu_layers_then_a_sigmoid_of_the_masked_poses(poses):
+    decoder, classes = build("fully_connected"), torch.tensor([2, 0, 1, 1])
+    first, second, last = (m for m in decoder.layers if isinstance(m, nn.Linear))
+    found = decoder(poses, classes)
+    for x, image in zip(masked(poses, classes), found, strict=True):
+        x = (first.weight @ x + first.bias).clamp_min(0)
+        x = (second.weight @ x + second.bias).clamp_min(0)
+        x = 1 / (1 + (-(last.weight @ x + last.bias)).exp())
+        torch.testing.assert_close(image, x.view(SHAPE))
+
+
+def test_the_deconvolution_spreads_each_number_of_a_map_by_the_kernel(poses):
+    decoder, classes = build("deconvolution"), torch.tensor([2, 0, 1, 1])
+    first = decoder.layers[0]
+    spread = [m for m in decoder.layers if isinstance(m, nn.ConvTranspose2d)]
+    found = decoder(poses, classes)
+    for x, image in zip(masked(poses, classes), found, strict=True):
+        maps = (first.weight @ x + first.bias).clamp_min(0).view(16, 2, 2)
+        for layer, size, stride in zip(spread, ((4, 3), (7, 6), (7, 6)), (2, 2, 1), strict=True):
+            maps = twins.spread(maps, layer.weight.detach(), layer.bias.detach(), stride, size)
+            maps = maps.clamp_min(0) if layer is not spread[-1] else 1 / (1 + (-maps).exp())
+        torch.testing.assert_close(image, maps, rtol=1e-4, atol=1e-5)
+
+
+def test_only_the_pose_of_the_chosen_class_matters(decoder, poses):
+    classes = torch.tensor([0, 1, 2, 0])
+    others = poses + 1.0
+    others[torch.arange(4), classes] = poses[torch.arange(4), classes]
+    assert torch.equal(decoder(others, classes), decoder(poses, classes))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_gradients_reach_the_pose_of_the_chosen_class_alone(decoder, poses, training):
+    classes, weights = torch.tensor([0, 1, 2, 0]), torch.randn(4, *SHAPE)
+    poses.requires_grad_()
+    (decoder.train(training)(poses, classes) * weights).sum().backward()
+    reached = poses.grad.abs().sum(2) > 0
+    assert reached.tolist() == one_hot(classes, J).bool().tolist()
+    assert all(p.grad.abs().sum() > 0 for p in decoder.parameters())
+
+
+def test_an_image_is_decoded_alone_as_in_a_batch(decoder, poses):
+    classes = torch.tensor([0, 1, 2, 0])
+    together = decoder(poses, classes)
+    for b in range(4):
+        alone = decoder(poses[b : b + 1], classes[b : b + 1])
+        torch.testing.assert_close(alone, together[b : b + 1])
+
+
+@every_decoder
+def test_batch_norm_uses_the_batch_in_training_and_what_it_has_seen_afterwards(name, poses):
+    decoder, classes = build(name, norm=True), torch.tensor([0, 1, 2, 0])
+    plain = decoder(poses, classes)
+    decoder.train()
+    trained = decoder(poses, classes)
+    assert not torch.allclose(trained[:2], plain[:2])
+    assert not torch.allclose(trained[:2], decoder(poses[:2], classes[:2]))
+    decoder.eval()
+    torch.testing.assert_close(decoder(poses[:2], classes[:2]), decoder(poses, classes)[:2])
+
+
+@every_decoder
+def test_batch_norm_stands_before_every_relu(name):
+    for norm in (False, True):
+        kinds = [type(m) for m in build(name, norm).layers]
+        before = [kinds[n - 1] for n, kind in enumerate(kinds) if kind is nn.ReLU]
+        normed = [issubclass(kind, nn.BatchNorm1d | nn.BatchNorm2d) for kind in before]
+        assert len(normed) >= 2 and set(normed) == {norm}
+
+
+@every_decoder
+def test_one_image_alone_cannot_train_batch_norm_and_is_refused(name, poses):
+    decoder = build(name, norm=True).train()
+    with pytest.raises(ValueError, match="at least 2 images in every training batch, got 1"):
+        decoder(poses[:1], torch.tensor([0]))
+    assert build(name).train()(poses[:1], torch.tensor([0])).shape == (1, *SHAPE)
+
+
+def test_images_stay_float32_under_autocast(decoder, poses):
+    with torch.autocast("cpu", torch.bfloat16):
+        assert decoder(poses, torch.tensor([0, 1, 2, 0])).dtype == torch.float32
+
+
+@every_decoder
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
+def test_the_numbers_that_a_decoder_keeps_for_its_gradients_are_about_those_it_counts(
+    name, norm, shape
+):
+    decoder, kept = Decoder(name, 10, 16, shape, norm=norm), {}
+
+    def keep(tensor):
+        if tensor.dim() and len(tensor) == 4:  # of the four images: no weight has four rows
+            kept[tensor.data_ptr()] = tensor.numel() // 4
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        images = decoder(torch.rand(4, 10, 16), torch.tensor([0, 1, 2, 3]))
+    assert images.requires_grad
+    assert 0.5 * sum(kept.values()) < decoder.activations < 3 * sum(kept.values())
+
+
+def test_an_unknown_decoder_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown decoder 'deconv', expected one of: deconvol"):
+        Decoder("deconv", J, E, SHAPE)

@@ -1,0 +1,164 @@
+import pytest
+import torch
+import twins
+from draws import draw
+
+from capsviz.nn import functional
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_squash_is_equation_1(scale):
+    x = draw(3, 7) * scale
+    expected = torch.tensor([twins.squash(row) for row in x], dtype=torch.float64)
+    torch.testing.assert_close(functional.squash(x), expected, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, -1, -2])
+def test_squash_takes_the_axis_it_is_told(dim):
+    x = draw(3, 5, 7)
+    expected = functional.squash(x.movedim(dim, -1)).movedim(-1, dim)
+    torch.testing.assert_close(functional.squash(x, dim), expected)
+
+
+def test_squash_keeps_the_direction_and_orders_lengths():
+    short, long = draw(1, 6), 3 * draw(1, 6)
+    a, b = functional.squash(short), functional.squash(long)
+    torch.testing.assert_close(a / a.norm(), short / short.norm())
+    assert a.norm() < b.norm() < 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [0.0, 1e-30, 1e-12, 1e-6, 1.0, 1e6, 1e18])
+def test_squash_has_finite_values_and_gradients_for_vectors_of_any_size(size, dtype):
+    x = torch.full((2, 4), size, dtype=dtype, requires_grad=True)
+    y = functional.squash(x)
+    y.sum().backward()
+    assert y.isfinite().all() and x.grad.isfinite().all()
+    assert (y.norm(dim=-1) <= 1 + 1e-6).all()
+
+
+def test_squash_passes_gradcheck():
+    assert torch.autograd.gradcheck(functional.squash, draw(2, 3, 4).requires_grad_())
+
+
+def test_lengths_are_norms_over_the_last_axis():
+    poses = draw(2, 5, 7)
+    assert functional.lengths(poses).shape == (2, 5)
+    torch.testing.assert_close(functional.lengths(poses), poses.norm(dim=-1))
+
+
+def test_lengths_have_a_finite_gradient_at_zero():
+    poses = torch.zeros(2, 5, 7, requires_grad=True)
+    found = functional.lengths(poses)
+    found.sum().backward()
+    assert found.max() <= 1e-5 and torch.equal(poses.grad, torch.zeros(2, 5, 7))
+
+
+def test_margin_loss_is_equation_4():
+    lengths = torch.rand(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0, 4, 2, 2, 1, 3])
+    expected = twins.margin_loss(lengths, [{int(k)} for k in labels])
+    found = functional.margin_loss(lengths, labels)
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_margin_loss_takes_its_margins_and_weight_from_the_caller():
+    lengths = torch.rand(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    labels = torch.tensor([0, 4, 2, 2, 1, 3])
+    present = [{int(k)} for k in labels]
+    expected = twins.margin_loss(lengths, present, m_plus=0.8, m_minus=0.3, down_weight=0.2)
+    found = functional.margin_loss(lengths, labels, present=0.8, absent=0.3, down_weight=0.2)
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.bool])
+def test_margin_loss_takes_several_classes_in_one_image(dtype):
+    lengths = torch.rand(2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    several = torch.tensor([[1, 0, 1, 0], [0, 0, 0, 0]])
+    expected = torch.tensor(twins.margin_loss(lengths, [{0, 2}, set()]), dtype=torch.float64)
+    found = functional.margin_loss(lengths, several.to(dtype))
+    torch.testing.assert_close(found, expected)
+
+
+def test_margin_loss_does_not_pull_on_classes_beyond_their_margin():
+    lengths = torch.tensor([[0.95, 0.05, 0.5]], requires_grad=True)
+    functional.margin_loss(lengths, torch.tensor([0])).sum().backward()
+    torch.testing.assert_close(lengths.grad, torch.tensor([[0.0, 0.0, 0.4]]))
+
+
+def test_reconstruction_loss_sums_squares_over_the_pixels_of_each_image():
+    images, made = torch.rand(3, 2, 4, 5), torch.rand(3, 2, 4, 5)
+    expected = [
+        sum((a - b) ** 2 for a, b in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True))
+        for x, y in zip(images, made, strict=True)
+    ]
+    torch.testing.assert_close(
+        functional.reconstruction_loss(images, made), torch.tensor(expected), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_the_l1_loss_sums_absolute_differences_over_the_pixels_of_each_image():
+    images, made = torch.rand(3, 2, 4, 5), torch.rand(3, 2, 4, 5)
+    expected = [
+        sum(abs(a - b) for a, b in zip(x.flatten().tolist(), y.flatten().tolist(), strict=True))
+        for x, y in zip(images, made, strict=True)
+    ]
+    found = functional.reconstruction_loss_l1(images, made)
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("labels", [[2, 0, 2], [[2, 0], [1, 1], [3, 2]]])
+def test_multi_hot_marks_every_class_of_an_image(labels):
+    expected = torch.zeros(3, 4, dtype=torch.long)
+    for b, classes in enumerate(labels):
+        for k in classes if isinstance(classes, list) else [classes]:
+            expected[b, k] = 1
+    assert torch.equal(functional.multi_hot(torch.tensor(labels), 4), expected)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_a_leaky_softmax_is_a_softmax_with_one_more_logit_of_zero(dim, scale):
+    logits = (scale * draw(2, 3, 5)).requires_grad_()
+    found = functional.leaky_softmax(logits, dim)
+    assert found.shape == logits.shape and found.isfinite().all()
+    (found * draw(2, 3, 5, seed=1)).sum().backward()
+    assert logits.grad.isfinite().all()
+    rows, shares = logits.detach().movedim(dim, 2), found.detach().movedim(dim, 2)
+    for row, share in zip(rows.flatten(0, 1), shares.flatten(0, 1), strict=True):
+        top = max(0.0, float(row.max()))
+        parts = [torch.tensor(x - top).exp() for x in (0.0, *row.tolist())]
+        expected = [float(x / sum(parts)) for x in parts[1:]]
+        assert share.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_mask_keeps_one_pose_in_its_place():
+    poses = draw(3, 4, 5)
+    masked = functional.mask(poses, torch.tensor([2, 0, 3])).view(3, 4, 5)
+    for b, kept in enumerate([2, 0, 3]):
+        for j in range(4):
+            expected = poses[b, j] if j == kept else torch.zeros(5, dtype=torch.float64)
+            assert torch.equal(masked[b, j], expected)
+
+
+def test_predict_names_the_longest_capsule():
+    lengths = torch.tensor([[0.1, 0.9, 0.3], [0.5, 0.2, 0.4]])
+    assert functional.predict(lengths).tolist() == [1, 0]
+
+
+def test_random_couplings_are_uniform_on_the_simplex(generator):
+    c = functional.random_couplings((50, 200, 4), generator=generator)
+    assert c.shape == (50, 200, 4) and c.min() > 0
+    torch.testing.assert_close(c.sum(2), torch.ones(50, 200))
+    # Dirichlet(1, 1, 1, 1): mean 1/4, variance (1/4)(3/4)/5, P(c_1 > 1/2) = (1/2)^3
+    assert abs(c[..., 0].mean() - 1 / 4) < 0.01
+    assert abs(c[..., 0].var() - 3 / 80) < 0.002
+    assert abs((c[..., 0] > 0.5).float().mean() - 1 / 8) < 0.015
+
+
+def test_random_couplings_repeat_for_the_same_generator():
+    draws = [
+        functional.random_couplings((2, 3, 4), generator=torch.Generator().manual_seed(seed))
+        for seed in (5, 5, 6)
+    ]
+    assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])

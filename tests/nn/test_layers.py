@@ -1,0 +1,291 @@
+import copy
+from inspect import signature
+from types import SimpleNamespace
+
+import pytest
+import torch
+import twins
+from draws import B, D, E, I, J, draw
+
+from capsviz.nn import functional, routing
+from capsviz.nn.computation import literal
+from capsviz.nn.layers import ClassCapsules, PrimaryCapsules
+
+
+def draw32(*shape, seed=0):
+    return draw(*shape, seed=seed, dtype=torch.float32)
+
+
+@pytest.fixture(params=[1.0, 1 / 3], ids=["paper", "scaled"])
+def primary_layer(request):
+    """3 types of 4 dimensions, a 3x3 kernel, from 2 channels."""
+    torch.manual_seed(0)
+    return PrimaryCapsules(2, types=3, dimensions=4, kernel=3, scale=request.param)
+
+
+@pytest.fixture
+def class_layer():
+    torch.manual_seed(0)
+    return ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, bias=True)
+
+
+def test_a_primary_capsule_is_the_channels_of_one_type_at_one_place(primary_layer):
+    features = draw32(2, 2, 9, 7)  # 4 rows, 3 columns of capsules
+    found = primary_layer(features)
+    weight = primary_layer.convolution.weight.detach() * primary_layer.scale
+    bias = primary_layer.convolution.bias.detach()
+    assert found.shape == (2, 3 * 4 * 3, 4)
+    for b in range(2):
+        for kind in range(3):
+            for row in range(4):
+                for column in range(3):
+                    patch = features[b, :, 2 * row : 2 * row + 3, 2 * column : 2 * column + 3]
+                    channels = range(4 * kind, 4 * kind + 4)
+                    s = [float((weight[c] * patch).sum() + bias[c]) for c in channels]
+                    i = (kind * 4 + row) * 3 + column
+                    torch.testing.assert_close(found[b, i], torch.tensor(twins.squash(s)))
+
+
+def test_primary_capsules_do_not_depend_on_the_memory_format(primary_layer):
+    features = draw32(2, 2, 9, 7)
+    last = features.contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(primary_layer(last), primary_layer(features))
+
+
+def test_primary_capsules_are_float32_under_autocast(primary_layer):
+    with torch.autocast("cpu", torch.bfloat16):
+        found = primary_layer(draw32(2, 2, 9, 7))
+    assert found.dtype == torch.float32 and found.norm(dim=-1).max() < 1
+
+
+def test_votes_are_matrix_products_of_each_child_with_each_parents_matrix(class_layer):
+    primary = draw32(B, I, D)
+    expected = twins.votes(primary, class_layer.weight.detach())
+    torch.testing.assert_close(class_layer.votes(primary).double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def layer_of(name, **options):
+    """A layer of a routing, its parameters not their initial values alone."""
+    torch.manual_seed(0)
+    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name, **options)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p += 0.1 * torch.randn_like(p)
+    return layer
+
+
+def iterates(name):
+    return "iterations" in signature(routing.get(name).route).parameters
+
+
+every_routing = pytest.mark.parametrize("name", routing.available())
+
+
+@every_routing
+@pytest.mark.parametrize("transform", ["own", "type", "shared"])
+def test_the_fast_path_gives_the_parents_of_the_path_that_shows_everything(name, transform):
+    options = {"iterations": 4} if iterates(name) else {}
+    layer = layer_of(name, transform=transform, types=I, **options)
+    primary, activations = draw32(B, I, D), draw32(B, I, seed=9).sigmoid()
+    votes, routed = layer.route(primary, activations=activations)
+    assert votes.shape == (B, I, J, E) and len(routed.poses) == (4 if iterates(name) else 1)
+    expected = routed.poses[-1], routed.activations[-1]
+    for found in (layer.couple(primary, activations), literally(layer, primary, activations)):
+        for a, b in zip(found, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(layer(primary), layer.couple(primary).poses)
+
+
+def literally(layer, *given):
+    with literal():
+        return layer.couple(*given)
+
+
+def test_the_bias_of_dynamic_routing_goes_both_ways():
+    layer = layer_of("dynamic", bias=True)
+    primary = draw32(B, I, D)
+    torch.testing.assert_close(layer(primary), layer.route(primary)[1].poses[-1])
+
+
+@every_routing
+def test_what_a_routing_learns_is_a_parameter_of_the_layer(name):
+    offered = getattr(routing.get(name), "parameters", lambda *sizes: {})(I, J, D, E)
+    layer = layer_of(name)
+    learned = {key: value.shape for key, value in layer.named_parameters() if key != "weight"}
+    assert learned == {f"learned.{key}": value.shape for key, value in offered.items()}
+    again = layer_of(name)
+    again.load_state_dict(layer.state_dict())
+    primary = draw32(B, I, D)
+    torch.testing.assert_close(again(primary), layer(primary))
+    sum(part.square().sum() for part in layer.couple(primary)).backward()
+    weight = layer.weight.grad
+    assert weight.isfinite().all() and weight.abs().sum() > 0
+    idle = [key for key, p in layer.learned.items() if p.grad is None or not p.grad.any()]
+    assert idle in ([], ["head_bias"])  # without effect on a softmax
+
+
+@every_routing
+def test_activations_of_children_are_their_lengths_where_none_are_given(name):
+    layer, primary = layer_of(name), draw32(B, I, D)
+    lengths = functional.lengths(primary)
+    for a, b in zip(layer.couple(primary), layer.couple(primary, lengths), strict=True):
+        torch.testing.assert_close(a, b)
+    other = layer.couple(primary, lengths.flip(1)).poses
+    used = "activations" in signature(routing.get(name).route).parameters
+    assert torch.equal(other, layer(primary)) != used
+
+
+@every_routing
+def test_another_number_than_one_of_iterations_is_refused_where_there_is_one_pass(name):
+    if iterates(name):
+        assert layer_of(name).iterations == 3 and layer_of(name, iterations=2).iterations == 2
+        return
+    layer = layer_of(name, iterations=1)
+    assert layer.iterations == layer_of(name).iterations == 1
+    layer.route(draw32(B, I, D), iterations=1)
+    message = f"^the routing '{name}' has one pass, got 2 iterations: ask for 1$"
+    with pytest.raises(ValueError, match=message):
+        layer_of(name, iterations=2)
+    with pytest.raises(ValueError, match=message):
+        layer.route(draw32(B, I, D), iterations=2)
+
+
+def test_children_of_a_type_share_a_matrix_or_all_of_them_do():
+    sizes = {"child_dimensions": D, "parent_dimensions": E, "routing": "dynamic"}
+    primary = draw32(B, 6, D)
+    own = ClassCapsules(6, J, **sizes)
+    for transform, types in (("type", 2), ("shared", 1)):
+        layer = ClassCapsules(6, J, **sizes, transform=transform, types=2)
+        assert layer.weight.shape == (types, J, E, D)
+        with torch.no_grad():  # child i is of type i // (children / types)
+            own.weight.copy_(torch.stack([layer.weight[i // (6 // types)] for i in range(6)]))
+        torch.testing.assert_close(layer.votes(primary), own.votes(primary))
+        torch.testing.assert_close(layer(primary), own(primary))
+        own.zero_grad()
+        for each in (own, layer):
+            each(primary).square().sum().backward()
+        whole = own.weight.grad.view(types, 6 // types, J, E, D).sum(1)
+        torch.testing.assert_close(layer.weight.grad, whole)
+
+
+@every_routing
+def test_weights_and_evidence_are_those_of_the_routing(name):
+    layer, primary = layer_of(name), draw32(B, I, D)
+    activations = draw32(B, I, seed=9).sigmoid()
+    votes, routed = layer.route(primary, activations=activations)
+    weights = layer.weights(routed.couplings[-1], activations)
+    evidence = layer.evidence(votes, routed, activations)
+    assert weights.shape == evidence.shape == (B, I, J)
+    module = routing.get(name)
+    if not hasattr(module, "weights"):
+        assert torch.equal(weights, routed.couplings[-1])
+    if not hasattr(module, "evidence"):  # the length of the parent's input along its pose
+        total = torch.einsum("bij,bije->bje", weights, votes)
+        along = (total * routed.poses[-1]).sum(2) / functional.lengths(routed.poses[-1])
+        torch.testing.assert_close(evidence.sum(1), along)
+
+
+def test_weights_of_before_there_were_other_routings_still_load():
+    old = {"weight": draw32(I, J, E, D), "bias": draw32(J, E)}
+    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, bias=True)
+    assert layer.state_dict().keys() == old.keys()
+    layer.load_state_dict(old)
+
+
+def test_a_routing_without_a_fused_form_serves_as_well(class_layer):
+    primary = draw32(B, I, D)
+    expected = class_layer(primary)
+    class_layer._fused = None
+    torch.testing.assert_close(class_layer(primary), expected)
+
+
+def test_a_layer_can_be_copied(class_layer):
+    primary = draw32(B, I, D)
+    torch.testing.assert_close(copy.deepcopy(class_layer)(primary), class_layer(primary))
+
+
+def test_the_bias_is_added_in_routing_and_trained(class_layer):
+    assert class_layer.bias.shape == (J, E) and (class_layer.bias == 0.1).all()
+    primary = draw32(B, I, D)
+    plain = class_layer(primary)
+    plain.sum().backward()
+    assert class_layer.bias.grad.abs().sum() > 0
+    with torch.no_grad():
+        class_layer.bias += 1
+    assert not torch.allclose(class_layer(primary), plain)
+
+
+def test_a_layer_without_bias_has_only_its_matrices():
+    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E)
+    assert {name: p.shape for name, p in layer.named_parameters()} == {"weight": (I, J, E, D)}
+
+
+@pytest.mark.parametrize("name", routing.available())
+@pytest.mark.parametrize("fused", [False, True])
+def test_routing_stays_float32_under_autocast(name, fused):
+    torch.manual_seed(0)
+    layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name, std=1.0)
+    primary = draw32(B, I, D)
+    call = layer if fused else lambda u: layer.route(u)[1].poses[-1]
+    expected = call(primary)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = call(primary)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_traced_path_takes_other_iterations_and_couplings(class_layer):
+    primary, given = draw32(B, I, D), draw32(B, I, J, seed=1).softmax(2)
+    _, routed = class_layer.route(primary, iterations=2, couplings=given)
+    assert len(routed.poses) == 2
+    torch.testing.assert_close(routed.couplings[1], given)
+
+
+@pytest.mark.parametrize("option", ["detach", "leaky"])
+def test_an_option_goes_to_both_paths_of_the_routing(option):
+    torch.manual_seed(0)
+    sizes = {"child_dimensions": D, "parent_dimensions": E, "std": 1.0}
+    layer = ClassCapsules(I, J, **sizes, **{option: True})
+    primary = draw32(B, I, D).requires_grad_()
+    dynamic = routing.get("dynamic")
+    expected = dynamic.route(layer.votes(primary), **{option: True}).poses[-1]
+    for poses in (layer(primary), layer.route(primary)[1].poses[-1]):
+        torch.testing.assert_close(poses, expected)
+        found, right, plain = (
+            torch.autograd.grad(p.square().sum(), primary, retain_graph=True)[0]
+            for p in (poses, expected, dynamic.route(layer.votes(primary)).poses[-1])
+        )
+        torch.testing.assert_close(found, right)
+        assert not torch.allclose(found, plain)
+
+
+@pytest.mark.parametrize("option", ["detach", "leaky"])
+def test_an_option_that_the_routing_does_not_have_is_refused(option, monkeypatch):
+    def route(votes, *, iterations, bias, couplings):
+        raise AssertionError
+
+    monkeypatch.setattr(routing, "get", lambda name: SimpleNamespace(route=route))
+    ClassCapsules(I, J, routing="plain")
+    with pytest.raises(ValueError, match=f"the routing 'plain' has no option '{option}'"):
+        ClassCapsules(I, J, routing="plain", **{option: True})
+    fused = SimpleNamespace(route=routing.get("x").route, fused=lambda u, w, *, leaky, detach: u)
+    monkeypatch.setattr(routing, "get", lambda name: fused)
+    with pytest.raises(ValueError, match=f"has no option '{option}'"):  # the other path has it
+        ClassCapsules(I, J, routing="half", **{option: True})
+
+
+def test_a_bias_is_refused_by_a_routing_that_has_none_or_learns_its_own():
+    for name in ("k_means", "self_attention"):
+        with pytest.raises(ValueError, match=f"the routing '{name}' has no option 'bias'"):
+            ClassCapsules(I, J, routing=name, bias=True)
+
+
+def test_what_cannot_be_built_is_refused():
+    with pytest.raises(ValueError, match="unknown transform 'none', expected one of: own, type"):
+        ClassCapsules(I, J, transform="none")
+    with pytest.raises(ValueError, match="types must divide the 3 children, got 2"):
+        ClassCapsules(I, J, transform="type", types=2)
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        ClassCapsules(I, J, iterations=0)
+    with pytest.raises(ValueError, match="unknown routing 'agreement'"):
+        ClassCapsules(I, J, routing="agreement")

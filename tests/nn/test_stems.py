@@ -1,0 +1,109 @@
+"""Stems: sizes, what a place can see, and networks of every stem and routing."""
+
+import pytest
+import torch
+
+from capsviz import discovery
+from capsviz.nn import children, models, routing, stems
+from capsviz.tracing import trace
+
+DTYPE = torch.float64
+
+
+@pytest.fixture(autouse=True)
+def double():
+    torch.set_default_dtype(DTYPE)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("name", discovery.names("capsviz.nn.stems"))
+def test_a_place_sees_its_receptive_field_and_no_more(name):
+    torch.manual_seed(0)
+    stem = stems.build(name, (1, 31, 30), 2, 3).eval()
+    images = torch.rand(1, 1, 31, 30, requires_grad=True)
+    features = stem(images)
+    types, rows, columns = stem.grid
+    assert features.shape == (1, 2 * 3, rows, columns) and types == 2
+    for row, column in {(0, 0), (rows - 1, columns - 1), (rows // 2, 0)}:
+        (gradient,) = torch.autograd.grad(
+            features[0, :, row, column].sum(), images, retain_graph=True
+        )
+        reached = gradient[0, 0].nonzero()
+        seen = stem.receptive_field(row, column)
+        for axis, part in enumerate(seen):
+            assert part.start <= reached[:, axis].min() <= reached[:, axis].max() < part.stop
+        corner = gradient[0, 0][seen[0].start :, seen[1].start :]
+        assert corner[0].any() or name == "resnet"  # a padded stem's corner may be cut by a ReLU
+
+
+def test_efficient_capsnet_has_the_papers_number_of_weights():
+    model = models.build("efficient_capsnet", (1, 28, 28), 10, reconstruction_weight=0.0)
+    assert sum(p.numel() for p in model.parameters()) == 161_824
+    assert model.grid == (16, 1, 1) and model.settings.iterations == 1
+    assert model.receptive_field(0, 0) == (slice(0, 27), slice(0, 27))
+
+
+def test_the_residual_stem_makes_288_capsules_of_a_cropped_photograph():
+    assert models.build("capsnet", (3, 24, 24), 10, stem="resnet").grid == (8, 6, 6)
+
+
+@pytest.mark.parametrize("name", routing.available())
+def test_every_routing_learns_and_is_traced_on_a_slim_stem(name):
+    torch.manual_seed(0)
+    sizes = {"types": 3, "primary_dimensions": 4, "class_dimensions": 9, "hidden": (5, 6)}
+    model = models.build("capsnet", (1, 28, 28), 5, stem="slim", routing=name, **sizes)
+    images, labels = torch.rand(6, 1, 28, 28), torch.arange(6) % 5
+    loss = model.objective(model(images), images, labels, progress=0.5).loss
+    loss.backward()
+    without = [n for n, p in model.named_parameters() if p.grad is None]
+    assert without == [] and all(p.grad.isfinite().all() for p in model.parameters())
+    model.eval()
+    seen = trace(model, images.float())
+    assert seen.couplings.shape[1:] == (6, 3, 5) and seen.votes.shape == (6, 3, 5, 9)
+    assert torch.allclose(seen.lengths, model(images).lengths, atol=1e-5)
+    assert ((seen.lengths >= 0) & (seen.lengths <= 1)).all()
+    again = models.build("capsnet", **model.config)
+    again.load_state_dict(model.state_dict())
+
+
+def test_a_capsule_is_the_channels_of_one_type_at_one_place():
+    features = torch.arange(2 * 6 * 2 * 3.0).view(2, 6, 2, 3)
+    capsules = children.lay_out(features, 2)
+    for kind in range(2):
+        for row in range(2):
+            for column in range(3):
+                i = (kind * 2 + row) * 3 + column
+                expected = features[:, 3 * kind : 3 * kind + 3, row, column]
+                assert torch.equal(capsules[:, i], expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"stem": "thin"}, "unknown stem 'thin'"),
+        ({"primary": "crush"}, "unknown primary 'crush'"),
+        ({"objective": "hinge"}, "unknown objective 'hinge'"),
+        ({"stem": "slim", "preset": "authors"}, "the preset 'authors' has the paper's stem"),
+        ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass"),
+    ],
+)
+def test_what_makes_no_network_is_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        models.build("capsnet", (1, 28, 28), 10, **options)
+
+
+def test_images_too_small_for_a_stem_are_refused():
+    with pytest.raises(ValueError, match="too small for the stem 'slim', which sees 27 pixels"):
+        models.build("capsnet", (1, 20, 28), 10, stem="slim")
+
+
+@pytest.mark.parametrize("name", ["em", "self_routing", "variational"])
+def test_a_trace_says_what_votes_are_multiplied_by(name):
+    torch.manual_seed(0)
+    sizes = {"types": 3, "primary_dimensions": 4, "class_dimensions": 9, "hidden": (5,)}
+    model = models.build("capsnet", (1, 28, 28), 5, stem="slim", routing=name, **sizes).eval()
+    seen = trace(model, torch.rand(2, 1, 28, 28).float())
+    mass = seen.couplings * seen.child_activations[..., None]
+    assert torch.allclose(seen.weights, mass / mass.sum(2, keepdim=True), atol=1e-6)
+    assert seen.factors is seen.weights

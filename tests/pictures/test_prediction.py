@@ -1,0 +1,320 @@
+"""Prediction of files: right on photographs, unharmed by bad files, bounded in memory."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from conftest import build_tiny
+from foreign import Foreign
+from photographs import photograph
+from PIL import Image
+
+from capsviz import checkpoint, data, pictures
+from capsviz.pictures import prediction
+from capsviz.statistics.detection import Limits
+from capsviz.training import thresholds
+
+CLASSES = ("a", "b", "c")
+SNEAKER = 7  # of Fashion-MNIST
+
+
+@pytest.fixture(scope="module")
+def mnist():
+    """The shipped MNIST network, and its limits."""
+    if "mnist" not in checkpoint.shipped():
+        pytest.skip("no MNIST weights are here")
+    model = checkpoint.load("mnist")
+    return model, thresholds.limits(model)[0]
+
+
+def stored(tmp_path, model, **dataset):
+    card = {"name": "x", "dataset": {"name": "random", "classes": list(CLASSES), **dataset}}
+    return checkpoint.load(checkpoint.save(tmp_path / "x.safetensors", model, card, dtype=None))
+
+
+def write(folder, part, n, how=lambda image, k: Image.fromarray(image)):
+    """n images of a split as files, their number and class in the name."""
+    folder.mkdir(exist_ok=True)
+    for k, (image, label) in enumerate(zip(part.images[:n, 0].numpy(), part.labels, strict=False)):
+        picture = how(image, k)
+        picture.save(folder / f"{k:03}-{label}.{(picture.format or 'png').lower()}")
+    return sorted(folder.iterdir())
+
+
+def right(model, paths, **given):
+    """How many files are read as the class in their name."""
+
+    def failed(line):
+        raise AssertionError(line)
+
+    seen = prediction.of_files(model, paths, failed=failed, **given)
+    return sum(one.prediction.classes[0] == one.path.stem[-1] for one in seen)
+
+
+def test_a_network_that_shares_no_layer_with_ours_reconstructs_too(tiny_images):
+    foreign = Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
+    found, made = prediction.predict(foreign, tiny_images, CLASSES, limits=Limits(distance=1.0))
+    sse = (tiny_images - made).flatten(1).square().sum(1)
+    assert [one.sse for one in found] == pytest.approx(sse.tolist(), rel=1e-5)
+    assert [one.unlike for one in found] == (sse.sqrt() > 1).tolist()
+
+
+def test_classes_lengths_and_errors_are_the_networks_own(tiny, tiny_images):
+    with torch.no_grad():
+        output = tiny(tiny_images)
+        made = tiny.decode(output.poses, output.lengths.argmax(1))
+    found, reconstructions = prediction.predict(tiny, tiny_images, CLASSES, top=2, limits=None)
+    assert torch.allclose(reconstructions, made, atol=1e-6)
+    for n, one in enumerate(found):
+        order = sorted(range(3), key=lambda k: -output.lengths[n, k])[:2]
+        assert one.classes == [CLASSES[k] for k in order]
+        assert one.lengths == pytest.approx(output.lengths[n, order].tolist())
+        assert one.sse == pytest.approx(float((tiny_images[n] - made[n]).square().sum()), rel=1e-5)
+        assert one.unlike is None
+
+
+def test_an_image_beyond_either_limit_is_unlike_the_training_data(tiny, tiny_images):
+    every = prediction.predict(tiny, tiny_images, CLASSES, limits=None)[0]
+    distances = np.array([one.sse**0.5 for one in every])
+    lengths = np.array([one.lengths[0] for one in every])
+    limits = Limits(float(np.quantile(lengths, 0.3)), float(np.quantile(distances, 0.7)))
+    flagged = prediction.predict(tiny, tiny_images, CLASSES, limits=limits)[0]
+    expected = [
+        ["length"] * int(length < limits.length) + ["distance"] * int(distance > limits.distance)
+        for length, distance in zip(lengths, distances, strict=True)
+    ]
+    assert [one.reasons for one in flagged] == expected
+    assert [one.unlike for one in flagged] == [bool(reasons) for reasons in expected]
+    assert {len(reasons) for reasons in expected} >= {0, 1}
+
+
+@pytest.mark.parametrize("top", [0, 4])
+def test_more_classes_than_there_are_cannot_be_named(tiny, tiny_images, top):
+    with pytest.raises(ValueError, match=f"expected 1 to 3 classes to name, got {top}"):
+        prediction.predict(tiny, tiny_images, CLASSES, top=top, limits=None)
+
+
+def test_a_network_without_decoder_is_flagged_by_the_length_alone(tiny_images):
+    model = build_tiny(reconstruction_weight=0.0)
+    limits = Limits(length=2.0, distance=1.0)
+    flagged, decoded = prediction.predict(model, tiny_images, CLASSES, limits=limits)
+    assert decoded is None
+    assert {(one.sse, one.unlike, *one.reasons) for one in flagged} == {(None, True, "length")}
+
+
+def test_lengths_that_are_no_numbers_are_refused(tiny, tiny_images):
+    broken = copy.deepcopy(tiny)
+    with torch.no_grad():
+        broken.conv1.bias[0] = float("nan")
+    with pytest.raises(ArithmeticError, match="no numbers"):
+        prediction.predict(broken, tiny_images, CLASSES, limits=None)
+
+
+def test_photographs_of_digits_are_read_by_the_mnist_weights(mnist, tmp_path):
+    paths = write(tmp_path / "photos", data.load("digits", "test"), 20, photograph)
+    assert right(mnist[0], paths) >= 18
+
+
+@pytest.mark.mnist
+def test_photographs_of_mnist_digits_are_read(mnist, mnist_root, tmp_path):
+    part = data.load("mnist", "test", mnist_root)
+    assert right(mnist[0], write(tmp_path / "photos", part, 20, photograph)) >= 18
+
+
+@pytest.mark.mnist
+def test_files_that_are_mnist_already_are_read_as_well_as_the_test_set(mnist, mnist_root, tmp_path):
+    part = data.load("mnist", "test", mnist_root)
+    paths = write(tmp_path / "images", part, 200)
+    with torch.no_grad():
+        lengths = mnist[0](part.images[:200] / 255).lengths
+    direct = int((lengths.argmax(1) == part.labels[:200]).sum())
+    assert right(mnist[0], paths) >= direct - 1
+
+
+@pytest.mark.parametrize("name", ["digits", pytest.param("mnist", marks=pytest.mark.mnist)])
+def test_the_stored_limits_flag_one_validation_image_in_twenty(name, request):
+    if name == "mnist":
+        request.getfixturevalue("mnist_root")
+    model, part = checkpoint.load(name), data.load(name, "validation")
+    stored = model.card["thresholds"]
+    assert (stored["share"], stored["n"]) == (0.05, len(part))
+    limits, why = thresholds.limits(model)
+    assert why is None and limits == (stored["length"], stored["distance"])
+    part = part.first(min(len(part), 300))
+    flagged, _ = prediction.predict(model, part.images / 255, part.classes, limits=limits)
+    share = np.mean([one.unlike for one in flagged])
+    assert 0.03 < share <= 0.05 if name == "digits" else 0.03 < share < 0.07
+    by = [sum(reason in one.reasons for one in flagged) for reason in ("length", "distance")]
+    assert min(by) > 0.3 * max(by)  # an equal chance for each
+
+
+def test_limits_that_no_card_holds_come_from_validation_images():
+    model = checkpoint.load("digits")
+    stored, _ = thresholds.limits(model)
+    model.card = {k: v for k, v in model.card.items() if k != "thresholds"}
+    computed, why = thresholds.limits(model)
+    assert why is None and computed == pytest.approx(stored, rel=1e-4)
+
+
+def test_without_validation_images_the_reason_is_told(tmp_path, monkeypatch):
+    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model = stored(tmp_path, build_tiny(), name="kmnist")
+    limits, why = thresholds.limits(model)
+    assert limits is None and "no validation images" in why
+    model.card["thresholds"] = {"reconstruction_distance": {"value": 4.0}}  # of before 0.2
+    limits, why = thresholds.limits(model)
+    assert limits == (None, 4.0) and "by the lengths" in why
+
+
+def outside(folder):
+    """Pictures by name: a row of eight digits, two digits, one digit, and nothing."""
+    folder.mkdir()
+    digits = data.load("digits", "test").images[:8, 0].numpy()
+    rows = {"row": digits, "two": digits[:2], "one": digits[:1]}
+    pictures = {name: np.pad(np.concatenate(row, 1), 8) for name, row in rows.items()}
+    pictures["blank"] = np.zeros((40, 40), np.uint8)
+    for name, picture in pictures.items():
+        Image.fromarray(255 - np.kron(picture, np.ones((6, 6), np.uint8))).save(
+            folder / f"{name}.png"
+        )
+    return sorted(folder.iterdir())
+
+
+def test_a_row_of_digits_is_flagged_and_its_pieces_told_a_digit_is_not(mnist, tmp_path):
+    model, limits = mnist
+    lines = []
+    paths = outside(tmp_path / "x")
+    readings = prediction.of_files(model, paths, limits=limits, failed=lines.append)
+    readings = {reading.path.stem: reading for reading in readings}
+    assert {name: reading.pieces for name, reading in readings.items()} == {
+        "row": 8, "two": 2, "one": 1,
+    }  # fmt: skip
+    assert readings["row"].prediction.unlike and not readings["one"].prediction.unlike
+    assert len(lines) == 1 and "no ink" in lines[0] and "blank" in lines[0]
+
+
+@pytest.mark.mnist
+def test_most_shoes_are_flagged(mnist, mnist_root):
+    model, limits = mnist
+    try:
+        part = data.load("fashion_mnist", "test", mnist_root, download=False)
+    except FileNotFoundError:
+        pytest.skip("Fashion-MNIST is not here")
+    shoes = part.images[part.labels == SNEAKER][:64] / 255
+    flagged, _ = prediction.predict(model, shoes, [str(k) for k in range(10)], limits=limits)
+    assert np.mean([one.unlike for one in flagged]) > 0.9
+
+
+def test_bad_files_are_named_and_do_not_stop_the_others(mnist, tmp_path, digits):
+    paths = write(tmp_path / "x", data.load("digits", "test"), 3)
+    (tmp_path / "x" / "001b.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
+    Image.new("L", (60, 60), 255).save(tmp_path / "x" / "002b.png")
+    lines = []
+    given = [*sorted((tmp_path / "x").iterdir()), tmp_path / "none.png"]
+    found = [one.path for one in prediction.of_files(mnist[0], given, failed=lines.append)]
+    assert found == paths
+    assert [line.split("'")[1].rpartition("/")[2] for line in lines] == [
+        "001b.png", "002b.png", "none.png",
+    ]  # fmt: skip
+
+
+def test_many_files_are_read_a_batch_at_a_time(tmp_path, monkeypatch):
+    model = stored(tmp_path, build_tiny())
+    path = tmp_path / "x.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (21, 19), np.uint8)).save(path)
+    monkeypatch.setattr(prediction, "BATCH", 4)
+    opened = []
+
+    def endless():
+        for n in itertools.count():
+            opened.append(n)
+            yield path
+
+    seen = prediction.of_files(model, endless(), failed=pytest.fail)
+    assert len(list(itertools.islice(seen, 4))) == 4 and len(opened) == 4
+    next(seen)
+    assert len(opened) == 8
+
+
+def test_prediction_does_not_depend_on_the_batch(mnist, tmp_path, monkeypatch):
+    paths = write(tmp_path / "x", data.load("digits", "test"), 5)
+    lengths = []
+    for size in (1, 5):
+        monkeypatch.setattr(prediction, "BATCH", size)
+        seen = prediction.of_files(mnist[0], paths, failed=pytest.fail)
+        lengths.append([one.prediction.lengths for one in seen])
+    assert np.allclose(*lengths, atol=1e-5)
+
+
+def test_colour_networks_get_the_picture_resized(tmp_path):
+    from capsviz.nn import models
+
+    torch.manual_seed(0)
+    network = models.build("capsnet", (3, 21, 19), 3, channels=5, types=2).eval()
+    model = stored(tmp_path, network)
+    Image.new("RGB", (60, 40), (255, 128, 0)).save(tmp_path / "x.png")
+    ((_, found, steps, _),) = prediction.of_files(model, [tmp_path / "x.png"], failed=pytest.fail)
+    assert list(steps) == ["original", "input", "reconstruction"] and len(found.classes) == 3
+    assert steps["input"].shape == (21, 19, 3) and np.allclose(
+        steps["input"][0, 0], [1, 0.502, 0], atol=1e-3
+    )
+
+
+def test_a_network_of_padded_digits_gets_digits_of_the_same_size(mnist, tmp_path, digits):
+    picture = photograph((digits[0][0, 0] * 255).byte().numpy(), 0)
+    picture.save(tmp_path / "x.jpg")
+    plain, padded = (
+        pictures.prepare(tmp_path / "x.jpg", pictures.Frame((1, 28, 28), pad)) for pad in (0, 6)
+    )
+    assert torch.equal(padded.image, torch.nn.functional.pad(plain.image, (6,) * 4))
+
+
+def test_a_cropped_network_gets_the_centre_of_the_whole_picture(tmp_path):
+    from capsviz.nn import models
+
+    torch.manual_seed(0)
+    network = models.build("capsnet", (3, 24, 24), 3, channels=5, types=2).eval()
+    about = {"name": "cifar10", "options": {"crop_px": 24}, "whole": [3, 32, 32]}
+    checkpoint.save(tmp_path / "x.safetensors", network, {"name": "x", "dataset": about})
+    model = checkpoint.load(tmp_path / "x.safetensors")
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "x.png")
+    read = pictures.read(tmp_path / "x.png", pictures.frame(model))
+    whole = data.Dataset(
+        torch.from_numpy(pixels).permute(2, 0, 1)[None], torch.zeros(1, dtype=torch.int64),
+        ("a", "b", "c"), "x", "test",
+    )  # fmt: skip
+    torch.testing.assert_close(read, whole.crop(24).images / 255, atol=1e-6, rtol=0)
+    ((_, _, steps, _),) = prediction.of_files(model, [tmp_path / "x.png"], failed=pytest.fail)
+    assert steps["original"].shape == (32, 32, 3) and steps["input"].shape == (24, 24, 3)
+
+
+def test_steps_that_are_kept_are_small(mnist, tmp_path, digits):
+    picture = photograph((digits[0][0, 0] * 255).byte().numpy(), 0).resize((1400, 1000))
+    picture.save(tmp_path / "x.png")
+    ((_, _, steps, _),) = prediction.of_files(mnist[0], [tmp_path / "x.png"], failed=pytest.fail)
+    assert max(max(step.shape) for step in steps.values()) == prediction.STEP_PX
+
+
+def test_folders_patterns_and_names_become_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ["b.png", "a.JPG", "sub/c.tif", "sub/.hidden/d.png", "notes.txt", "d.pdf", "[x].png"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+
+    def found(*given):
+        files, nothing = prediction.find(given)
+        return [str(file) for file in files], nothing
+
+    (tmp_path / "empty").mkdir()
+    assert found(".") == (["[x].png", "a.JPG", "b.png", "sub/c.tif"], [])
+    assert found("b.png", ".", "b.png")[0] == ["b.png", "[x].png", "a.JPG", "sub/c.tif"]
+    assert found("*.png") == (["[x].png", "b.png"], [])
+    assert found("**/*.tif") == (["sub/c.tif"], [])
+    assert found("s*")[0] == ["sub/c.tif"]
+    assert found("[x].png")[0] == ["[x].png"]
+    assert found("none.png", "*.gif", "empty") == (["none.png"], ["*.gif", "empty"])

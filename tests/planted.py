@@ -1,0 +1,314 @@
+"""A small CapsNet in plain PyTorch, written from the paper, and the same with one bug at a time.
+
+It shares no code with capsviz. Sizes are all different: 24 children of 4 numbers (2 types × 3 rows
+× 4 columns), 5 parents of 6, images (1, 11, 13).
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+SHAPE, CLASSES = (1, 11, 13), 5
+TYPES, D, ROWS, COLUMNS, J, E = 2, 4, 3, 4, CLASSES, 6
+I = TYPES * ROWS * COLUMNS
+PIXELS = 11 * 13
+
+
+class Correct(nn.Module):
+    """As the paper has it."""
+
+    routings = 3
+
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.stem = nn.Conv2d(1, 8, 3)
+            self.primary = nn.Conv2d(8, TYPES * D, 4, stride=2)
+            self.weight = nn.Parameter(self.spread() * torch.randn(I, J, E, D))
+            self.decoder = nn.Sequential(nn.Linear(self.width(), PIXELS), nn.Sigmoid())
+        self.iterations = self.routings
+
+    def spread(self):
+        return 0.5
+
+    def width(self):
+        return J * E
+
+    def squash(self, s, dim=-1):
+        n2 = (s * s).sum(dim=dim, keepdim=True)
+        return s * n2 / (1 + n2) / (n2 + 1e-9).sqrt()
+
+    def capsules(self, features):
+        u = features.view(len(features), TYPES, D, ROWS, COLUMNS).permute(0, 1, 3, 4, 2)
+        return self.squash(u.reshape(len(features), I, D))
+
+    def couplings(self, logits):
+        return logits.softmax(dim=2)
+
+    def zeros(self, u):
+        return u.new_zeros(len(u), I, J)
+
+    def agreed(self, logits, votes, v):
+        return logits + (votes * v.unsqueeze(1)).sum(dim=-1)
+
+    def summed(self, c, votes):
+        return (c.unsqueeze(-1) * votes).sum(dim=1)
+
+    def routed(self, votes, logits):
+        for k in range(self.iterations):
+            v = self.squash(self.summed(self.couplings(logits), votes))
+            if k < self.iterations - 1:
+                logits = self.agreed(logits, votes, v)
+        return v
+
+    def lengths(self, v):
+        return (v.square().sum(-1) + 1e-12).sqrt()
+
+    def drawn(self, v, labels):
+        return self.decoder((v * labels.unsqueeze(-1)).flatten(1)).view(-1, *SHAPE)
+
+    def features(self, x):
+        return self.primary(self.stem(x).relu())
+
+    def poses(self, x):
+        u = self.capsules(self.features(x))
+        votes = torch.einsum("ijed,bid->bije", self.weight, u)
+        return self.routed(votes, self.zeros(u))
+
+    def forward(self, x, labels=None):
+        v = self.poses(x)
+        lengths = self.lengths(v)
+        if labels is None or not self.training:
+            labels = functional.one_hot(lengths.argmax(1), J).to(v)
+        return lengths, self.drawn(v, labels)
+
+
+class AcrossPlaces(Correct):
+    def capsules(self, features):
+        return self.squash(features.view(len(features), I, D))
+
+
+class SoftmaxOverChildren(Correct):
+    def couplings(self, logits):
+        return logits.softmax(dim=1)
+
+
+class SharedLogits(Correct):
+    def zeros(self, u):
+        return u.new_zeros(1, I, J)
+
+    def agreed(self, logits, votes, v):
+        return logits + (votes * v.unsqueeze(1)).sum(dim=-1).sum(0, keepdim=True)
+
+    def summed(self, c, votes):
+        return (c.expand(len(votes), I, J).unsqueeze(-1) * votes).sum(dim=1)
+
+
+class AveragedLogits(Correct):
+    def agreed(self, logits, votes, v):
+        return logits + (votes * v.unsqueeze(1)).sum(dim=-1).mean(0, keepdim=True)
+
+
+class NeverRouted(Correct):
+    def agreed(self, logits, votes, v):
+        return logits
+
+
+class SquashOverChildren(Correct):
+    def capsules(self, features):
+        u = features.view(len(features), TYPES, D, ROWS, COLUMNS).permute(0, 1, 3, 4, 2)
+        return self.squash(u.reshape(len(features), I, D), dim=1)
+
+
+class SquashOverColumns(Correct):
+    def capsules(self, features):
+        u = self.squash(features.view(len(features), TYPES, D, ROWS, COLUMNS))
+        return u.permute(0, 1, 3, 4, 2).reshape(len(features), I, D)
+
+
+class SquashOverClasses(Correct):
+    def routed(self, votes, logits):
+        for k in range(self.iterations):
+            v = self.squash(self.summed(self.couplings(logits), votes), dim=1)
+            if k < self.iterations - 1:
+                logits = self.agreed(logits, votes, v)
+        return v
+
+
+class SquashOverNothing(Correct):
+    """The last axis has one number: each number of a pose is squashed by itself."""
+
+    def routed(self, votes, logits):
+        for k in range(self.iterations):
+            v = self.squash(self.summed(self.couplings(logits), votes).unsqueeze(-1)).squeeze(-1)
+            if k < self.iterations - 1:
+                logits = self.agreed(logits, votes, v)
+        return v
+
+    def forward(self, x):
+        return self.poses(x)
+
+
+class NaNAtZero(Correct):
+    def squash(self, s, dim=-1):
+        n2 = (s * s).sum(dim=dim, keepdim=True)
+        return s * n2 / (1 + n2) / n2.sqrt()
+
+
+class NaNGradientAtZero(Correct):
+    def squash(self, s, dim=-1):
+        n2 = (s * s).sum(dim=dim, keepdim=True)
+        return s * n2 / (1 + n2) / (n2.sqrt() + 1e-8)
+
+
+class NaNGradientOfLengths(Correct):
+    def lengths(self, v):
+        return v.square().sum(-1).sqrt()
+
+
+class NoPrimarySquash(Correct):
+    def capsules(self, features):
+        u = features.view(len(features), TYPES, D, ROWS, COLUMNS).permute(0, 1, 3, 4, 2)
+        return u.reshape(len(features), I, D)
+
+
+class ReluBeforeSquash(Correct):
+    def features(self, x):
+        return super().features(x).relu()
+
+
+class SoftmaxOnLengths(Correct):
+    def lengths(self, v):
+        return super().lengths(v).softmax(1)
+
+
+class LabelAtTest(Correct):
+    def forward(self, x, labels):
+        v = self.poses(x)
+        return self.lengths(v), self.drawn(v, labels)
+
+
+class LabelTaken(Correct):
+    def forward(self, x, labels=None):
+        v = self.poses(x)
+        lengths = self.lengths(v)
+        if labels is None:
+            labels = functional.one_hot(lengths.argmax(1), J).to(v)
+        return lengths, self.drawn(v, labels)
+
+
+class Detached(Correct):
+    def routed(self, votes, logits):
+        fixed = votes.detach()
+        for k in range(self.iterations):
+            last = k == self.iterations - 1
+            v = self.squash(self.summed(self.couplings(logits), votes if last else fixed))
+            if not last:
+                logits = self.agreed(logits, fixed, v)
+        return v
+
+
+class OneTooMany(Correct):
+    def routed(self, votes, logits):
+        for k in range(self.iterations + 1):
+            v = self.squash(self.summed(self.couplings(logits), votes))
+            if k < self.iterations:
+                logits = self.agreed(logits, votes, v)
+        return v
+
+
+class OneTooFew(Correct):
+    def routed(self, votes, logits):
+        for k in range(1, self.iterations):
+            v = self.squash(self.summed(self.couplings(logits), votes))
+            if k < self.iterations - 1:
+                logits = self.agreed(logits, votes, v)
+        return v
+
+
+class Squeezed(Correct):
+    def poses(self, x):
+        return super().poses(x).squeeze()
+
+
+class SoftmaxByHand(Correct):
+    def couplings(self, logits):
+        e = logits.exp()
+        return e / e.sum(dim=2, keepdim=True)
+
+
+class OnGPU(Correct):
+    def zeros(self, u):
+        return torch.zeros(len(u), I, J).cuda()
+
+
+class UntoldDecoder(Correct):
+    def width(self):
+        return E
+
+    def drawn(self, v, labels):
+        return self.decoder((v * labels.unsqueeze(-1)).sum(1)).view(-1, *SHAPE)
+
+
+class Saturated(Correct):
+    """Weights of deviation 1, which are too large for many children."""
+
+    def spread(self):
+        return 30.0
+
+
+class Random(Correct):
+    def features(self, x):
+        return functional.dropout(super().features(x), 0.5, training=True)
+
+
+def loss(output, images, labels):
+    """Margin and reconstruction, as the paper has them: sums of an image, the mean of a batch."""
+    return of_parts(output, images, labels)
+
+
+def of_parts(output, images, labels, power=2, pixels=torch.sum, absent=0.5, classes=torch.sum):
+    lengths, drawn = output
+    present = functional.one_hot(labels, J).to(lengths)
+    short, long = (0.9 - lengths).clamp_min(0), (lengths - 0.1).clamp_min(0)
+    margin = present * short**power + absent * (1 - present) * long**power
+    squares = (drawn - images).square().flatten(1)
+    return classes(margin, 1).mean() + 0.0005 * pixels(squares, 1).mean()
+
+
+def margin_not_squared(output, images, labels):
+    return of_parts(output, images, labels, power=1)
+
+
+def mean_of_pixels(output, images, labels):
+    return of_parts(output, images, labels, pixels=torch.mean)
+
+
+def softmax_in_the_loss(output, images, labels):
+    return loss((output[0].softmax(1), output[1]), images, labels)
+
+
+def absent_as_heavy(output, images, labels):
+    return of_parts(output, images, labels, absent=1.0)
+
+
+def digits(count=20, normalised=False):
+    """Pictures in [0, 1], black and white in each, and labels."""
+    images = torch.rand(count, *SHAPE, generator=torch.Generator().manual_seed(0))
+    images[:, 0, 0, 0], images[:, 0, 0, 1] = 0, 1
+    if normalised:
+        images = (images - 0.1307) / 0.3081
+    return torch.utils.data.TensorDataset(images, torch.arange(count) % J)
+
+
+class Moved(torch.utils.data.Dataset):
+    """A test set that shifts each image at random, as an augmentation left on does."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, k):
+        image, label = digits()[k]
+        shift = int(torch.randint(0, 5, ()))
+        return image.roll(shift, 2), label

@@ -1,0 +1,65 @@
+"""Shapley values of a logistic fit, against all orders written out, and refits of resamples."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from capsviz.statistics.attribution import attribute
+
+
+@pytest.fixture
+def cases():
+    """700 answers, three factors of 1, 2 and 1 features; the last has no part in them."""
+    draw = np.random.default_rng(0)
+    factors = [draw.uniform(-1, 1, (700, p)) for p in (1, 2, 1)]
+    factors[1][:, 1] = factors[1][:, 0] ** 2
+    logit = 3 - 2 * factors[0][:, 0] - 3 * factors[1][:, 1]
+    return factors, draw.random(700) < 1 / (1 + np.exp(-logit))
+
+
+def twin(factors, right):
+    """By all orders in which the three factors may be added, with scikit-learn's fit."""
+    X = np.column_stack(factors)
+    fit = LogisticRegression(C=1e8, tol=1e-10, max_iter=1000).fit(X, right)
+    owner = np.array([0, 1, 1, 2])
+
+    def share(present):
+        return fit.predict_proba(X * np.isin(owner, list(present)))[:, 1].mean()
+
+    lost = np.zeros(3)
+    for order in permutations(range(3)):
+        for k, factor in enumerate(order):
+            lost[factor] += (share(order[:k]) - share(order[: k + 1])) / 6
+    return share(()), lost
+
+
+def test_values_are_those_of_all_orders(cases):
+    base, lost, influence = attribute(*cases)
+    expected_base, expected = twin(*cases)
+    assert base == pytest.approx(expected_base, abs=1e-4)
+    np.testing.assert_allclose(lost, expected, atol=1e-4)
+    assert base - lost.sum() == pytest.approx(cases[1].mean(), abs=1e-5)
+    np.testing.assert_allclose(influence.mean(0), 0, atol=1e-4)
+
+
+def test_the_influences_give_the_spread_of_refits(cases):
+    factors, right = cases
+    draw = np.random.default_rng(1)
+    refits = []
+    for _ in range(150):
+        which = draw.integers(700, size=700)
+        refits.append(attribute([f[which] for f in factors], right[which]).lost)
+    error = attribute(*cases).influence.std(0) / np.sqrt(700)
+    np.testing.assert_allclose(error, np.std(refits, 0), rtol=0.2)
+
+
+def test_where_all_are_right_nothing_is_lost(cases):
+    base, lost, _ = attribute(cases[0], np.ones(700))
+    assert base == pytest.approx(1, abs=1e-3) and abs(lost).max() < 1e-3
+
+
+def test_answers_that_a_feature_tells_exactly_have_a_fit(cases):
+    base, lost, influence = attribute(cases[0], cases[0][0][:, 0] < 0)
+    assert 0 <= base <= 1 and np.isfinite(influence).all() and abs(lost[1:]).max() < 0.1

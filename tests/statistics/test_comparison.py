@@ -1,0 +1,188 @@
+"""Comparison: the quantities against slow transcriptions, the intervals against theory."""
+
+import math
+
+import numpy as np
+import pytest
+
+from capsviz.statistics import comparison
+from capsviz.statistics.intervals import Z, paired_interval, wilson
+
+K, N = 3, 400
+
+
+@pytest.fixture
+def right():
+    """Three networks: the second one agrees with the first but for a few images."""
+    draw = np.random.default_rng(3)
+    first = draw.random(N) < 0.8
+    second = first ^ (draw.random(N) < 0.05)
+    return np.stack([first, second, draw.random(N) < 0.6])
+
+
+@pytest.fixture
+def counts():
+    return comparison.draw_resamples(N, seed=1)
+
+
+def test_every_resample_has_n_images(counts):
+    assert counts.shape == (1000, N)
+    assert (counts.sum(1) == N).all() and (counts >= 0).all() and (counts == counts.round()).all()
+    # an image is left out of a resample with probability (1 - 1/N)^N
+    assert (counts == 0).mean() == pytest.approx((1 - 1 / N) ** N, abs=0.005)
+
+
+def test_resamples_depend_on_the_seed_alone(counts):
+    assert (comparison.draw_resamples(N, seed=1) == counts).all()
+    assert (comparison.draw_resamples(N, seed=2) != counts).any()
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [({"n": 1}, "at least 2 images, got 1"), ({"n": 9, "resamples": 99}, "100 resamples.*got 99")],
+)
+def test_too_few_images_or_resamples_are_refused(asked, message):
+    with pytest.raises(ValueError, match=message):
+        comparison.draw_resamples(**asked)
+
+
+def test_means_are_those_of_images_drawn_one_by_one(right, counts):
+    found = comparison.compare_means(right, counts)
+    assert found.value == pytest.approx(right.mean(1))
+    which = [np.repeat(np.arange(N), row.astype(int)) for row in counts]
+    drawn = np.array([[one[w].mean() for one in right] for w in which])
+    assert found.ci95 == pytest.approx(np.percentile(drawn, [2.5, 97.5], axis=0).T, abs=1e-6)
+    less = drawn - drawn[:, :1]
+    expected = np.percentile(less, [2.5, 97.5], axis=0).T
+    assert found.difference.value == pytest.approx(right.mean(1) - right[0].mean())
+    assert found.difference.ci95 == pytest.approx(expected, abs=1e-6)
+
+
+def test_an_interval_of_a_mean_is_about_the_normal_one(right, counts):
+    found = comparison.compare_means(right, counts)
+    half = Z * right.std(1) / math.sqrt(N)
+    assert found.ci95[:, 1] - found.value == pytest.approx(half, rel=0.15)
+    assert found.value - found.ci95[:, 0] == pytest.approx(half, rel=0.15)
+
+
+def test_differences_are_paired(right, counts):
+    found = comparison.compare_means(right, counts)
+    paired = np.diff(found.difference.ci95[1])
+    apart = math.hypot(*np.diff(found.ci95[:2])[:, 0])
+    assert paired < 0.5 * apart
+    assert (found.difference.ci95[0] == 0).all() and found.difference.value[0] == 0
+
+
+def test_images_that_are_all_alike_prove_no_certainty(counts):
+    some = np.arange(N) < 30
+    values = np.stack([some, some, np.ones(N, bool), np.zeros(N, bool)])
+    found = comparison.compare_means(values, counts)
+    assert found.ci95[2] == pytest.approx(wilson(N, N))
+    assert found.ci95[3] == pytest.approx(wilson(0, N))
+    assert found.difference.ci95[1] == pytest.approx(paired_interval(0, 0, N))
+    assert (found.difference.ci95[0] == 0).all()
+
+
+def test_a_network_that_is_always_right_against_one_that_never_is(counts):
+    values = np.stack([np.ones(N), np.zeros(N)])
+    scores = comparison.compare_means(values, counts, shares=False)
+    assert scores.ci95.tolist() == [[1, 1], [0, 0]]
+    found = comparison.compare_means(values, counts)
+    low, high = found.difference.ci95[1]
+    assert low == -1 == found.difference.value[1] < high < -0.95
+
+
+def test_wilsons_interval_is_for_right_and_wrong_alone(counts):
+    found = comparison.compare_means(np.full((2, N), 0.5), counts)
+    assert found.ci95 == pytest.approx(0.5) and (found.difference.ci95 == 0).all()
+
+
+def literal_ece(winner, right, bins):
+    """Guo et al. 2017, eq. 3, bin by bin: I_m = ((m-1)/M, m/M], and 0 in the first."""
+    total = 0.0
+    for m in range(1, bins + 1):
+        held = [
+            i
+            for i, score in enumerate(winner)
+            if (m - 1) / bins < score <= m / bins or (m == 1 and score == 0)
+        ]
+        if held:
+            accuracy = sum(bool(right[i]) for i in held) / len(held)
+            confidence = sum(float(winner[i]) for i in held) / len(held)
+            total += len(held) / len(winner) * abs(accuracy - confidence)
+    return total
+
+
+@pytest.mark.parametrize("bins", [1, 4, 15])
+def test_calibration_error_is_that_of_the_paper(right, bins):
+    winner = np.random.default_rng(5).random(N)
+    winner[:4] = [0, 1, 0.25, 0.5]
+    found = comparison.calibration_error(winner, right[0], bins=bins)
+    assert found == pytest.approx(literal_ece(winner, right[0], bins), abs=1e-6)
+
+
+def test_calibration_error_of_known_cases():
+    half = np.arange(10) % 2 == 0
+    assert comparison.calibration_error(np.full(10, 0.5), half) == pytest.approx(0)
+    assert comparison.calibration_error(np.full(10, 1.0), half) == pytest.approx(0.5)
+    assert comparison.calibration_error(np.full(10, 0.9), ~half & half) == pytest.approx(0.9)
+
+
+def test_intervals_of_the_calibration_error_hold_it(right, counts):
+    winner = np.random.default_rng(6).random((K, N))
+    found = comparison.compare_calibration(winner, right, counts)
+    for k in range(K):
+        assert found.value[k] == comparison.calibration_error(winner[k], right[k])
+        assert 0 <= found.ci95[k, 0] < found.value[k] < found.ci95[k, 1] <= 1
+        low, high = found.difference.ci95[k]
+        assert low <= found.difference.value[k] == found.value[k] - found.value[0] <= high
+    assert (found.difference.ci95[0] == 0).all()
+
+
+def test_a_difference_of_equal_calibration_errors_has_an_interval_around_zero(right, counts):
+    winner = np.stack([np.random.default_rng(6).random(N)] * 2)
+    found = comparison.compare_calibration(winner, right[[0, 0]], counts)
+    low, high = found.difference.ci95[1]
+    assert low < found.difference.value[1] == 0 < high
+
+
+def test_intervals_of_the_calibration_error_are_narrow_where_its_bias_is_small(counts):
+    """A network of one score, far from its accuracy: the error is a mean, and unbiased."""
+    winner, right = np.full((1, N), 0.99), np.arange(N)[None] % 2 == 0
+    found = comparison.compare_calibration(winner, right, counts)
+    assert found.value == pytest.approx(0.49)
+    half = Z * 0.5 / math.sqrt(N)
+    assert np.abs(found.ci95[0] - found.value) == pytest.approx([half, half], rel=0.15)
+
+
+@pytest.mark.parametrize("error", [0.0, 0.03, 0.1])
+def test_intervals_hold_the_true_calibration_error(error):
+    """Of the second network; the first is calibrated, and scores are spread in another way."""
+    n, times = 1000, 60
+    draw, counts = np.random.default_rng(7), comparison.draw_resamples(n, resamples=200)
+    held = np.zeros(2)
+    for _ in range(times):
+        winner = np.stack([draw.uniform(0.05, 0.95, n), draw.beta(6, 1, n)])
+        chance = (winner - [[0], [error]]).clip(0, 1)
+        right = draw.random((2, n)) < chance
+        true = np.abs(chance - winner)[1].mean()
+        found = comparison.compare_calibration(winner, right, counts)
+        ends = np.stack([found.ci95[1], found.difference.ci95[1]])
+        held += (ends[:, 0] <= true) & (true <= ends[:, 1])
+    assert (held >= 0.9 * times).all()
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (0, 6), (3, 9), (12, 12)])
+def test_mcnemar_is_the_two_sided_sign_test(gained, lost):
+    first = np.array([False] * gained + [True] * lost + [True, False] * 5)
+    other = np.array([True] * gained + [False] * lost + [True, False] * 5)
+    m, k = gained + lost, min(gained, lost)
+    tail = sum(math.comb(m, i) for i in range(k + 1)) / 2**m
+    assert comparison.mcnemar(first, other) == pytest.approx(min(1, 2 * tail))
+
+
+def test_holm_is_as_published():
+    # Holm 1979: the smallest times 4, the next times 3, ..., never falling, at most 1
+    found = comparison.holm(np.array([0.03, 0.005, 0.6, 0.02]))
+    assert found == pytest.approx([0.06, 0.02, 0.6, 0.06])
+    assert comparison.holm(np.array([0.9, 0.8])).tolist() == [1, 1]

@@ -1,0 +1,84 @@
+"""A number with its interval: parts of it, words for it, and the separate fields of older files."""
+
+import numpy as np
+import pytest
+
+from capsviz.statistics.estimate import Estimate, fold, stack
+
+
+def estimate(*shape, n=30, difference=False):
+    """Values (*shape) that are all different, intervals around them, maybe a difference."""
+    value = np.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape)
+    ci95 = np.stack([value - 0.25, value + 0.5], -1)
+    return Estimate(value, ci95, n, estimate(*shape, n=n) * -1 if difference else None)
+
+
+def test_intervals_must_be_of_the_values():
+    with pytest.raises(ValueError, match=r"expected intervals \(3, 2\) of values \(3,\), got \(2,"):
+        Estimate(np.zeros(3), np.zeros((2, 3)))
+    assert Estimate(0.5, (0.4, 0.7)).ci95.shape == (2,)
+
+
+def test_its_ends_and_length():
+    some = estimate(3, 4)
+    assert len(some) == 3
+    np.testing.assert_array_equal(some.low, some.value - 0.25)
+    np.testing.assert_array_equal(some.high, some.value + 0.5)
+
+
+@pytest.mark.parametrize("index", [1, slice(1, 3), (2, 3), (slice(None), 1), [2, 0]])
+def test_a_part_takes_values_intervals_and_difference_alike(index):
+    whole = estimate(3, 4, difference=True)
+    part = whole[index]
+    np.testing.assert_array_equal(part.value, whole.value[index])
+    np.testing.assert_array_equal(part.low, whole.low[index])
+    np.testing.assert_array_equal(part.high, whole.high[index])
+    np.testing.assert_array_equal(part.difference.high, whole.difference.high[index])
+    assert part.n == 30 and estimate(3)[1].difference is None
+
+
+def test_a_factor_multiplies_everything_but_n():
+    whole = estimate(3, difference=True)
+    for scaled in (100 * whole, whole * 100):
+        np.testing.assert_array_equal(scaled.value, 100 * whole.value)
+        np.testing.assert_array_equal(scaled.ci95, 100 * whole.ci95)
+        np.testing.assert_array_equal(scaled.difference.value, 100 * whole.difference.value)
+        assert scaled.n == 30
+
+
+def test_it_is_written_with_its_interval():
+    assert f"{Estimate(0.989, (0.98, 0.994)):.1%}" == "98.9 % [98.0 %, 99.4 %]"
+    with pytest.raises(TypeError):
+        f"{estimate(3):.1%}"
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_estimates_are_stacked_along_an_axis_of_their_values(axis):
+    parts = [estimate(3, difference=True), 2 * estimate(3, difference=True)]
+    whole = stack(iter(parts), axis)
+    expected = np.stack([one.value for one in parts], axis)
+    np.testing.assert_array_equal(whole.value, expected)
+    np.testing.assert_array_equal(whole.low, np.stack([one.low for one in parts], axis))
+    np.testing.assert_array_equal(whole.difference.value, -np.stack([parts[0].value] * 2, axis)
+                                  * np.expand_dims([1, 2], 1 - axis % 2))  # fmt: skip
+    assert whole.n == 30 and whole.ci95.shape == (*expected.shape, 2)
+
+
+def test_one_without_a_difference_leaves_all_without():
+    assert stack([estimate(3), estimate(3, difference=True)]).difference is None
+
+
+def test_the_fields_of_older_results_are_folded_into_one():
+    values = {
+        "x": np.arange(3.0), "x_ci95": np.ones((3, 2)), "n": 7, "other": 1,
+        "x_difference": np.zeros(3), "x_difference_ci95": np.zeros((3, 2)),
+    }  # fmt: skip
+    whole = fold(values, "x")
+    assert values == {"n": 7, "other": 1} and whole.n == 7
+    assert whole.value.tolist() == [0, 1, 2] and whole.difference.value.tolist() == [0, 0, 0]
+    assert fold({"x": np.zeros(2), "x_ci95": np.zeros((2, 2))}, "x").difference is None
+
+
+def test_an_older_number_that_was_left_out_stays_left_out():
+    values = {"x": None, "x_ci95": None, "n": 7}
+    assert fold(values, "x") is None and values == {"n": 7}

@@ -1,0 +1,60 @@
+"""Intervals: their definitions, how often they hold the truth, and what they refuse."""
+
+import numpy as np
+import pytest
+
+from capsviz.statistics.intervals import (
+    mean_interval,
+    paired_each,
+    paired_interval,
+    wilson,
+    wilson_each,
+)
+
+
+def test_the_interval_of_a_mean_is_its_standard_error_times_the_normal_quantile():
+    values = np.random.default_rng(0).normal(size=(50, 3))
+    mean, interval = mean_interval(values)
+    half = 1.96 * np.std(values, axis=0, ddof=1) / np.sqrt(50)
+    assert mean == pytest.approx(values.mean(0))
+    assert interval[:, 1] - mean == pytest.approx(half, rel=1e-4)
+    assert mean - interval[:, 0] == pytest.approx(half, rel=1e-4)
+
+
+def test_the_paired_interval_is_that_of_the_differences_with_half_an_image_in_each_cell():
+    low, high = paired_interval(30, 10, 998)
+    differences = np.r_[np.ones(61), -np.ones(21), np.zeros(1918)]  # 30.5, 10.5, 959 of 1000, twice
+    half = 1.959964 * differences.std() / np.sqrt(1000)
+    assert (low + high) / 2 == pytest.approx(differences.mean())
+    assert (high - low) / 2 == pytest.approx(half)
+
+
+@pytest.mark.parametrize(("gained", "lost", "n"), [(0, 0, 2), (0, 0, 1000), (5, 0, 5), (0, 9, 9)])
+def test_the_paired_interval_holds_the_difference_has_a_width_and_stays_possible(gained, lost, n):
+    low, high = paired_interval(gained, lost, n)
+    assert -1 <= low < high <= 1
+    assert low <= (gained - lost) / n <= high
+
+
+def test_the_paired_interval_holds_the_true_difference_in_nineteen_of_twenty_draws():
+    draws = np.random.default_rng(0).multinomial(300, [0.03, 0.01, 0.96], size=2000)
+    held = [low <= 0.02 <= high for low, high in (paired_interval(a, b, 300) for a, b, _ in draws)]
+    assert 0.93 < np.mean(held) < 0.98
+
+
+def test_intervals_of_each_of_many_counts_are_those_of_one():
+    gained, lost = np.array([[0, 1, 7], [3, 0, 9]]), np.array([[0, 2, 0], [3, 1, 1]])
+    proportions, differences = wilson_each(gained, 10), paired_each(gained, lost, 10)
+    assert proportions.shape == differences.shape == (2, 3, 2)
+    for at in np.ndindex(2, 3):
+        assert tuple(proportions[at]) == wilson(int(gained[at]), 10)
+        assert tuple(differences[at]) == paired_interval(int(gained[at]), int(lost[at]), 10)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_too_few_images_are_refused(n):
+    for interval in (lambda: mean_interval(np.zeros((n, 4))), lambda: paired_interval(0, 0, n)):
+        with pytest.raises(ValueError, match=f"at least 2 images, got {n}"):
+            interval()
+    with pytest.raises(ValueError, match="at least 1 image, got 0"):
+        wilson(0, 0)

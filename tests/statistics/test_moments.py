@@ -1,0 +1,107 @@
+"""Moments of bars whose slant, size and place are known."""
+
+import numpy as np
+import pytest
+
+from capsviz.statistics.moments import moments
+
+
+def bar(width, height, *, left=10, top=5, lean=0, size=40):
+    """A bar (1, 1, size, size); each row is moved `lean` pixels to the left of the one above."""
+    image = np.zeros((1, 1, size, size))
+    for row in range(height):
+        start = left - lean * row
+        image[0, 0, top + row, start : start + width] = 1
+    return image
+
+
+def turned(thickness, length, angle_deg, size=61, blur=0.7):
+    """A soft bar, turned counter-clockwise from the vertical (y points down)."""
+    y, x = np.mgrid[:size, :size] - (size - 1) / 2
+    angle = np.radians(angle_deg)
+    across = x * np.cos(angle) - y * np.sin(angle)
+    along = x * np.sin(angle) + y * np.cos(angle)
+
+    def inside(distance):
+        return 1 / (1 + np.exp(np.clip(distance / blur * 2, -50, 50)))
+
+    soft = inside(abs(across) - thickness / 2) * inside(abs(along) - length / 2)
+    return soft[None, None]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 7), (3, 20), (8, 5)])
+def test_width_and_height_of_an_upright_box_are_its_sides(width, height):
+    found = moments(bar(width, height))
+    assert found.width_px == pytest.approx(width)
+    assert found.height_px == pytest.approx(height)
+    assert found.slant_deg == pytest.approx(0, abs=1e-9)
+
+
+def test_place_is_that_of_the_box_right_of_and_below_the_centre():
+    found = moments(bar(4, 6, left=25, top=30))
+    assert found.x_px == pytest.approx(25 + 1.5 - 19.5)
+    assert found.y_px == pytest.approx(30 + 2.5 - 19.5)
+
+
+@pytest.mark.parametrize("lean", [-1, 1, 2])
+def test_slant_is_the_shear_of_the_bar_and_does_not_widen_it(lean):
+    found = moments(bar(3, 9, left=20, lean=lean))
+    assert found.slant_deg == pytest.approx(np.degrees(np.arctan(lean)))
+    assert found.width_px == pytest.approx(3)
+    assert found.height_px == pytest.approx(9)
+
+
+def test_a_bar_turned_counter_clockwise_leans_to_the_left():
+    assert moments(turned(3, 30, 15)).slant_deg == pytest.approx(-15, abs=1)
+    assert moments(turned(3, 30, -15)).slant_deg == pytest.approx(15, abs=1)
+
+
+@pytest.mark.parametrize("thickness", [3, 5, 8])
+def test_thickness_of_a_long_stroke_is_its_own_at_every_angle(thickness):
+    expected = thickness * 40 / (thickness + 40)
+    for angle_deg in (0, 17, 45, 90):
+        found = moments(turned(thickness, 40, angle_deg)).thickness_px
+        assert found == pytest.approx(expected, rel=0.1)
+
+
+def test_thickness_of_a_ring_is_the_thickness_of_its_stroke():
+    y, x = np.mgrid[:61, :61] - 30.0
+    ring = 1 / (1 + np.exp(np.clip((abs(np.hypot(x, y) - 18) - 2.5) * 3, -50, 50)))
+    assert moments(ring[None, None]).thickness_px == pytest.approx(5, rel=0.03)
+
+
+def test_nothing_depends_on_contrast_or_on_the_scale_of_grey_values():
+    image = turned(4, 25, 20)
+    for one, two in zip(moments(image), moments(image * 0.3 * 255), strict=True):
+        assert one == pytest.approx(two)
+
+
+def test_images_are_measured_one_by_one_and_colours_are_averaged():
+    images = np.concatenate([bar(3, 9), bar(5, 4, left=2)])
+    both = moments(np.repeat(images, 3, axis=1))
+    for i in (0, 1):
+        for all_measures, own in zip(both, moments(images[i : i + 1]), strict=True):
+            assert all_measures[i] == pytest.approx(own[0])
+    red = np.concatenate([images[:1], 0 * images[:1], 0 * images[:1]], 1)
+    assert moments(red).width_px == pytest.approx(3)
+
+
+def test_a_black_image_has_no_measures_and_leaves_the_others_alone():
+    found = moments(np.concatenate([np.zeros((1, 1, 40, 40)), bar(3, 9)]))
+    for values in found:
+        assert np.isnan(values[0])
+        assert np.isfinite(values[1])
+
+
+def test_one_pixel_is_a_box_of_one():
+    found = moments(bar(1, 1))
+    assert (found.width_px, found.height_px, found.slant_deg) == pytest.approx((1, 1, 0))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [np.zeros((3, 4, 4)), -bar(2, 2), np.full((1, 1, 4, 4), np.inf), np.full((1, 1, 4, 4), np.nan)],
+)
+def test_other_shapes_and_values_are_refused(wrong):
+    with pytest.raises(ValueError, match="expected"):
+        moments(wrong)

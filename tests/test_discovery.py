@@ -1,0 +1,155 @@
+"""What a package offers: ours, a user's folders, installed distributions; and what is refused."""
+
+import sys
+
+import pytest
+
+from capsviz import discovery
+
+DATA = "capsviz.data"
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """No plugins but the test's own, and nothing remembered."""
+    monkeypatch.delenv(discovery.PLUGINS, raising=False)
+    before, path = set(sys.modules), list(sys.path)
+    discovery._entries.cache_clear()
+    discovery._extended.cache_clear()
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+    discovery._entries.cache_clear()
+    discovery._extended.cache_clear()
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Writes a module into a folder that `$CAPSVIZ_PLUGINS` names."""
+    monkeypatch.setenv(discovery.PLUGINS, str(tmp_path))
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """Writes an installed distribution with entry points, on the path."""
+    site = tmp_path / "site"
+    sys.path.insert(0, str(site))
+
+    def write(points, **modules):
+        info = site / f"d{len(list(site.glob('*-info')))}-1.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {info.stem}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(points)
+        for name, text in modules.items():
+            (site / f"{name}.py").write_text(text)
+
+    return write
+
+
+def test_ours_are_files_and_folders_that_begin_with_no_underscore():
+    names = discovery.names("capsviz.analyses")
+    assert {"rotate", "sweep"} <= set(names) and names == sorted(names)
+    assert not [name for name in discovery.names(DATA) if name.startswith("_")]
+    assert discovery.source("capsviz.analyses", "sweep").name == "__init__.py"
+    assert discovery.source(DATA, "mnist").name == "mnist.py"
+
+
+def test_a_file_and_a_folder_of_ones_own_are_found_and_imported_once(plugin):
+    path = plugin("data/mine.py", '"""My data."""\nobjects = [object()]\n')
+    plugin("data/large/__init__.py", '"""Much."""\nfrom . import part\nvalue = part.value\n')
+    plugin("data/large/part.py", "value = 7\n")
+    plugin("data/_hidden.py", "")
+    assert {"mine", "large", "mnist"} <= set(discovery.names(DATA))
+    assert "_hidden" not in discovery.names(DATA)
+    assert discovery.source(DATA, "mine") == path
+    assert discovery.summary(DATA, "mine") == "My data."
+    first, again = (discovery.load(DATA, "mine", what="data set") for _ in range(2))
+    assert first is again
+    assert discovery.load(DATA, "large", what="data set").value == 7
+    assert discovery.name_of(DATA, first.__name__) == "mine"
+    assert "mine" not in discovery.names("capsviz.analyses"), "a kind has its own folder"
+
+
+def test_an_installed_distribution_extends_a_kind(installed):
+    installed("[capsviz.data]\nmine = my_data\n", my_data='"""Theirs."""\nvalue = 3\n')
+    assert discovery.summary(DATA, "mine") == "Theirs."
+    assert "my_data" not in sys.modules, "what is listed is not imported"
+    assert discovery.load(DATA, "mine", what="data set").value == 3
+
+
+def test_a_name_that_is_there_twice_is_refused_with_both_places(plugin, tmp_path):
+    plugin("data/mnist.py", "")
+    with pytest.raises(ValueError, match=rf"'mnist': .*data/mnist.py and {tmp_path}/data/mnist"):
+        discovery.names(DATA)
+    assert discovery.names("capsviz.analyses"), "other kinds go on"
+
+
+def test_two_distributions_of_one_name_are_refused(installed):
+    for module in ("one", "two"):
+        installed(f"[capsviz.data]\nmine = {module}\n", **{module: ""})
+    with pytest.raises(ValueError, match="two modules of data are called 'mine'"):
+        discovery.names(DATA)
+
+
+def test_a_folder_that_is_not_there_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv(discovery.PLUGINS, f"{tmp_path}:{tmp_path / 'nowhere'}")
+    with pytest.raises(ValueError, match=r"\$CAPSVIZ_PLUGINS names '.*/nowhere', which is no fold"):
+        discovery.names(DATA)
+
+
+@pytest.mark.parametrize("text", ["import no_such_thing", "1 / 0", "def f(:", "raise OSError('x')"])
+def test_a_plugin_that_cannot_be_imported_is_named_and_can_be_listed(plugin, text):
+    path = plugin("data/mine.py", f"\n{text}\n")
+    discovery.summary(DATA, "mine")
+    with pytest.raises(ValueError, match=rf"data set 'mine' of {path} cannot be imported \(\w+: "):
+        discovery.load(DATA, "mine", what="data set")
+    assert not [name for name in sys.modules if name.startswith("capsviz_plugin_")]
+
+
+def test_a_distribution_whose_module_is_missing_is_named(installed):
+    installed("[capsviz.data]\nmine = no_such_module\n")
+    with pytest.raises(ValueError, match="'mine' is said to be no_such_module"):
+        discovery.summary(DATA, "mine")
+
+
+def test_an_unknown_name_comes_with_the_nearest():
+    with pytest.raises(ValueError, match=r"unknown data set 'minst', .* \(did you mean 'mnist'\?"):
+        discovery.load(DATA, "minst", what="data set")
+    assert "did you mean" not in discovery.unknown("x", "zzz", ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('"""One line."""\n', "One line."),
+        ('"""First.\n\nMore.\n"""\n', "First."),
+        ('"""\nOn the second line.\n"""\n', "On the second line."),
+        ("# comment\n'Single quotes.'\n", "Single quotes."),
+        ('r"""Raw."""\n', "Raw."),
+        ('"""A \\"quoted\\" word."""\n', 'A "quoted" word.'),
+        ("x = 1\n", ""),
+        ("", ""),
+    ],
+)
+def test_the_first_line_of_a_docstring_however_it_is_written(plugin, text, line):
+    plugin("data/mine.py", text)
+    assert discovery.summary(DATA, "mine") == line
+
+
+def test_summaries_of_ours_are_those_of_python():
+    import ast
+
+    for package in ("capsviz.analyses", "capsviz.commands", DATA, "capsviz.nn.routing"):
+        for name in discovery.names(package):
+            text = discovery.source(package, name).read_text(encoding="utf-8")
+            expected = ast.get_docstring(ast.parse(text)).partition("\n")[0]
+            assert discovery.summary(package, name) == expected, name

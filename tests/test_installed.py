@@ -1,0 +1,269 @@
+"""Source archive and wheel, installed beside nothing else of ours: names, commands, plugins."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from capsviz import discovery
+
+pytest.importorskip("setuptools", reason="pip install setuptools")
+pytestmark = pytest.mark.slow
+
+PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+ALONE = ("--no-deps", "--no-build-isolation", "--no-index")
+
+# A routing, a data set and a decoder that a CPU trains with in a second, and an analysis.
+ROUTING = '''"""Even couplings, as a user writes them."""
+import torch
+from capsviz.nn.functional import squash
+from capsviz.nn.routing import stack
+
+
+def route(votes, *, couplings=None):
+    """votes (B, I, J, E) -> Routing."""
+    logits = torch.zeros_like(votes[..., 0])
+    even = logits.softmax(2) if couplings is None else couplings.to(votes).expand_as(logits)
+    return stack([(logits, even, squash(torch.einsum("bij,bije->bje", even, votes)))])
+'''
+DATA = '''"""Twenty images of each class, all black or all white."""
+import torch
+from capsviz.data import Dataset
+
+
+def load(split, root=None):
+    """40 images (1, 28, 28)."""
+    labels = torch.arange(40) % 2
+    images = (255 * labels).byte().view(-1, 1, 1, 1).expand(-1, 1, 28, 28)
+    return Dataset(images.contiguous(), labels, ("black", "white"), "NAME", split)
+'''
+DECODER = '''"""One linear layer."""
+from torch import nn
+
+
+def layers(inputs, image_shape, *, norm=False):
+    """(B, inputs) -> (B, C, H, W)."""
+    channels, height, width = image_shape
+    size = channels * height * width
+    return nn.Sequential(nn.Linear(inputs, size), nn.Sigmoid(), nn.Unflatten(1, image_shape))
+'''
+ANALYSIS = '''"""How many images are there, of a user?"""
+from typing import NamedTuple
+from matplotlib.figure import Figure
+from capsviz.cli.analysis import analysis
+IMPORT
+
+class Result(NamedTuple):
+    """Images."""
+
+    n: int
+
+
+def plot(result, *, width=3.5):
+    """Nothing much."""
+    return Figure(figsize=(width, 1))
+
+
+def findings(result):
+    """A number."""
+    return f"there are {result.n} images"
+
+
+@analysis(__doc__)
+def command(run):
+    """Count."""
+    yield "count", Result(len(run.images()[0]))
+'''
+
+
+def python(*words, **options):
+    return subprocess.run(
+        [sys.executable, *map(str, words)], capture_output=True, text=True, **options
+    )
+
+
+def install(source, target):
+    done = python(*PIP, "install", *ALONE, "--no-compile", "--target", target, source)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    """Built from a copy of the checkout, but for its pictures; a build would leave files behind."""
+    copy, out = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("sdist")
+    root, links = discovery.root(), [discovery.CAPSVIZ / name for name in discovery.BESIDE]
+
+    def ignored(folder, names):
+        known = {path.name for path in links if path.is_symlink() and path.parent == Path(folder)}
+        return known | {"__pycache__"}
+
+    for path in root.iterdir():
+        if path.is_file():
+            shutil.copy(path, copy)
+    for name in ("capsviz", "analyses", "trained", "tests", "benchmarks", "docs"):
+        shutil.copytree(root / name, copy / name, ignore=ignored)
+    code = f"from setuptools.build_meta import build_sdist; build_sdist({str(out)!r})"
+    done = python("-c", code, cwd=copy)
+    assert done.returncode == 0, done.stderr
+    (path,) = out.glob("*.tar.gz")
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist, tmp_path_factory):
+    out = tmp_path_factory.mktemp("wheel")
+    done = python(*PIP, "wheel", *ALONE, "--wheel-dir", out, sdist)
+    assert done.returncode == 0, done.stderr
+    (path,) = out.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory):
+    """A folder into which the wheel is installed, and nothing else."""
+    target = tmp_path_factory.mktemp("site")
+    install(wheel, target)
+    return target
+
+
+@pytest.fixture
+def run(site, tmp_path):
+    """Run the installed capsviz in a folder whose own analyses/ and trained/ must not matter."""
+    for name in ("analyses", "trained", "benchmarks"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"raise RuntimeError('{name} of the user')\n")
+        (tmp_path / name / "rotate.py").write_text("raise RuntimeError\n")
+
+    def invoke(*words, plugins=None, also=()):
+        """`capsviz WORDS`, or a text of Python."""
+        env = {name: value for name, value in os.environ.items() if name != "CAPSVIZ_DATA"}
+        env["PYTHONPATH"] = os.pathsep.join(map(str, [site, *also]))
+        env |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+        if plugins:
+            env[discovery.PLUGINS] = str(plugins)
+        # an editable capsviz, whose finder is asked after the path, does not get in the way
+        start = ("-c",) if "\n" in str(words[0]) else ("-m", "capsviz")
+        return python(*start, *words, cwd=tmp_path, env=env)
+
+    return invoke
+
+
+def good(done):
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def one_line(done, *words):
+    assert done.returncode == 2 and done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    for word in ("Error: ", *words):
+        assert word in done.stderr, word
+
+
+def packed(path):
+    """The name in a wheel of a file of the checkout."""
+    parts = path.relative_to(discovery.root()).parts
+    return "/".join(parts if parts[0] == "capsviz" else ("capsviz", *parts))
+
+
+def test_the_source_archive_holds_what_is_needed_to_test_it(sdist):
+    with tarfile.open(sdist) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    needed = ("Makefile", "constraints.txt", "LICENSE", "tests/conftest.py", "benchmarks/speed.py")
+    assert {*needed, "analyses/rotate/__init__.py", "trained/mnist.safetensors"} <= names
+
+
+def test_the_wheel_has_one_name_and_every_file(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"capsviz"}
+    files = {
+        packed(path)
+        for folder in ("capsviz", "capsviz.analyses", "capsviz.trained")
+        for path in discovery.folder(folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert len(files) > 150 and files - names == set()
+
+
+def test_every_command_works_beside_a_folder_of_the_same_name(run, site):
+    text = good(run("--help"))
+    for name in (*discovery.names("capsviz.analyses"), *discovery.names("capsviz.commands")):
+        assert f"\n  {name.replace('_', '-')} " in text, name
+    words = ("--checkpoint", "digits", "--step", 90, "--size", 200, "--format", "png")
+    assert good(run("rotate", "--digit", 2, *words)).startswith("predicted ")
+    code = "from capsviz.cli import PACKAGES, discovery, main\n"
+    code += "for package in PACKAGES:\n for name in discovery.names(package):\n"
+    code += "  main([name.replace('_', '-'), '--help'], standalone_mode=False)\n"
+    code += "  print(discovery.load(package, name, what='command').__file__)"
+    lines = good(run(code)).splitlines()
+    files = [line for line in lines if line.endswith(".py") and line.startswith("/")]
+    assert len(files) > 20 and all(file.startswith(f"{site}/capsviz/") for file in files)
+
+
+def write(folder, files):
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def mine(name):
+    """The files of a folder of plugins called NAME, one of each kind and an analysis in parts."""
+    return {
+        f"analyses/{name}.py": ANALYSIS.replace("IMPORT", ""),
+        f"analyses/{name}_parts/__init__.py": ANALYSIS.replace("IMPORT", "from . import part"),
+        f"analyses/{name}_parts/part.py": "value = 1\n",
+        f"routing/{name}.py": ROUTING,
+        f"data/{name}.py": DATA.replace("NAME", name),
+        f"decoders/{name}.py": DECODER,
+    }
+
+
+def assert_used(run, tmp_path, name, *more, **how):
+    """The plugins are listed, run and trained with; `more` are further analyses of them."""
+    text = good(run("--help", **how))
+    assert f"{name} " in text and "How many images are there, of a user?" in text
+    small = ["--types", "2", "--channels", "4", "--epochs", "1", "--output", name]
+    commands = [["train", "--dataset", name, "--routing", name, "--decoder", name, *small]]
+    commands += [[one, "--checkpoint", name, "--format", "png"] for one in (name, *more)]
+    code = "from capsviz.cli import main\n"
+    code += f"for words in {commands!r}:\n main(words, standalone_mode=False)"
+    text = good(run(code, **how))
+    assert "test accuracy" in text and text.count("there are 40 images") == 1 + len(more)
+    assert (tmp_path / "runs/figures/count.png").exists()
+
+
+def test_a_folder_of_plugins_is_listed_run_and_trained_with(run, tmp_path):
+    plugins = write(tmp_path / "plugins", mine("own"))
+    assert_used(run, tmp_path, "own", "own-parts", plugins=plugins)
+
+
+def test_an_installed_distribution_is_listed_run_and_trained_with(run, tmp_path):
+    kinds = ("analyses", "routing", "data", "decoders")
+    files = {f"theirs/{kind}.py": mine("theirs")[f"{kind}/theirs.py"] for kind in kinds}
+    points = "".join(
+        f'[project.entry-points."capsviz.{k}"]\ntheirs = "theirs.{k}"\n' for k in kinds
+    )
+    project = (
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+        f'[project]\nname = "theirs"\nversion = "1"\n{points}'
+    )
+    source = {"pyproject.toml": project, "theirs/__init__.py": "", **files}
+    install(write(tmp_path / "source", source), tmp_path / "extra")
+    assert_used(run, tmp_path, "theirs", also=[tmp_path / "extra"])
+
+
+def test_what_is_wrong_with_a_plugin_is_one_line(run, tmp_path):
+    one_line(run("--help", plugins=tmp_path / "nowhere"), "nowhere', which is no folder")
+    twice = write(tmp_path / "twice", {"analyses/rotate.py": ANALYSIS})
+    one_line(run("--help", plugins=twice), "two modules of analyses are called 'rotate'")
+    broken = write(tmp_path / "broken", {"analyses/own.py": '"""Mine."""\nimport no_such_thing\n'})
+    assert "own " in good(run("--help", plugins=broken))
+    one_line(run("own", plugins=broken), "own.py", "No module named 'no_such_thing'")

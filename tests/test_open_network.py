@@ -1,0 +1,189 @@
+"""`--network FILE.py:FUNCTION --weights FILE`: what is opened, and how each mistake is refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import foreign_networks as zoo
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import capsviz
+from capsviz.foreign import open_network
+
+HERE = str(Path(__file__).parent)
+SMALL = {"image_shape": zoo.SHAPE, "classes": zoo.CLASSES}
+FILE = """
+from foreign_networks import *
+import capsviz
+
+def dynamic():
+    return Unsqueezed()
+
+def wrapped():
+    return capsviz.wrap(Einsum(), SHAPE, CLASSES, grid=None)
+
+def heads():
+    return TwoHeads()
+
+def plain():
+    return Plain()
+
+def bare():
+    return capsviz.wrap(Plain(), SHAPE, CLASSES, couplings=None)
+
+def number():
+    return 7
+
+def raises():
+    return 1 / 0
+
+def needs(iterations, depth=3):
+    return Unsqueezed()
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+    path = tmp_path / "networks.py"
+    path.write_text(FILE)
+    return path
+
+
+def test_a_module_is_wrapped_and_gets_a_card(file):
+    net = open_network(f"{file}:dynamic", **SMALL, dataset={"name": "noise"})
+    assert capsviz.trace(net, torch.rand(2, *zoo.SHAPE)).grid == (2, 4, 3)
+    assert net.card["name"] == "networks-dynamic"
+    assert net.card["dataset"] == {"name": "noise"}
+    assert net.card["network"]["commit"] is None
+    assert net.card["network"]["repr"].startswith("Unsqueezed(")
+    assert len(net.card["network"]["sha256"]) == 64
+    json.dumps(net.card)
+
+
+def test_the_commit_of_their_checkout_is_in_the_card(file):
+    git = ["git", "-C", str(file.parent), "-c", "user.name=x", "-c", "user.email=x"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        subprocess.run([*git, *command], check=True)
+    head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+    assert open_network(f"{file}:dynamic", **SMALL).card["network"]["commit"] == head
+    file.write_text(FILE + "\n")
+    assert open_network(f"{file}:dynamic", **SMALL).card["network"]["commit"] == head + "+"
+
+
+def test_a_wrapped_network_is_taken_as_it_is(file):
+    net = open_network(f"{file}:wrapped")
+    assert net.grid is None
+    assert net.card["name"] == "networks-wrapped"
+
+
+@pytest.mark.parametrize("kind", ["x.safetensors", "x.pt", "nested.pth", "parallel.pt"])
+def test_weights_are_loaded_from_tensors_alone(file, kind):
+    other = zoo.Unsqueezed()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.1)
+    tensors, path = other.state_dict(), file.parent / kind
+    if kind.endswith(".safetensors"):
+        save_file({k: v.clone() for k, v in tensors.items()}, path)
+    elif kind.startswith("parallel"):
+        torch.save({f"module.{k}": v for k, v in tensors.items()}, path)
+    else:
+        torch.save({"state_dict": tensors, "epoch": 3} if "nested" in kind else tensors, path)
+    net = open_network(f"{file}:dynamic", path, **SMALL)
+    for name, value in net.network.state_dict().items():
+        assert torch.equal(value, tensors[name]), name
+    assert net.card["weights"]["file"] == kind
+    assert len(net.card["weights"]["sha256"]) == 64
+
+
+def test_a_network_without_capsules_is_taken_where_scores_are_enough(file):
+    net = open_network(f"{file}:plain", **SMALL, capsules=False)
+    assert not hasattr(net, "look")
+    assert net(torch.rand(2, *zoo.SHAPE)).lengths.shape == (2, 3)
+    assert not hasattr(open_network(f"{file}:bare", capsules=False), "look")
+
+
+def test_the_path_and_cuda_are_left_as_they_were(file):
+    before = list(sys.path), "cuda" in vars(torch.Tensor), torch.nn.Module.cuda
+    open_network(f"{file}:dynamic", **SMALL)
+    with pytest.raises(ValueError, match="ZeroDivisionError"):
+        open_network(f"{file}:raises", **SMALL)
+    assert (list(sys.path), "cuda" in vars(torch.Tensor), torch.nn.Module.cuda) == before
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "said"),
+    [
+        ("networks", SMALL, "expected FILE.py:FUNCTION, got"),
+        ("elsewhere.py:dynamic", SMALL, "there is no file '.*elsewhere.py'"),
+        ("networks.py:dynamik", SMALL, r"unknown function 'dynamik', .*did you mean 'dynamic'\?"),
+        ("networks.py:raises", SMALL, r"raises\(\) raises ZeroDivisionError: division by zero"),
+        ("networks.py:number", SMALL, r"number\(\) returns int, expected a torch module"),
+        ("networks.py:needs", SMALL, "needs needs iterations: write a function without arguments"),
+        ("networks.py:dynamic", {}, "that is not wrapped: name a data set"),
+        (
+            "networks.py:dynamic",
+            {**SMALL, "image_shape": (3, 8, 8)},
+            r"refuses images \(7, 3, 8, 8",
+        ),
+        ("networks.py:plain", SMALL, "no capsules that capsviz sees.* evaluate, sweep and corrupt"),
+        ("networks.py:bare", SMALL, "no capsules that capsviz sees.* evaluate, sweep and corrupt"),
+        ("networks.py:heads", SMALL, "2 softmaxes have an equal claim: .*return capsviz.wrap"),
+    ],
+)
+def test_what_is_wrong_with_file_or_network_is_said_in_one_line(file, spec, options, said):
+    with pytest.raises(ValueError, match=said) as error:
+        open_network(f"{file.parent}/{spec}", **options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_cannot_be_imported_says_why(file):
+    file.write_text("import nothing_of_this_name\n")
+    with pytest.raises(ValueError, match="cannot be imported: ModuleNotFoundError: No module"):
+        open_network(f"{file}:dynamic", **SMALL)
+
+
+class Evil:
+    def __reduce__(self):
+        return print, ("run",)
+
+
+@pytest.mark.parametrize(
+    ("name", "held", "said"),
+    [
+        (
+            "x.pt",
+            {"fc.weight": torch.ones(2)},
+            r"another network than .*: 8 are missing \(W, activation",
+        ),
+        ("x.pt", {**zoo.Unsqueezed().state_dict(), "gate": torch.ones(1)}, r"not .*\(gate\)"),
+        (
+            "x.pt",
+            {**zoo.Unsqueezed().state_dict(), "fc.bias": torch.ones(5)},
+            r"another size than .*: fc.bias is \(5,\), expected \(120,\)",
+        ),
+        ("x.pt", [1, 2], "holds list, expected a state_dict"),
+        ("x.pt", {"epoch": 3}, "'epoch' is no tensor"),
+        ("x.pt", Evil(), "cannot be read with weights_only=True"),
+        ("x.npz", {}, "neither .safetensors nor .pt"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_with_their_keys(file, capsys, name, held, said):
+    path = file.parent / name
+    torch.save(held, path)
+    with pytest.raises(ValueError, match=said) as error:
+        open_network(f"{file}:dynamic", path, **SMALL)
+    assert "\n" not in str(error.value)
+    assert capsys.readouterr().out == ""
+
+
+def test_weights_that_are_not_there_are_named(file):
+    with pytest.raises(ValueError, match="there is no file"):
+        open_network(f"{file}:dynamic", file.parent / "none.pt", **SMALL)
+    (file.parent / "broken.safetensors").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="not a whole safetensors file"):
+        open_network(f"{file}:dynamic", file.parent / "broken.safetensors", **SMALL)

@@ -1,0 +1,421 @@
+"""`capsviz.wrap` finds by itself what is inside networks in the layouts of public code."""
+
+import sys
+
+import foreign_networks as zoo
+import pytest
+import torch
+from foreign_networks import CLASSES, SHAPE, expected
+
+import capsviz
+from capsviz.foreign import NoCapsulesError, Wrapped, record, without_cuda
+from capsviz.tracing import verification
+
+DYNAMIC = [zoo.Unsqueezed, zoo.ParentsFirst, zoo.Einsum]
+SMALL = {"image_shape": SHAPE, "classes": CLASSES}
+EM = {"couplings": "m_step:share", "votes": "m_step:v", "poses": "m_step:mu"}
+
+
+@pytest.fixture
+def images():
+    return torch.rand(5, *SHAPE, generator=torch.Generator().manual_seed(3))
+
+
+def wrapped(kind, **options):
+    return capsviz.wrap(kind().eval(), **SMALL, **options)
+
+
+def output_of(net, images):
+    """What a network says by itself, the GPU that is written into it left aside."""
+    with without_cuda():
+        return net(images)
+
+
+def close(a, b, atol=2e-6):
+    torch.testing.assert_close(a, b, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("kind", DYNAMIC)
+def test_a_trace_is_what_the_routing_loop_does(kind, images):
+    net = wrapped(kind)
+    seen = capsviz.trace(net, images)
+    with torch.no_grad():
+        for name, value in expected(net.network, images).items():
+            close(getattr(seen, name), value, 1e-5)
+    assert seen.grid == (2, 4, 3)
+    assert net.receptive_field(1, 2) == (slice(2, 7), slice(4, 9))
+
+
+@pytest.mark.parametrize("kind", DYNAMIC)
+@pytest.mark.parametrize("shape", [(24, 3), (5, 24, 3)])
+def test_couplings_put_in_do_what_the_loop_does_with_them(kind, shape, images):
+    given = torch.rand(shape, generator=torch.Generator().manual_seed(1)).softmax(-1)
+    net = wrapped(kind)
+    seen = capsviz.trace(net, images, couplings=given)
+    with torch.no_grad():
+        other = expected(net.network, images, couplings=given)
+    close(seen.poses, other["poses"], 1e-5)
+    close(seen.couplings, other["couplings"])
+
+
+def test_uniform_and_random_couplings_can_be_asked_for(images):
+    net = wrapped(zoo.Unsqueezed)
+    uniform = capsviz.trace(net, images, couplings="uniform")
+    assert torch.equal(uniform.couplings, torch.full_like(uniform.couplings, 1 / 3))
+    drawn = capsviz.trace(net, images, couplings="random", chunk=2)
+    assert not torch.allclose(drawn.poses, uniform.poses)
+
+
+def test_the_global_generator_is_left_alone():
+    state = torch.get_rng_state()
+    wrapped(zoo.Unsqueezed)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_the_number_of_iterations_can_be_set_where_an_attribute_sets_it(rounds, images):
+    net = wrapped(zoo.Unsqueezed)
+    seen = capsviz.trace(net, images, iterations=rounds)
+    with torch.no_grad():
+        close(seen.poses, expected(net.network, images, iterations=rounds)["poses"], 1e-5)
+    assert net.network.digits.routings == 3
+
+
+def test_iterations_that_nothing_sets_are_refused(images):
+    with pytest.raises(ValueError, match="cannot be changed, got 2: no attribute"):
+        capsviz.trace(wrapped(zoo.Einsum), images, iterations=2)
+
+
+@pytest.mark.parametrize("kind", [zoo.Unsqueezed, zoo.Attention])
+def test_a_decoder_inside_the_pass_decodes_any_pose(kind, images):
+    net = wrapped(kind)
+    poses = torch.rand(9, 3, 6)
+    classes = torch.arange(9) % 3
+    kept = poses * torch.nn.functional.one_hot(classes, 3)[..., None]
+    if kind is zoo.Attention:  # decodes the winner alone
+        kept = torch.nn.functional.pad(poses[torch.arange(9), classes], (0, 12))
+    with torch.no_grad():
+        made = net.decode(poses, classes)
+        close(made, torch.sigmoid(net.network.fc(kept.flatten(1))).view(9, *SHAPE))
+        output = output_of(net.network, images)[1].view(-1, *SHAPE)
+    close(capsviz.trace(net, images).reconstruction, output)
+
+
+def test_parts_that_are_not_there_are_none_or_named(images):
+    net = wrapped(zoo.Watchable, couplings="m_step:share")
+    assert capsviz.trace(net, images).votes is None
+    with capsviz.tracing.remember():
+        assert capsviz.trace(net, images, keep=("couplings",)).couplings.shape == (3, 5, 24, 3)
+    with pytest.raises(ValueError, match="gave no votes, poses"):
+        capsviz.trace(net, images, keep=("votes", "poses"))
+
+
+def test_what_weighs_the_votes_after_a_bias_is_read_and_replaced(images):
+    net = wrapped(zoo.Attention)
+    seen = capsviz.trace(net, images)
+    total = torch.einsum("bij,bije->bje", seen.couplings[-1], seen.votes)
+    length = total.norm(dim=2, keepdim=True)
+    close(seen.poses[-1], (1 - torch.exp(-length)) * total / length, 1e-5)
+    assert (seen.couplings.sum(3) - 1).abs().max() > 0.1
+    assert net.peculiar["sums"] == "a bias is added after the softmax"
+    given = torch.rand(24, 3).softmax(1)
+    total = torch.einsum("ij,bije->bje", given, seen.votes)
+    length = total.norm(dim=2, keepdim=True)
+    moved = capsviz.trace(net, images, couplings=given)
+    close(moved.poses[-1], (1 - torch.exp(-length)) * total / length, 1e-5)
+
+
+def test_expectation_maximisation_is_read_with_its_first_pass_and_scaled_weights(images):
+    net = wrapped(zoo.Expectation)
+    with torch.no_grad():
+        seen = net.look(images, keep=("couplings", "weights", "votes", "poses", "lengths"))
+        output = output_of(net.network, images)
+        a = torch.sigmoid(net.network.activation(images)).view(5, 24, 1)
+    close(seen["couplings"][0], torch.full((5, 24, 3), 1 / 3))
+    assert len(seen["couplings"]) == len(seen["poses"]) == 3
+    r = seen["couplings"] * a
+    close(seen["weights"], r / r.sum(2, keepdim=True), 1e-5)
+    mean = torch.einsum("rbij,bije->rbje", seen["weights"], seen["votes"])
+    close(seen["poses"], mean, 1e-5)
+    close(seen["lengths"], output)
+
+
+def test_other_couplings_in_em_move_poses_and_activations(images):
+    net = wrapped(zoo.Expectation)
+    given = torch.rand(24, 3).softmax(1)
+    seen = capsviz.trace(net, images)
+    moved = capsviz.trace(net, images, couplings=given)
+    with torch.no_grad():
+        a = torch.sigmoid(net.network.activation(images)).view(5, 24, 1, 1)
+        mu, _, out = net.network.m_step(a, given.expand(5, 24, 3)[..., None], seen.votes)
+    close(moved.poses[-1], mu[:, 0], 1e-5)
+    close(moved.couplings, given.expand(3, 5, 24, 3))
+    with torch.no_grad():
+        weights = net.look(images, keep=("weights",), couplings=given)["weights"]
+        r = given * a[..., 0]
+    close(weights, (r / r.sum(1, keepdim=True)).expand(3, 5, 24, 3), 1e-5)
+    close(moved.lengths, out[:, 0])
+
+
+def test_votes_that_are_never_made_are_computed_from_the_einsum(images):
+    net = wrapped(zoo.Never, scores="softmax")
+    seen = capsviz.trace(net, images)
+    with torch.no_grad():
+        votes = torch.einsum("bid,ijed->bije", net.network.encode(images), net.network.W)
+        output = output_of(net.network, images)
+    close(seen.votes, votes, 1e-5)
+    close(seen.lengths, output.softmax(1))
+    total = torch.einsum("rbij,bije->rbje", seen.couplings, votes)
+    close(seen.poses, torch.nn.functional.layer_norm(total, (6,)), 1e-4)
+
+
+def test_without_a_softmax_local_variables_are_watched(images):
+    net = wrapped(zoo.Watchable, **EM)
+    before = sys.gettrace()
+    seen = capsviz.trace(net, images)
+    assert sys.gettrace() is before
+    assert seen.couplings.shape == (3, 5, 24, 3)
+    mean = torch.einsum("rbij,bije->rbje", seen.couplings, seen.votes)
+    close(seen.poses, mean, 1e-5)
+    with pytest.raises(ValueError, match="can be read, but not replaced"):
+        capsviz.trace(net, images, couplings="uniform")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("share", "expected 'module.method:variable'"),
+        ("nowhere.forward:c", "there is no module 'nowhere'"),
+        ("n_step:share", "has no method 'n_step'"),
+        ("m_step:c", "has no variable 'c'"),
+    ],
+)
+def test_a_variable_that_is_not_there_is_named(name, said):
+    with pytest.raises(ValueError, match=said):
+        wrapped(zoo.Watchable, couplings=name)
+
+
+def test_gradients_flow_to_images_and_poses(images):
+    net = wrapped(zoo.Unsqueezed)
+    images.requires_grad_()
+    lengths = net.look(images, keep=("lengths",))["lengths"]
+    (found,) = torch.autograd.grad(lengths[:, 1].sum(), images)
+    (own,) = torch.autograd.grad(output_of(net.network, images)[0][:, 1].sum(), images)
+    close(found, own)
+    poses = torch.rand(2, 3, 6, requires_grad=True)
+    (slope,) = torch.autograd.grad(net.decode(poses, torch.tensor([0, 2])).sum(), poses)
+    assert (slope.abs().sum(2) > 0).tolist() == [[True, False, False], [False, False, True]]
+
+
+def state(net):
+    hooks = [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in net.modules()]
+    plain = [{k: v for k, v in vars(m).items() if isinstance(v, int)} for m in net.modules()]
+    weights = [(k, v.clone()) for k, v in net.state_dict().items()]
+    patched = (torch.Tensor.cuda, "cuda" in vars(torch.Tensor), torch.nn.Module.cuda)
+    return (
+        hooks,
+        plain,
+        patched,
+        torch.overrides._get_current_function_mode(),
+        sys.gettrace(),
+        weights,
+    )
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_network_is_left_as_it_was(broken, images):
+    net = zoo.Unsqueezed().train()
+    net.digits.eval()
+    before = state(net)
+    if broken:
+
+        def call(model, batch):
+            model(batch)
+            raise RuntimeError("on purpose")
+
+        with pytest.raises(ValueError, match=r"refuses images.*on purpose"):
+            capsviz.wrap(net, **SMALL, call=call)
+    else:
+        capsviz.trace(capsviz.wrap(net, **SMALL), images)
+    after = state(net)
+    assert before[:-1] == after[:-1]
+    for (name, old), (_, new) in zip(before[-1], after[-1], strict=True):
+        assert torch.equal(old, new), name
+
+
+def test_a_normalisation_is_applied_inside(images):
+    net = zoo.Unsqueezed().eval()
+    seen = capsviz.trace(capsviz.wrap(net, **SMALL, normalise=(0.13, 0.31)), images)
+    with torch.no_grad():
+        close(seen.lengths, output_of(net, (images - 0.13) / 0.31)[0])
+
+
+def test_facts_can_be_given_by_hand(images):
+    net = wrapped(
+        zoo.Unsqueezed,
+        scores=lambda out: out[0] ** 2,
+        poses="digits",
+        decode=lambda poses, classes: torch.zeros(len(poses), 120),
+        grid=(4, 2, 3),
+        children=lambda out: torch.ones(len(out[0]), 24, 2),
+    )
+    with torch.no_grad():
+        seen = net.look(images, keep=("poses", "primary", "reconstruction"))
+    assert seen["poses"].shape == (1, 5, 3, 6)
+    assert seen["primary"].shape == (5, 24, 2)
+    assert seen["reconstruction"].shape == (5, *SHAPE)
+    close(seen["lengths"], seen["poses"][-1].norm(dim=2) ** 2)
+    assert net.grid == (4, 2, 3)
+
+
+def test_without_a_grid_there_are_no_places(images):
+    net = wrapped(zoo.Einsum, grid=None)
+    assert capsviz.trace(net, images).grid is None
+    with pytest.raises(ValueError, match="have no places"):
+        net.receptive_field(0, 0)
+
+
+@pytest.mark.parametrize("numbers", [4, 8])  # of 12 positions of a channel
+def test_capsules_made_by_view_across_positions_have_no_grid(numbers):
+    class Across(zoo.Unsqueezed):
+        def __init__(self):
+            super().__init__()
+            self.digits.weight = torch.nn.Parameter(torch.randn(96 // numbers, 3, 6, numbers))
+
+        def encode(self, x):
+            return zoo.squash(self.conv(x).view(len(x), 96 // numbers, numbers))
+
+    net = wrapped(Across)
+    assert net.grid is None
+    assert "as where `view` goes across positions" in net.report()
+
+
+def test_a_network_that_loses_a_batch_of_one_is_given_two(images):
+    class Loses(zoo.ParentsFirst):
+        def forward(self, x):
+            return super().forward(x).norm(dim=2)
+
+    net = wrapped(Loses)
+    assert "cannot take one image" in net.report()
+    whole = capsviz.trace(net, images)
+    alone = capsviz.trace(net, images[:1])
+    close(alone.lengths, whole.lengths[:1])
+    close(alone.couplings, whole.couplings[:, :1])
+    given = torch.rand(1, 24, 3).softmax(2)
+    assert capsviz.trace(net, images[:1], couplings=given).poses.shape == (3, 1, 3, 6)
+
+
+def test_a_report_says_what_was_found_where_and_what_can_be_run():
+    said = wrapped(zoo.Unsqueezed).report()
+    for text in (
+        "softmax in digits, foreign_networks.py:",
+        "3 passes",
+        "(2, 4, 3), type by type; the first place sees rows 0 to 4",
+        "set by digits.routings",
+    ):
+        assert text in said
+    assert "perturb (no decode)" not in said
+    assert "perturb" in wrapped(zoo.Einsum).report().rpartition("cannot")[2]
+
+
+class Logits(zoo.Unsqueezed):
+    def forward(self, x):
+        return 9 * super().forward(x)[0] - 3
+
+
+class TwoScores(zoo.Unsqueezed):
+    def forward(self, x):
+        length = super().forward(x)[0]
+        return {"length": length, "probability": length.softmax(1)}
+
+
+class TwoImages(zoo.Unsqueezed):
+    def forward(self, x):
+        length, made = super().forward(x)
+        return length, made, 1 - made
+
+
+class Random(zoo.Unsqueezed):
+    def forward(self, x):
+        length, made = super().forward(x)
+        return torch.nn.functional.dropout(length, 0.3), made
+
+
+class Labelled(zoo.Unsqueezed):
+    def forward(self, x, target):
+        return super().forward(x, target)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        (zoo.Plain, {}, "no capsules found in Plain.*evaluate, sweep and corrupt can be run"),
+        (zoo.TwoHeads, {}, "2 softmaxes have an equal claim: .* in left.* in right, .*pair="),
+        (zoo.TwoHeads, {"pair": "middle"}, "pair 'middle' names 0 of the softmaxes"),
+        (zoo.Shared, {}, "change by .* with the other images of its batch"),
+        (
+            Random,
+            {"scores": lambda out: out[0].clamp(0, 1)},
+            r"two passes .* differ by .*something random",
+        ),
+        (zoo.Unsqueezed, {"image_shape": (3, 12, 10)}, r"refuses images \(7, 3, 12, 10\)"),
+        (Labelled, {}, r"cannot be called with images alone: Labelled.forward\(x, target\)"),
+        (Logits, {}, 'expected scores in .*scores="softmax" or scores="sigmoid"'),
+        (TwoScores, {}, r"2 outputs could be the scores.*\['length'\].*\['probability'\]"),
+        (TwoImages, {}, r"2 outputs could be the reconstruction: output\[1\], output\[2\]"),
+        (zoo.Unsqueezed, {"grid": (2, 4, 4)}, "does not fit 24 children"),
+        (zoo.Unsqueezed, {"poses": "fingers"}, "no module 'fingers', expected one of"),
+        (zoo.Unsqueezed, {"scores": "margin"}, "unknown scores 'margin'"),
+        (zoo.Unsqueezed, {"scores": lambda out: out[1]}, r"must return \(7, 3\), it returned"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_in_one_line(kind, options, said):
+    with pytest.raises(ValueError, match=said) as error:
+        capsviz.wrap(kind(), **{**SMALL, **options})
+    assert "\n" not in str(error.value)
+
+
+def test_a_network_without_capsules_can_be_evaluated(images):
+    from capsviz.tracing import scores
+
+    with pytest.raises(NoCapsulesError):
+        wrapped(zoo.Plain)
+    net = wrapped(zoo.Plain, couplings=None)
+    assert not isinstance(net, Wrapped)
+    with torch.no_grad():
+        close(scores(net, images), output_of(net.network, images))
+    with pytest.raises(ValueError, match="no capsules to look into"):
+        capsviz.trace(net, images)
+
+
+@pytest.mark.parametrize("kind", [*DYNAMIC, zoo.Attention, zoo.Expectation])
+def test_a_wrapped_network_passes_its_own_verification(kind, images):
+    net = wrapped(kind)
+    with torch.no_grad():
+        assert list(verification.mistakes(net, images)) == []
+
+
+def test_a_recording_says_who_called_what_and_where(images):
+    net = zoo.Unsqueezed()
+    recording = record(net, lambda: net(images))
+    softmaxes = [event for event in recording.events if event.name == "softmax"]
+    assert len(softmaxes) == 3
+    assert {event.site for event in softmaxes} == {softmaxes[0].site}
+    assert softmaxes[0].place.startswith("digits, foreign_networks.py:")
+    assert torch.equal(recording.output[0], output_of(net, images)[0])
+
+
+def test_an_analysis_that_draws_maps_says_that_capsules_without_places_have_none(images):
+    from capsviz.analyses import routing
+
+    net = wrapped(zoo.Einsum, grid=None)
+    result = routing.compute(net, images[:1], classes=["a", "b", "c"])
+    assert result.maps is None and "no maps" in routing.findings(result)
+
+
+@pytest.mark.parametrize("kind", [*DYNAMIC, zoo.Attention, zoo.Expectation])
+def test_the_routing_analysis_runs_on_each(kind, images):
+    from capsviz.analyses import routing
+
+    found = routing.compute(wrapped(kind), images[:1], classes=["a", "b", "c"])
+    assert found.maps.shape == (3, 4, 3)

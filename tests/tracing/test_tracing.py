@@ -1,0 +1,244 @@
+import pytest
+import torch
+from conftest import build_strong
+
+import capsviz
+from capsviz import memory, tracing
+from capsviz.nn.functional import predict, squash
+
+trace = capsviz.trace
+NUMBERS = ("primary", "votes", "logits", "couplings", "poses", "lengths", "reconstruction")
+
+
+@pytest.fixture
+def tiny():
+    """conftest's, with couplings that are far from even."""
+    return build_strong()
+
+
+def same(a, b, **tolerance):
+    """Two traces hold the same parts with the same numbers."""
+    for name in ("images", *NUMBERS):
+        x, y = getattr(a, name), getattr(b, name)
+        assert (x is None) == (y is None), name
+        if x is not None:
+            torch.testing.assert_close(x, y, **tolerance)
+    assert a.grid == b.grid
+
+
+def test_a_trace_has_every_part_in_the_shape_of_the_legend(network, tiny_images):
+    seen = trace(network, tiny_images)
+    R, N, I, J, E = seen.poses.shape[0], 8, 12, 3, seen.poses.shape[3]
+    assert seen.grid == (2, 3, 2) and torch.equal(seen.images, tiny_images)
+    assert seen.primary.shape == (N, I, 4)
+    assert seen.votes.shape == (N, I, J, E)
+    assert seen.logits.shape == seen.couplings.shape == (R, N, I, J)
+    assert seen.poses.shape == (R, N, J, E)
+    assert seen.lengths.shape == (N, J)
+    assert seen.reconstruction.shape == tiny_images.shape
+
+
+def test_a_trace_says_what_forward_says(tiny, tiny_images):
+    seen = trace(tiny, tiny_images)
+    with torch.inference_mode():
+        output = tiny(tiny_images)
+        made = tiny.decode(output.poses, predict(output.lengths))
+    torch.testing.assert_close(seen.primary, output.primary)
+    torch.testing.assert_close(seen.poses[-1], output.poses, rtol=0, atol=1e-5)
+    torch.testing.assert_close(seen.lengths, output.lengths, rtol=0, atol=1e-5)
+    torch.testing.assert_close(seen.reconstruction, made, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_poses_follow_by_hand_from_the_traced_votes(tiny_images, biased):
+    model = build_strong(routing_bias=biased, iterations=4)
+    seen = trace(model, tiny_images)
+    bias = model.capsules.bias.detach() if biased else 0
+    weight = model.capsules.weight.detach()
+    votes = (weight[None] @ seen.primary[:, :, None, :, None]).squeeze(-1)
+    torch.testing.assert_close(seen.votes, votes, rtol=0, atol=1e-5)
+    logits = torch.zeros(8, 12, 3)
+    for r in range(4):
+        couplings = logits.softmax(2)
+        poses = squash((couplings[..., None] * seen.votes).sum(1) + bias)
+        torch.testing.assert_close(seen.logits[r], logits, rtol=0, atol=1e-5)
+        torch.testing.assert_close(seen.couplings[r], couplings, rtol=0, atol=1e-5)
+        torch.testing.assert_close(seen.poses[r], poses, rtol=0, atol=1e-5)
+        logits = logits + (seen.votes * poses[:, None]).sum(3)
+    torch.testing.assert_close(seen.lengths, poses.norm(dim=2), rtol=0, atol=1e-5)
+
+
+def test_the_reconstruction_is_that_of_the_longest_capsule(network, tiny_images):
+    seen = trace(network, tiny_images)
+    with torch.inference_mode():
+        made = network.decode(seen.poses[-1], seen.lengths.argmax(1))
+    torch.testing.assert_close(seen.reconstruction, made)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_keep_returns_that_part_alone_and_the_same(network, tiny_images, name):
+    seen, whole = trace(network, tiny_images, keep=(name,)), trace(network, tiny_images)
+    torch.testing.assert_close(getattr(seen, name), getattr(whole, name), rtol=0, atol=1e-5)
+    assert all(getattr(seen, other) is None for other in NUMBERS if other != name)
+
+
+def test_a_part_named_twice_is_kept_once(tiny, tiny_images):
+    seen = trace(tiny, tiny_images, keep=("lengths", "lengths"))
+    assert seen.lengths.shape == (8, 3)
+
+
+def test_votes_are_not_made_where_no_one_asks_for_them(tiny, tiny_images, monkeypatch):
+    monkeypatch.setattr(tiny.capsules, "votes", None)
+    trace(tiny, tiny_images, keep=("primary", "lengths", "reconstruction"))
+    with pytest.raises(TypeError):
+        trace(tiny, tiny_images, keep=("couplings",))
+
+
+@pytest.mark.parametrize("couplings", [None, "uniform", "random"])
+@pytest.mark.parametrize("chunk", [1, 3, 8, 100])
+def test_chunks_give_the_same_answer(network, tiny_images, chunk, couplings):
+    whole = trace(network, tiny_images, couplings=couplings)
+    parts = trace(network, tiny_images, couplings=couplings, chunk=chunk)
+    same(parts, whole, rtol=0, atol=1e-5)
+
+
+def test_the_chunk_is_chosen_by_the_size_of_one_images_trace(tiny, tiny_images, monkeypatch):
+    batches = []
+    look = tiny.look
+    monkeypatch.setattr(tiny, "look", lambda x, **o: batches.append(len(x)) or look(x, **o))
+    one = sum(v.numel() * v.element_size() for v in look(tiny_images[:1], keep=NUMBERS).values())
+    monkeypatch.setattr("capsviz.tracing.forward.CHUNK_BYTES", 3 * one)
+    trace(tiny, tiny_images)
+    assert batches == [1, 3, 3, 2]
+
+
+@pytest.mark.parametrize("chunk", [0, -2])
+def test_a_chunk_below_one_is_refused(tiny, tiny_images, chunk):
+    with pytest.raises(ValueError, match=f"chunk.*{chunk}"):
+        trace(tiny, tiny_images, chunk=chunk)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_network_is_left_as_it_was_found(
+    tiny, tiny_images, training, mixed, fails, monkeypatch
+):
+    tiny.train(training)
+    if mixed:
+        tiny.decoder.train(not training)  # as someone does who trains a part of it
+    modes = [module.training for module in tiny.modules()]
+    state = {name: value.clone() for name, value in tiny.state_dict().items()}
+    if fails:
+        monkeypatch.setattr(tiny, "decode", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            trace(tiny, tiny_images)
+    else:
+        trace(tiny, tiny_images)
+    assert [module.training for module in tiny.modules()] == modes
+    assert all(torch.equal(value, state[name]) for name, value in tiny.state_dict().items())
+    assert all(p.grad is None and p.requires_grad for p in tiny.parameters())
+    assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+def test_the_network_is_looked_at_in_evaluation_mode(tiny, tiny_images, monkeypatch):
+    modes = []
+    look = tiny.look
+    monkeypatch.setattr(tiny, "look", lambda *a, **o: modes.append(tiny.training) or look(*a, **o))
+    trace(tiny.train(), tiny_images)
+    assert set(modes) == {False}
+
+
+def test_a_trace_can_be_differentiated_from(tiny, tiny_images):
+    seen = trace(tiny, tiny_images, keep=("poses", "lengths"))
+    poses = seen.poses[-1].clone().requires_grad_()
+    tiny.decode(poses, seen.lengths.argmax(1)).sum().backward()
+    assert poses.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("value", [-0.01, 1.01, 255.0, float("nan"), float("inf")])
+def test_images_outside_0_1_are_refused(network, tiny_images, value):
+    tiny_images[5, 0, 3, 4] = value
+    with pytest.raises(ValueError, match=r"expected images in \[0, 1\], got values from"):
+        trace(network, tiny_images)
+
+
+def test_images_at_the_bounds_are_taken(network):
+    trace(network, torch.stack([torch.zeros(1, 21, 19), torch.ones(1, 21, 19)]))
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        torch.zeros(0, 1, 21, 19),
+        torch.zeros(1, 21, 19),
+        torch.zeros(2, 1, 21, 19, dtype=torch.uint8),
+    ],
+    ids=["none", "three axes", "uint8"],
+)
+def test_what_are_no_float_images_is_refused(network, images):
+    with pytest.raises(ValueError, match=r"expected float images \(N, C, H, W\), got"):
+        trace(network, images)
+
+
+@pytest.mark.parametrize("of_images", [torch.float32, torch.float64])
+@pytest.mark.parametrize("of_network", [torch.float32, torch.float64])
+def test_images_and_network_may_differ_in_precision(tiny, tiny_images, of_images, of_network):
+    expected = trace(tiny, tiny_images, keep=("lengths",)).lengths
+    found = trace(tiny.to(of_network), tiny_images.to(of_images), keep=("lengths",)).lengths
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=1e-5)
+
+
+def test_an_unknown_part_is_refused_with_the_nearest(network, tiny_images):
+    with pytest.raises(ValueError, match=r"unknown part of a trace 'coupling'.*'couplings'"):
+        trace(network, tiny_images, keep=("coupling",))
+
+
+def test_more_images_than_memory_holds_are_refused_with_the_size(tiny, tiny_images, monkeypatch):
+    votes, lengths = 8 * 12 * 3 * 6 * 4, 8 * 3 * 4  # of 8 images: I, J, E, bytes
+    needed = 2 * votes + lengths  # the largest is joined from its pieces
+    monkeypatch.setattr(memory, "available", lambda device="cpu": needed)
+    trace(tiny, tiny_images, keep=("votes", "lengths"))
+    monkeypatch.setattr(memory, "available", lambda device="cpu": needed - 1)
+    with pytest.raises(MemoryError, match=r"trace of 8 images needs 0.01 MB.*keep="):
+        trace(tiny, tiny_images, keep=("votes", "lengths"))
+    trace(tiny, tiny_images, keep=("lengths",))
+
+
+def test_a_network_without_a_decoder_has_no_reconstruction(tiny_images):
+    seen = trace(build_strong(reconstruction_weight=0), tiny_images)
+    assert seen.reconstruction is None and seen.votes is not None
+
+
+def test_a_look_that_leaves_out_a_part_is_named(tiny, tiny_images, monkeypatch):
+    look = tiny.look
+
+    def short(images, **options):
+        seen = look(images, **options)
+        del seen["logits"]
+        return seen
+
+    monkeypatch.setattr(tiny, "look", short)
+    with pytest.raises(ValueError, match="`look` gave no logits"):
+        trace(tiny, tiny_images, keep=("logits", "poses"))
+
+
+def test_decoding_is_the_same_in_chunks(tiny, tiny_images, monkeypatch):
+    classes = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])
+    with torch.no_grad():
+        poses = tiny(tiny_images).poses
+        expected = tiny.decode(poses, classes)
+    monkeypatch.setattr("capsviz.tracing.outputs.CHUNK_IMAGES", 3)
+    assert torch.allclose(tracing.decode(tiny, poses, classes), expected, atol=1e-6)
+
+
+def test_large_images_are_looked_at_fewer_at_a_time():
+    from capsviz.nn import models
+
+    with torch.device("meta"):
+        small, large = (models.build("capsnet", (1, size, size), 10) for size in (28, 96))
+    assert tracing.images_at_a_time(small) == tracing.CHUNK_IMAGES
+    some = tracing.images_at_a_time(large)
+    assert 1 < some < tracing.CHUNK_IMAGES
+    assert some * large.image_bytes <= tracing.PASS_BYTES
+    assert tracing.images_at_a_time(torch.nn.Linear(1, 1)) == tracing.CHUNK_IMAGES

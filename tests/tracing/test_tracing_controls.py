@@ -1,0 +1,172 @@
+"""Controls of the couplings: how far each spreads, what it keeps, where its draws come from."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import build_strong
+from foreign import Foreign
+
+from capsviz.nn.functional import lengths
+from capsviz.tracing import control_couplings, coupling_sd, even_couplings, trace
+
+
+@pytest.fixture(params=["strong", "leaky", "foreign"])
+def model(request):
+    if request.param == "foreign":
+        return Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
+    return build_strong(leaky=request.param == "leaky")
+
+
+def deviation(couplings, even):
+    """Standard deviation about even ones, child by child and parent by parent, by a loop."""
+    squares = [
+        (float(couplings[i, j]) - float(even[i, j])) ** 2
+        for i in range(len(even))
+        for j in range(even.shape[1])
+    ]
+    return math.sqrt(sum(squares) / len(squares))
+
+
+def test_matched_couplings_spread_exactly_as_the_networks_own(model, tiny_images):
+    own = trace(model, tiny_images).couplings
+    found = trace(model, tiny_images, couplings="matched").couplings
+    even = even_couplings(own)
+    assert found.shape == own.shape and (found >= 0).all()
+    for r in range(len(own)):
+        for n in range(8):
+            expected = deviation(own[r, n], even)
+            assert deviation(found[r, n], even) == pytest.approx(expected, rel=1e-4, abs=1e-6)
+            assert float(coupling_sd(own[r, n], even)) == pytest.approx(expected, rel=1e-5)
+    torch.testing.assert_close(found.sum(3), even.sum(1).expand(found.shape[:3]))
+    assert not torch.allclose(found[-1], own[-1], atol=1e-3)
+
+
+def test_matched_couplings_reach_those_that_choose_one_parent(generator):
+    """Wider than uniform draws on the simplex spread, up to all of a child for one parent."""
+    for sharpness in (0.0, 0.01, 3.0, 50.0):
+        own = (sharpness * torch.randn(1, 2, 7, 5, generator=generator)).softmax(3)
+        own = torch.cat([torch.full((1, 2, 7, 5), 0.2), own])
+        found = control_couplings("matched", own, generator)
+        even = even_couplings(own)
+        torch.testing.assert_close(coupling_sd(found, even), coupling_sd(own, even), rtol=1e-4,
+                                   atol=1e-7)  # fmt: skip
+        torch.testing.assert_close(found.sum(3), torch.ones(2, 2, 7))
+        assert (found > -1e-6).all()
+
+
+def test_shuffled_couplings_are_the_images_own_in_another_order(model, tiny_images):
+    own = trace(model, tiny_images).couplings
+    found = trace(model, tiny_images, couplings="shuffled").couplings
+
+    def rows(couplings):
+        """The children's couplings in an order of their own."""
+        return sorted(map(tuple, couplings.tolist()))
+
+    moved = 0
+    for r in range(len(own)):
+        for n in range(8):
+            np.testing.assert_allclose(rows(found[r, n]), rows(own[r, n]), atol=1e-5)
+            moved += not torch.allclose(found[r, n], own[r, n], atol=1e-4)
+    assert moved >= 8  # of iterations after the first, whose couplings are all alike
+
+
+def test_an_entry_of_the_controls_is_that_of_a_run_with_its_couplings(tiny_images):
+    model = build_strong()
+    found = trace(model, tiny_images, couplings="shuffled", seed=4)
+    for r in range(3):
+        given = trace(model, tiny_images, couplings=found.couplings[r])
+        torch.testing.assert_close(found.poses[r], given.poses[-1], rtol=0, atol=1e-5)
+        torch.testing.assert_close(found.activations[r], given.lengths, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.lengths, given.lengths, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["random", "shuffled", "matched"])
+def test_the_draws_do_not_depend_on_the_chunk_or_on_what_is_kept(kind, tiny_images):
+    model = build_strong()
+    whole = trace(model, tiny_images, couplings=kind, seed=3)
+    parts = trace(model, tiny_images, couplings=kind, seed=3, chunk=3)
+    alone = trace(model, tiny_images, couplings=kind, seed=3, keep=("lengths",), chunk=5)
+    torch.testing.assert_close(parts.couplings, whole.couplings, rtol=0, atol=1e-6)
+    torch.testing.assert_close(alone.lengths, whole.lengths, rtol=0, atol=1e-5)
+    other = trace(model, tiny_images, couplings=kind, seed=4)
+    assert not torch.allclose(other.couplings, whole.couplings)
+
+
+def test_couplings_of_one_pass_are_held_against_an_even_share(tiny_images):
+    """Where there is no first iteration with even couplings, a control still spreads as widely."""
+    own = torch.tensor([[0.5, 0.1, 0.6], [0.3, 0.8, 0.1]]).expand(1, 2, 2, 3)
+    even = even_couplings(own)
+    torch.testing.assert_close(even, torch.tensor([[0.4] * 3] * 2))
+    found = control_couplings("matched", own, torch.Generator().manual_seed(0))
+    assert float(coupling_sd(found[0, 0], even)) == pytest.approx(deviation(own[0, 0], even), 1e-5)
+
+
+def test_a_layer_whose_places_see_some_children_takes_uniform_alone():
+    own = torch.full((1, 2, 4, 3, 5), 0.2)
+    assert control_couplings("uniform", own, torch.Generator()).shape == (1, 2, 4, 3, 5)
+    with pytest.raises(ValueError, match='expected couplings="uniform"'):
+        control_couplings("shuffled", own, torch.Generator())
+
+
+class Minimal(Foreign):
+    """Gives children and poses alone, and takes no intervention."""
+
+    grid = None
+
+    def __init__(self):
+        super().__init__((1, 21, 19), classes=3)
+        del self.__dict__["grid"]
+
+    def look(self, images, *, keep, iterations=None):
+        shown = super().look(images, keep=keep, iterations=iterations)
+        return {"children": shown["primary"], "poses": shown["poses"]}
+
+
+def test_activations_that_are_not_given_are_the_norms_of_poses(tiny_images):
+    full = trace(Foreign((1, 21, 19), classes=3).eval(), tiny_images)
+    seen = trace(Minimal().eval(), tiny_images)
+    torch.testing.assert_close(seen.activations, full.poses.norm(dim=-1))
+    torch.testing.assert_close(seen.lengths, full.lengths)
+    torch.testing.assert_close(seen.child_activations, full.primary.norm(dim=-1))
+    assert seen.pose_shape == (5,) and seen.grid is None
+    assert seen.votes is None and seen.couplings is None
+    alone = trace(Minimal().eval(), tiny_images, keep=("lengths",))
+    torch.testing.assert_close(alone.lengths, full.lengths)
+
+
+def test_activations_that_are_given_are_taken_and_not_the_norms(tiny_images):
+    class Separate(Foreign):
+        def look(self, images, **options):
+            shown = super().look(images, **options)
+            del shown["lengths"]
+            return shown | {"activations": 1 - lengths(shown["poses"])}
+
+    seen = trace(Separate((1, 21, 19), classes=3).eval(), tiny_images, keep=("activations",))
+    poses = trace(Separate((1, 21, 19), classes=3).eval(), tiny_images).poses
+    torch.testing.assert_close(seen.activations, 1 - lengths(poses))
+    torch.testing.assert_close(seen.lengths, seen.activations[-1])
+
+
+def test_what_a_look_does_not_take_or_give_is_refused_in_one_line(tiny_images):
+    with pytest.raises(ValueError, match="`look` takes no `couplings`"):
+        trace(Minimal().eval(), tiny_images, couplings="uniform")
+    with pytest.raises(ValueError, match="expected layer -1, got 0"):
+        trace(Minimal().eval(), tiny_images, layer=0)
+    with pytest.raises(ValueError, match="gave no votes"):
+        trace(Minimal().eval(), tiny_images, keep=("votes",))
+
+
+def test_a_layer_can_be_chosen_where_there_are_several(tiny_images):
+    class Deep(Foreign):
+        grids = ((5, 1, 1), (3, 2, 2))
+
+        def look(self, images, *, layer=-1, **options):
+            shown = super().look(images, **options)
+            return shown if layer == -1 else shown | {"primary": 2 * shown["primary"]}
+
+    model = Deep((1, 21, 19), classes=3).eval()
+    last, first = trace(model, tiny_images), trace(model, tiny_images, layer=0)
+    torch.testing.assert_close(first.children, 2 * last.children)
+    assert (first.grid, last.grid) == ((5, 1, 1), (3, 2, 2))

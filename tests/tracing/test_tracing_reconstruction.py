@@ -1,0 +1,44 @@
+"""Distance of images to their reconstruction, and its gradients."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import build_tiny
+
+from capsviz.tracing.reconstruction import distance, look
+
+
+def test_the_distance_is_the_norm_of_the_pixel_difference(tiny_images):
+    made = tiny_images.flip(0)
+    found = distance(tiny_images, made)
+    for i in range(8):
+        pixels = (tiny_images[i] - made[i]).numpy().ravel()
+        assert float(found[i]) == pytest.approx(np.sqrt((pixels**2).sum()), rel=1e-5)
+
+
+def test_look_gives_the_winning_capsules_distance(network, tiny_images):
+    lengths, far = look(network, tiny_images)
+    seen = network.look(tiny_images, keep=("poses", "lengths"))
+    made = network.decode(seen["poses"][-1], seen["lengths"].argmax(1))
+    assert torch.allclose(lengths, seen["lengths"], atol=1e-5)
+    assert torch.allclose(far, (made - tiny_images).square().sum((1, 2, 3)).sqrt(), atol=1e-4)
+
+
+def test_gradients_of_the_distance_are_those_of_finite_differences(network, tiny_images):
+    network, image = network.double(), tiny_images[:1].double()
+    if hasattr(network, "decoder"):
+        network.requires_grad_(False)
+    image.requires_grad_()
+    (gradient,) = torch.autograd.grad(look(network, image)[1].sum(), image)
+    direction = torch.randn(image.shape, generator=torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        ahead, behind = (look(network, image + s * 1e-6 * direction)[1] for s in (1, -1))
+    slope = float((ahead - behind) / 2e-6)
+    assert float((gradient * direction).sum()) == pytest.approx(slope, rel=1e-4, abs=1e-6)
+
+
+def test_networks_without_capsules_or_decoder_are_refused(tiny_images):
+    with pytest.raises(ValueError, match="no capsules"):
+        look(torch.nn.Linear(2, 2), tiny_images)
+    with pytest.raises(ValueError, match="no decoder"):
+        look(build_tiny(reconstruction_weight=0.0), tiny_images)

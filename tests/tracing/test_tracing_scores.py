@@ -1,0 +1,39 @@
+"""Scores that are no numbers are refused, for argmax would make class 0 of them."""
+
+import pytest
+import torch
+
+from capsviz.tracing import scores
+
+
+class Plain(torch.nn.Module):
+    """No capsules: the sums of three pixels, over a pixel that may be zero."""
+
+    card = {"name": "plain"}  # noqa: RUF012
+
+    def forward(self, images):
+        lengths = images.flatten(1)[:, :3] / images.flatten(1)[:, 5:6]
+        return type("Output", (), {"lengths": lengths})
+
+
+def test_scores_that_are_nan_name_the_network_and_their_number(tiny_images):
+    images = tiny_images.clone()
+    assert scores(Plain(), images).shape == (8, 3)
+    images[[2, 6]] = 0  # 0 / 0
+    with pytest.raises(ValueError, match=r"network 'plain' scores 2 of 8 images as NaN"):
+        scores(Plain(), images, chunk=3)
+
+
+def test_lengths_that_are_nan_are_refused_likewise(tiny, tiny_images):
+    with torch.no_grad():
+        tiny.capsules.weight[0] = torch.nan
+    with pytest.raises(ValueError, match="scores 8 of 8 images as NaN"):
+        scores(tiny, tiny_images)
+
+
+def test_a_network_without_a_card_is_named_by_its_class(tiny_images):
+    class Nameless(Plain):
+        card = None
+
+    with pytest.raises(ValueError, match="the network 'Nameless'"):
+        scores(Nameless(), torch.zeros_like(tiny_images))

@@ -1,0 +1,202 @@
+"""The first trace of a hand-written `look` names each honest mistake in one line."""
+
+import pytest
+import torch
+from conftest import build_tiny
+from foreign import Foreign
+from torch import nn
+
+import capsviz
+from capsviz.tracing import verification
+
+J, D, E, GRID = 3, 4, 6, (2, 3, 4)
+
+
+class Honest(nn.Module):
+    """Capsule (type, row, column) sees its own patch of 7 × 6 pixels of an image (1, 21, 21)."""
+
+    decoder = None
+
+    def __init__(self, **changes):
+        super().__init__()
+        torch.manual_seed(0)
+        self.patch = nn.Linear(42, GRID[0] * D)
+        self.matrices = nn.Parameter(torch.randn(24, J, E, D))
+        self.config = {"image_shape": (1, 21, 21), "classes": J}
+        self.changes = changes
+        self.grid = changes.get("grid", GRID)
+
+    def receptive_field(self, row, column):
+        return slice(7 * row, 7 * row + 7), slice(5 * column, 5 * column + 6)
+
+    def look(self, images, *, keep, couplings=None, iterations=None):
+        change = self.changes
+        patches = images[:, 0].unfold(1, 7, 7).unfold(2, 6, 5).flatten(3)  # (B, 3, 4, 42)
+        places = torch.tanh(self.patch(patches)).unflatten(3, (GRID[0], D))
+        order = (0, 1, 2, 3, 4) if change.get("by_place") else (0, 3, 1, 2, 4)
+        primary = places.permute(order).flatten(1, 3)
+        votes = torch.einsum("ijed,bid->bije", self.matrices, primary)
+        b, history = torch.zeros(votes.shape[:3]), []
+        if change.get("ignores"):
+            couplings = None
+        for _ in range(iterations or 2):
+            axis = 1 if change.get("over_children") else 2
+            c = b.softmax(axis) if couplings is None else couplings.expand(votes.shape[:3])
+            s = torch.einsum("bij,bije->bje", c, votes)
+            v = s * s.norm(dim=2, keepdim=True) / (1 + s.norm(dim=2, keepdim=True) ** 2)
+            history.append((b, c, v))
+            agreed = torch.einsum("bije,bje->bij", votes, v)
+            b = b + (agreed.mean(0) if change.get("shares") else agreed)
+        b, c, v = (torch.stack(part) for part in zip(*history, strict=True))
+        seen = {"primary": primary, "votes": votes, "logits": b, "couplings": c, "poses": v}
+        seen["lengths"] = v[-1].norm(dim=2)
+        return change.get("after", lambda seen: seen)(seen)
+
+
+def after(**changes):
+    """A network whose `look` changes parts at its end."""
+
+    def change(seen):
+        return seen | {name: make(seen) for name, make in changes.items()}
+
+    return Honest(after=change)
+
+
+def nan(seen):
+    poses = seen["poses"].clone()
+    poses[0, 0, 0, 0] = torch.nan
+    return poses
+
+
+def one_more(seen):
+    return torch.cat((seen["lengths"], seen["lengths"][:, :1]), 1)
+
+
+MISTAKES = {
+    "logits as lengths": (
+        after(lengths=lambda s: 9 * s["lengths"] - 7),
+        r"lengths run from -\d.* to \d.*, expected scores in \[0, 1\]: logits need a softmax",
+    ),
+    "NaN": (after(poses=nan), "poses are not finite: 1 of"),
+    "couplings transposed": (
+        after(couplings=lambda s: s["couplings"].mT),
+        r"couplings are transposed, \(2, 7, 3, 24\): expected \(R, 7, 24, 3\)",
+    ),
+    "votes transposed": (
+        after(votes=lambda s: s["votes"].transpose(1, 2)),
+        r"votes are transposed, \(7, 3, 24, 6\): expected \(7, 24, 3, E\)",
+    ),
+    "poses without R": (
+        after(poses=lambda s: s["poses"][-1]),
+        r"poses are \(7, 3, 6\), without an axis of iterations",
+    ),
+    "matrices for poses": (
+        after(poses=lambda s: s["poses"].unflatten(3, (2, 3))),
+        r"poses are matrices, \(2, 7, 3, 2, 3\): .* flatten",
+    ),
+    "grid of another size": (Honest(grid=(2, 4, 4)), r"the grid \(2, 4, 4\) has 32 .* are 24"),
+    "grid in another order": (
+        Honest(by_place=True),
+        "the grid is in another order: capsules come place by place, expected type by type",
+    ),
+    "couplings over children": (
+        Honest(over_children=True),
+        "couplings of a child sum to .* over parents, expected 1",
+    ),
+    "lengths are no norms": (
+        after(lengths=lambda s: s["lengths"].softmax(1)),
+        "lengths are not the norms of the poses, they differ by up to 0",
+    ),
+    "intervention ignored": (Honest(ignores=True), "couplings that are put in are ignored"),
+    "votes of something else": (
+        after(votes=lambda s: s["votes"].flip(1)),
+        "the votes do not give the poses: .* points elsewhere",
+    ),
+    "eleven classes": (after(lengths=one_more), "there are 4 scores for 3 classes"),
+    "scores of the batch": (Honest(shares=True), "scores depend on the batch: .* change by 0"),
+}
+
+
+@pytest.fixture
+def images():
+    return torch.rand(2, 1, 21, 21, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_each_mistake_is_named_in_one_line_on_the_first_trace(name, images):
+    model, said = MISTAKES[name]
+    for _ in range(2):  # and it is not forgiven
+        with pytest.raises(ValueError, match=said) as error:
+            capsviz.trace(model, images, keep=("couplings",))
+        assert "\n" not in str(error.value)
+
+
+def test_matrices_without_iterations_are_named_too(images):
+    model = after(poses=lambda s: s["poses"][-1].unflatten(2, (2, 3)))
+    with pytest.raises(ValueError, match="poses are matrices"):
+        capsviz.trace(model, images)
+
+
+def test_an_honest_network_passes(images):
+    seen = capsviz.trace(Honest(), images)
+    assert seen.votes.shape == (2, 24, 3, 6)
+
+
+def test_wrong_receptive_fields_are_named(images):
+    class Narrow(Honest):
+        def receptive_field(self, row, column):
+            return slice(7 * row, 7 * row + 5), slice(5 * column, 5 * column + 6)
+
+    with pytest.raises(
+        ValueError, match=r"or its receptive fields are wrong: .*rows.* 0 to 4, 0 to 5"
+    ):
+        capsviz.trace(Narrow(), images)
+
+
+def test_a_batch_of_one_that_loses_its_axis_is_named(images):
+    def squeezed(seen):
+        return seen | {"lengths": seen["lengths"].squeeze()}
+
+    with pytest.raises(ValueError, match=r"a batch of 1 gives lengths \(3,\), expected \(1, 3\)"):
+        capsviz.trace(Honest(after=squeezed), images)
+
+
+def test_what_is_meant_can_be_declared(images):
+    model = after(lengths=lambda s: s["lengths"].softmax(1))
+    model.peculiar = {"norms": "probabilities"}
+    assert capsviz.trace(model, images).lengths.sum(1).tolist() == pytest.approx([1, 1])
+
+
+def test_what_only_a_norm_and_an_affine_map_lie_between_is_no_mistake(images):
+    def normed(seen):
+        total = torch.einsum("rbij,bije->rbje", seen["couplings"], seen["votes"])
+        poses = nn.functional.layer_norm(total, (6,), torch.arange(1.0, 7), torch.ones(6)) / 99
+        return seen | {"poses": poses, "lengths": poses[-1].norm(dim=2)}
+
+    model = Honest(after=normed)
+    assert capsviz.trace(model, images).poses.shape == (2, 2, 3, 6)
+
+
+def test_a_network_is_verified_once(images, monkeypatch):
+    calls = []
+    model, plain = Honest(), verification.mistakes
+    monkeypatch.setattr(verification, "mistakes", lambda *a: calls.append(1) or plain(*a))
+    capsviz.trace(model, images)
+    capsviz.trace(model, images)
+    assert len(calls) == 1
+    capsviz.trace(Honest(), images)
+    assert len(calls) == 2
+
+
+def test_our_own_networks_are_not_slowed(monkeypatch):
+    def never(*_):
+        raise AssertionError("verified")
+
+    monkeypatch.setattr(verification, "mistakes", never)
+    capsviz.trace(build_tiny(), torch.rand(1, 1, 21, 19))
+
+
+def test_our_own_networks_would_pass():
+    with torch.no_grad():
+        assert list(verification.mistakes(build_tiny(), torch.rand(3, 1, 21, 19))) == []
+        assert list(verification.mistakes(Foreign(), torch.rand(3, 1, 28, 28))) == []

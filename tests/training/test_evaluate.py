@@ -1,0 +1,156 @@
+"""Evaluation: counts against plain loops, intervals against published values."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import build_tiny
+
+from capsviz.data import Dataset
+from capsviz.training.evaluate import (
+    all_right,
+    confusion_matrix,
+    evaluate,
+    longest,
+    paired,
+    wilson,
+)
+from capsviz.transforms.augment import to_float
+
+
+@pytest.fixture
+def part(generator):
+    images = torch.randint(0, 256, (30, 1, 21, 19), generator=generator, dtype=torch.uint8)
+    labels = torch.randint(0, 3, (30,), generator=generator)
+    return Dataset(images, labels, ("a", "b", "c"), "random", "test")
+
+
+def test_the_confusion_matrix_counts_true_by_row_and_predicted_by_column():
+    table = confusion_matrix(torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 1, 0]), 3)
+    assert table.tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 0]]
+
+
+def test_wilson_agrees_with_the_published_example():
+    # Newcombe (1998), Statistics in Medicine 17, table I: 81 of 263 and 0 of 20, method 3.
+    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
+
+
+def test_evaluation_agrees_with_a_loop_over_single_images(part):
+    model = build_tiny()
+    found = evaluate(model, part, batch_size=7)
+    right, sse = 0, 0.0
+    with torch.no_grad():
+        for image, label in zip(to_float(part.images), part.labels, strict=True):
+            output = model(image[None])
+            winner = output.lengths.argmax(1)
+            right += int(winner == label)
+            sse += float((model.decode(output.poses, winner) - image).square().sum())
+    assert found.accuracy == right / 30 and found.n == 30
+    assert found.error_percent == pytest.approx(100 - 100 * right / 30)
+    assert found.reconstruction_sse == pytest.approx(sse / 30, rel=1e-5)
+    assert sum(map(sum, found.confusion)) == 30
+    assert found.accuracy_ci95[0] < found.accuracy < found.accuracy_ci95[1]
+
+
+def test_the_batch_size_changes_nothing(part):
+    model = build_tiny()
+    one, other = evaluate(model, part, batch_size=4), evaluate(model, part, batch_size=30)
+    assert one.confusion == other.confusion
+    assert one.margin_loss == pytest.approx(other.margin_loss, rel=1e-5)
+
+
+def test_a_network_without_decoder_reports_no_sse(part):
+    assert evaluate(build_tiny(reconstruction_weight=0.0), part).reconstruction_sse is None
+
+
+def test_the_network_is_left_in_training_mode_also_after_an_error(part):
+    model = build_tiny().train()
+    evaluate(model, part)
+    assert model.training
+    wrong = SimpleNamespace(**{**part.__dict__, "classes": ("a", "b")}, __len__=lambda: 30)
+    with pytest.raises(TypeError):
+        evaluate(model, wrong)
+    assert model.training
+
+
+def test_classes_that_do_not_fit_are_refused(part):
+    four = Dataset(part.images, part.labels, ("a", "b", "c", "d"), "random", "test")
+    with pytest.raises(ValueError, match="knows 3 classes, but random has 4"):
+        evaluate(build_tiny(), four)
+
+
+@pytest.fixture
+def pairs(generator):
+    """40 images of two of three things, not all of whose classes are predicted."""
+    parts = torch.randint(0, 128, (40, 2, 1, 21, 19), generator=generator, dtype=torch.uint8)
+    labels = torch.stack([torch.randperm(3, generator=generator)[:2] for _ in range(40)])
+    return Dataset(parts.sum(1).byte(), labels, ("a", "b", "c"), "pairs", "test", parts=parts)
+
+
+def test_all_are_right_if_the_longest_are_the_classes_in_any_order():
+    lengths = torch.tensor([[0.9, 0.1, 0.8, 0.3]]).repeat(5, 1)
+    labels = torch.tensor([[0, 2], [2, 0], [0, 3], [1, 3], [2, 1]])
+    assert all_right(lengths, labels).tolist() == [True, True, False, False, False]
+    assert all_right(lengths, labels[:, 0]).tolist() == [True, False, True, False, False]
+    assert longest(lengths[:1], 3).tolist() == [[0, 2, 3]]
+
+
+def test_right_classes_stand_beside_themselves_and_wrong_ones_beside_missed_ones():
+    winners = torch.tensor([[4, 1, 3], [0, 1, 2], [2, 1, 0]])
+    truth = torch.tensor([[3, 0, 2], [2, 1, 0], [3, 4, 1]])
+    ours, theirs = paired(winners, truth, 5)
+    assert winners.gather(1, ours).tolist() == [[3, 1, 4], [0, 1, 2], [1, 0, 2]]
+    assert truth.gather(1, theirs).tolist() == [[3, 0, 2], [0, 1, 2], [1, 3, 4]]
+
+
+def test_evaluation_of_several_things_agrees_with_a_loop_over_single_images(pairs):
+    model = build_tiny()
+    with torch.no_grad():
+        model.capsules.weight.mul_(40)  # lengths that differ
+    found = evaluate(model, pairs, batch_size=7)
+    right, sse, margin, shown, seen = 0, 0.0, 0.0, [0] * 3, [0] * 3
+    with torch.no_grad():
+        for image, both, alone in zip(to_float(pairs.images), pairs.labels.tolist(),
+                                      to_float(pairs.parts), strict=True):  # fmt: skip
+            output = model(image[None])
+            lengths = output.lengths[0].tolist()
+            winners = sorted(range(3), key=lambda j: -lengths[j])[:2]
+            right += set(winners) == set(both)
+            for j, length in enumerate(lengths):
+                margin += max(0, 0.9 - length) ** 2 if j in both else (
+                    0.5 * max(0, length - 0.1) ** 2)  # fmt: skip
+            for label in both:
+                shown[label] += 1
+                seen[label] += label in winners
+            missed = [label for label in both if label not in winners]
+            for winner in winners:
+                target = winner if winner in both else missed[0]  # of two of three, one at most
+                made = model.decode(output.poses, torch.tensor([winner]))[0]
+                sse += float((made - alone[both.index(target)]).square().sum()) / 2
+    assert 0 < right < 40, "some are right and some are not"
+    assert found.accuracy == right / 40 and found.accuracy_ci95 == wilson(right, 40)
+    assert found.error_percent == pytest.approx(100 - 100 * right / 40)
+    assert found.per_class == {"abc"[k]: seen[k] / shown[k] for k in range(3)}
+    assert found.confusion is None
+    assert found.margin_loss == pytest.approx(margin / 40, rel=1e-5)
+    assert found.reconstruction_sse == pytest.approx(sse / 40, rel=1e-5)
+
+
+def test_the_order_of_the_things_does_not_matter(pairs):
+    model = build_tiny()
+    swapped = replace(pairs, labels=pairs.labels.flip(1), parts=pairs.parts.flip(1))
+    one, other = evaluate(model, pairs), evaluate(model, swapped)
+    assert one == other
+
+
+@pytest.mark.parametrize("broken", ["conv1.bias", "decoder"])
+def test_results_that_are_no_numbers_are_refused(part, broken):
+    model = build_tiny()
+    weights = dict(model.named_parameters())
+    name = next(name for name in weights if broken in name)
+    with torch.no_grad():
+        weights[name].fill_(float("nan"))
+    with pytest.raises(ArithmeticError, match="of 30 of 30 images are no numbers"):
+        evaluate(model, part)

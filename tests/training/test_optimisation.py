@@ -1,0 +1,180 @@
+"""Optimisation: schedules, groups and averages against the formulas, by hand."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from conftest import build_tiny
+from torch import nn
+
+from capsviz.training.optimisation import (
+    FLOOR,
+    Average,
+    build_optimiser,
+    learning_rate,
+    parameters,
+    reconstruction_factor,
+    set_learning_rates,
+)
+from capsviz.training.recipe import Recipe
+
+STEPS = 430  # of an epoch
+
+
+@pytest.mark.parametrize("batch", [16, 128, 1000])
+def test_the_authors_decay_is_096_every_2000_steps_whatever_the_batch(batch):
+    steps = -(-55_000 // batch)
+    for step in (0, 1000, 2000, 7000):
+        rate = learning_rate(Recipe(), step / steps, steps)
+        assert rate == pytest.approx(1e-3 * 0.96 ** (step / 2000), rel=1e-12)
+
+
+def test_a_recipe_of_before_decays_per_epoch_whatever_the_steps():
+    recipe = Recipe(lr_decay=0.9, lr_decay_steps=None)
+    for steps in (1, STEPS):
+        assert learning_rate(recipe, 2.5, steps) == 1e-3 * 0.9**2.5
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_schedules_start_full_end_at_the_floor_and_never_rise(schedule):
+    recipe = Recipe(epochs=10, schedule=schedule)
+    rates = [learning_rate(recipe, t / 10, STEPS) for t in range(101)]
+    assert rates[0] == 1e-3 and rates[-1] == FLOOR
+    assert all(a >= b for a, b in pairwise(rates))
+
+
+def test_a_constant_rate_stays():
+    recipe = Recipe(schedule="constant", learning_rate=0.01)
+    assert {learning_rate(recipe, t / 10, STEPS) for t in range(501)} == {0.01}
+
+
+@pytest.mark.parametrize("schedule", ["exponential", "linear", "cosine", "constant"])
+def test_the_warm_up_rises_linearly_to_the_schedule_and_then_leaves_it_alone(schedule):
+    plain = Recipe(epochs=10, schedule=schedule)
+    warm = Recipe(epochs=10, schedule=schedule, warmup_epochs=2.5)
+    assert learning_rate(warm, 0, STEPS) == FLOOR
+    for t in (0.5, 1.0, 2.0):
+        expected = learning_rate(plain, t, STEPS) * t / 2.5
+        assert learning_rate(warm, t, STEPS) == pytest.approx(expected, rel=1e-12)
+    for t in (2.5, 3.0, 10.0):
+        assert learning_rate(warm, t, STEPS) == learning_rate(plain, t, STEPS)
+
+
+def test_the_reconstruction_weight_is_annealed_geometrically():
+    recipe = Recipe(epochs=8, reconstruction_anneal=0.01)
+    found = [reconstruction_factor(recipe, t) for t in (0, 2, 4, 8)]
+    assert found == pytest.approx([1, 10**-0.5, 0.1, 0.01], rel=1e-12)
+    assert reconstruction_factor(Recipe(), 3.7) == 1
+
+
+def test_all_weights_are_one_group_in_their_own_order_where_the_decoder_does_not_differ():
+    model = build_tiny()
+    for recipe in (Recipe(), Recipe(decoder_learning_rate=1e-3, decoder_weight_decay=0.0)):
+        optimiser = build_optimiser(model, recipe)
+        assert len(optimiser.param_groups) == 1
+        assert all(a is b for a, b in zip(parameters(optimiser), model.parameters(), strict=True))
+
+
+def test_the_decoder_is_a_group_with_its_own_rate_and_weight_decay():
+    model = build_tiny()
+    recipe = Recipe(
+        learning_rate=3e-4, weight_decay=1e-4, decoder_learning_rate=1e-3, decoder_weight_decay=0.0
+    )
+    encoder, decoder = build_optimiser(model, recipe).param_groups
+    assert (encoder["lr"], encoder["weight_decay"]) == (3e-4, 1e-4)
+    assert (decoder["lr"], decoder["weight_decay"]) == (1e-3, 0.0)
+    names = {p: name for name, p in model.named_parameters()}
+    assert all(not names[p].startswith("decoder.") for p in encoder["params"])
+    assert all(names[p].startswith("decoder.") for p in decoder["params"])
+    assert len(encoder["params"]) + len(decoder["params"]) == len(names)
+
+
+def test_what_is_not_said_of_the_decoder_is_as_for_the_others():
+    model = build_tiny()
+    recipe = Recipe(weight_decay=0.01, decoder_learning_rate=1e-2)
+    assert build_optimiser(model, recipe).param_groups[1]["weight_decay"] == 0.01
+    recipe = Recipe(learning_rate=0.02, decoder_weight_decay=0.01)
+    assert build_optimiser(model, recipe).param_groups[1]["lr"] == 0.02
+
+
+def test_a_network_without_decoder_has_one_group():
+    model = build_tiny(reconstruction_weight=0.0)
+    assert len(build_optimiser(model, Recipe(decoder_learning_rate=1e-2)).param_groups) == 1
+
+
+def test_the_schedule_is_a_factor_on_each_groups_own_rate():
+    recipe = Recipe(
+        epochs=10, schedule="linear", decoder_learning_rate=8e-3, warmup_epochs=1, weight_decay=0.1
+    )
+    optimiser = build_optimiser(build_tiny(), recipe)
+    for progress, factor in ((0.5, 0.95 * 0.5), (3.0, 0.7), (9.0, 0.1)):
+        set_learning_rates(optimiser, recipe, progress, STEPS)
+        rates = [group["lr"] for group in optimiser.param_groups]
+        assert rates == pytest.approx([1e-3 * factor, 8e-3 * factor], rel=1e-12)
+
+
+def test_steps_are_adams_with_the_decay_in_the_gradient(generator):
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.decoder = nn.Linear(3, 2), nn.Linear(2, 1)
+
+    model = Pair()
+    recipe = Recipe(
+        learning_rate=0.01, weight_decay=0.1, decoder_learning_rate=0.05, decoder_weight_decay=0.3
+    )
+    optimiser = build_optimiser(model, recipe)
+    terms = {name: (0.01, 0.1) if "encoder" in name else (0.05, 0.3) for name in dict(
+        model.named_parameters())}  # fmt: skip
+    expected = {name: p.detach().double().clone() for name, p in model.named_parameters()}
+    first = {name: torch.zeros_like(p) for name, p in expected.items()}
+    second = {name: torch.zeros_like(p) for name, p in expected.items()}
+    for step in range(1, 5):
+        for name, p in model.named_parameters():
+            p.grad = torch.randn(p.shape, generator=generator)
+            rate, decay = terms[name]
+            g = p.grad.double() + decay * expected[name]
+            first[name] = 0.9 * first[name] + 0.1 * g
+            second[name] = 0.999 * second[name] + 0.001 * g * g
+            m, v = first[name] / (1 - 0.9**step), second[name] / (1 - 0.999**step)
+            expected[name] = expected[name] - rate * m / (v.sqrt() + 1e-8)
+        optimiser.step()
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p.double(), expected[name], rtol=1e-4, atol=1e-6)
+
+
+def test_the_average_follows_the_recursion_statistics_of_batch_norm_included(generator):
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).train()
+    average = Average(model, 0.8)
+    expected = {k: v.double().clone() for k, v in model.state_dict().items()}
+    for step, decay in ((1, 2 / 11), (2, 3 / 12), (100, 0.8)):  # 101 / 110 is more than 0.8
+        model(torch.randn(5, 3, generator=generator))
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(torch.randn(p.shape, generator=generator))
+        average.update(model, step)
+        for name, value in model.state_dict().items():
+            expected[name] = decay * expected[name] + (1 - decay) * value.double()
+    assert int(average.tensors.pop("1.num_batches_tracked")) == 3
+    assert float(average.tensors["1.running_mean"].abs().sum()) > 0
+    for name, value in average.tensors.items():
+        torch.testing.assert_close(value.double(), expected[name], rtol=1e-5, atol=1e-6)
+
+
+def test_the_network_has_the_averaged_weights_inside_and_its_own_after_also_after_an_error():
+    model = build_tiny()
+    average = Average(model, 0.5)
+    before = {k: v.clone() for k, v in average.tensors.items()}
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(1)
+    own = {k: v.clone() for k, v in model.state_dict().items()}
+    held = dict(model.named_parameters())
+    with pytest.raises(ArithmeticError), average.applied(model):
+        assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+        raise ArithmeticError
+    assert all(torch.equal(v, own[k]) for k, v in model.state_dict().items())
+    assert all(p is held[name] for name, p in model.named_parameters())
+    assert math.isclose(float(next(model.parameters()).detach().flatten()[0] - 1),
+                        float(next(iter(before.values())).flatten()[0]), abs_tol=1e-6)  # fmt: skip

@@ -1,0 +1,196 @@
+"""Recipes: files, flags, and what is refused."""
+
+from dataclasses import asdict
+
+import pytest
+import torch
+
+from capsviz import checkpoint
+from capsviz.discovery import folder
+from capsviz.training import run as pipeline
+from capsviz.training.recipe import (
+    Recipe,
+    as_begun,
+    differing,
+    read_option,
+    read_recipe,
+    resolve_precision,
+    to_toml,
+)
+
+
+def test_a_recipe_survives_toml(tmp_path):
+    recipe = Recipe(
+        epochs=3, limit=7, options={"hidden": [4, 5], "preset": "authors"}, crop_px=24, flip=True,
+        brightness=0.2, weight_decay=1e-4, decoder_learning_rate=1e-3, decoder_weight_decay=0.0,
+        clip_norm=5, ema=0.999, warmup_epochs=0.5, early_stop=4,
+        init_from='a "quoted" \\ ü.safetensors', schedule="constant", reconstruction_anneal=0.1,
+        dataset_options={"eye": "left", "pairs": 2},
+    )  # fmt: skip
+    path = tmp_path / "x.toml"
+    path.write_text(to_toml(recipe))
+    assert read_recipe(path) == recipe
+
+
+def test_a_recipe_that_is_older_than_a_field_has_its_default(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text("epochs = 3\n\n[options]\ntypes = 8\n")
+    recipe = read_recipe(path)
+    assert recipe == Recipe(epochs=3, options={"types": 8})
+    unused = (recipe.crop_px, recipe.early_stop, recipe.clip_norm, recipe.ema, recipe.init_from)
+    assert unused == (None,) * 5 and not recipe.flip and recipe.reconstruction_anneal == 1
+
+
+@pytest.mark.parametrize("name", checkpoint.shipped())
+def test_every_shipped_weight_file_has_its_recipe(name):
+    recipe = read_recipe(folder("capsviz.trained") / f"{name}.toml")
+    assert checkpoint.load(name).card["recipe"]["dataset"] == recipe.dataset
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epohcs = 3", "(did you mean 'epochs'?)"),
+        ("epochs = 0", "epochs must be at least 1, got 0"),
+        ("epochs = 'three'", "x.toml"),
+        ("learning_rate = -1", "learning_rate must be greater than 0, got -1"),
+        ("schedule = 'steps'", "unknown schedule 'steps', expected one of: exponential, linear"),
+        ("schedule = 'linaer'", "(did you mean 'linear'?)"),
+        ("schedule = 3", "schedule must be"),
+        ("epochs = ", "not a TOML file"),
+        ("epochs = 2.5", "epochs must be a valid integer, got 2.5"),
+        ("seed = true", "seed must be a valid integer, got True"),
+        ("flip = 1", "flip must be a valid boolean, got 1"),
+        ("ema = true", "ema must be a valid number, got True"),
+        ("ema = 1", "ema must be less than 1, got 1"),
+        ("init_from = 3", "init_from must be a valid string, got 3"),
+        ("crop_px = 0", "crop_px must be"),
+        ("early_stop = 0", "early_stop must be"),
+        ("lr_decay_steps = 0", "lr_decay_steps must be"),
+        ("clip_norm = 0.0", "clip_norm must be"),
+        ("clip_norm = inf", "clip_norm must be a finite number, got inf"),
+        ("reconstruction_anneal = 0", "reconstruction_anneal must be"),
+        ("weight_decay = -0.1", "weight_decay must be"),
+        ("decoder_weight_decay = nan", "decoder_weight_decay must be"),
+        ("decoder_learning_rate = 2", "decoder_learning_rate must be"),
+        ("brightness = 1.5", "brightness must be at most 1, got 1.5"),
+        ("[options]\nclasses = 3", "classes comes from the data set and is no option"),
+        ("[dataset_options]\npad_px = 1", "pad_px is no option of a data set: it is a field"),
+        ("[dataset_options]\nroot = '/x'", "root is no option of a data set: drop it"),
+        ("dataset_options = 3", "dataset_options must be a valid dictionary, got 3"),
+        ("warmup_epochs = 51", "warmup_epochs must be from 0 to the 50 epochs"),
+    ],
+)
+def test_a_wrong_recipe_says_what_is_wrong(tmp_path, text, message):
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    with pytest.raises(ValueError) as error:
+        read_recipe(path)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_recipe_of_before_decays_per_epoch_and_a_new_one_per_2000_steps(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text("lr_decay = 0.9\n")
+    old = read_recipe(path)
+    assert (old.lr_decay, old.lr_decay_steps) == (0.9, None)
+    path.write_text(to_toml(old))
+    assert read_recipe(path) == old
+    assert (Recipe().lr_decay, Recipe().lr_decay_steps) == (0.96, 2000)
+    path.write_text(to_toml(Recipe()))
+    assert read_recipe(path) == Recipe()
+
+
+OLD = {k: v for k, v in asdict(Recipe(lr_decay=0.9912)).items() if k != "lr_decay_steps"}
+
+
+def test_a_run_of_before_goes_on_as_it_was():
+    begun = as_begun(Recipe(), OLD)
+    assert (begun.lr_decay, begun.lr_decay_steps) == (0.9912, None)
+    assert differing(OLD, Recipe()) == set() == differing(OLD, begun)
+    assert differing(OLD, Recipe(lr_decay=0.9)) == {"lr_decay", "lr_decay_steps"}
+    assert differing(asdict(Recipe(lr_decay_steps=None)), Recipe()) == {"lr_decay_steps"}
+    assert as_begun(Recipe(), asdict(Recipe(lr_decay=0.5))) == Recipe()
+
+
+def test_a_decay_that_is_not_used_does_not_tell_recipes_apart():
+    old = OLD | {"schedule": "linear"}
+    assert differing(old, Recipe(schedule="linear", lr_decay=0.5)) == set()
+    assert differing(old, Recipe()) == {"schedule"}
+
+
+def test_flags_lie_over_the_recipe_and_the_rest_goes_to_the_network():
+    flags = {"epochs": 2, "preset": "authors", "types": None, "reconstruction": False}
+    name, recipe = pipeline.prepare("digits", flags)
+    assert name == "digits" and recipe.epochs == 2 and recipe.batch_size == 64
+    assert recipe.options["preset"] == "authors" and recipe.options["types"] == 8
+    assert recipe.options["reconstruction_weight"] == 0
+
+
+def test_options_of_the_data_set_and_of_the_network_are_laid_over_the_recipes(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text("[dataset_options]\neye = 'left'\nimage_size = 32\n[options]\ntypes = 8\n")
+    flags = {"dataset_options": {"image_size": 96}, "options": {"leaky": True}, "channels": 9}
+    _, recipe = pipeline.prepare(str(path), flags)
+    assert recipe.dataset_options == {"eye": "left", "image_size": 96}
+    assert recipe.options == {"types": 8, "leaky": True, "channels": 9}
+    assert pipeline.prepare(str(path), {})[1] == read_recipe(path)
+
+
+def test_another_model_is_given_none_of_the_recipes_options():
+    _, recipe = pipeline.prepare("mnist", {"model": "resnet", "options": {"blocks": 1}})
+    assert (recipe.model, recipe.options) == ("resnet", {"blocks": 1})
+    same = pipeline.prepare("mnist", {"model": "capsnet"})[1]
+    assert same == pipeline.prepare("mnist", {})[1] and same.options
+
+
+def test_an_unknown_recipe_names_the_shipped_ones():
+    with pytest.raises(ValueError, match=r"unknown recipe 'nmist'.*digits"):
+        pipeline.prepare("nmist", {})
+
+
+@pytest.mark.parametrize(("fast", "meant"), [(True, "bf16"), (False, "fp32")])
+def test_precision_auto_is_decided_by_the_processor(fast, meant, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: fast)
+    cpu = torch.device("cpu")
+    assert resolve_precision("auto", cpu) == meant
+    assert {resolve_precision(name, cpu) for name in ("fp32", "bf16")} == {"fp32", "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("kernel=9", ("kernel", 9)),
+        ("padding=valid", ("padding", "valid")),
+        ("channels = [128, 256]", ("channels", [128, 256])),
+        ("dropout=0.25", ("dropout", 0.25)),
+        ("routing_bias=true", ("routing_bias", True)),
+    ],
+)
+def test_an_option_is_read_as_in_a_recipe(text, expected):
+    assert read_option(text) == expected
+
+
+@pytest.mark.parametrize("text", ["kernel", "=9", "kernel=", "9=kernel"])
+def test_what_is_no_option_is_refused(text):
+    with pytest.raises(ValueError, match="expected NAME=VALUE"):
+        read_option(text)
+
+
+def test_padding_reaches_the_data():
+    assert Recipe(pad_px=6).data_options == {"pad_px": 6} and Recipe().data_options == {}
+    with pytest.raises(ValueError, match="pad_px must be at least 0, got -1"):
+        Recipe(pad_px=-1)
+
+
+def test_images_to_look_at_are_cropped_and_images_to_train_on_are_whole():
+    recipe = Recipe(dataset="folder", image_size=40, crop_px=32)
+    assert recipe.data_options == {"image_size": 40, "crop_px": 32}
+    assert recipe.training_data_options == {"image_size": 40}
+
+
+def test_options_of_a_data_set_reach_it():
+    recipe = Recipe(dataset="smallnorb", dataset_options={"eye": "left"}, image_size=48)
+    assert recipe.training_data_options == {"eye": "left", "image_size": 48}
+    with pytest.raises(ValueError, match="takes no eye, got 'left'"):
+        pipeline.load(Recipe(dataset="digits", dataset_options={"eye": "left"}), "test")

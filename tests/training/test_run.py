@@ -1,0 +1,192 @@
+"""A whole run: what is stored is what was measured, and a finished run is not measured again."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from thirds import RECIPE as SMALL
+from thirds import two_thirds
+
+from capsviz import checkpoint, data, files
+from capsviz.cli.inputs import open_inputs
+from capsviz.data import multimnist
+from capsviz.training import run as pipeline
+from capsviz.training import train
+from capsviz.training.evaluate import evaluate
+from capsviz.training.recipe import Recipe
+from capsviz.training.thresholds import thresholds
+from capsviz.training.train import build_model
+
+RECIPE = Recipe(
+    dataset="digits",
+    options={"channels": 8, "types": 2, "hidden": [8, 9]},
+    epochs=2,
+    limit=256,
+    learning_rate=5e-3,
+    precision="fp32",
+)
+
+
+@pytest.fixture(scope="module")
+def splits():
+    return {split: data.load("digits", split) for split in data.SPLITS}
+
+
+@pytest.fixture(scope="module")
+def done(splits, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    return folder, *pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"))
+
+
+def test_the_card_holds_what_the_stored_weights_do(done, splits):
+    folder, path, card = done
+    assert path == folder / "x.safetensors"
+    again = json.loads(json.dumps(evaluate(checkpoint.load(path), splits["test"])._asdict()))
+    assert card["results"]["test"] == again
+    assert card["training"]["images"] == 256 and len(card["training"]["commits"]) == 1
+    assert card["dataset"]["things"] == 1 and card["dataset"]["whole"] == [1, 28, 28]
+    assert card["thresholds"] == thresholds(checkpoint.load(path), splits["validation"])
+
+
+def test_the_card_says_how_many_things_an_image_shows(splits, tmp_path):
+    pairs = {split: multimnist.make(part.first(64)) for split, part in splits.items()}
+    recipe = replace(RECIPE, epochs=1, limit=None)
+    _, card = pipeline.run("x", recipe, pairs, tmp_path, device=torch.device("cpu"))
+    assert card["dataset"]["things"] == 2
+
+
+def test_the_shipped_weights_of_a_data_set_see_the_images_that_their_card_names(monkeypatch):
+    asked = []
+
+    def load(name, split, root=None, **options):
+        asked.append((name, options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("capsviz.data.load", load)
+    for given in ({"checkpoint": "multimnist"}, {"dataset": "multimnist"}):
+        with pytest.raises(KeyboardInterrupt):
+            open_inputs(**given, device="cpu")
+    assert asked == [("multimnist", {"pairs": 4})] * 2
+
+
+@pytest.mark.parametrize(("cost", "stored"), [(0.0004, "float16"), (0.1, "float32")])
+def test_weights_are_stored_in_half_unless_that_costs_much_validation_accuracy(
+    cost, stored, done, splits, tmp_path, monkeypatch
+):
+    assert done[2]["weights"]["stored_as"] == "float16"
+    measured = []
+
+    def worse(model, part):
+        found = evaluate(model, part)
+        measured.append(found)
+        return found._replace(accuracy=0.9 - cost * len(measured))
+
+    monkeypatch.setattr(pipeline, "evaluate", worse)
+    recipe = replace(RECIPE, epochs=1)
+    _, card = pipeline.run("x", recipe, splits, tmp_path, device=torch.device("cpu"))
+    assert card["weights"]["stored_as"] == stored
+
+
+def test_a_finished_run_does_not_read_the_test_set_again(done, splits, monkeypatch):
+    def forbidden(*_, **__):
+        raise AssertionError("evaluated again")
+
+    monkeypatch.setattr(pipeline, "evaluate", forbidden)
+    folder, path, card = done
+    again = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
+    assert again == (path, card)
+
+
+def test_weights_of_every_nth_epoch_are_kept_as_checkpoints(splits, tmp_path):
+    recipe = replace(RECIPE, epochs=4, limit=64, keep="last")
+    told = {"device": torch.device("cpu"), "save_every": 2}
+    path, _ = pipeline.run("x", recipe, splits, tmp_path, **told)
+    kept = sorted((tmp_path / "epochs").glob("*.safetensors"))
+    assert [p.name for p in kept] == ["x-2.safetensors", "x-4.safetensors"]
+    halfway, last = map(checkpoint.load, kept)
+    assert halfway.card["training"]["epoch"] == 2 and halfway.card["dataset"]["name"] == "digits"
+    for name, value in checkpoint.load(path).state_dict().items():
+        assert torch.equal(last.state_dict()[name].half(), value.half())
+        assert not torch.equal(halfway.state_dict()[name], last.state_dict()[name])
+    assert checkpoint.find(tmp_path) == path
+    with pytest.raises(ValueError, match="--save-every must be at least 1 epoch, got 0"):
+        pipeline.run("y", recipe, splits, tmp_path / "y", **{**told, "save_every": 0})
+    assert not (tmp_path / "y").exists()
+
+
+def test_two_processes_do_not_train_in_one_folder(splits, tmp_path):
+    with files.locked(tmp_path), pytest.raises(BlockingIOError, match="is training in"):
+        pipeline.run("x", RECIPE, splits, tmp_path, device=torch.device("cpu"))
+    assert [path.name for path in tmp_path.iterdir()] == [files.LOCK]
+    with files.locked(tmp_path), files.locked(tmp_path / "new/er"):  # it was let go
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == [files.LOCK]  # new/ is not left behind
+
+
+def test_the_recipe_beside_the_weights_makes_them_again(done, splits, tmp_path):
+    folder, path, _ = done
+    name, recipe = pipeline.prepare(str(folder / "x.toml"), {})
+    again, _ = pipeline.run(name, recipe, splits, tmp_path, device=torch.device("cpu"))
+    assert checkpoint.sha256(again) == checkpoint.sha256(path)
+
+
+def test_a_finished_run_of_a_recipe_without_newer_fields_is_finished(done, splits, monkeypatch):
+    folder, path, _ = done
+    card = path.with_suffix(".json")
+    before = card.read_text()
+    older = json.loads(before)
+    del older["recipe"]["ema"], older["recipe"]["crop_px"], older["training"]["stopped_early"]
+    card.write_text(json.dumps(older))
+    monkeypatch.setattr(pipeline, "evaluate", None)  # called, it would fail
+    try:
+        again = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
+    finally:
+        card.write_text(before)
+    assert again == (path, older)
+
+
+def test_a_run_that_stopped_early_is_finished_and_its_card_says_so(splits, tmp_path, monkeypatch):
+    alike = evaluate(build_model(RECIPE, splits["train"]), splits["validation"])
+    monkeypatch.setattr(train, "evaluate", lambda model, part: alike)
+    recipe = replace(RECIPE, epochs=9, early_stop=2, limit=64)
+    lines, asked = [], {"device": torch.device("cpu")}
+    path, card = pipeline.run("x", recipe, splits, tmp_path, **asked, report=lines.append)
+    assert card["training"]["stopped_early"] is True and card["training"]["epochs"] == 3
+    assert lines[-1].startswith("stopped early, after epoch 3 of 9")
+    monkeypatch.setattr(pipeline, "evaluate", None)
+    assert pipeline.run("x", recipe, splits, tmp_path, **asked, resume=True) == (path, card)
+
+
+def test_the_events_of_a_run_hold_its_weights_and_gradients(done):
+    events = EventAccumulator(str(done[0] / "tensorboard"), {"histograms": 0}).Reload()
+    tags = events.Tags()
+    assert "input_and_reconstruction" in tags["images"] and "train_loss" in tags["scalars"]
+    for kind in ("weights", "gradients"):
+        steps = [event.step for event in events.Histograms(f"{kind}/capsules.weight")]
+        assert steps == [1, 2]
+
+
+def test_training_images_are_whole_and_the_others_are_centre_crops(tmp_path):
+    recipe = replace(RECIPE, crop_px=20, pad_px=1, epochs=1, limit=64)
+    splits = {split: pipeline.load(recipe, split) for split in data.SPLITS}
+    assert [splits[k].image_shape for k in data.SPLITS] == [(1, 30, 30), (1, 20, 20), (1, 20, 20)]
+    whole = data.load("digits", "test", pad_px=1).images
+    assert torch.equal(splits["test"].images, whole[:, :, 5:25, 5:25])
+    path, card = pipeline.run("x", recipe, splits, tmp_path, device=torch.device("cpu"))
+    assert card["dataset"]["options"] == {"pad_px": 1, "crop_px": 20}
+    found = open_inputs(checkpoint=str(path), device="cpu")
+    assert found.dataset.image_shape == (1, 20, 20) == tuple(found.model.config["image_shape"])
+    assert evaluate(found.model, found.dataset).accuracy == card["results"]["test"]["accuracy"]
+
+
+def test_a_run_on_several_things_has_a_card_and_event_files(generator, tmp_path):
+    part = two_thirds(generator)
+    splits = dict.fromkeys(data.SPLITS, part)
+    path, card = pipeline.run(
+        "pairs", replace(SMALL, epochs=1), splits, tmp_path, device=torch.device("cpu")
+    )
+    assert card["results"]["test"]["confusion"] is None
+    assert set(card["results"]["test"]["per_class"]) == {"a", "b", "c"}
+    assert checkpoint.load(path).card == card

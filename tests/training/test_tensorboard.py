@@ -1,0 +1,180 @@
+"""TensorBoard: what was written is read back from the event files."""
+
+import io
+import time
+
+import numpy as np
+import pytest
+import torch
+from conftest import build_tiny
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from thirds import one_third, two_thirds
+
+from capsviz.data import Dataset
+from capsviz.nn import models
+from capsviz.training import tensorboard
+from capsviz.training.history import Epoch
+from capsviz.training.tensorboard import Writer, reconstructions
+from capsviz.transforms.augment import to_float, to_uint8
+
+
+def epoch(number):
+    parts = {"train_margin_loss": 0.4 / number, "train_reconstruction_loss": None}
+    return Epoch(number, 0.5 / number, 0.25, 0.75, 0.125, None, 0.001, 2.0, "abc", **parts)
+
+
+def written(folder):
+    """Everything in the event files of a folder."""
+    events = EventAccumulator(str(folder), size_guidance={"histograms": 0, "images": 0})
+    return events.Reload()
+
+
+def wait_for_the_next_second():
+    """Event files are read by name: of one process and second, number 10 comes before number 9."""
+    begun = int(time.time())
+    while int(time.time()) == begun:
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    options = {"channels": 5, "types": 2, "primary_dimensions": 4, "hidden": (8, 9)}
+    return models.build("capsnet", (1, 21, 21), 3, **options)
+
+
+@pytest.fixture
+def part(generator):
+    return one_third(generator)[1]
+
+
+def test_scalars_of_every_epoch_are_read_back(model, part, tmp_path):
+    shown = Writer(tmp_path, part, [])
+    for number in (1, 2):
+        shown(epoch(number), model)
+    shown.close()
+    events = written(tmp_path)
+    assert [(e.step, e.value) for e in events.Scalars("train_loss")] == [(1, 0.5), (2, 0.25)]
+    expected = {"train_loss", "train_accuracy", "validation_accuracy", "validation_margin_loss",
+                "train_margin_loss", "learning_rate", "seconds"}  # fmt: skip
+    assert set(events.Tags()["scalars"]) == expected
+
+
+def test_histograms_of_weights_and_gradients_are_those_of_the_network(model, part, tmp_path):
+    images = to_float(part.images)
+    model.objective(model(images), images, part.labels).loss.backward()
+    shown = Writer(tmp_path, part, [])
+    shown(epoch(1), model)
+    shown.close()
+    events = written(tmp_path)
+    names = {name for name, _ in model.named_parameters()}
+    kinds = ("weights", "gradients")
+    assert set(events.Tags()["histograms"]) == {f"{k}/{name}" for k in kinds for name in names}
+    for name, weight in model.named_parameters():
+        for kind, values in (("weights", weight.detach()), ("gradients", weight.grad)):
+            (event,) = events.Histograms(f"{kind}/{name}")
+            found = event.histogram_value
+            assert event.step == 1 and found.num == values.numel()
+            assert (found.min, found.max) == (float(values.min()), float(values.max()))
+            assert found.sum == pytest.approx(float(values.double().sum()), rel=1e-4, abs=1e-5)
+
+
+def test_large_tensors_are_counted_in_part_and_what_is_not_finite_is_left_out(
+    model, part, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tensorboard, "VALUES", 10)
+    for p in model.parameters():
+        p.grad = torch.full_like(p, float("nan"))
+    model.conv1.bias.grad[:2] = torch.tensor([3.0, float("inf")])
+    shown = Writer(tmp_path, part, [])
+    shown(epoch(1), model)
+    shown.close()
+    events = written(tmp_path)
+    counted = events.Histograms("weights/conv1.weight")[0].histogram_value
+    every = model.conv1.weight.detach().flatten()[:: -(-405 // 10)]
+    assert counted.num == len(every) <= 10 and counted.max == float(every.max())
+    tags = [tag for tag in events.Tags()["histograms"] if tag.startswith("gradients/")]
+    assert tags == ["gradients/conv1.bias"]
+    assert events.Histograms(tags[0])[0].histogram_value.num == 1
+
+
+def test_inputs_lie_above_their_reconstructions(model, part, tmp_path):
+    shown = Writer(tmp_path, part, [])
+    shown(epoch(1), model)
+    shown.close()
+    (event,) = written(tmp_path).Images("input_and_reconstruction")
+    picture = np.asarray(Image.open(io.BytesIO(event.encoded_image_string)).convert("L"))
+    assert picture.shape == (2 * 21, 16 * 21)
+    np.testing.assert_array_equal(picture[:21, 21:42], part.images[1, 0].numpy())
+    model.eval()
+    with torch.no_grad():
+        output = model(to_float(part.images[1:2]))
+        made = model.decode(output.poses, output.lengths.argmax(1))
+    difference = picture[21:, 21:42].astype(int) - to_uint8(made[0, 0])
+    assert np.abs(difference).max() <= 1
+
+
+def test_of_several_things_each_is_reconstructed_the_longest_capsule_first(
+    model, generator, tmp_path
+):
+    several = two_thirds(generator)
+    images = to_float(several.images[:5])
+    picture = reconstructions(model, images, 2)
+    assert picture.shape == (1, 3 * 21, 5 * 21)
+    model.eval()
+    with torch.no_grad():
+        output = model(images)
+        order = output.lengths.argsort(1, descending=True)
+        for row in (0, 1):
+            made = model.decode(output.poses, order[:, row])
+            found = picture[:, 21 * (row + 1) : 21 * (row + 2)].unflatten(2, (5, 21))
+            torch.testing.assert_close(found, made.permute(1, 2, 0, 3))
+    shown = Writer(tmp_path, several, [])
+    shown(epoch(1), model)
+    shown.close()
+    (event,) = written(tmp_path).Images("input_and_reconstruction")
+    assert (event.height, event.width) == (3 * 21, 16 * 21)
+
+
+def test_a_network_without_decoder_shows_no_pictures(part, tmp_path, generator):
+    images = torch.randint(0, 256, (4, 1, 21, 19), generator=generator, dtype=torch.uint8)
+    data = Dataset(images, torch.zeros(4, dtype=torch.int64), ("a", "b", "c"), "x", "x")
+    shown = Writer(tmp_path, data, [])
+    shown(epoch(1), build_tiny(reconstruction_weight=0.0))
+    shown.close()
+    assert written(tmp_path).Tags()["images"] == []
+
+
+def test_a_resumed_run_keeps_all_of_its_epochs_and_writes_none_twice(model, part, tmp_path):
+    first = Writer(tmp_path, part, [])
+    first(epoch(1), model)
+    first(epoch(2), model)
+    first(epoch(3), model)  # of a state that was never written: it is trained again
+    first.close()
+    wait_for_the_next_second()
+    second = Writer(tmp_path, part, [epoch(1), epoch(2)])
+    second(epoch(3), model)
+    second.close()
+    events = written(tmp_path)
+    assert [e.step for e in events.Scalars("train_loss")] == [1, 2, 3]
+    assert [e.step for e in events.Histograms("weights/conv1.weight")] == [1, 2, 3]
+    assert [e.step for e in events.Images("input_and_reconstruction")] == [1, 2, 3]
+
+
+def test_a_resumed_run_writes_the_scalars_that_a_kill_left_out(model, part, tmp_path):
+    first = Writer(tmp_path, part, [])
+    first(epoch(1), model)
+    first.close()
+    wait_for_the_next_second()
+    second = Writer(tmp_path, part, [epoch(1), epoch(2), epoch(3)])
+    second(epoch(4), model)
+    second.close()
+    events = written(tmp_path)
+    assert [e.step for e in events.Scalars("train_loss")] == [1, 2, 3, 4]
+    assert [e.step for e in events.Histograms("weights/conv1.weight")] == [1, 4]
+
+
+def test_of_two_eyes_the_first_is_shown():
+    model = models.build("capsnet", (2, 20, 20), 3, types=2, channels=4, hidden=[8])
+    assert reconstructions(model, torch.rand(4, 2, 20, 20)).shape == (1, 40, 80)

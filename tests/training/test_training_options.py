@@ -1,0 +1,284 @@
+"""What a recipe may ask of training besides: each option does what its formula says."""
+
+import functools
+from dataclasses import replace
+
+import pytest
+import torch
+from thirds import RECIPE, fit_until, one_third, same, two_thirds, weights
+from windows import windows
+
+from capsviz import checkpoint
+from capsviz.nn.models.capsnet import CapsNet
+from capsviz.training import train
+from capsviz.training.evaluate import evaluate
+from capsviz.training.history import best_epoch, finished, read_history
+from capsviz.training.train import build_model, fit
+from capsviz.transforms.augment import to_float
+
+EVERYTHING = {
+    "crop_px": 19, "shift_px": 1, "flip": True, "brightness": 0.2, "contrast": 0.3,
+    "weight_decay": 1e-3, "decoder_learning_rate": 2e-3, "decoder_weight_decay": 1e-4,
+    "reconstruction_anneal": 0.1, "clip_norm": 0.5, "ema": 0.9, "warmup_epochs": 1.5,
+}  # fmt: skip
+STILL = replace(RECIPE, shift_px=0, schedule="constant")
+
+
+@pytest.fixture
+def parts(generator):
+    return one_third(generator)
+
+
+def one_step(recipe, train, output):
+    """Train one batch of all images; the objective's gradients at the initial weights, by name."""
+    model = build_model(recipe, train)
+    images = to_float(train.images)
+    model.objective(model(images), images, train.labels).loss.backward()
+    fit(replace(recipe, epochs=1, batch_size=len(train)), train, train, output)
+    return {name: p.grad for name, p in model.named_parameters()}, dict(model.named_parameters())
+
+
+@pytest.mark.parametrize("stop", [1, 2])
+def test_a_resumed_run_is_bit_equal_with_every_option_on(parts, tmp_path, stop):
+    recipe = replace(RECIPE, epochs=3, **EVERYTHING)
+    parts = parts[0], parts[1].crop(19)
+    whole, _ = fit(recipe, *parts, tmp_path / "whole")
+
+    fit_until(stop, recipe, *parts, tmp_path / "cut")
+    assert len(read_history(tmp_path / "cut")) == stop
+    resumed, _ = fit(recipe, *parts, tmp_path / "cut", resume=True)
+    state = weights(tmp_path / "whole")
+    assert same(state, weights(tmp_path / "cut"))
+    assert same(whole.state_dict(), resumed.state_dict())
+    assert same(whole.state_dict(), {k[4:]: v for k, v in state.items() if k.startswith("ema.")})
+    assert not same(whole.state_dict(), {k[6:]: v for k, v in state.items() if "model." in k[:6]})
+
+
+def test_every_option_changes_what_is_trained(parts, tmp_path):
+    def trained(name, **option):
+        recipe = replace(RECIPE, epochs=2, **option)
+        model, _ = fit(recipe, parts[0], parts[1].crop(recipe.crop_px), tmp_path / name)
+        return model.state_dict()
+
+    plain = trained("plain")
+    assert same(plain, trained("again"))
+    without = [k for k, v in EVERYTHING.items() if same(plain, trained(k, **{k: v}))]
+    assert without == []
+
+
+@pytest.mark.parametrize("longest", [0.01, 1e6])
+def test_gradients_are_clipped_by_the_norm_of_all_together(parts, tmp_path, longest):
+    recipe = replace(STILL, clip_norm=longest)
+    gradients, _ = one_step(recipe, parts[0], tmp_path)
+    norm = sum(float(g.double().square().sum()) for g in gradients.values()) ** 0.5
+    assert 0.01 < norm < 1e6
+    state = weights(tmp_path)
+    for number, gradient in enumerate(gradients.values()):
+        first_moment = 0.1 * gradient * min(1.0, longest / norm)
+        torch.testing.assert_close(
+            state[f"adam.{number}.exp_avg"], first_moment, rtol=2e-3, atol=1e-9
+        )
+
+
+def test_each_groups_weight_decay_enters_its_gradient(parts, tmp_path):
+    recipe = replace(STILL, weight_decay=0.5, decoder_weight_decay=1.0)
+    gradients, initial = one_step(recipe, parts[0], tmp_path)
+    state = weights(tmp_path)
+    for number, (name, gradient) in enumerate(gradients.items()):
+        decay = 1.0 if name.startswith("decoder.") else 0.5
+        expected = 0.1 * (gradient + decay * initial[name].detach())
+        torch.testing.assert_close(state[f"adam.{number}.exp_avg"], expected, rtol=2e-3, atol=1e-7)
+
+
+def test_the_decoder_moves_at_its_own_rate(parts, tmp_path):
+    recipe = replace(STILL, learning_rate=1e-4, decoder_learning_rate=1e-2)
+    recipe = replace(recipe, options={**RECIPE.options, "reconstruction_weight": 1.0})
+    gradients, initial = one_step(recipe, parts[0], tmp_path)
+    state = weights(tmp_path)
+    for name, gradient in gradients.items():  # Adam's first step: rate * g / (|g| + 1e-8)
+        rate = 1e-2 if name.startswith("decoder.") else 1e-4
+        moved = initial[name].detach() - state[f"model.{name}"]
+        clear = gradient.abs() > 1e-6
+        assert clear.any(), name
+        expected = rate * gradient[clear].sign()
+        torch.testing.assert_close(moved[clear], expected, rtol=2e-2, atol=1e-6)
+
+
+def test_the_averaged_weights_are_evaluated_and_kept_and_trained_on_is_the_other(parts, tmp_path):
+    recipe = replace(RECIPE, epochs=2, ema=0.45)
+    expected = {k: v.double() for k, v in build_model(recipe, parts[0]).state_dict().items()}
+    model, shown, steps = build_model(recipe, parts[0]), [], []
+
+    def on_step(*_):
+        t = len(steps) + 1  # over both epochs
+        steps.append(min(0.45, (1 + t) / (10 + t)))
+        for name, value in model.state_dict().items():
+            expected[name] = steps[-1] * expected[name] + (1 - steps[-1]) * value.double()
+
+    def on_epoch(epoch, network):
+        shown.append({k: v.clone() for k, v in network.state_dict().items()})
+        assert evaluate(network, parts[1]).margin_loss == epoch.validation_margin_loss
+
+    asked = {"model": model, "on_step": on_step, "on_epoch": on_epoch}
+    found, history = fit(recipe, *parts, tmp_path, **asked)
+    assert len(steps) == 8 and steps[5] < steps[6] == 0.45
+    for name, value in found.state_dict().items():
+        torch.testing.assert_close(value.double(), expected[name], rtol=1e-5, atol=1e-7)
+    assert same(found.state_dict(), shown[-1])
+    (best,) = tmp_path.glob("best-*.safetensors")
+    assert same(checkpoint.read_tensors(best)[0], shown[best_epoch(history) - 1])
+
+
+def test_a_network_with_batch_norm_can_be_averaged(parts, tmp_path):
+    recipe = replace(RECIPE, model="resnet", options={}, epochs=1, ema=0.5)
+    model, history = fit(recipe, *parts, tmp_path)
+    count = next(v for k, v in model.state_dict().items() if k.endswith("num_batches_tracked"))
+    assert int(count) == 4 and history[0].validation_margin_loss < float("inf")
+
+
+def spied(monkeypatch):
+    """What each call of CapsNet's objective is given, besides the output."""
+    objective, calls = CapsNet.objective, []
+
+    @functools.wraps(objective)  # `fit` reads from its signature which terms it knows
+    def spy(self, output, *values, **terms):
+        calls.append((*values, *terms.values()))
+        return objective(self, output, *values, **terms)
+
+    monkeypatch.setattr(CapsNet, "objective", spy)
+    return calls
+
+
+def test_the_reconstruction_factor_falls_geometrically_step_by_step(parts, tmp_path, monkeypatch):
+    calls = spied(monkeypatch)
+    fit(replace(RECIPE, epochs=2, reconstruction_anneal=0.01), *parts, tmp_path)
+    factors = [values[2] for values in calls]
+    assert factors == pytest.approx([0.01 ** (step / 8) for step in range(8)])
+
+
+def test_the_network_is_built_for_the_crop_and_sees_windows_of_the_images(
+    parts, tmp_path, monkeypatch
+):
+    seen = spied(monkeypatch)
+    recipe = replace(RECIPE, epochs=1, crop_px=17, shift_px=0)
+    model, _ = fit(recipe, parts[0], parts[1].crop(17), tmp_path)
+    assert model.config["image_shape"] == (1, 17, 17)
+    made = torch.cat([images for images, *_ in seen])
+    known = [w for image in to_float(parts[0].images) for w in windows(image, 0, 17).values()]
+    known = torch.stack(known)
+    assert len(made) == 30
+    for image in made:
+        assert (known == image).flatten(1).all(1).sum() == 1
+    with pytest.raises(ValueError, match="crop_px must be from 1 to 21 for random, got 22"):
+        fit(replace(recipe, crop_px=22), *parts, tmp_path / "b")
+
+
+def test_images_of_several_things_are_trained_on_with_each_thing_alone(
+    generator, tmp_path, monkeypatch
+):
+    several, seen = two_thirds(generator), spied(monkeypatch)
+    inputs, forward = [], CapsNet.forward
+    monkeypatch.setattr(
+        CapsNet, "forward", lambda self, images: inputs.append(images) or forward(self, images)
+    )
+    recipe = replace(RECIPE, epochs=1, crop_px=19, shift_px=1, flip=True)
+    fit(recipe, several, several.crop(19), tmp_path)
+    for images, (alone, labels, *_) in zip(inputs[:3], seen, strict=True):
+        assert alone.shape == (8, 2, 1, 19, 19) and labels.shape == (8, 2)
+        torch.testing.assert_close(images, alone.sum(1))
+
+
+def test_two_things_in_one_image_are_learned(generator, tmp_path):
+    several = two_thirds(generator, 48)
+    recipe = replace(RECIPE, epochs=25, learning_rate=5e-3, shift_px=1)
+    _, history = fit(recipe, several, several, tmp_path)
+    assert history[0].validation_accuracy < 0.9 < history[-1].validation_accuracy
+    assert history[-1].train_accuracy > 0.9
+    assert history[-1].validation_sse < history[0].validation_sse
+
+
+def test_images_of_several_things_that_do_not_fit_are_computed_in_parts(
+    generator, tmp_path, monkeypatch
+):
+    several = two_thirds(generator)
+    whole, _ = fit(RECIPE, several, several, tmp_path / "a")
+    monkeypatch.setattr("capsviz.memory.available", lambda device: whole.training_bytes(3))
+    split, _ = fit(RECIPE, several, several, tmp_path / "b")
+    for a, b in zip(whole.parameters(), split.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_batches_that_must_stay_whole_are_refused_where_they_do_not_fit(
+    parts, tmp_path, monkeypatch
+):
+    recipe = replace(RECIPE, options={**RECIPE.options, "decoder_norm": True})
+    model = build_model(recipe, parts[0])
+    assert model.whole_batches
+    monkeypatch.setattr("capsviz.memory.available", lambda device: model.training_bytes(8) - 1)
+    with pytest.raises(MemoryError, match=r"training step of 8 images .*smaller --batch-size"):
+        fit(recipe, *parts, tmp_path, model=model)
+
+
+@pytest.fixture
+def plateau(monkeypatch):
+    """Validation accuracies and losses that are best in epoch 3, whatever is trained."""
+    accuracies = [0.5, 0.7, 0.7, 0.6, 0.7, 0.7, 0.7, 0.7]
+    losses = [0.3, 0.3, 0.2, 0.1, 0.2, 0.2, 0.4, 0.1]
+    calls = []
+
+    def contrived(model, part):
+        k = len(calls) % 8
+        calls.append(k)
+        return evaluate(model, part)._replace(accuracy=accuracies[k], margin_loss=losses[k])
+
+    monkeypatch.setattr(train, "evaluate", contrived)
+
+
+def test_a_run_stops_after_epochs_without_a_better_one(parts, tmp_path, plateau):
+    lines = []
+    recipe = replace(RECIPE, epochs=8, early_stop=3, keep="best")
+    model, history = fit(recipe, *parts, tmp_path, report=lines.append)
+    assert len(history) == 6 and best_epoch(history) == 3  # 4, 5 and 6 are no better
+    assert lines == ["stopped early, after epoch 6 of 8: none was better than epoch 3"]
+    assert same(model.state_dict(), checkpoint.read_tensors(tmp_path / "best-3.safetensors")[0])
+    again, more = fit(recipe, *parts, tmp_path, resume=True, report=lines.append)
+    assert more == history and same(again.state_dict(), model.state_dict())
+    longer = replace(recipe, early_stop=5)
+    _, history = fit(longer, *parts, tmp_path, resume=True)
+    assert len(history) == 8 and finished(longer, history)
+
+
+def test_an_interrupted_run_counts_the_epochs_before_it(parts, tmp_path, plateau):
+    recipe = replace(RECIPE, epochs=8, early_stop=3)
+    fit_until(5, recipe, *parts, tmp_path)
+    _, history = fit(recipe, *parts, tmp_path, resume=True)
+    assert len(history) == 6
+
+
+def test_a_run_that_is_as_long_as_asked_did_not_stop_early(parts, tmp_path, plateau):
+    lines = []
+    _, history = fit(replace(RECIPE, epochs=6, early_stop=3), *parts, tmp_path, report=lines.append)
+    assert len(history) == 6 and lines == []
+
+
+def test_an_annealed_run_is_not_lengthened(parts, tmp_path):
+    recipe = replace(RECIPE, epochs=1, schedule="constant")
+    fit(recipe, *parts, tmp_path / "a")
+    assert len(fit(replace(recipe, epochs=2), *parts, tmp_path / "a", resume=True)[1]) == 2
+    recipe = replace(recipe, reconstruction_anneal=0.5)
+    fit(recipe, *parts, tmp_path / "b")
+    with pytest.raises(ValueError, match=r"another recipe .*epochs"):
+        fit(replace(recipe, epochs=2), *parts, tmp_path / "b", resume=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
+def test_no_step_waits_for_the_gpu_with_every_option_on(parts, tmp_path):
+    def on_step(epoch, step, steps, loss, accuracy):
+        torch.cuda.set_sync_debug_mode("default" if step == steps else "error")
+
+    recipe = replace(RECIPE, epochs=2, **EVERYTHING)
+    try:
+        fit(recipe, parts[0], parts[1].crop(19), tmp_path, device="cuda", on_step=on_step)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

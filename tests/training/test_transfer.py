@@ -1,0 +1,107 @@
+"""Starting from other weights: what fits is taken, what does not is said."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import build_tiny
+from thirds import RECIPE, one_third
+
+from capsviz import checkpoint
+from capsviz.nn import models
+from capsviz.training.train import build_model, fit
+from capsviz.training.transfer import start_from
+
+CARD = {"dataset": {"name": "random"}}
+
+
+def store(model, path):
+    """A checkpoint in half precision, as runs leave it, and what it holds in float32."""
+    checkpoint.save(path, model, CARD)
+    return {k: v.half().float() for k, v in model.state_dict().items()}
+
+
+def build(classes, seed=1):
+    torch.manual_seed(seed)
+    return models.build("capsnet", (1, 21, 21), classes, **RECIPE.options)
+
+
+def test_every_weight_of_the_same_network_is_taken(tmp_path):
+    stored = store(build(3), tmp_path / "a.safetensors")
+    model, lines = build(3, seed=2), []
+    taken = start_from(model, str(tmp_path / "a.safetensors"), lines.append)
+    assert set(taken) == set(stored)
+    assert all(torch.equal(v, stored[k]) for k, v in model.state_dict().items())
+    assert len(lines) == 1 and f"{len(stored)} of {len(stored)} tensors start from" in lines[0]
+    assert "drawn anew" not in lines[0] and "not taken" not in lines[0]
+
+
+def test_tensors_of_other_shapes_keep_what_was_drawn_and_are_named(tmp_path):
+    stored = store(build(5), tmp_path / "a.safetensors")
+    model, lines = build(3, seed=2), []
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    taken = start_from(model, tmp_path, lines.append)
+    unlike = {k for k, v in before.items() if stored[k].shape != v.shape}
+    assert unlike and set(taken) == set(before) - unlike
+    assert {"conv1.weight", "conv1.bias"} <= set(taken) and "capsules.weight" in unlike
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name] if name in unlike else stored[name]), name
+    assert set(lines[0].split("; drawn anew, as shapes differ: ")[1].split(", ")) == unlike
+
+
+def test_a_network_that_shares_nothing_is_refused(tmp_path):
+    store(models.build("resnet", (1, 21, 21), 3), tmp_path / "a.safetensors")
+    with pytest.raises(ValueError, match=r"no weights of .*a.safetensors fit this network"):
+        start_from(build_tiny(), tmp_path)
+
+
+def test_a_long_list_of_tensors_is_cut(tmp_path):
+    model = build_tiny()
+    store(model, tmp_path / "a.safetensors")
+    other = models.build("capsnet", (1, 21, 19), 3, channels=6, types=3, class_dimensions=6)
+    lines = []
+    taken = start_from(other, tmp_path, lines.append)
+    fresh = [k for k in other.state_dict() if k not in taken]
+    assert len(fresh) > 4
+    shown = lines[0].split("; drawn anew, as shapes differ: ")[1]
+    assert shown == f"{', '.join(fresh[:4])} and {len(fresh) - 4} more"
+
+
+def test_a_tensor_that_only_one_side_has_is_named_once_and_where_it_is(tmp_path):
+    plain, biased, lines = build_tiny(), build_tiny(routing_bias=True), []
+    store(plain, tmp_path / "a.safetensors")
+    start_from(biased, str(tmp_path / "a.safetensors"), lines.append)
+    assert lines[0].endswith("; drawn anew, as only this network has them: capsules.bias")
+    store(biased, tmp_path / "b.safetensors")
+    start_from(plain, str(tmp_path / "b.safetensors"), lines.append)
+    assert lines[1].endswith("; not taken, as only the file has them: capsules.bias")
+    assert "drawn anew" not in lines[1]
+
+
+def test_what_is_no_checkpoint_is_refused():
+    with pytest.raises(ValueError, match=r"unknown checkpoint 'digitz'.*did you mean 'digits'"):
+        start_from(build_tiny(), "digitz")
+
+
+def test_a_run_starts_from_the_weights_and_needs_them_no_more_when_it_resumes(tmp_path, generator):
+    parts, seen = one_third(generator), []
+    stored = store(build(3, seed=7), tmp_path / "a.safetensors")
+    recipe = replace(RECIPE, epochs=2, init_from=str(tmp_path / "a.safetensors"))
+    recipe = replace(recipe, learning_rate=1e-9, schedule="constant")
+    assert not torch.equal(build_model(recipe, parts[0]).conv1.weight, stored["conv1.weight"])
+
+    class StopError(Exception):
+        pass
+
+    def on_epoch(epoch, model):
+        seen.append({k: v.clone() for k, v in model.state_dict().items()})
+        if epoch.epoch == 1:
+            raise StopError
+
+    with pytest.raises(StopError):
+        fit(recipe, *parts, tmp_path / "run", on_epoch=on_epoch)
+    for name, value in seen[0].items():  # 4 steps of 1e-9 each
+        torch.testing.assert_close(value, stored[name], rtol=0, atol=1e-7)
+    (tmp_path / "a.safetensors").unlink()
+    _, history = fit(recipe, *parts, tmp_path / "run", resume=True)
+    assert len(history) == 2

@@ -1,0 +1,204 @@
+"""Images in batches: every image by its own draw, against loops and torchvision."""
+
+import pytest
+import torch
+from torchvision.transforms.v2 import functional as torchvision
+from windows import windows
+
+from capsviz.transforms.augment import Augmentation, draw_offsets, shift, to_float
+
+
+def by_loop(image, down, right):
+    """Move an image (C, H, W) pixel by pixel, zeros elsewhere."""
+    moved = torch.zeros_like(image)
+    C, H, W = image.shape
+    for c in range(C):
+        for y in range(H):
+            for x in range(W):
+                if 0 <= y + down < H and 0 <= x + right < W:
+                    moved[c, y + down, x + right] = image[c, y, x]
+    return moved
+
+
+def every_shift(image, most):
+    span = range(-most, most + 1)
+    return {(down, right): by_loop(image, down, right) for down in span for right in span}
+
+
+def found_shifts(images, moved, most):
+    """Which of the (2 most + 1)^2 shifts was done to each image."""
+    names = []
+    for image, result in zip(images, moved, strict=True):
+        same = [
+            name
+            for name, expected in every_shift(image, most).items()
+            if torch.equal(result, expected)
+        ]
+        assert len(same) == 1
+        names.append(same[0])
+    return names
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("most", [1, 2])
+def test_each_image_is_moved_whole_pixels_and_filled_with_zeros(most, dtype, generator):
+    images = torch.randint(1, 255, (6, 2, 5, 7), generator=generator).to(dtype)
+    moved = shift(images, most, generator=generator)
+    assert moved.shape == images.shape and moved.dtype == dtype
+    found_shifts(images, moved, most)
+
+
+def test_all_25_shifts_of_two_pixels_occur_equally_often(generator):
+    image = torch.randint(1, 255, (1, 1, 6, 5), generator=generator, dtype=torch.uint8)
+    n = 2500
+    moved = shift(image.expand(n, -1, -1, -1), 2, generator=generator)
+    counts = {
+        name: int((moved == expected).flatten(1).all(1).sum())
+        for name, expected in every_shift(image[0], 2).items()
+    }
+    assert len(counts) == 25 and sum(counts.values()) == n
+    assert min(counts.values()) > 60 and max(counts.values()) < 145  # 100 ± 4 deviations
+
+
+def test_images_of_one_batch_are_moved_differently(generator):
+    images = torch.randint(1, 255, (1, 1, 6, 5), generator=generator).expand(20, -1, -1, -1)
+    assert len(set(found_shifts(images, shift(images, 2, generator=generator), 2))) > 5
+
+
+def test_channels_of_one_image_move_together(generator):
+    images = torch.randint(1, 255, (8, 1, 6, 5), generator=generator).expand(-1, 3, -1, -1)
+    moved = shift(images, 2, generator=generator)
+    assert torch.equal(moved, moved[:, :1].expand(-1, 3, -1, -1))
+
+
+def test_the_same_seed_gives_the_same_shifts(generator):
+    images = torch.rand(8, 1, 6, 5, generator=generator)
+    results = [shift(images, 2, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
+    assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
+
+
+def test_no_shift_leaves_images_and_the_originals_are_never_changed(generator):
+    images = torch.rand(8, 1, 6, 5, generator=generator)
+    before = images.clone()
+    assert torch.equal(shift(images, 0), before)
+    shift(images, 2, generator=generator)
+    assert torch.equal(images, before)
+
+
+def test_bytes_become_floats_in_0_1():
+    images = to_float(torch.tensor([[[[0, 51, 255]]]], dtype=torch.uint8))
+    assert images.dtype == torch.float32
+    torch.testing.assert_close(images, torch.tensor([[[[0, 0.2, 1.0]]]]))
+
+
+def test_shifts_alone_are_drawn_as_they_always_were():
+    draws, again = (torch.Generator().manual_seed(3) for _ in range(2))
+    expected = torch.randint(0, 5, (2, 100), generator=again)
+    assert torch.equal(draw_offsets(100, 2, generator=draws), expected)
+    assert torch.equal(draws.get_state(), again.get_state())
+    draws = Augmentation(2).draw(100, (1, 9, 9), generator=torch.Generator().manual_seed(3))
+    assert torch.equal(draws.offsets, expected)
+    assert (draws.mirrored, draws.brightness, draws.contrast) == (None, None, None)
+
+
+def places(images, made, margin, size):
+    """Where each image was cut, and whether it was mirrored."""
+    found = []
+    for image, result in zip(images, made, strict=True):
+        known = windows(image, margin, size).items()
+        here = [(at, False) for at, w in known if torch.equal(w, result)]
+        here += [(at, True) for at, w in known if torch.equal(w.flip(2), result)]
+        assert len(here) == 1, here
+        found += here
+    return found
+
+
+@pytest.mark.parametrize(("margin", "size"), [(0, 5), (1, 5), (2, 4)])
+def test_crops_are_windows_of_the_image_in_a_margin_of_zeros_and_all_occur(margin, size, generator):
+    images = torch.randint(1, 255, (400, 2, 6, 7), generator=generator, dtype=torch.uint8)
+    augmentation = Augmentation(margin, crop_px=size)
+    draws = augmentation.draw(400, (2, 6, 7), generator=generator)
+    made = augmentation.apply(images, draws)
+    assert made.shape == (400, 2, size, size) and made.dtype == torch.float32
+    found = places(images / 255, made, margin, size)
+    assert not any(mirrored for _, mirrored in found)
+    assert {at for at, _ in found} == set(windows(images[0], margin, size))
+
+
+def test_a_crop_of_the_whole_size_is_a_shift(generator):
+    images = torch.randint(1, 255, (20, 1, 6, 6), generator=generator, dtype=torch.uint8)
+    one, other = (
+        augmentation.apply(
+            images,
+            augmentation.draw(20, (1, 6, 6), generator=torch.Generator().manual_seed(1)),
+        )
+        for augmentation in (Augmentation(2), Augmentation(2, crop_px=6))
+    )
+    assert torch.equal(one, other)
+
+
+def test_half_of_the_images_are_mirrored_left_to_right(generator):
+    images = torch.randint(1, 255, (200, 3, 6, 7), generator=generator, dtype=torch.uint8)
+    augmentation = Augmentation(1, crop_px=5, flip=True)
+    made = augmentation.apply(images, augmentation.draw(200, (3, 6, 7), generator=generator))
+    mirrored = [flipped for _, flipped in places(images / 255, made, 1, 5)]
+    assert 72 <= sum(mirrored) <= 128  # 100 and 4 deviations
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_brightness_and_contrast_are_those_of_torchvision(channels, generator):
+    images = torch.randint(0, 256, (12, channels, 6, 7), generator=generator, dtype=torch.uint8)
+    augmentation = Augmentation(brightness=0.6, contrast=0.9)
+    draws = augmentation.draw(12, (channels, 6, 7), generator=generator)
+    for k, made in enumerate(augmentation.apply(images, draws)):
+        expected = torchvision.adjust_brightness(images[k] / 255, float(draws.brightness[k]))
+        expected = torchvision.adjust_contrast(expected, float(draws.contrast[k]))
+        torch.testing.assert_close(made, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_factors_are_uniform_around_one_and_differ_between_images(generator):
+    draws = Augmentation(brightness=0.25, contrast=1.0).draw(4000, (1, 6, 6), generator=generator)
+    for factors, strength in ((draws.brightness, 0.25), (draws.contrast, 1.0)):
+        assert 1 - strength <= factors.min() < 1 - 0.99 * strength
+        assert 1 + 0.99 * strength < factors.max() <= 1 + strength
+        assert abs(factors.mean() - 1) < 0.04 * strength  # 4 deviations
+    assert not torch.allclose((draws.brightness - 1) * 4, draws.contrast - 1)
+
+
+def test_channels_that_are_not_colours_weigh_equally_in_the_mean_grey():
+    images = torch.tensor([[[[0, 102]], [[204, 204]]]], dtype=torch.uint8)  # mean 0.5
+    draws = Augmentation(contrast=0.5).draw(1, (2, 1, 2))._replace(contrast=torch.tensor([0.5]))
+    made = Augmentation(contrast=0.5).apply(images, draws)
+    torch.testing.assert_close(made, torch.tensor([[[[0.25, 0.45]], [[0.65, 0.65]]]]))
+
+
+def test_parts_are_cut_mirrored_and_brightened_as_their_image(generator):
+    parts = torch.randint(0, 120, (30, 2, 3, 6, 7), generator=generator, dtype=torch.uint8)
+    images = parts.sum(1).to(torch.uint8)
+    augmentation = Augmentation(1, crop_px=5, flip=True, brightness=0.05)
+    draws = augmentation.draw(30, (3, 6, 7), generator=generator)
+    whole, alone = augmentation.apply_with_parts(images, parts, draws)
+    assert alone.shape == (30, 2, 3, 5, 5)
+    torch.testing.assert_close(whole, alone.sum(1))
+    assert torch.equal(whole, augmentation.apply(images, draws))
+
+
+def test_the_contrast_of_a_part_changes_as_that_of_equal_pixels_of_its_image(generator):
+    images = torch.randint(0, 256, (5, 1, 6, 7), generator=generator, dtype=torch.uint8)
+    parts = torch.stack((images, images // 2), 1)
+    augmentation = Augmentation(contrast=0.8)
+    draws = augmentation.draw(5, (1, 6, 7), generator=generator)
+    whole, alone = augmentation.apply_with_parts(images, parts, draws)
+    assert torch.equal(whole, alone[:, 0])
+    mean = whole.new_tensor([float(image.mean()) for image in images / 255])[:, None, None, None]
+    factor = draws.contrast[:, None, None, None]
+    expected = (factor * (images // 2 / 255) + (1 - factor) * mean).clamp(0, 1)
+    torch.testing.assert_close(alone[:, 1], expected)
+
+
+def test_draws_of_some_images_are_theirs(generator):
+    augmentation = Augmentation(2, flip=True, brightness=0.3, contrast=0.3)
+    images = torch.randint(0, 256, (9, 1, 6, 7), generator=generator, dtype=torch.uint8)
+    draws, some = augmentation.draw(9, (1, 6, 7), generator=generator), torch.tensor([4, 1, 7])
+    whole = augmentation.apply(images, draws)
+    assert torch.equal(augmentation.apply(images[some], draws.take(some)), whole[some])

@@ -1,0 +1,184 @@
+import pytest
+import torch
+
+from capsviz.transforms.warps import FAMILIES, family_matrix, matrix, rotate, warp
+
+SIZES = pytest.mark.parametrize("size", [(28, 28), (9, 9), (8, 8)])
+
+
+def draw(*shape):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def square(matrices):
+    """(B, 2, 3) -> (B, 3, 3)."""
+    last = torch.tensor([0.0, 0.0, 1.0]).expand(len(matrices), 1, 3)
+    return torch.cat([matrices, last], 1)
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 28, 28), (2, 1, 21, 19), (1, 1, 40, 40)])
+def test_the_identity_leaves_every_pixel(shape):
+    images = (draw(*shape) * 255).round() / 255
+    same = warp(images, matrix(shape[2:]))
+    # noise changes by up to 1 from pixel to pixel, where float32 coordinates are off by a few 1e-6
+    torch.testing.assert_close(same, images, rtol=0, atol=1e-5)
+    assert torch.equal((same * 255).round(), (images * 255).round())
+
+
+@SIZES
+@pytest.mark.parametrize("turns", [1, 2, 3, -1])
+def test_quarter_turns_are_rot90(size, turns):
+    images = draw(2, 3, *size)
+    expected = torch.rot90(images, turns, (2, 3))  # counter-clockwise
+    torch.testing.assert_close(rotate(images, 90.0 * turns), expected, rtol=0, atol=1e-5)
+
+
+@SIZES
+def test_a_full_turn_leaves_the_image(size):
+    images = draw(2, 1, *size)
+    torch.testing.assert_close(rotate(images, 360.0), images, rtol=0, atol=1e-5)
+
+
+def test_a_positive_angle_is_counter_clockwise():
+    image = torch.zeros(1, 1, 9, 9)
+    image[0, 0, 4, 8] = 1  # right of the centre
+    turned = rotate(image, 45.0)[0, 0]
+    y, x = divmod(int(turned.argmax()), 9)
+    assert (y, x) == (1, 7)  # above and right: 4 pixels at 45 degrees are 2.8 up, 2.8 right
+
+
+@pytest.mark.parametrize(("right", "down"), [(0, 0), (3, 0), (0, -2), (-1, 4)])
+def test_a_shift_by_whole_pixels_is_a_roll_with_zeros(right, down):
+    images = draw(2, 2, 11, 13)
+    expected = images.roll((down, right), (2, 3))
+    if right:
+        expected[..., slice(0, right) if right > 0 else slice(right, None)] = 0
+    if down:
+        expected[..., slice(0, down) if down > 0 else slice(down, None), :] = 0
+    found = warp(images, matrix((11, 13), shift_x_px=right, shift_y_px=down))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("scale_x", "scale_y"), [(-1, 1), (1, -1), (-1, -1)])
+def test_a_scale_of_minus_one_is_a_flip_about_the_centre(scale_x, scale_y):
+    images = draw(2, 1, 8, 11)
+    axes = [axis for axis, scale in ((3, scale_x), (2, scale_y)) if scale == -1]
+    found = warp(images, matrix((8, 11), scale_x=scale_x, scale_y=scale_y))
+    torch.testing.assert_close(found, images.flip(axes), rtol=0, atol=1e-5)
+
+
+def test_a_scale_of_two_doubles_distances_from_the_centre():
+    image = torch.zeros(1, 1, 13, 13)
+    image[0, 0, 6, 6] = image[0, 0, 6, 8] = image[0, 0, 5, 6] = 1
+    found = warp(image, matrix((13, 13), scale_x=2.0, scale_y=3.0))[0, 0]
+    assert found[6, 6] > 0.99 and found[6, 10] > 0.99 and found[3, 6] > 0.99
+
+
+def test_shear_adds_to_y_in_proportion_to_x():
+    image = torch.zeros(1, 1, 13, 13)
+    image[0, 0, 6] = 1  # a level line through the centre
+    found = warp(image, matrix((13, 13), shear=0.5))[0, 0]
+    for x in range(0, 13, 2):
+        assert found[:, x].argmax() == 6 + 0.5 * (x - 6)
+
+
+def test_the_order_is_rotate_shear_scale_shift():
+    size = (12, 17)
+    steps = [
+        {"angle_deg": 20.0},
+        {"shear": 0.3},
+        {"scale_x": 1.5, "scale_y": 0.7},
+        {"shift_x_px": 2.0, "shift_y_px": -3.0},
+    ]
+    expected = torch.eye(3)[None]
+    for step in steps:
+        expected = square(matrix(size, **step)) @ expected
+    together = {name: value for step in steps for name, value in step.items()}
+    torch.testing.assert_close(square(matrix(size, **together)), expected, rtol=0, atol=1e-5)
+
+
+def test_a_matrix_says_where_a_pixel_goes():
+    # by hand, with y down: (8, 5) is 2 right of the centre (6, 5); a quarter turn puts it 2 above
+    place = matrix((11, 13), angle_deg=90.0, shift_x_px=1.0)[0] @ torch.tensor([8.0, 5.0, 1.0])
+    torch.testing.assert_close(place, torch.tensor([7.0, 3.0]))
+
+
+def test_each_image_has_its_own_matrix():
+    images = draw(4, 1, 15, 15)
+    angles, shifts = torch.tensor([0.0, 30.0, -75.0, 180.0]), torch.tensor([0.0, 1.5, 2.0, -3.0])
+    together = warp(images, matrix((15, 15), angle_deg=angles, shift_x_px=shifts, scale_y=1.2))
+    for b in range(4):
+        one = {"angle_deg": float(angles[b]), "shift_x_px": float(shifts[b]), "scale_y": 1.2}
+        alone = warp(images[b : b + 1], matrix((15, 15), **one))
+        torch.testing.assert_close(together[b : b + 1], alone)
+
+
+def test_one_image_can_be_warped_by_many_matrices_and_many_by_one():
+    images, angles = draw(3, 2, 15, 15), torch.tensor([10.0, 20.0, 30.0, 40.0])
+    turned = rotate(images[:1], angles)
+    assert turned.shape == (4, 2, 15, 15)
+    for b in range(4):
+        torch.testing.assert_close(turned[b : b + 1], rotate(images[:1], float(angles[b])))
+    turned = rotate(images, 25.0)
+    for b in range(3):
+        torch.testing.assert_close(turned[b : b + 1], rotate(images[b : b + 1], 25.0))
+
+
+def test_what_comes_from_outside_is_zero_and_values_stay_in_bounds():
+    images = torch.ones(1, 1, 9, 9)
+    turned = rotate(images, 45.0)[0, 0]
+    assert turned[0, 0] == 0 and turned[4, 4] == 1
+    assert turned.min() >= 0 and turned.max() <= 1 + 1e-6
+
+
+def test_originals_are_left_as_they_were():
+    images = draw(2, 1, 9, 9)
+    before = images.clone()
+    rotate(images, 45.0)
+    assert torch.equal(images, before)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_neutral_size_of_every_family_leaves_every_pixel(name):
+    images = (draw(2, 1, 28, 28) * 255).round() / 255
+    same = warp(images, family_matrix(name, FAMILIES[name].neutral, (28, 28)))
+    torch.testing.assert_close(same, images, rtol=0, atol=1e-5)
+    assert torch.equal((same * 255).round(), (images * 255).round())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_own_sizes_of_every_family_hold_the_neutral_one(name):
+    own = FAMILIES[name]
+    steps = (own.stop - own.start) / own.step
+    assert steps == pytest.approx(round(steps))
+    assert (own.neutral - own.start) / own.step == pytest.approx(round(steps) / 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "expected"),
+    [
+        ("rotation", 90, lambda images: torch.rot90(images, 1, (2, 3))),
+        ("scale", 1, lambda images: images),
+        ("shift-x", 3, lambda images: torch.nn.functional.pad(images, (3, 0))[..., :-3]),
+        ("shift-y", -2, lambda images: torch.nn.functional.pad(images, (0, 0, 0, 2))[..., 2:, :]),
+    ],
+)
+def test_a_family_warps_by_its_size_in_its_unit(name, size, expected):
+    images = draw(2, 2, 11, 11)
+    found = warp(images, family_matrix(name, size, (11, 11)))
+    torch.testing.assert_close(found, expected(images), rtol=0, atol=1e-5)
+
+
+def test_a_family_sets_what_it_names():
+    expected = matrix((8, 11), scale_x=1.5, scale_y=1.5)
+    assert torch.equal(family_matrix("scale", 1.5, (8, 11)), expected)
+    assert torch.equal(family_matrix("shear", 0.3, (8, 11)), matrix((8, 11), shear=0.3))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "message"),
+    [("rotatoin", 0, "did you mean 'rotation'"), ("scale", 0, "above 0"), ("scale", -1, "above 0")],
+)
+def test_what_is_no_warp_of_a_family_is_refused(name, size, message):
+    with pytest.raises(ValueError, match=message):
+        family_matrix(name, size, (8, 8))
