@@ -32,6 +32,7 @@ from capsviz.tracing.outputs import (
     require_decoder,
     scores,
 )
+from capsviz.tracing.places import extent
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import remember
 
@@ -48,6 +49,7 @@ __all__ = [
     "decode",
     "evaluating",
     "even_couplings",
+    "extent",
     "given_away",
     "images_at_a_time",
     "inference",
