@@ -17,7 +17,7 @@ from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
 from capsviz.nn.functional import lengths
 from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._links import convolution_links, of_slots, route_places
+from capsviz.nn.routing._links import convolution_links, fuse_places, of_slots, route_places
 
 TRANSFORMS = ("own", "type", "shared")
 
@@ -113,17 +113,21 @@ class CapsuleLayer(nn.Module):
         """
         fused = getattr(self._module, "fused", None)
         reads_poses = "children" in signature(self._module.route).parameters
-        whole = self.links is None and not (reads_poses and self.coordinates is not None)
-        if whole and fused is not None and not is_literal():
+        if fused is None or is_literal() or (reads_poses and self.coordinates is not None):
+            _, routing = self.route(poses, activations)
+            parents = Parents(routing.poses[-1], routing.activations[-1])
+        else:
             with without_autocast(poses.device):
                 poses, activations = self._exact(poses, activations)
                 options = self._given(fused, poses, activations)
-                return fused(*self._flat(poses), **options)
-        _, routing = self.route(poses, activations)
-        parents = Parents(routing.poses[-1], routing.activations[-1])
+                parents = fuse_places(fused, *self._flat(poses), self._links, **options)
         if self.links is None:
             return parents
         return Parents(*(part.transpose(1, 2).flatten(1, 2) for part in parents))
+
+    @property
+    def _links(self):
+        return None if self.links is None else self.links._replace(child=self._child)
 
     def route(
         self,
@@ -144,13 +148,12 @@ class CapsuleLayer(nn.Module):
             votes = self.votes(poses)
             if self.links is None:
                 return votes, self._module.route(votes, couplings=couplings, **given)
-            links = self.links._replace(child=self._child)
-            found = route_places(self._module, votes, links=links, couplings=couplings, **given)
-            return votes, found
+            options = {"links": self._links, "couplings": couplings, **given}
+            return votes, route_places(self._module, votes, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
-        links = None if self.links is None else self.links._replace(child=self._child)
+        links = self._links
         rows = poses.unflatten(-1, (-1, self.child_pose[-1]))  # r of each, one of a vector
         votes = einsum("ijed,b...ird->b...ijre", self.matrices(), of_slots(rows, links))
         votes = votes.flatten(-2)
