@@ -88,7 +88,7 @@ class Places(Alone):
         return (there.double() / (parents * places)).view(-1, 1, len(self.links.child))
 
     def _local(self, block: slice) -> tuple[Tensor, Tensor, int]:
-        """Of the slots (n * Q) of a block: whether there is a child, its number, and of how many."""
+        """For slots (n * Q) of a block: is there a child, its number, and of how many."""
         child = self.links.child[:, block].T.flatten()
         first = int(child[child >= 0].min()) if (child >= 0).any() else 0
         local = (child - first).clamp_min(0)

@@ -230,7 +230,11 @@ def _graph_of_gradients(competition, given, needed, grads) -> tuple[Tensor | Non
     with torch.enable_grad():
         given = [None if x is None else x.view_as(x) for x in given]
         wanted = [x for x, need in zip(given, needed, strict=False) if need]
-        sums = [(x, g) for x, g in zip(_held(competition, *given), grads, strict=True) if x.requires_grad]
+        sums = [
+            (x, g)
+            for x, g in zip(_held(competition, *given), grads, strict=True)
+            if x.requires_grad
+        ]
         made, grads = zip(*sums, strict=True)  # the mass of given activations is a constant
         found = iter(
             torch.autograd.grad(made, wanted, grads, create_graph=True, materialize_grads=True)
