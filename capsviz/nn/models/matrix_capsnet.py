@@ -212,7 +212,7 @@ class MatrixCapsNet(ClassPoses):
         return self.grids[-1]
 
     def receptive_field(self, row: int, column: int, layer: int = -1) -> tuple[slice, slice]:
-        """Rows and columns of the image that the votes for a layer's children come from, at a place.
+        """Rows and columns of the image that votes for a layer's children come from, at a place.
 
         Where the places of a layer compete for its children, as in EM routing, what lies elsewhere
         has its say in how votes are shared out.
