@@ -78,12 +78,13 @@ class ClassCapsules(nn.Module):
                                          children of a type share theirs. "shared": all do.
     types                                of children, for "type": child i is of type i // (I/types).
     std                                  standard deviation of the initial weights.
+    final_temperature                    of EM routing, in place of its own.
 
     Raises
     ------
     ValueError  for an unknown routing or transform, types that do not divide the children, fewer
                 than one iteration, more than one of a routing that has one pass, or `bias`,
-                `detach` or `leaky` of a routing that does not have it.
+                `detach`, `leaky` or `final_temperature` of a routing that does not have it.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class ClassCapsules(nn.Module):
         transform: str = "own",
         types: int = 1,
         std: float = 0.1,
+        final_temperature: float | None = None,
     ):
         super().__init__()
         module = routings.get(routing)  # refuses an unknown name now
@@ -113,6 +115,8 @@ class ClassCapsules(nn.Module):
         self.iterations = self._rounds(iterations)
         asked = {"detach": detach, "leaky": leaky}
         self.options = {option: True for option, wanted in asked.items() if wanted}
+        if final_temperature is not None:
+            self.options["final_temperature"] = final_temperature
         offered = getattr(module, "parameters", lambda *sizes: {})
         learned = offered(children, parents, child_dimensions, parent_dimensions)
         self._require_options([*self.options, *(["bias"] if bias else [])], learned)
@@ -242,7 +246,9 @@ class ClassCapsules(nn.Module):
         (B, I, J). By default the length that a weighted vote has along its parent's pose.
         """
         if self._evidence is not None:
-            return self._evidence(votes, routing, activations, **self.learned)
+            takes = signature(self._evidence).parameters
+            options = {name: value for name, value in self.options.items() if name in takes}
+            return self._evidence(votes, routing, activations, **self.learned, **options)
         poses = routing.poses[-1]
         along = einsum("bije,bje->bij", votes, poses / lengths(poses)[..., None])
         return self.weights(routing.couplings[-1], activations) * along

@@ -1,5 +1,6 @@
 """Which child a place of parents sees: local couplings, as of a convolution, and their softmax."""
 
+from collections.abc import Callable
 from inspect import signature
 from types import ModuleType
 from typing import NamedTuple
@@ -7,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz.nn.routing import Routing
+from capsviz.nn.routing import Parents, Routing
 
 
 class Links(NamedTuple):
@@ -78,6 +79,13 @@ def of_slots(values: Tensor, links: Links | None) -> Tensor:
     return (values[:, child] * there).unflatten(1, links.child.shape)
 
 
+def of_places(parents: Parents, links: Links | None) -> Parents:
+    """Parents of places that were folded into the batch, (B * Q, J, ...) -> (B, Q, J, ...)."""
+    if links is None:
+        return parents
+    return Parents(*(part.unflatten(0, (-1, len(links.child))) for part in parents))
+
+
 def _slots(links: Links) -> tuple[Tensor, Tensor]:
     """(Q * I): whether a slot sees a child, and which, 0 where none."""
     child = links.child.flatten()
@@ -118,6 +126,36 @@ def route_places(
         couplings = couplings.to(votes).expand(B, Q, I, J).flatten(0, 1)
     found = module.route(votes.flatten(0, 1), couplings=couplings, **options)
     return Routing(*(part.unflatten(1, (B, Q)) for part in found))
+
+
+def fuse_places(
+    fused: Callable[..., Parents],
+    children: Tensor,
+    matrices: Tensor,
+    links: Links | None,
+    **options,
+) -> Parents:
+    """A routing's fused form on places, as `route_places` is its `route`; None: one that sees all.
+
+    Parameters
+    ----------
+    fused     of a routing.
+    children  (B, count, D).
+    matrices  (I, J, E, D) of the slots of a place.
+    options   of `fused`; `activations` (B, count).
+
+    Returns
+    -------
+    Parents (B, Q, J, E) and (B, Q, J), without Q where there are no links.
+    """
+    if links is None:
+        return fused(children, matrices, **options)
+    if "links" in signature(fused).parameters:
+        return fused(children, matrices, links=links, **options)
+    if "activations" in options:
+        options["activations"] = of_slots(options["activations"], links).flatten(0, 1)
+    slots = of_slots(children, links).flatten(0, 1)
+    return of_places(fused(slots, matrices, **options), links)
 
 
 def check_links(votes: Tensor, links: Links | None) -> None:
