@@ -214,12 +214,10 @@ def _grid(model, layer: int) -> tuple[int, int, int] | None:
 
 def _extent(model, layer: int) -> tuple[float, float, float, float] | None:
     """Where the children lie on the image; None where a network does not say it of this layer."""
-    layers = getattr(model, "grids", None) or [None]
-    if not hasattr(model, "receptive_field") or getattr(model, "grid", None) is None:
+    try:
+        left, right, bottom, top = extent(model, layer)
+    except ValueError:
         return None
-    if layer not in (-1, len(layers) - 1):
-        return None
-    left, right, bottom, top = extent(model)
     return left, right, bottom, top
 
 
