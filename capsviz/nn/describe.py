@@ -19,7 +19,7 @@ from torch.nn.functional import conv2d, conv_transpose2d, linear
 from torch.overrides import TorchFunctionMode
 
 from capsviz.nn.capsule_layer import CapsuleLayer
-from capsviz.nn.layers import ClassCapsules
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.routing import Parents
 
 NOT_COUNTED = "biases, activations, squash, softmax, batch norm, averages"

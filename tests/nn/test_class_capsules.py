@@ -8,8 +8,9 @@ import twins
 from draws import B, D, E, I, J, draw
 
 from capsviz.nn import functional, routing
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
-from capsviz.nn.layers import ClassCapsules, PrimaryCapsules
+from capsviz.nn.primary_capsules import PrimaryCapsules
 
 
 def draw32(*shape, seed=0):
