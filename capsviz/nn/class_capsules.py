@@ -9,6 +9,7 @@ from capsviz.discovery import unknown
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
 from capsviz.nn.functional import lengths
+from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing
 
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
@@ -67,8 +68,8 @@ class ClassCapsules(nn.Module):
         self._route_takes = frozenset(signature(self._route_votes).parameters)
         self._fused_takes = frozenset(signature(self._fused).parameters if self._fused else ())
         self.iterations = self._rounds(iterations)
-        asked = {"detach": detach, "leaky": leaky}
-        self.options = {option: True for option, wanted in asked.items() if wanted}
+        flags = {"detach": detach, "leaky": leaky}
+        self.options = {option: True for option, wanted in flags.items() if wanted}
         if final_temperature is not None:
             self.options["final_temperature"] = final_temperature
         offered = getattr(module, "parameters", lambda *sizes: {})
@@ -80,28 +81,30 @@ class ClassCapsules(nn.Module):
         shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
         self.register_parameter("bias", shift)
         self.learned = nn.ParameterDict(learned)  # what the routing itself learns, by its names
+        self.norm = ParentNorm(parents) if routings.norms_parents(routing) else None
 
-    def _require_options(self, asked: list[str], learned: dict) -> None:
+    def _require_options(self, names: list[str], learned: dict) -> None:
         """ValueError for an option that the routing does not have; it need not have any."""
         for takes in filter(None, (self._route_takes, self._fused_takes)):
-            for option in asked:
+            for option in names:
                 if option in learned or option not in takes:
                     raise ValueError(
                         f"the routing '{self.routing_name}' has no option '{option}': "
                         "leave it out, or choose a routing that has it, as 'dynamic'"
                     )
 
-    def _rounds(self, asked: int | None) -> int:
-        """How many iterations there are if `asked` are asked for; ValueError if there cannot be."""
+    def _rounds(self, iterations: int | None) -> int:
+        """How many iterations; None: as usual. ValueError where there cannot be so many."""
         several = "iterations" in self._route_takes
-        if asked is None:
+        if iterations is None:
             return ITERATIONS if several else 1
-        routings.check_iterations(asked)
-        if asked > 1 and not several:
+        routings.check_iterations(iterations)
+        if iterations > 1 and not several:
             raise ValueError(
-                f"the routing '{self.routing_name}' has one pass, got {asked} iterations: ask for 1"
+                f"the routing '{self.routing_name}' has one pass, got {iterations} iterations: "
+                "ask for 1"
             )
-        return asked
+        return iterations
 
     def _options(self, takes: frozenset[str], children: Tensor, rounds: int, activations) -> dict:
         """What a routing's function is given by name, of what it `takes`."""
@@ -147,13 +150,15 @@ class ClassCapsules(nn.Module):
         -------
         Parents with poses (B, J, E) and activations (B, J), float32 at least.
         """
-        if self._fused is None or is_literal():
-            _, routed = self.route(primary, activations=activations)
-            return Parents(routed.poses[-1], routed.activations[-1])
         with without_autocast(primary.device):
             primary = self._exact(primary)
-            options = self._options(self._fused_takes, primary, self.iterations, activations)
-            return self._fused(primary, self.matrices(), **options)
+            if self._fused is None or is_literal():
+                _, routed = self._route(primary, activations, None, self.iterations)
+                parents = Parents(routed.poses[-1], routed.activations[-1])
+            else:
+                options = self._options(self._fused_takes, primary, self.iterations, activations)
+                parents = self._fused(primary, self.matrices(), **options)
+            return parents if self.norm is None else self.norm(*parents)
 
     def route(
         self,
@@ -169,12 +174,21 @@ class ClassCapsules(nn.Module):
         """
         rounds = self.iterations if iterations is None else self._rounds(iterations)
         with without_autocast(primary.device):  # routing state stays float32
-            primary = self._exact(primary)
-            votes = self.votes(primary)
-            options = self._options(self._route_takes, primary, rounds, activations)
-            if "children" in self._route_takes:
-                options["children"] = primary
-            return votes, self._route_votes(votes, couplings=couplings, **options)
+            votes, routed = self._route(self._exact(primary), activations, couplings, rounds)
+            if self.norm is None:
+                return votes, routed
+            each = [
+                self.norm(*parts) for parts in zip(routed.poses, routed.activations, strict=True)
+            ]
+            poses, active = (torch.stack(parts) for parts in zip(*each, strict=True))
+            return votes, routed._replace(poses=poses, activations=active)
+
+    def _route(self, primary: Tensor, activations, couplings, rounds: int):
+        votes = self.votes(primary)
+        options = self._options(self._route_takes, primary, rounds, activations)
+        if "children" in self._route_takes:
+            options["children"] = primary
+        return votes, self._route_votes(votes, couplings=couplings, **options)
 
     @property
     def weighs(self) -> bool:

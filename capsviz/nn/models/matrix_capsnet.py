@@ -195,13 +195,13 @@ class MatrixCapsNet(ClassPoses):
     def image_bytes(self) -> int:
         """Memory that one image takes on its way through the network and back, at most about."""
         numbers = self.pose_shape[0] * self.pose_shape[1]
-        (_, rows, columns), held = self.grids[0], 0
+        (_, rows, columns), work = self.grids[0], 0
         for layer in self.layers:
             places = layer.grid[1] * layer.grid[2]
             couplings = places * layer.slots * layer.parent_types * self.settings.iterations
-            held += 3 * (couplings + places * layer.slots * numbers)
+            work += 3 * (couplings + places * layer.slots * numbers)
         decoded = 0 if self.decoder is None else 2 * self.decoder.activations
-        return 4 * (3 * self.settings.channels * rows * columns + held + decoded)
+        return 4 * (3 * self.settings.channels * rows * columns + work + decoded)
 
     @property
     def whole_batches(self) -> bool:
