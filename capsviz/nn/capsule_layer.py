@@ -80,12 +80,12 @@ class CapsuleLayer(nn.Module):
         self._rounds = self.rounds(iterations)
         types, rows, columns = self.child_grid
         self.links, self.grid = None, (parents, 1, 1)
-        seen = rows * columns
+        window = rows * columns
         if kernel is not None:
             links, places = convolution_links(self.child_grid, kernel, stride)
             self.register_buffer("_child", links.child, persistent=False)
-            self.links, self.grid, seen = links, (parents, *places), kernel**2
-        self.slots = types * seen
+            self.links, self.grid, window = links, (parents, *places), kernel**2
+        self.slots = types * window
         matrices = {"own": self.slots, "type": types, "shared": 1}[transform]
         shape = (matrices, parents, parent_pose[-1], child_pose[-1])
         self.weight = nn.Parameter(torch.randn(shape) * std)
@@ -113,7 +113,7 @@ class CapsuleLayer(nn.Module):
         else:
             with without_autocast(poses.device):
                 poses, activations = self._exact(poses, activations)
-                options = self._given(fused, poses, activations)
+                options = self._inputs(fused, poses, activations)
                 parents = fuse_places(fused, *self._flat(poses), self._links, **options)
         return self.by_type(*parents)
 
@@ -175,11 +175,11 @@ class CapsuleLayer(nn.Module):
         """
         with without_autocast(poses.device):
             poses, activations = self._exact(poses, activations)
-            given = self._given(self._module.route, poses, activations) | options
+            inputs = self._inputs(self._module.route, poses, activations) | options
             votes = self.votes(poses)
             if self.links is None:
-                return votes, self._module.route(votes, couplings=couplings, **given)
-            options = {"links": self._links, "couplings": couplings, **given}
+                return votes, self._module.route(votes, couplings=couplings, **inputs)
+            options = {"links": self._links, "couplings": couplings, **inputs}
             return votes, route_places(self._module, votes, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
@@ -200,7 +200,7 @@ class CapsuleLayer(nn.Module):
         poses = poses.to(torch.promote_types(self.weight.dtype, torch.float32))
         return poses, lengths(poses) if activations is None else activations.to(poses)
 
-    def _given(self, function, poses: Tensor, activations: Tensor) -> dict:
+    def _inputs(self, function, poses: Tensor, activations: Tensor) -> dict:
         """What a routing's function is given by name, of what it takes."""
         takes, known = signature(function).parameters, {"activations": activations}
         if function is self._module.route:
@@ -222,9 +222,9 @@ class CapsuleLayer(nn.Module):
             return poses, weight
         places = self.coordinates.to(poses)
         numbers = torch.eye(places.shape[1], dtype=weight.dtype, device=weight.device)
-        there = places.any(0)  # the two numbers that are added to
-        poses = torch.cat((poses, places[:, there].expand(len(poses), -1, -1)), 2)
-        added = numbers[:, there].expand(*weight.shape[:2], -1, -1)
+        numbered = places.any(0)  # the two numbers that are added to
+        poses = torch.cat((poses, places[:, numbered].expand(len(poses), -1, -1)), 2)
+        added = numbers[:, numbered].expand(*weight.shape[:2], -1, -1)
         return poses, torch.cat((weight, added), 3)
 
 

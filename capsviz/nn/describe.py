@@ -19,7 +19,7 @@ from torch.nn.functional import conv2d, conv_transpose2d, linear
 from torch.overrides import TorchFunctionMode
 
 from capsviz.nn.capsule_layer import CapsuleLayer
-from capsviz.nn.layers import ClassCapsules
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.routing import Parents
 
 NOT_COUNTED = "biases, activations, squash, softmax, batch norm, averages"
@@ -99,14 +99,14 @@ def _weightless(model: nn.Module) -> nn.Module:
 
 
 def _layers(model: nn.Module, image_shape: tuple[int, int, int]) -> list[Layer]:
-    seen = _Watch(model)
+    watch = _Watch(model)
     for module in model.modules():
         if isinstance(module, ClassCapsules):  # counted by formula: any routing, and none is run
             _, J, E, _ = module.weight.shape
             module.couple = partial(_parents, J, E)
         elif isinstance(module, CapsuleLayer):
             module.forward = partial(_parents, prod(module.grid), prod(module.pose_shape))
-    with seen, torch.no_grad():
+    with watch, torch.no_grad():
         output = model(torch.empty(1, *image_shape, device="meta"))
         if getattr(model, DECODER, None) is not None:
             model.decode(output.poses, torch.zeros(1, dtype=torch.int64, device="meta"))
@@ -117,7 +117,7 @@ def _layers(model: nn.Module, image_shape: tuple[int, int, int]) -> list[Layer]:
             layers += _capsules(name, module)
         elif own and not isinstance(module, nn.ParameterDict):  # theirs are the routing's
             kind = type(module).__name__
-            layers.append(Layer(name, kind, seen.outputs.get(name), own, seen.products.get(name)))
+            layers.append(Layer(name, kind, watch.outputs.get(name), own, watch.products.get(name)))
     return layers
 
 

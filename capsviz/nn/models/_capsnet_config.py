@@ -73,8 +73,8 @@ def routing_values(config: Config, options: dict) -> dict:
     }
 
 
-def _own(asked: str, own: str) -> str:
-    return own if asked == "auto" else asked
+def _own(choice: str, own: str) -> str:
+    return own if choice == "auto" else choice
 
 
 def preset_values(preset: str, classes: int) -> dict:

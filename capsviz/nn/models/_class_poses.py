@@ -69,5 +69,5 @@ class ClassPoses(nn.Module):
         if labels.dim() == 1:
             return measure(images, self.decode(poses, labels))
         # all parts at once: batch norm then sees one batch, not one for each k
-        made = self.decode(poses.repeat_interleave(labels.shape[1], 0), labels.flatten())
-        return measure(images.flatten(0, 1), made).view(labels.shape).mean(1)
+        reconstructions = self.decode(poses.repeat_interleave(labels.shape[1], 0), labels.flatten())
+        return measure(images.flatten(0, 1), reconstructions).view(labels.shape).mean(1)

@@ -23,9 +23,9 @@ from capsviz.nn import (
     stems,
 )
 from capsviz.nn.children import Capsules
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import convolve
-from capsviz.nn.layers import ClassCapsules, PrimaryCapsules
 from capsviz.nn.models import Output
 from capsviz.nn.models._capsnet_config import (
     KERNEL,
@@ -37,6 +37,7 @@ from capsviz.nn.models._capsnet_config import (
 )
 from capsviz.nn.models._class_poses import ClassPoses
 from capsviz.nn.models._settings import settings_from
+from capsviz.nn.primary_capsules import PrimaryCapsules
 
 __all__ = ["PRESETS", "CapsNet", "build"]
 

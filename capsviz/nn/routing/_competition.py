@@ -66,15 +66,15 @@ class Places(Alone):
         return [slice(start, min(start + step, positions)) for start in range(0, positions, step)]
 
     def softmax(self, logits, block):
-        there, child, count = self._local(block)
-        peaks = self._by_image(logits.detach().amax(1)).masked_fill(~there, -torch.inf)
+        mask, child, count = self._local(block)
+        peaks = self._by_image(logits.detach().amax(1)).masked_fill(~mask, -torch.inf)
         highest = peaks.new_full((len(peaks), count), -torch.inf)
         highest.scatter_reduce_(1, child.expand(len(peaks), -1), peaks, "amax")
         lowest = torch.finfo(logits.dtype).min
         shift = self._by_slot(highest.clamp_min(lowest)[:, child], block)
-        seen = self._by_slot(there.expand(len(peaks), -1), block)[:, None]
-        shares = (logits - shift[:, None]).masked_fill(~seen, -torch.inf).exp()
-        return shares / self.total(shares.sum(1), block).masked_fill(~seen[:, 0], 1)[:, None]
+        slot_mask = self._by_slot(mask.expand(len(peaks), -1), block)[:, None]
+        shares = (logits - shift[:, None]).masked_fill(~slot_mask, -torch.inf).exp()
+        return shares / self.total(shares.sum(1), block).masked_fill(~slot_mask[:, 0], 1)[:, None]
 
     def total(self, values, block):
         _, child, count = self._local(block)
@@ -83,9 +83,9 @@ class Places(Alone):
         return self._by_slot(sums[:, child], block)
 
     def even(self, parents, block):
-        there, child, count = self._local(block)
-        places = torch.bincount(child[there], minlength=count)[child].clamp_min(1)
-        return (there.double() / (parents * places)).view(-1, 1, len(self.links.child))
+        mask, child, count = self._local(block)
+        places = torch.bincount(child[mask], minlength=count)[child].clamp_min(1)
+        return (mask.double() / (parents * places)).view(-1, 1, len(self.links.child))
 
     def _local(self, block: slice) -> tuple[Tensor, Tensor, int]:
         """For slots (n * Q) of a block: is there a child, its number, and of how many."""

@@ -63,14 +63,14 @@ def mixture(
     constant     (B, J) of the log densities; None, both, for even shares 1/J.
     competition  which parents share a child; with `Places` B is positions, and I their slots.
     """
-    given = [activations.T, centre.permute(1, 2, 0)]
+    inputs = [activations.T, centre.permute(1, 2, 0)]
     if precision is not None:
-        given += [precision.permute(1, 2, 0), constant.T]
+        inputs += [precision.permute(1, 2, 0), constant.T]
     I, J, E, _ = weight.shape
     size = TEMPORARIES * J * E * children.element_size()
     sums = []
     for piece in competition.pieces(children.shape[2], I, size, children.device):
-        some = [values[..., piece].contiguous() for values in (children, *given)]
+        some = [values[..., piece].contiguous() for values in (children, *inputs)]
         sums.append(_Mixture.apply(competition, some[0], weight, *some[1:]))
     mass, first, second = (torch.cat(parts, -1) for parts in zip(*sums, strict=True))
     return Moments(mass.T, first.permute(2, 0, 1), second.permute(2, 0, 1), centre)
@@ -102,8 +102,8 @@ def first_pass(
         children = of_slots(children, links).flatten(0, 1)
         activations = of_slots(activations, links).flatten(0, 1)
     children, weight = batch_last(children, weight)
-    given = children, weight, activations.to(children), competition
-    return given, even_moments(*given)
+    inputs = children, weight, activations.to(children), competition
+    return inputs, even_moments(*inputs)
 
 
 def even_moments(
@@ -151,14 +151,14 @@ class _Mixture(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dmass, dfirst, dsecond):
-        *given, shares = ctx.saved_tensors
+        *inputs, shares = ctx.saved_tensors
         needed, grads = ctx.needs_input_grad[1:], (dmass, dfirst, dsecond)
         with without_autocast(dmass.device):
             if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                return None, *_graph_of_gradients(ctx.competition, given, needed, grads)
+                return None, *_graph_of_gradients(ctx.competition, inputs, needed, grads)
             with torch.no_grad():
-                found = _Mixture._backward(ctx.competition, *given, shares, *grads)
-                return None, *found[: len(needed)]
+                gradients = _Mixture._backward(ctx.competition, *inputs, shares, *grads)
+                return None, *gradients[: len(needed)]
 
     @staticmethod
     def _backward(
@@ -225,18 +225,18 @@ def _held(competition, u, weight, a, centre, precision, constant):
     return part.sum(0), (part[:, :, None] * votes).sum(0), (part[:, :, None] * squared).sum(0)
 
 
-def _graph_of_gradients(competition, given, needed, grads) -> tuple[Tensor | None, ...]:
+def _graph_of_gradients(competition, inputs, needed, grads) -> tuple[Tensor | None, ...]:
     """The same, to be differentiated again, from votes that are held."""
     with torch.enable_grad():
-        given = [None if x is None else x.view_as(x) for x in given]
-        wanted = [x for x, need in zip(given, needed, strict=False) if need]
+        inputs = [None if x is None else x.view_as(x) for x in inputs]
+        wanted = [x for x, need in zip(inputs, needed, strict=False) if need]
         sums = [
             (x, g)
-            for x, g in zip(_held(competition, *given), grads, strict=True)
+            for x, g in zip(_held(competition, *inputs), grads, strict=True)
             if x.requires_grad
         ]
-        made, grads = zip(*sums, strict=True)  # the mass of given activations is a constant
-        found = iter(
-            torch.autograd.grad(made, wanted, grads, create_graph=True, materialize_grads=True)
+        outputs, grads = zip(*sums, strict=True)  # the mass of given activations is a constant
+        gradients = iter(
+            torch.autograd.grad(outputs, wanted, grads, create_graph=True, materialize_grads=True)
         )
-    return tuple(next(found) if need else None for need in needed)
+    return tuple(next(gradients) if need else None for need in needed)

@@ -128,7 +128,7 @@ def fused(
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
     check_iterations(iterations)
-    given, moments = first_pass("EM", children, weight, activations, links)
+    inputs, moments = first_pass("EM", children, weight, activations, links)
     beta_u, beta_a = betas(beta_u, beta_a, children)
     for iteration in range(iterations):
         mean, scatter = moments.about_mean()
@@ -137,7 +137,7 @@ def fused(
         score = scored(moments.mass, variance, beta_u, beta_a, warmth)
         if iteration + 1 < iterations:
             density = (mean, 1 / variance, constant(score, variance))
-            moments = mixture(*given[:3], *density, given[3])
+            moments = mixture(*inputs[:3], *density, inputs[3])
     return of_places(Parents(mean, score.sigmoid()), links)
 
 
@@ -210,5 +210,5 @@ def check(
     require("EM", "activations", activations, "(B, I)")
     count = votes.shape[-3] if links is None else links.count
     check_shape("activations", activations, "B, I", (len(votes), count))
-    for name, given in (("beta_u", beta_u), ("beta_a", beta_a)):
-        check_shape(name, given, "J", (votes.shape[-2],))
+    for name, inputs in (("beta_u", beta_u), ("beta_a", beta_a)):
+        check_shape(name, inputs, "J", (votes.shape[-2],))

@@ -2,7 +2,8 @@
 
 Capsule Routing via Variational Bayes, AAAI 2020, arXiv:1905.11455. The prior keeps a parent with
 few children from shrinking onto them. The batch norms of the authors' network, of poses and of the
-activations' logits, are no part of it. `fused` is `route` without the votes (see `_mixture`).
+activations' logits, are no part of it, but of the layer. `fused` is `route` without the votes (see
+`_mixture`).
 """
 
 import math
@@ -18,6 +19,7 @@ from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, sha
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+PARENTS = "batch_norm"  # see nn/parent_norm.py
 
 weights = shares  # of the mean of the votes; the pose is that mean times m_j / (m_j + 1)
 
@@ -119,12 +121,12 @@ def fused(
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
     check_iterations(iterations)
-    given, moments = first_pass("variational", children, weight, activations, links)
+    inputs, moments = first_pass("variational", children, weight, activations, links)
     for iteration in range(iterations):
         mean, scatter = moments.about_mean()
         posed = posterior(moments.mass, mean, scatter, beta_u, beta_a)
         if iteration + 1 < iterations:
-            moments = mixture(*given[:3], *posed[:3], given[3])
+            moments = mixture(*inputs[:3], *posed[:3], inputs[3])
     return of_places(Parents(posed[0], posed[3]), links)
 
 
