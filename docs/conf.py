@@ -22,5 +22,5 @@ html_copy_source = html_show_sphinx = False
 pygments_style, pygments_dark_style = "friendly", "github-dark"
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
-add_module_names = False
+smartquotes = False
 default_role = "literal"

@@ -70,7 +70,7 @@ def test_the_readmes_example_runs(monkeypatch):
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
     module = {}
     exec(code, module)
-    assert module["trace"].couplings.shape == (3, 1, 1152, 10)
+    assert module["trace"].couplings.shape == (3, 1, 288, 10)
     assert "evidence for class" in pyplot.gcf().axes[0].get_title()
     pyplot.close("all")
 
@@ -81,7 +81,7 @@ def test_the_training_loop_of_the_docs_trains():
 
 
 def test_the_controls_of_the_docs_run():
-    assert example('couplings="matched"')["trace"].couplings.shape == (3, 100, 1152, 10)
+    assert example('couplings="matched"')["trace"].couplings.shape == (3, 100, 288, 10)
 
 
 def test_the_routing_of_the_docs_obeys_the_contract():

@@ -26,13 +26,17 @@ OUTSIDE = re.compile(  # links to files of the repository that are no pages
 
 def escaped(text: str) -> str:
     """Prose: what is in backquotes is code, and no other sign means anything."""
-    pieces = re.split(r"(?<!`)`([^`]+)`(?!`)", text)
+    if "``" in text:  # it is reStructuredText already
+        return text
+    pieces = re.split(r"`([^`]+)`", text)
     for k, piece in enumerate(pieces):
         if k % 2:
             pieces[k] = f"``{piece.strip()}``"
         else:
-            pieces[k] = re.sub(r"([*|\\])", r"\\\1", re.sub(r"_(?=\W|$)", r"\\_", piece))
-    return re.sub(r"``(?=\w)", r"``\\ ", "".join(pieces)) if "``" not in text else text
+            plain = re.sub(r"([*|\\])", r"\\\1", re.sub(r"_(?=\W|$)", r"\\_", piece))
+            after = "\\ " if k and re.match(r"\w", plain) else ""  # what follows code at once
+            pieces[k] = after + plain
+    return "".join(pieces)
 
 
 def converted(lines: Iterable[str]) -> list[str]:
