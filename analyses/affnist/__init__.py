@@ -139,11 +139,19 @@ def variants(dataset, *, seed=0) -> Variants:
     return Variants(stacked, list(dataset.classes), dataset.name)
 
 
-def plot(result: Result | Variants, *, width=7.16):
-    """Accuracy and gap of every row, or the digits with their variants."""
-    from capsviz.analyses.affnist import draw as drawing
+def parts(result: Result | Variants) -> tuple[str, ...]:
+    """Names of its pictures; what is told by factor, where the images' places are known."""
+    known = isinstance(result, Result) and result.by_factor is not None
+    return ("", "factors") if known else ("",)
 
-    return (drawing.variants if isinstance(result, Variants) else drawing.table)(result, width)
+
+def plot(result: Result | Variants, *, width=7.16, part=""):
+    """Accuracy and gap of every row, or those by "factors"; or the digits with their variants."""
+    from capsviz.analyses.affnist import draw
+
+    if isinstance(result, Variants):
+        return draw.variants(result, width)
+    return (draw.factors if part == "factors" else draw.table)(result, width)
 
 
 def table(result: Result | Variants):

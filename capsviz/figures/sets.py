@@ -21,16 +21,6 @@ from capsviz.files import write_text
 from capsviz.provenance import commit, provenance
 from capsviz.tracing import remember
 
-VENUES = {  # column and text width in inches, from the venues' LaTeX classes
-    "neurips": (5.5, 5.5),
-    "iclr": (5.5, 5.5),
-    "icml": (3.25, 6.75),
-    "cvpr": (3.25, 6.875),
-    "eccv": (4.8, 4.8),
-    "ieee": (3.5, 7.16),
-    "nature": (3.5, 7.2),
-}
-
 UNRECORDED = ("progress", "command")
 
 
@@ -85,17 +75,6 @@ def fitting(names: Sequence[str], dataset) -> list[str]:
     if not pairs:
         dataset.single()
     return pairs
-
-
-def width_for(width: str, venue: str | None) -> str | float:
-    """Width to draw at: a venue's column or text width, or what `figures.inches` takes."""
-    if venue is not None:
-        if venue not in VENUES:
-            raise ValueError(discovery.unknown("venue", venue, sorted(VENUES)))
-        if width in figures.INCHES:
-            return VENUES[venue][width == "double"]
-    figures.inches(width)
-    return width
 
 
 def make(
