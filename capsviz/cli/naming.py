@@ -23,7 +23,7 @@ PRESENTATION = {  # options that change where a figure goes and what it looks li
 }  # fmt: skip
 NETWORK = {"checkpoint", "first", "others", "network", "weights"}
 WITHIN = {  # what analyses name themselves
-    "dataset", "n", "digit", "index", "image", "donor", "donor_index",
+    "dataset", "n", "digit", "index", "image", "donor", "donor_index", "make", "picture",
 }  # fmt: skip
 LONGEST = 60  # letters of the networks, and of the options; longer ones are cut, and told apart
 HEAD = 65536  # bytes of a result's file that hold its options
@@ -39,7 +39,7 @@ def label(source: str) -> str:
     path = Path(file)
     parts = [path.stem if path.suffix in (".py", ".safetensors") else path.name, function]
     folder = path.resolve().parent.name
-    if parts[0] in checkpoint.shipped() or path.suffix == ".safetensors" and folder != parts[0]:
+    if parts[0] in checkpoint.shipped() or (path.suffix == ".safetensors" and folder != parts[0]):
         parts.insert(0, folder)
     return slug("-".join(filter(None, parts)))
 
@@ -116,11 +116,16 @@ def try_folder(folder: Path) -> None:
         pass
 
 
-def refuse_existing(path: Path, *, force: bool) -> None:
-    """ValueError if files of this name, without ending, lie there already, unless `force`."""
+def refuse_existing(path: Path, *, force: bool, kind: str = "") -> None:
+    """ValueError if files of this name, without ending, lie there already, unless `force`.
+
+    Parameters
+    ----------
+    kind  the one ending that is looked for; "" for all.
+    """
     if not force and path.parent.is_dir():
         for other in sorted(path.parent.glob("*.*")):
-            if other.name.startswith(f"{path.name}.") and not other.name.startswith("."):
+            if other.name.startswith(f"{path.name}.{kind}"):
                 raise ValueError(
                     f"{other} exists: add --force to overwrite it, or choose another --output"
                 )

@@ -23,8 +23,23 @@ from capsviz.files import write_bytes
 from capsviz.provenance import provenance
 
 __all__ = [
-    "INCHES", "caption", "check_font", "check_formats", "check_venue", "draw", "export", "inches",
-    "look", "parts", "read_rc", "read_result", "save", "save_figure", "style", "to_json",
+    "INCHES",
+    "caption",
+    "check_font",
+    "check_formats",
+    "check_venue",
+    "chosen",
+    "draw",
+    "export",
+    "inches",
+    "look",
+    "parts",
+    "read_rc",
+    "read_result",
+    "save",
+    "save_figure",
+    "style",
+    "to_json",
     "write_result",
 ]  # fmt: skip
 FORMATS = ("pdf", "png", "svg")
@@ -82,6 +97,7 @@ def save(
     device: str = "cpu",
     command: str | None = None,
     notice: str | None = None,
+    identity: str | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
 
@@ -96,6 +112,7 @@ def save(
     device    that it ran on.
     command   the command line, if there was one.
     notice    what must be said of the data, e.g. that they are lossy copies.
+    identity  what the numbers are made of, by which the same are known again.
 
     Returns
     -------
@@ -106,6 +123,7 @@ def save(
         "analysis": analysis,
         "kind": type(result).__name__,
         "width": width,
+        **({} if identity is None else {"identity": identity}),
         "options": dict(options or {}),
         "command": command,
         "provenance": provenance(card, device),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 import legibility
@@ -41,11 +42,14 @@ def computed(tmp_path_factory):
         module = discovery.load("capsviz.analyses", name, what="analysis")
         made = [one for _, one in module.paper(open_inputs(checkpoint="digits"), sets.Settings(20))]
         if made:
-            return [one() if callable(one) else one for one in made]
-        words = [name.replace("_", "-"), "--checkpoint", "digits", "--output", folder]
+            return made
+        words = [name.replace("_", "-"), "--checkpoint", "digits"]
         if name == "predict":
-            words += [drawn(folder / "a picture with a long name.png"), drawn(folder / "b.png")]
-        run = CliRunner().invoke(main, [*map(str, words), "--format", "png"])
+            pictures = [drawn(folder / name) for name in ("a picture, long name.png", "b.png")]
+            words += [*pictures, "--save-figure", folder / "steps.png"]
+        else:
+            words += ["--output", folder, "--format", "png"]
+        run = CliRunner().invoke(main, list(map(str, words)))
         assert run.exit_code == 0, run.output
         return [figures.read_result(path)[0] for path in sorted(folder.glob("*.json"))]
 
@@ -85,6 +89,7 @@ def test_every_caption_is_sentences(name, computed):
             text = figures.caption(name, result, part)
             assert (text[0].isupper() or text[0].isdigit()) and text.endswith("."), text
             assert "\n" not in text and ".." not in text and "  " not in text, text
+            assert not re.search(r"[\w)%°]\. [a-z]", text.replace("e.g. ", "")), text
 
 
 @pytest.mark.parametrize(
