@@ -108,11 +108,13 @@ def analysis(
             named = values.pop(chosen)
             if dataset is not None and named["checkpoint"] is None and named["dataset"] is None:
                 named = {**named, "dataset": dataset}
+            options.prepare(name, figure)
             needs = getattr(module, "NEEDS", ())
             run = Run(named, values.pop("picture", None), needs=needs, what=f"capsviz {name}")
             for stem, result, *others in function(run, **values):
-                paths = options.save(stem, name, result, run.inputs, figure)
-                paths += [write(paths[-1]) for write in others]
+                paths = options.save(stem, name, result, run.inputs, figure, named)
+                with options.looking(figure):
+                    paths += [write(paths[-1]) for write in others]
                 options.report(result, module.findings(result), paths, as_json)
 
         body.__doc__ = function.__doc__
