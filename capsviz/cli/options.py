@@ -120,13 +120,28 @@ def _own(**how) -> Callable:
     )
 
 
-inputs = _stack(
+_checkpoint = {
+    "metavar": "NAME|FILE",
+    "help": "Shipped weights, a .safetensors file, or a folder that holds one. "
+    "[default: those of the data set]",
+}
+inputs = _stack(click.option("--checkpoint", **_checkpoint), _own(), data, device, into="inputs")
+_several = "Several times for training runs of one recipe with other seeds, as by --seeds-of. "
+_seeds_of = click.option(
+    "--seeds-of",
+    multiple=True,
+    metavar="'GLOB'",
+    help="Finished training runs of one recipe with other seeds, e.g. 'runs/x-*': a statistic is "
+    "their mean, its interval over runs and images.",
+)
+replicates = _stack(
     click.option(
         "--checkpoint",
+        multiple=True,
         metavar="NAME|FILE",
-        help="Shipped weights, a .safetensors file, or a folder that holds one. "
-        "[default: those of the data set]",
+        help=_checkpoint["help"].replace("[", f"{_several}["),
     ),
+    _seeds_of,
     _own(),
     data,
     device,
@@ -144,6 +159,7 @@ networks = _stack(
         "[default: the shipped ones of the data set]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
+    _seeds_of,
     _own(multiple=True),
     data,
     device,
@@ -286,8 +302,13 @@ def refuse_without_evaluate(n: int | None, *names: str) -> None:
         raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --evaluate N")
 
 
-def save(name: str, analysis: str, result, inputs, figure_options: dict) -> list[Path]:
-    """Write a result's pictures and numbers as `@figure` asks; the JSON comes last."""
+def save(
+    name: str, analysis: str, result, inputs, figure_options: dict, runs: dict | None = None
+) -> list[Path]:
+    """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
+
+    `runs` says what training runs it is of, where it is of several.
+    """
     from capsviz import figures
 
     return figures.save(
@@ -301,6 +322,7 @@ def save(name: str, analysis: str, result, inputs, figure_options: dict) -> list
         device=str(inputs.device),
         command=command_line(),
         notice=inputs.dataset.notice,
+        runs=runs,
     )
 
 

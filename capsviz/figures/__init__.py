@@ -79,6 +79,7 @@ def save(
     device: str = "cpu",
     command: str | None = None,
     notice: str | None = None,
+    runs: Mapping | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
 
@@ -93,6 +94,7 @@ def save(
     device    that it ran on.
     command   the command line, if there was one.
     notice    what must be said of the data, e.g. that they are lossy copies.
+    runs      the training runs that it is of, where there are several.
 
     Returns
     -------
@@ -107,6 +109,7 @@ def save(
         "command": command,
         "provenance": provenance(card, device),
         **({} if notice is None else {"notice": notice}),
+        **({} if runs is None else {"runs": dict(runs)}),
     }
     return [*paths, *write_result(Path(stem), result, about)]
 
