@@ -38,8 +38,10 @@ from capsviz.analyses.equivariance.words import caption, findings, table
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.replicates import mean
 
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs
+OVER_RUNS = {"probe_error": mean, "variance_kept": mean, "seconds": sum}
 
 __all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot", "table"]
 

@@ -46,6 +46,7 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
+OVER_RUNS = None  # dimensions of a pose are in another order in each run
 
 __all__ = [
     "DELTA", "Result", "Statistics", "caption", "captions", "choose", "command", "compute",

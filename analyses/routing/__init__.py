@@ -43,9 +43,13 @@ from capsviz.analyses.routing import statistics
 from capsviz.analyses.routing.statistics import NO_MAP, Statistics, evaluate, spread
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
+from capsviz.statistics.replicates import mean
 from capsviz.statistics.words import number, sentences
 
 NEEDS = ("votes", "couplings", "poses")  # of a network, see tracing.needs
+OVER_RUNS = {"to_right": mean, "to_wrong": mean} | dict.fromkeys(
+    ("type_coupling", "child_activation", "largest_activation", "dead")  # by capsule
+)
 
 
 class Result(NamedTuple):

@@ -120,13 +120,28 @@ def _own(**how) -> Callable:
     )
 
 
-inputs = _stack(
+_checkpoint = {
+    "metavar": "NAME|FILE",
+    "help": "Shipped weights, a .safetensors file, or a folder that holds one. "
+    "[default: those of the data set]",
+}
+inputs = _stack(click.option("--checkpoint", **_checkpoint), _own(), data, device, into="inputs")
+_several = "Several times for training runs of one recipe with other seeds, as by --seeds-of. "
+_seeds_of = click.option(
+    "--seeds-of",
+    multiple=True,
+    metavar="'GLOB'",
+    help="Finished training runs of one recipe with other seeds, e.g. 'runs/x-*': a statistic is "
+    "their mean, its interval over runs and images.",
+)
+replicates = _stack(
     click.option(
         "--checkpoint",
+        multiple=True,
         metavar="NAME|FILE",
-        help="Shipped weights, a .safetensors file, or a folder that holds one. "
-        "[default: those of the data set]",
+        help=_checkpoint["help"].replace("[", f"{_several}["),
     ),
+    _seeds_of,
     _own(),
     data,
     device,
@@ -144,6 +159,7 @@ networks = _stack(
         "[default: the shipped ones of the data set]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
+    _seeds_of,
     _own(multiple=True),
     data,
     device,
@@ -362,12 +378,15 @@ def sources(named: dict, inputs) -> list[str]:
     return texts or [inputs.source]
 
 
-def save(name: str, analysis: str, result, inputs, figure_options: dict, named=None) -> list[Path]:
+def save(
+    name: str, analysis: str, result, inputs, figure_options: dict, named=None, runs=None
+) -> list[Path]:
     """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
 
     Parameters
     ----------
     named  what `@inputs` or `@networks` gave.
+    runs   what training runs it is of, where it is of several.
     """
     from capsviz.cli import naming
 
@@ -377,7 +396,7 @@ def save(name: str, analysis: str, result, inputs, figure_options: dict, named=N
     return write(
         path, analysis, result, figure_options, **about, notice=inputs.dataset.notice,
         options={k: _plain(v) for k, v in context.params.items()},
-        identity=naming.identity(context),
+        identity=naming.identity(context), runs=runs,
     )  # fmt: skip
 
 
