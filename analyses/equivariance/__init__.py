@@ -125,6 +125,7 @@ def compute(
     ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
                 class to fit on, or 2 to measure.
     """
+    from capsviz import checkpoint
     from capsviz.analyses.equivariance import choice, measure, vectors
     from capsviz.statistics import comparison
     from capsviz.transforms.warps import family
@@ -134,7 +135,7 @@ def compute(
     choice.check(models[0], names[0], warps, REACH, seeds)
     fit_images = None if fit_images is None else fit_images.cpu()
     groups, fit, notes = choice.groups(labels, fit_images, fit_labels, fit, fit_of)
-    fresh, missing = vectors.controls(models[0], range(seed, seed + seeds))
+    fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds))
     networks = [models[0], *fresh.values(), *models[1:]]
     resampled = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
     steps = {name: _sizes(name) for name in warps}
@@ -223,10 +224,10 @@ def compare(opened, n: int, *, fit: int, **chosen) -> Result:
 
     Where there is none the halves of the images take turns.
     """
-    from capsviz.analyses.equivariance import choice
+    from capsviz.cli.fitting import training_images
     from capsviz.cli.inputs import together
 
-    return compute(**together(opened, n), **choice.training(opened[0], fit), fit=fit, **chosen)
+    return compute(**together(opened, n), **training_images(opened[0], fit), fit=fit, **chosen)
 
 
 def paper(inputs, settings):
