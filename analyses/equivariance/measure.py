@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from capsviz.statistics.comparison import compare_explained
-from capsviz.statistics.estimate import stack
+from capsviz.statistics.estimate import Estimate, stack
 
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression, chosen on the images of the fit
 LEAST = 8  # images of a class
@@ -104,6 +104,14 @@ def explained(errors, resampled) -> dict:
         "probe": compare((e.read for e in errors), np.stack([e.range for e in errors])),
         "probe_error": np.sqrt([one.read.mean() for one in errors]),
         "variance_kept": np.array([one.kept.mean() for one in errors]),
+    }
+
+
+def stacked(fields: list[dict]) -> dict:
+    """The fields of F warps as one, each with the axis of the warps after that of the kinds."""
+    return {
+        name: (stack if isinstance(one, Estimate) else np.stack)([f[name] for f in fields], 1)
+        for name, one in fields[0].items()
     }
 
 
