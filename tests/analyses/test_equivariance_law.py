@@ -56,23 +56,30 @@ def test_a_law_holds_for_vectors_that_turn_alike_in_all_classes():
     values = turning(drawn(), 30.0)
     values[..., 4:] += TIMES[:, None, None]
     for field in ("spread", "change"):
-        own, twice, extrapolated, one_map, shift = r2(values, field)
-        assert min(own, twice, one_map) > 0.999 and extrapolated > 0.99
+        own, twice, extrapolated, one_matrix, one_map, shift = r2(values, field)
+        assert min(own, twice, one_matrix, one_map) > 0.999 and extrapolated > 0.99
         assert shift < 0.95
     assert r2(values, "change")[words.SHIFT] == pytest.approx(0, abs=0.05)
 
 
 def test_classes_that_turn_unlike_have_laws_of_their_own_and_not_one():
     values = turning(drawn(), np.array([-90.0, 20, 90])[CLASSES])
-    own, twice, _, one_map, _ = r2(values)
-    assert min(own, twice) > 0.999 and one_map < 0.7
+    own, twice, _, one_matrix, one_map, _ = r2(values)
+    assert min(own, twice) > 0.999 and max(one_matrix, one_map) < 0.7
+
+
+def test_classes_that_turn_alike_about_places_of_their_own_share_a_matrix_and_no_map():
+    values = turning(drawn(), 60.0)
+    values[[1, 4]] += 5 * np.random.default_rng(3).normal(size=(3, E))[CLASSES]
+    own, *_, one_matrix, one_map, _ = r2(values)
+    assert min(own, one_matrix) > 0.999 and one_map < 0.5
 
 
 def test_two_halves_that_are_no_whole_are_no_law():
     """The whole warp turns the other way than its halves: each has a map, together no law."""
     values = turning(drawn(), 60.0)
     values[[1, 4]] = values[[4, 1]]
-    own, twice, extrapolated, one_map, _ = r2(values)
+    own, twice, extrapolated, _, one_map, _ = r2(values)
     assert min(own, one_map) > 0.999
     assert max(twice, extrapolated) < 0.5
 
@@ -155,7 +162,7 @@ def test_several_seeds_count_alike_and_their_ends_are_told():
 
     def errors(share, scale):
         spread = scale * draw.uniform(1, 2, N)
-        return measure.Errors(np.stack([spread * share] * 5), spread, 2 * spread, E)
+        return measure.Errors(np.stack([spread * share] * 6), spread, 2 * spread, E)
 
     fields = measure.explained([[errors(0.2, 1)], [errors(0.4, 1), errors(0.8, 1000)]], counts)
     assert fields["explained"].value[:, 0] == pytest.approx([0.8, 0.4])
@@ -183,7 +190,7 @@ def test_kinds_shapes_and_intervals(result):
     assert result.sources[-1] == "pixels" and len(result.sources) == 5
     assert result.dimensions == [6, 6, 6, 12, 21 * 19] and result.fit_count == 20
     for one in (result.explained, result.change, result.to_own):
-        assert one.value.shape == (5, 2, 5) and np.isfinite(one.ci95).all()
+        assert one.value.shape == (5, 2, 6) and np.isfinite(one.ci95).all()
         assert ((one.low <= one.value) & (one.value <= one.high)).mean() > 0.9
     assert (result.to_own.value[..., 0] == 0).all() and (result.explained.value <= 1).all()
     assert (result.by_seed[[0, 3, 4], ..., 0] == result.by_seed[[0, 3, 4], ..., 1]).all()
@@ -224,7 +231,7 @@ def test_a_result_is_redrawn_from_its_numbers_and_stays_on_the_page(result, tmp_
     assert_fits(figure)
     assert figure.get_figheight() < 9.5
     header, rows, _ = equivariance.table(stored)
-    assert len(rows) == 2 * 5 * 2 and len(header) == 3 + 5
+    assert len(rows) == 2 * 6 * 2 and len(header) == 3 + 5
 
 
 def test_findings_follow_the_numbers(result):

@@ -9,13 +9,14 @@ own map, whole warp       v -> v(whole), fitted for each class: what the others 
 half a warp, twice        A(A v), where A is the own map of half the warp.
 extrapolated from half    v + 2 (B v + b) + 4 (C v + c) and v - 2 (B v + b) + 4 (C v + c): odd and
                           even part of the change under half the warp to either side.
-one map for all classes   one affine map, fitted on all classes together.
+one matrix, own offsets   one A for all classes, between vectors less the mean of their class.
+one map for all classes   one affine map, fitted on all classes together: also one offset.
 one shift                 v + the mean change of the class: A = 1 and an offset.
 
-R2 of the vector is the share of its variance within a class that is explained. Most of that lies in
-the image before it is warped; so beside it stands R2 of the change v(whole) - v, which one shift
-leaves at zero. No vector is reduced. Halves are of the angle, the shift, the shear, and of the
-logarithm of the scale.
+R2 of the vector is the share of its variance within a class that is explained. A vector that hardly
+changes has a high one for nothing; so beside it stands R2 of the change v(whole) - v, which one
+shift leaves at zero. No vector is reduced. Halves are of the angle, the shift and the shear, and
+for a scale of its logarithm.
 """
 
 from __future__ import annotations

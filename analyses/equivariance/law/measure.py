@@ -1,4 +1,4 @@
-"""Fits and errors for the law of a warp: five ways to predict the vector under the whole of it."""
+"""Fits and errors for the law of a warp: six ways to predict the vector under the whole of it."""
 
 from __future__ import annotations
 
@@ -95,19 +95,32 @@ def of_vectors(values: np.ndarray, data: Data) -> Errors:
     """Errors of vectors (5, X, E) by size, in the order of `law.STEPS`: each law on every fold."""
     parts, order = [], []
     for measured, fitted in data.folds:
-        one_map = affine(*_ends(values[:, fitted]))
+        own = data.labels[fitted]
+        shared = affine(*_ends(values[:, fitted])), affine(*_ends(_centred(values[:, fitted], own)))
         for k in np.unique(data.labels[measured]):
             test = measured[data.labels[measured] == k]
-            own = values[:, fitted[data.labels[fitted] == k]].astype(float)
-            parts.append(of_class(values[:, test].astype(float), own, one_map))
+            training = values[:, fitted[own == k]].astype(float)
+            parts.append(of_class(values[:, test].astype(float), training, *shared))
             order.append(test)
     back = np.argsort(np.concatenate(order))
     joined = [np.concatenate(rows, -1)[..., back] for rows in zip(*parts, strict=True)]
     return Errors(*joined, values.shape[2])
 
 
-def of_class(test: np.ndarray, training: np.ndarray, one_map):
-    """The fields of `Errors`, of images (5, N, E) by fits on others of their class (5, M, E)."""
+def _centred(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Vectors (5, M, E) less the mean of their class at each size."""
+    centred = values.astype(float)
+    for k in np.unique(labels):
+        centred[:, labels == k] -= centred[:, labels == k].mean(1, keepdims=True)
+    return centred
+
+
+def of_class(test: np.ndarray, training: np.ndarray, one_map, one_matrix):
+    """The fields of `Errors`, of images (5, N, E) by fits on others of their class (5, M, E).
+
+    The map of all classes, and their matrix between vectors less the mean of the class, are of fits
+    on all classes.
+    """
     start, ends = _ends(training)
     before, after = _ends(test)
     halves = training[[HALF_DOWN, HALF_UP]]
@@ -118,6 +131,7 @@ def of_class(test: np.ndarray, training: np.ndarray, one_map):
         affine(start, ends)(before),
         np.stack([half(half(before)[0])[0] for half in (down, up)]),
         np.stack([before - 2 * odd + 4 * even, before + 2 * odd + 4 * even]),
+        one_matrix(before - start.mean(0)) + ends.mean(1, keepdims=True),
         one_map(before),
         before + (ends - start).mean(1, keepdims=True),
     )

@@ -6,10 +6,11 @@ LAWS = (
     "own map, whole warp",
     "half a warp, twice",
     "extrapolated from half",
+    "one matrix, own offsets",
     "one map for all classes",
     "one shift",
 )
-OWN, TWICE, EXTRAPOLATED, ONE_MAP, SHIFT = range(len(LAWS))
+OWN, TWICE, EXTRAPOLATED, ONE_MATRIX, ONE_MAP, SHIFT = range(len(LAWS))
 BASELINES = (OWN, SHIFT)  # that a law is compared with, none themselves
 
 
@@ -109,7 +110,8 @@ def caption(result) -> str:
         "Whether the maps of a warp are a law: share of the variance, within its class, of the "
         "warped image's vector (left) and of its change (right) that is explained by a map fitted "
         "for that class and warp; by that of half the warp, used twice; by odd and even part of "
-        "the change under half the warp, extrapolated; by one map for all classes; by the same "
+        "the change under half the warp, extrapolated; by one matrix for all classes with the "
+        "offsets of each, by one map for all classes with one offset; by the same "
         f"shift for all images of a class. Vectors whole{several}. Bars: 95 % intervals, paired "
         f"bootstrap over images. {head} {'; '.join(rows)}."
     )
