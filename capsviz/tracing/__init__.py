@@ -17,6 +17,7 @@ A network with one routed layer needs no `layer`, one whose couplings cannot be 
 is not capsviz's own is verified once, on its first trace.
 """
 
+from capsviz.tracing.features import features
 from capsviz.tracing.forward import CHUNK_BYTES, CHUNK_IMAGES, PASS_BYTES, images_at_a_time, trace
 from capsviz.tracing.interventions import (
     INTERVENTIONS,
@@ -48,6 +49,7 @@ __all__ = [
     "decode",
     "evaluating",
     "even_couplings",
+    "features",
     "given_away",
     "images_at_a_time",
     "inference",
