@@ -30,6 +30,10 @@ class Run:
         self._chosen, self._picture = chosen, picture
         self._needs, self._what = needs, what
 
+    def choose(self, checkpoint: str) -> None:
+        """Look at this checkpoint, where no network was named and none is open."""
+        self._chosen = {**self._chosen, "checkpoint": checkpoint}
+
     @cached_property
     def networks(self) -> list:
         """The networks and their data, in the order they were named."""
@@ -109,7 +113,12 @@ def analysis(
             if dataset is not None and named["checkpoint"] is None and named["dataset"] is None:
                 named = {**named, "dataset": dataset}
             needs = getattr(module, "NEEDS", ())
-            run = Run(named, values.pop("picture", None), needs=needs, what=f"capsviz {name}")
+            run = Run(
+                named,
+                values.pop("picture", None),
+                needs=needs,
+                what=f"capsviz {name.replace('_', '-')}",
+            )
             for stem, result, *others in function(run, **values):
                 paths = options.save(stem, name, result, run.inputs, figure)
                 paths += [write(paths[-1]) for write in others]

@@ -209,14 +209,22 @@ class ClassCapsules(nn.Module):
 
         ValueError for `iterations` below 1, or above it of a routing that has one pass.
         """
-        rounds = self.iterations if iterations is None else self._rounds(iterations)
         with without_autocast(primary.device):  # routing state stays float32
-            primary = self._exact(primary)
             votes = self.votes(primary)
+        more = {"couplings": couplings, "iterations": iterations}
+        return votes, self.route_votes(votes, primary, activations=activations, **more)
+
+    def route_votes(
+        self, votes, primary, *, activations=None, couplings=None, iterations=None
+    ) -> Routing:
+        """`route` with the votes (B, I, J, E) of the same children at hand."""
+        rounds = self.iterations if iterations is None else self._rounds(iterations)
+        with without_autocast(primary.device):
+            primary = self._exact(primary)
             options = self._options(self._route_takes, primary, rounds, activations)
             if "children" in self._route_takes:
                 options["children"] = primary
-            return votes, self._route_votes(votes, couplings=couplings, **options)
+            return self._route_votes(votes, couplings=couplings, **options)
 
     @property
     def weighs(self) -> bool:
