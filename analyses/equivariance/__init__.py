@@ -46,7 +46,7 @@ from capsviz.analyses.equivariance.law import Law
 from capsviz.analyses.equivariance.words import caption, findings, table
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
-from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
 
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs

@@ -39,6 +39,10 @@ class Run:
         self._chosen, self._picture = chosen, picture
         self._needs, self._what, self._seeds = needs, what, seeds
 
+    def choose(self, checkpoint: str) -> None:
+        """Look at this checkpoint, where no network was named and none is open."""
+        self._chosen = {**self._chosen, "checkpoint": checkpoint}
+
     @cached_property
     def networks(self) -> list:
         """The networks and their data, in the order they were named."""
@@ -143,7 +147,7 @@ def analysis(
                 named,
                 values.pop("picture", None),
                 needs=getattr(module, "NEEDS", ()),
-                what=f"capsviz {name}",
+                what=f"capsviz {name.replace('_', '-')}",
                 seeds=seeds,
             )
             runs = run.each()

@@ -35,6 +35,7 @@ from capsviz.tracing.outputs import (
 )
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import remember
+from capsviz.tracing.rerouting import routes_again, under_couplings
 
 __all__ = [
     "CHUNK_BYTES",
@@ -56,6 +57,8 @@ __all__ = [
     "reconstructs",
     "remember",
     "require_decoder",
+    "routes_again",
     "scores",
     "trace",
+    "under_couplings",
 ]
