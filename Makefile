@@ -1,4 +1,4 @@
-# make demo   set up .venv and run the main job    make lint   ruff, format and rules
+# make demo   set up .venv and run the main job    make lint   ruff, format, types
 # make test   add the test tools and run the tests  make clean  remove .venv and caches
 # make readme fill README.md from cards, results and commands (needs MNIST)
 # make bench  measure speed, memory and scaling (quarter of an hour, needs MNIST and a quiet machine)
@@ -35,6 +35,7 @@ test: $(VENV)/.ready-test
 lint: $(VENV)/.ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 readme: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.readme

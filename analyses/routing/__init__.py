@@ -122,7 +122,7 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
         uniform_maps=maps[1],
         uniform_map_sums=sums[1],
         uniform_activations=uniform.lengths[0].numpy(),
-        extent_px=None if maps[0] is None else measure.extent(model),
+        extent_px=None if maps[0] is None else list(routed.extent),
         image=to_uint8(image[0]),
         classes=list(classes),
         label=label,
