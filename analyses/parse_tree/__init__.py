@@ -3,8 +3,8 @@
 Method: the couplings of the last iteration are read as a parse tree, in which each child has a
 favourite parent: the one it gives most. A preference is a coupling less the mean of its child's.
 Over a test set (`--evaluate N`), after Mitterreiter et al. (2023, arXiv:2301.01583): the mean
-square of preferences as an exact sum (what is the same in all images: of parents, places, types, single
-children; what goes with the true class: alike in all children, or child by child; what differs
+square of preferences as an exact sum (what is the same in all images: of parents, places, types,
+single children; what goes with the true class: alike in all children, or child by child; what differs
 between images of a class); how many children change their favourite between two images; accuracy
 with couplings frozen to means of other images, among them one static tree, whose column of a class
 is that class's mean (Renzulli et al. 2022, arXiv:2204.01298); the correlation of an image's tree

@@ -48,13 +48,13 @@ def _names(decorator: Callable) -> list[str]:
     return [option.name for option in probe.__click_params__]
 
 
-def _data(default: str) -> Callable:
+def _data(default: str, what: str = "Data set.") -> Callable:
     return _stack(
         click.option(
             "--dataset",
             metavar="NAME",
             callback=lambda context, option, value: value and value.replace("-", "_"),
-            help=f"Data set. [default: {default}]",
+            help=f"{what} [default: {default}]",
         ),
         click.option(
             "--data-dir",
@@ -65,6 +65,9 @@ def _data(default: str) -> Callable:
 
 
 data = _data("the checkpoint's")
+own_data = _data(
+    "mnist, or the embedded digits", "Data set that --network is for: its images and classes."
+)
 recipe_data = _data("the recipe's, without one mnist")
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda or mps."
@@ -101,7 +104,7 @@ as_json = click.option(
 )
 
 
-def _own(**how) -> Callable:
+def own_network(**how) -> Callable:
     """Somebody's own network, in place of a checkpoint."""
     return _stack(
         click.option(
@@ -125,7 +128,9 @@ _checkpoint = {
     "help": "Shipped weights, a .safetensors file, or a folder that holds one. "
     "[default: those of the data set]",
 }
-inputs = _stack(click.option("--checkpoint", **_checkpoint), _own(), data, device, into="inputs")
+inputs = _stack(
+    click.option("--checkpoint", **_checkpoint), own_network(), data, device, into="inputs"
+)
 _several = "Several times for training runs of one recipe with other seeds, as by --seeds-of. "
 _seeds_of = click.option(
     "--seeds-of",
@@ -142,7 +147,7 @@ replicates = _stack(
         help=_checkpoint["help"].replace("[", f"{_several}["),
     ),
     _seeds_of,
-    _own(),
+    own_network(),
     data,
     device,
     into="inputs",
@@ -160,7 +165,7 @@ networks = _stack(
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
     _seeds_of,
-    _own(multiple=True),
+    own_network(multiple=True),
     data,
     device,
     into="networks",
