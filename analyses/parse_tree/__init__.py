@@ -4,12 +4,12 @@ Method: the couplings of the last iteration are read as a parse tree, in which e
 favourite parent: the one it gives most. A preference is a coupling less the mean of its child's.
 Over a test set (`--evaluate N`), after Mitterreiter et al. (2023, arXiv:2301.01583): the mean
 square of preferences as an exact sum (what is the same in all images: of parents, places, types,
-single children; what goes with the true class: alike in all children, or child by child; what differs
-between images of a class); how many children change their favourite between two images; accuracy
-with couplings frozen to means of other images, among them one static tree, whose column of a class
-is that class's mean (Renzulli et al. 2022, arXiv:2204.01298); the correlation of an image's tree
-with that of the image moved by one place of the grid, at the place that it moved to, less that at
-other places; of the whole tree, and of what is left of it without its class's usual tree, for a
+single children; what goes with the true class: alike in all children, or child by child; what
+differs between images of a class); how many children change their favourite between two images;
+accuracy with couplings frozen to means of other images, among them one static tree, whose column of
+a class is that class's mean (Renzulli et al. 2022, arXiv:2204.01298); the correlation of an image's
+tree with that of the image moved by one place of the grid, at the place that it moved to, less that
+at other places; of the whole tree, and of what is left of it without its class's usual tree, for a
 moved image keeps its class. One image is shown with another one's tree.
 
 Over training (`--run FOLDER`, of `capsviz train --save-every K`): dead capsules, whose largest

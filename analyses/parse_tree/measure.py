@@ -30,7 +30,7 @@ FROZEN = (
     "mean of another class",
     "even",
 )
-TREES = ("the whole tree", "less the class's usual one")
+TREES = ("whole tree", "less its class's")
 MOVED = ("at the place that it moved to", "at the same place", "one place the other way")
 
 

@@ -103,7 +103,7 @@ def _moved(axes, result):
     axes.set(xlim=(low, 1.03), xlabel="correlation")
     axes.axvline(0, color="#DDDDDD", linewidth=0.8, zorder=0)
     axes.set_title("image moved by one place", fontsize=6.5)
-    axes.legend(fontsize=6, loc="lower right", handletextpad=0.2)
+    axes.legend(fontsize=6, loc="best", handletextpad=0.2)
 
 
 def _children(axes, result):
