@@ -17,7 +17,7 @@ exclude_patterns = ["_build", "_ext"]
 html_theme = "furo"
 html_title = f"capsviz {version}"
 html_theme_options = {"navigation_with_keys": True}
-html_extra_path = ["tour.ipynb"]  # linked, and not drawn
+html_extra_path = ["own-network.ipynb", "tour.ipynb"]  # linked, and not drawn
 html_copy_source = html_show_sphinx = False
 pygments_style, pygments_dark_style = "friendly", "github-dark"
 autodoc_typehints = "signature"

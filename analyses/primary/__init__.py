@@ -35,6 +35,7 @@ from capsviz.analyses.primary.measure import findings as findings_of_many
 from capsviz.analyses.primary.train import train
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
+from capsviz.statistics.words import sentences
 
 NEEDS = ("primary", "couplings")  # of a network, see tracing.needs
 
@@ -230,14 +231,15 @@ def caption(result: Result | Statistics) -> str:
     if isinstance(result, Statistics):
         return (
             "What the couplings carry: error of the image decoded from primary capsules, mean and "
-            f"95 % interval. {findings(result)}."
+            f"95 % interval. {sentences(findings(result))}"
         )
     field = "the rectangle is the receptive field"
     if result.places is None:
         field = "these capsules lie at no places of a grid, so no receptive field is marked"
     return (
         "Single primary capsules, decoded alone; from left to right their coupling grows from 0 to "
-        f"its own value; {field}; at the right all capsules together. {findings(result)}."
+        f"its own value; {field}; at the right all capsules together. "
+        f"{sentences(findings(result))}"
     )
 
 

@@ -25,6 +25,7 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, require_two
+from capsviz.statistics.words import sentences
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
@@ -215,7 +216,7 @@ def caption(result: Result) -> str:
     return (
         "Inputs and their reconstructions from the predicted and from the true class; "
         f"{failures if len(result.failures) else ''}SSE by true class, mean and 95 % interval. "
-        f"{findings(result)}."
+        f"{sentences(findings(result))}"
     )
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import sentences
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
@@ -228,8 +229,8 @@ def paper(inputs, settings):
 def caption(result: Result | Statistics) -> str:
     """What the figure shows, with its numbers."""
     if isinstance(result, Statistics):
-        return f"Rotation of the test set, bands: 95 % intervals. {findings(result)}."
-    return f"One digit turned counter-clockwise. {findings(result)}."
+        return f"Rotation of the test set, bands: 95 % intervals. {sentences(findings(result))}"
+    return f"One digit turned counter-clockwise. {sentences(findings(result))}"
 
 
 def animation(result: Result, path, *, size: int = 720, fps: float = 15):

@@ -41,6 +41,7 @@ from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 
 NEEDS = ("votes", "couplings")  # of a network, see tracing.needs
+OVER_RUNS = {"couples": min, "n": min}  # at least
 
 __all__ = ["caption", "findings", "verdict"]
 

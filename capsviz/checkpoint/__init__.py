@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -255,6 +255,21 @@ def fresh(model: nn.Module, seed: int = 0, *, preset: str | None = None) -> nn.M
         )
     like = next(model.parameters(), torch.zeros(()))
     return other.to(like).eval()
+
+
+def controls(model: nn.Module, seeds: Sequence[int]) -> tuple[dict[str, list], list[str]]:
+    """For each of `presets` the `fresh` networks, one a seed, by name; a line for what is lacking.
+
+    The names begin with "freshly initialised". Without seeds there are none.
+    """
+    networks, notes = {}, []
+    for preset in presets(model) if seeds else ():
+        name = "freshly initialised" + (f" ({preset})" if preset else "")
+        try:
+            networks[name] = [fresh(model, seed, preset=preset) for seed in seeds]
+        except ValueError as error:
+            notes.append(f"no control {name}: {error}")
+    return networks, notes
 
 
 def sha256(path: Path) -> str:

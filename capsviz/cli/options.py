@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -48,13 +48,13 @@ def _names(decorator: Callable) -> list[str]:
     return [option.name for option in probe.__click_params__]
 
 
-def _data(default: str) -> Callable:
+def _data(default: str, what: str = "Data set.") -> Callable:
     return _stack(
         click.option(
             "--dataset",
             metavar="NAME",
             callback=lambda context, option, value: value and value.replace("-", "_"),
-            help=f"Data set. [default: {default}]",
+            help=f"{what} [default: {default}]",
         ),
         click.option(
             "--data-dir",
@@ -65,6 +65,9 @@ def _data(default: str) -> Callable:
 
 
 data = _data("the checkpoint's")
+own_data = _data(
+    "mnist, or the embedded digits", "Data set that --network is for: its images and classes."
+)
 recipe_data = _data("the recipe's, without one mnist")
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda or mps."
@@ -101,7 +104,7 @@ as_json = click.option(
 )
 
 
-def _own(**how) -> Callable:
+def own_network(**how) -> Callable:
     """Somebody's own network, in place of a checkpoint."""
     return _stack(
         click.option(
@@ -120,14 +123,31 @@ def _own(**how) -> Callable:
     )
 
 
+_checkpoint = {
+    "metavar": "NAME|FILE",
+    "help": "Shipped weights, a .safetensors file, or a folder that holds one. "
+    "[default: those of the data set]",
+}
 inputs = _stack(
+    click.option("--checkpoint", **_checkpoint), own_network(), data, device, into="inputs"
+)
+_several = "Several times for training runs of one recipe with other seeds, as by --seeds-of. "
+_seeds_of = click.option(
+    "--seeds-of",
+    multiple=True,
+    metavar="'GLOB'",
+    help="Finished training runs of one recipe with other seeds, e.g. 'runs/x-*': a statistic is "
+    "their mean, its interval over runs and images.",
+)
+replicates = _stack(
     click.option(
         "--checkpoint",
+        multiple=True,
         metavar="NAME|FILE",
-        help="Shipped weights, a .safetensors file, or a folder that holds one. "
-        "[default: those of the data set]",
+        help=_checkpoint["help"].replace("[", f"{_several}["),
     ),
-    _own(),
+    _seeds_of,
+    own_network(),
     data,
     device,
     into="inputs",
@@ -144,7 +164,8 @@ networks = _stack(
         "[default: the shipped ones of the data set]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
-    _own(multiple=True),
+    _seeds_of,
+    own_network(multiple=True),
     data,
     device,
     into="networks",
@@ -161,13 +182,44 @@ picture = _stack(
 
 
 def _checked(what: str, value):
-    """Refuse a format or a width before anything is computed."""
+    """Refuse a format, a width, a venue, ... before anything is computed; what is made of it."""
     from capsviz import figures
 
     with errors():
-        return getattr(figures, what)(value)
+        return value if value is None else getattr(figures, what)(value)
 
 
+look = _stack(
+    click.option(
+        "--venue",
+        metavar="NAME",
+        callback=lambda context, option, value: _checked("check_venue", value),
+        help="Column and text width of a venue for single and double: neurips, iclr, icml, cvpr, "
+        "eccv, ieee, nature.",
+    ),
+    click.option(
+        "--rc",
+        metavar="FILE",
+        callback=lambda context, option, value: _checked("read_rc", value),
+        help="Settings of matplotlib, over the house style: a file like a matplotlibrc.",
+    ),
+    click.option(
+        "--font",
+        metavar="NAME|FILE",
+        callback=lambda context, option, value: _checked("check_font", value),
+        help="Family of the letters, or a .ttf or .otf file.",
+    ),
+)
+force = click.option("--force", is_flag=True, help="Overwrite files of the same name.")
+_width = click.option(
+    "--width",
+    default="double",
+    show_default=True,
+    metavar="single|double|INCHES",
+    callback=lambda context, option, value: _checked("inches", value) and value,
+    help="Printed width: a column, a page, or inches.",
+)
+printed = _stack(_width, look, force, into="printed")
 figure = _stack(
     click.option(
         "--output",
@@ -186,14 +238,9 @@ figure = _stack(
         callback=lambda context, option, value: _checked("check_formats", value),
         help="May be given several times.",
     ),
-    click.option(
-        "--width",
-        default="double",
-        show_default=True,
-        metavar="single|double|INCHES",
-        callback=lambda context, option, value: _checked("inches", value) and value,
-        help="Printed width: a column, a page, or inches.",
-    ),
+    _width,
+    look,
+    force,
     into="figure",
 )
 
@@ -286,22 +333,87 @@ def refuse_without_evaluate(n: int | None, *names: str) -> None:
         raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --evaluate N")
 
 
-def save(name: str, analysis: str, result, inputs, figure_options: dict) -> list[Path]:
-    """Write a result's pictures and numbers as `@figure` asks; the JSON comes last."""
+def prepare(analysis: str, figure_options: dict) -> None:
+    """Refuse, before anything is computed, a folder that cannot be written to and what is there."""
+    from capsviz.cli import naming
+
+    naming.try_folder(figure_options["output"])
+    made = naming.identity(click.get_current_context())
+    force = figure_options["force"]
+    naming.refuse_made(figure_options["output"], analysis, made, force=force)
+
+
+def target(base: str, figure_options: dict, networks: Sequence[str] = ()) -> Path:
+    """Path without ending of a figure, its whole name; ValueError where a file has it already.
+
+    Parameters
+    ----------
+    base      name that the analysis gives.
+    networks  as they were named on the command line, or chosen for the data set.
+    """
+    from capsviz.cli import naming
+
+    labels = [naming.label(one) for one in networks]
+    name = naming.stem(base, labels, naming.changed(click.get_current_context()))
+    naming.try_folder(figure_options["output"])
+    naming.refuse_existing(figure_options["output"] / name, force=figure_options["force"])
+    return figure_options["output"] / name
+
+
+def looking(figure_options: dict):
+    """Context manager: draw as `--rc` and `--font` ask."""
     from capsviz import figures
 
-    return figures.save(
-        figure_options["output"] / name,
-        analysis,
-        result,
-        formats=figure_options["formats"],
-        width=figure_options["width"],
-        options={k: _plain(v) for k, v in click.get_current_context().params.items()},
-        card=inputs.model.card,
-        device=str(inputs.device),
-        command=command_line(),
-        notice=inputs.dataset.notice,
-    )
+    return figures.look(figure_options["rc"], figure_options["font"])
+
+
+def width(figure_options: dict) -> str | float:
+    """The width that `--width` and `--venue` ask for."""
+    from capsviz.figures.venues import width_for
+
+    return width_for(figure_options["width"], figure_options["venue"])
+
+
+def sources(named: dict, inputs) -> list[str]:
+    """Networks as they were named on the command line; of none, that of the data set."""
+    texts = []
+    for key in ("checkpoint", "first", "others", "network"):
+        value = named.get(key) or ()
+        texts += [value] if isinstance(value, str) else map(str, value)
+    return texts or [inputs.source]
+
+
+def save(
+    name: str, analysis: str, result, inputs, figure_options: dict, named=None, runs=None
+) -> list[Path]:
+    """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
+
+    Parameters
+    ----------
+    named  what `@inputs` or `@networks` gave.
+    runs   what training runs it is of, where it is of several.
+    """
+    from capsviz.cli import naming
+
+    path = target(name, figure_options, sources(named or {}, inputs))
+    about = {"card": inputs.model.card, "device": str(inputs.device)}
+    context = click.get_current_context()
+    return write(
+        path, analysis, result, figure_options, **about, notice=inputs.dataset.notice,
+        options={k: _plain(v) for k, v in context.params.items()},
+        identity=naming.identity(context), runs=runs,
+    )  # fmt: skip
+
+
+def write(path: Path, analysis: str, result, figure_options: dict, **about) -> list[Path]:
+    """`figures.save` as `@figure` asks."""
+    from capsviz import figures
+
+    with looking(figure_options):
+        return figures.save(
+            path, analysis, result, formats=figure_options["formats"],
+            width=width(figure_options), command=command_line(), **about,
+        )  # fmt: skip
 
 
 def to_json(values) -> str:

@@ -65,6 +65,8 @@ def command(networks, n, only, digit, index, seed, output, force):
 
 def _opened(values: dict) -> list:
     """The networks that were named; without any, the one of the data set alone."""
+    if values.pop("seeds_of", None):
+        raise ValueError("a report is of networks one by one: name them instead of --seeds-of")
     named = values["first"] or values["others"] or values["network"]
     opened = options.open_networks(values, capsules=False)
     return opened if named else opened[:1]

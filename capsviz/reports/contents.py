@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import capsviz
-from capsviz import checks, discovery
+from capsviz import checks, discovery, figures
 from capsviz.figures import sets
 from capsviz.provenance import provenance
 from capsviz.reports import accuracy, words
@@ -22,11 +22,12 @@ STEP_DEG = 10.0
 
 
 class Figure(NamedTuple):
-    """One result, with what its analysis says of it."""
+    """One picture of a result, with what its analysis says of it."""
 
     name: str
     analysis: str
     result: NamedTuple
+    part: str  # of several pictures; "": the first
     caption: str
     findings: str
     table: tuple[list[str], list[list[str]], str] | None  # header, rows, caption
@@ -94,10 +95,10 @@ def collect(
     """
     sections, left_out = [], []
 
-    def attempt(name: str, network: str | None, figures: Iterator[Figure]) -> None:
+    def attempt(name: str, network: str | None, drawn: Iterator[Figure]) -> None:
         who = network or "all networks"
         try:
-            section = Section(name, network, words.about(name), list(figures))
+            section = Section(name, network, words.about(name), list(drawn))
         except Exception as error:  # whatever it is, the others are shown
             left_out.append((who, name, " ".join(str(error).split())))
             report(f"{name} of {who} left out: {left_out[-1][2]}")
@@ -110,8 +111,8 @@ def collect(
     with remember():
         described = [_network(one, networks[0], settings) for one in networks]
         if len(networks) > 1 and dataset.parts is None:
-            for name, figures in _compared(networks, settings):
-                attempt(name, None, figures)
+            for name, drawn in _compared(networks, settings):
+                attempt(name, None, drawn)
         for one in networks:
             for name in names:
                 attempt(name, one.name, _of_one(name, one, settings))
@@ -143,7 +144,7 @@ def _of_one(name: str, one, settings: sets.Settings) -> Iterator[Figure]:
     if not sets.fitting([name], one.dataset):
         raise ValueError(f"it does not look at images that show several things: {one.dataset.name}")
     for stem, result in module.paper(one, settings):
-        yield _figure(module, name, stem, result)
+        yield from _pictures(module, name, stem, result)
 
 
 def _compared(networks: Sequence, settings: sets.Settings):
@@ -157,7 +158,7 @@ def _compared(networks: Sequence, settings: sets.Settings):
             networks, settings.n, step=STEP_DEG, grid=3, **more,
             progress=settings.progress("warping"),
         )  # fmt: skip
-        yield _figure(sweep, "sweep", f"sweep-{turned.dataset}", turned)
+        yield from _pictures(sweep, "sweep", f"sweep-{turned.dataset}", turned)
 
     def corrupted():
         images, labels = networks[0].images(settings.n)
@@ -165,11 +166,19 @@ def _compared(networks: Sequence, settings: sets.Settings):
             {one.name: one.model for one in networks}, images, labels,
             dataset=networks[0].dataset.name, **more, progress=settings.progress("corrupting"),
         )  # fmt: skip
-        yield _figure(corrupt, "corrupt", f"corrupt-{result.dataset}", result)
+        yield from _pictures(corrupt, "corrupt", f"corrupt-{result.dataset}", result)
 
     return [("sweep", swept()), ("corrupt", corrupted())]
 
 
-def _figure(module, analysis: str, name: str, result: NamedTuple) -> Figure:
+def _pictures(module, analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:
+    """The pictures of a result; what is said of the result as a whole comes with the last one."""
     table = module.table(result) if hasattr(module, "table") else None
-    return Figure(name, analysis, result, module.caption(result), module.findings(result), table)
+    parts = figures.parts(analysis, result)
+    for part in parts:
+        whole = part == parts[-1]
+        yield Figure(
+            f"{name}-{part}" if part else name, analysis, result, part,
+            figures.caption(analysis, result, part),
+            module.findings(result) if whole else "", table if whole else None,
+        )  # fmt: skip

@@ -30,13 +30,14 @@ def render(contents: Contents) -> str:
     environment.filters["folded"] = _folded
     template = environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
     style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    shown = _figures(contents)
     for dpi in DPI:
         page = template.render(
             c=contents,
             style=style,
-            drawn={id(figure): _drawn(figure, dpi) for figure in _figures(contents)},
-            rows={id(figure): numbers.rows(figure.result) for figure in _figures(contents)},
-            longer={id(figure): numbers.left_out(figure.result) for figure in _figures(contents)},
+            drawn={id(one): _drawn(one, dpi) for one in shown},
+            rows={id(one): numbers.rows(one.result) if one.findings else [] for one in shown},
+            longer={id(one): numbers.left_out(one.result) for one in shown},
             key=id,
             card_rows=card_rows,
         )
@@ -90,7 +91,7 @@ def _figures(contents: Contents) -> list[Figure]:
 
 
 def _drawn(figure: Figure, dpi: int) -> pictures.Picture:
-    return pictures.picture(figure.analysis, figure.result, dpi=dpi)
+    return pictures.picture(figure.analysis, figure.result, figure.part, dpi=dpi)
 
 
 def _percent(value: float) -> str:

@@ -22,21 +22,21 @@ class Picture(NamedTuple):
     narrow: str
 
 
-def picture(analysis: str, result: NamedTuple, *, dpi: int) -> Picture:
-    """Draw a result as its analysis does, for a wide and for a narrow page.
+def picture(analysis: str, result: NamedTuple, part: str, *, dpi: int) -> Picture:
+    """Draw a picture of a result as its analysis does, for a wide and for a narrow page.
 
     Letters are drawn as paths: whoever opens the page need not have the font.
     """
     with matplotlib.rc_context({"svg.fonttype": "path"}):
-        return Picture(*(_drawn(analysis, result, width, dpi) for width in WIDTHS.values()))
+        return Picture(*(_drawn(analysis, result, part, width, dpi) for width in WIDTHS.values()))
 
 
-def _drawn(analysis: str, result: NamedTuple, width: str, dpi: int) -> str:
-    figure = figures.draw(analysis, result, width)
+def _drawn(analysis: str, result: NamedTuple, part: str, width: str, dpi: int) -> str:
+    figure = figures.draw(analysis, result, width, part)
     vector = _saved(figure, "svg", dpi)
     if len(vector) <= LARGEST_SVG:
         return _address("image/svg+xml", vector)
-    pixels = _saved(figures.draw(analysis, result, width), "png", dpi)
+    pixels = _saved(figures.draw(analysis, result, width, part), "png", dpi)
     return _address("image/png", pixels)
 
 

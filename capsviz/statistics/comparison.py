@@ -113,7 +113,9 @@ def compare_calibration(
     apart = compared.difference.ci95
     apart[1:] += np.stack([-bias[1:], np.full(len(bias) - 1, bias[0])], 1)
     apart[1:] = _holding(compared.difference.value[1:], apart[1:])
-    return Estimate(value, _holding(value, ends).clip(0, 1), n, compared.difference)
+    return Estimate(
+        value, _holding(value, ends).clip(0, 1), n, compared.difference, draws=compared.draws
+    )
 
 
 def _largest_bias(gap: np.ndarray, resampled: np.ndarray) -> float:
@@ -182,10 +184,12 @@ def holm(p: np.ndarray) -> np.ndarray:
 def _compare(value: np.ndarray, drawn: np.ndarray) -> Estimate:
     """From values (K,) and those of the resamples (R, K)."""
     drawn = np.asarray(drawn, np.float64)
+    less = drawn - drawn[:, :1]
     return Estimate(
         value,
         np.percentile(drawn, [2.5, 97.5], axis=0).T,
         difference=Estimate(
-            value - value[0], np.percentile(drawn - drawn[:, :1], [2.5, 97.5], axis=0).T
+            value - value[0], np.percentile(less, [2.5, 97.5], axis=0).T, draws=less
         ),
+        draws=drawn,
     )

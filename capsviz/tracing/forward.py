@@ -81,7 +81,7 @@ class _Pass:
         self.model, self.parts = model, parts
         self.layer, self.couplings = layer, couplings
         self.options = {"iterations": iterations} | ({"layer": layer} if layer != -1 else {})
-        _check_look(model, layer, couplings)
+        _check_look(model, layer, couplings, iterations)
         self.generator = torch.Generator().manual_seed(seed)
         self.like = next(model.parameters(), torch.zeros(()))
 
@@ -193,8 +193,15 @@ def check_images(images: Tensor) -> None:
         raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
 
 
-def _check_look(model, layer: int, couplings) -> None:
-    """ValueError for what a network's `look` has no argument for."""
+def _check_look(model, layer: int, couplings, iterations) -> None:
+    """ValueError for what no network takes, and what this one's `look` has no argument for."""
+    layers = len(getattr(model, "grids", None) or ())
+    if layers and layer not in range(-layers, layers):
+        raise ValueError(f"this network has {layers} routed layers, got layer {layer}")
+    if isinstance(couplings, Tensor) and not couplings.isfinite().all():
+        raise ValueError("expected couplings that are numbers, got some that are not finite")
+    if not (iterations is None or isinstance(iterations, int)):
+        raise ValueError(f"routing iterations must be a whole number, got {iterations!r}")
     taken = inspect.signature(model.look).parameters
     if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
         return

@@ -18,6 +18,7 @@ from capsviz.analyses import rotate
 from capsviz.cli import main
 from capsviz.data import digits
 from capsviz.figures import sets as paperset
+from capsviz.figures.venues import width_for
 from capsviz.tracing import remember
 
 
@@ -122,10 +123,10 @@ def test_a_wrong_request_is_one_line_and_writes_nothing(tmp_path, args, message)
 
 
 def test_a_venue_gives_its_column_and_text_width():
-    assert paperset.width_for("single", "icml") == 3.25
-    assert paperset.width_for("double", "icml") == 6.75
-    assert paperset.width_for("4", "icml") == "4"
-    assert paperset.width_for("double", None) == "double"
+    assert width_for("single", "icml") == 3.25
+    assert width_for("double", "icml") == 6.75
+    assert width_for("4", "icml") == "4"
+    assert width_for("double", None) == "double"
 
 
 def test_every_analysis_takes_part():
