@@ -39,6 +39,10 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate, stack
 
+EXAMPLES = """
+capsviz equivariance --n 200  # about 7 min for all vectors
+"""
+
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs
 
 __all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot", "table"]

@@ -37,6 +37,10 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate, stack
 
+EXAMPLES = """
+capsviz sweep --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 2 min
+"""
+
 NEEDS = ()  # of a network: its scores
 
 __all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot"]
