@@ -353,18 +353,22 @@ def prepare(analysis: str, figure_options: dict) -> None:
     naming.refuse_made(figure_options["output"], analysis, made, force=force)
 
 
-def target(base: str, figure_options: dict, networks: Sequence[str] = ()) -> Path:
+def target(
+    base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None
+) -> Path:
     """Path without ending of a figure, its whole name; ValueError where a file has it already.
 
     Parameters
     ----------
     base      name that the analysis gives.
     networks  as they were named on the command line, or chosen for the data set.
+    analysis  its name.
     """
     from capsviz.cli import naming
 
     labels = [naming.label(one) for one in networks]
-    name = naming.stem(base, labels, naming.changed(click.get_current_context()))
+    changed = naming.changed(click.get_current_context())
+    name = naming.stem(base, labels, changed, analysis)
     naming.try_folder(figure_options["output"])
     naming.refuse_existing(figure_options["output"] / name, force=figure_options["force"])
     return figure_options["output"] / name
@@ -402,7 +406,7 @@ def save(name: str, analysis: str, result, inputs, figure_options: dict, named=N
     """
     from capsviz.cli import naming
 
-    path = target(name, figure_options, sources(named or {}, inputs))
+    path = target(name, figure_options, sources(named or {}, inputs), analysis)
     about = {"card": inputs.model.card, "device": str(inputs.device)}
     context = click.get_current_context()
     return write(

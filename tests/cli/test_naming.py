@@ -51,6 +51,12 @@ def test_the_parts_of_a_name(base, networks, options, name):
     assert naming.stem(base, networks, options) == name
 
 
+def test_the_network_stands_behind_the_analysis_or_at_the_end():
+    assert naming.stem("mean-lengths", ["x"], {}, "my_own") == "mean-lengths-x"
+    assert naming.stem("tour-images", ["x"], {}, "tour") == "tour-x-images"
+    assert naming.stem("tour", ["x"], {}, "tour") == "tour-x"
+
+
 def test_long_names_are_cut_and_stay_different():
     one, other = (
         naming.stem("sweep-x", [f"network-{k}{end}" for k in range(12)], {}) for end in "ab"
