@@ -39,8 +39,8 @@ def _of_one(result) -> str:
         worst, (low, high) = int(change.argmin()), result.control[kind]
         beyond = int((change < low).sum())
         parts.append(
-            f"{kind}: most without {_name(result, kind, worst)} ({change[worst]:+.3f}); {beyond} of "
-            f"{len(change)} lose more than 95 % of random removals of equal norm "
+            f"{kind}: most without {_name(result, kind, worst)} ({change[worst]:+.3f}); {beyond} "
+            f"of {len(change)} lose more than 95 % of random removals of equal norm "
             f"({low:+.3f} to {high:+.3f})"
         )
     listed = "\n".join(parts)
