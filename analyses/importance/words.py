@@ -105,6 +105,11 @@ def _dictionary(result) -> str:
             ": one tree in almost every class, for the levels lie further apart than what the "
             "couplings do"
         )
+    elif result.entropy_bits.value[k] > 0.99 * result.bound_bits:
+        coarse = (
+            "; this is the bound: almost every image has a tree of its own, and the entropy tells "
+            "the number of images"
+        )
     return (
         f"dictionaries of couplings at {PUBLISHED} levels: {_bits(result.entropy_bits[k])}, "
         f"{result.keys[k]:.1f} trees a class, of at most {result.bound_bits:.2f} bits"
