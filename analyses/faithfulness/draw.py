@@ -40,7 +40,7 @@ SHORT = {
 def one_image(result, width):
     """The image, its maps, those of random weights, and the curves."""
     wide, M = width >= WIDE, len(result.names)
-    columns = M + 1 if wide else 6
+    columns = M + 1 if width > 6 else 6
     blocks = -(-(M + 1) // columns)
     cell = min((width - 0.1) / columns - 0.06, 1.0)
     tall = blocks * (2 * cell + 0.95)
@@ -69,10 +69,8 @@ def one_image(result, width):
             _map(lower, result.random_maps[k])
             lower.set_xlabel(f"ρ {result.correlation[k]:.2f}", fontsize=6, labelpad=2)
     text = "upper: maps, areas of deletion and insertion, infidelity;"
-    top.suptitle(
-        f"{text}{' ' if width > 6 else chr(10)}lower: the same maps with random weights in all layers",
-        fontsize=7,
-    )
+    text += " " if width > 6 else "\n"
+    top.suptitle(f"{text}lower: the same maps with random weights in all layers", fontsize=7)
     _both_curves(bottom, result, (result.deletion, result.insertion), None, wide)
     return figure
 
@@ -171,6 +169,6 @@ def _sanity(axes, result):
                 )  # fmt: skip
     axes.axvline(0, color=GREY, linewidth=0.5)
     axes.set_xlim(-1.03, 1.03)
-    axes.set_title("sanity: rank correlation with\nrandom weights (near 0 is better)")
+    axes.set_title("sanity: random weights\n(near 0 is better)")
     first, last = result.stages[0], result.stages[-1]
-    axes.set_xlabel(f"open: down to {first}\nfilled: all, down to {last}", fontsize=6)
+    axes.set_xlabel(f"rank correlation\nopen: down to {first}\nfilled: down to {last}", fontsize=6)
