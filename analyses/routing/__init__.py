@@ -98,7 +98,7 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     ValueError  for iterations that the network does not take.
     """
     from capsviz.analyses.routing import measure
-    from capsviz.tracing import coupling_sd, even_couplings, trace
+    from capsviz.tracing import coupling_sd, even_couplings, evidence, trace
     from capsviz.transforms.augment import to_uint8
 
     image = image.cpu()
@@ -107,9 +107,9 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     uniform = trace(model, image, **parts, couplings="uniform")
     totals = [measure.total_input(one.votes, one.factors[-1]) for one in (routed, uniform)]
     maps = [None, None]
-    if measure.has_places(routed.grid):
+    if evidence.has_places(routed.grid):
         maps = [
-            measure.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
+            evidence.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
             for one in (routed, uniform)
         ]
     sums = [
