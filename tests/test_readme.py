@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from benchmarks import readme
 from capsviz import checkpoint, discovery, figures
 from capsviz.cli import main
-from capsviz.nn.layers import ClassCapsules
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.routing import Routing
 
 TEXT = (discovery.root() / "README.md").read_text(encoding="utf-8")
