@@ -26,8 +26,8 @@ $(VENV)/.ready-test: $(VENV)/.ready
 	@touch $@
 
 demo: $(VENV)/.ready
-	$(BIN)/capsviz rotate --digit 2 --output $(DEMO)
-	$(BIN)/capsviz routing --digit 2 --output $(DEMO)
+	$(BIN)/capsviz rotate --digit 2 --output $(DEMO) --force
+	$(BIN)/capsviz routing --digit 2 --output $(DEMO) --force
 	@echo "The figures are in $(DEMO)"
 
 test: $(VENV)/.ready-test

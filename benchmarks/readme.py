@@ -144,7 +144,7 @@ def output(command: str) -> str:
     """A command and what it prints, as a code block."""
     words = shlex.split(command)
     if words[1] != "evaluate":  # the figure at the top is one of them
-        words += ["--output", "runs/readme" if "--evaluate" in words else "figures"]
+        words += ["--force", "--output", "runs/readme" if "--n" in words else "figures"]
     run = [sys.executable, "-m", *words]
     text = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return f"```\n$ {command}\n{text.rstrip()}\n```"

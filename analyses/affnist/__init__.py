@@ -37,6 +37,11 @@ from capsviz.analyses.affnist.words import caption, findings, table_caption
 from capsviz.cli import options
 from capsviz.statistics.estimate import Estimate
 
+EXAMPLES = """
+capsviz affnist  # 10 s, from the shipped results
+capsviz affnist --run --networks capsnet --seeds 1  # hours, want a GPU
+"""
+
 NEEDS = ()  # of a network: its scores
 
 __all__ = ["Result", "Variants", "caption", "command", "compute", "findings", "paper", "plot"]
@@ -180,7 +185,7 @@ def table(result: Result | Variants):
 @click.option(
     "--ema", type=float, metavar="DECAY", help="Average the weights; see train. [default: no]"
 )
-@click.option("--limit", type=int, metavar="N", help="Images of affnist_like. [default: 320,000]")
+@options.number("Images of affnist_like. [default: 320,000]", "--limit", name="limit")
 @click.option("--train-limit", type=int, metavar="N", help="Training images, for trials.")
 @click.option("--picture", is_flag=True, help="Only the picture of digits and their variants.")
 @click.option(

@@ -23,6 +23,10 @@ import click
 from capsviz.cli import options
 from capsviz.statistics.words import number
 
+EXAMPLES = """
+capsviz curves runs/mnist runs/mnist-2  # 5 s
+"""
+
 NEEDS = ()  # of a network: its scores
 
 

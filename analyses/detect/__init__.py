@@ -38,6 +38,10 @@ from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number, sentence
 
+EXAMPLES = """
+capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 7 min
+"""
+
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
 SCORES = ("winning capsule", "another capsule", "another image", "class average", "random")

@@ -49,6 +49,10 @@ from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
 
+EXAMPLES = """
+capsviz equivariance --n 200  # about 7 min for all vectors
+"""
+
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs
 OVER_RUNS = {"probe_error": mean, "variance_kept": mean, "seconds": sum}
 

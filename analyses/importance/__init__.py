@@ -116,7 +116,7 @@ def compute(model, image, label=None, *, classes, seed=0) -> Result:
         image=to_uint8(image[0]),
         label=label,
         **statistics.one_image(model, image, label, seed),
-        extent_px=extent(model) if has_places(model.grid) else None,
+        extent_px=extent(model) if has_places(getattr(model, "grid", None)) else None,
         classes=list(classes),
     )
 

@@ -54,10 +54,11 @@ def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]
         return
     for start in progress(range(0, len(images), CHUNK_IMAGES)):
         rows = slice(start, start + CHUNK_IMAGES)
-        traced = trace(model, images[rows])
-        own = traced.couplings[-1].clone()
-        norms = traced.child_activations
-        norms = torch.ones_like(own[..., 0]) if norms is None else norms
+        own = trace(model, images[rows], keep=("couplings",)).couplings[-1].clone()
+        try:
+            norms = trace(model, images[rows], keep=("child_activations",)).child_activations
+        except ValueError:  # it shows no children: as many stand for as large ones
+            norms = torch.ones_like(own[..., 0])
         yield rows, State(images[rows], None, None, own, norms)
 
 

@@ -24,7 +24,7 @@ def one_image(model, image: Tensor, label: int | None, seed: int) -> dict:
     generator = torch.Generator().manual_seed(seed)
     ((_, state),) = removal.states(model, image)
     whole = removal.without(model, state)[0]
-    kinds = removal.groups(state, model.grid)
+    kinds = removal.groups(state, getattr(model, "grid", None))
     watched = int(whole.argmax()) if label is None else label
     change, control = {}, {}
     for kind, members in kinds.items():
@@ -38,7 +38,7 @@ def one_image(model, image: Tensor, label: int | None, seed: int) -> dict:
         control[kind] = np.quantile((torch.stack(random) - whole[watched]).numpy(), [0.05, 0.95])
     return {
         "watched": watched, "activations": whole.numpy(), "change": change, "control": control,
-        "grid": model.grid, "how": how(model),
+        "grid": getattr(model, "grid", None), "how": how(model),
     }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
     refuse(model, images)
     generator = torch.Generator().manual_seed(seed)
     _, state = next(iter(removal.states(model, images[:1])))
-    kinds = removal.groups(state, model.grid)
+    kinds = removal.groups(state, getattr(model, "grid", None))
     asked = {"generator": generator, "progress": progress}
     ranked = removal.measure(model, others.images, others.labels, kinds, draws=0, **asked)
     rank = {kind: (ranked.base[0] - one[:, 0]).mean(1) for kind, one in ranked.single.items()}
@@ -82,7 +82,7 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
         "curve_activation": {kind: _curve(outcomes, kind, 0, counts) for kind in kinds},
         "area_accuracy": {kind: _area(outcomes, kinds, kind, 1, counts) for kind in kinds},
         "area_activation": {kind: _area(outcomes, kinds, kind, 0, counts) for kind in kinds},
-        "grid": model.grid,
+        "grid": getattr(model, "grid", None),
         "how": how(model),
         "others": others.name,
         **_dictionaries(model, images, labels, counts, seed, generator),

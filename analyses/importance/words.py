@@ -39,8 +39,8 @@ def _of_one(result) -> str:
         worst, (low, high) = int(change.argmin()), result.control[kind]
         beyond = int((change < low).sum())
         parts.append(
-            f"{kind}: most without {_name(result, kind, worst)} ({change[worst]:+.3f}); {beyond} of "
-            f"{len(change)} lose more than 95 % of random removals of equal norm "
+            f"{kind}: most without {_name(result, kind, worst)} ({change[worst]:+.3f}); {beyond} "
+            f"of {len(change)} lose more than 95 % of random removals of equal norm "
             f"({low:+.3f} to {high:+.3f})"
         )
     listed = "\n".join(parts)
@@ -104,6 +104,11 @@ def _dictionary(result) -> str:
         coarse = (
             ": one tree in almost every class, for the levels lie further apart than what the "
             "couplings do"
+        )
+    elif result.entropy_bits.value[k] > 0.99 * result.bound_bits:
+        coarse = (
+            "; this is the bound: almost every image has a tree of its own, and the entropy tells "
+            "the number of images"
         )
     return (
         f"dictionaries of couplings at {PUBLISHED} levels: {_bits(result.entropy_bits[k])}, "

@@ -45,6 +45,11 @@ from capsviz.analyses.perturb.measure import (
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 
+EXAMPLES = """
+capsviz perturb --digit 4 --all  # 15 s
+capsviz perturb --digit 4 --n 200  # 10 s
+"""
+
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 OVER_RUNS = None  # dimensions of a pose are in another order in each run
 
@@ -174,9 +179,7 @@ def plot(result: Result | Statistics, *, width=7.16):
     "--range", "span", type=click.Choice(["paper", "data"]), default="paper", show_default=True,
     help="+-0.25 about the image's own value, or the 5 to 95 % quantiles of its class.",
 )  # fmt: skip
-@click.option(
-    "--evaluate", "n", type=int, metavar="N", help="Effect table over N images of the class."
-)
+@options.number("Effect table over N images of the class.", "--evaluate")
 @click.option("--all", "every", is_flag=True, help="All dimensions, not the six strongest alone.")
 def command(run, pose, span, n, every):
     """Write the sheet of one image, or the effect table of a class."""

@@ -32,6 +32,10 @@ from capsviz import figures
 from capsviz.analyses.predict import lines
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz predict drawing.png scans/  # 5 s
+"""
+
 NEEDS = ()  # of a network: its scores
 
 SIDE = 112  # pixels of a drawn step: four times those of MNIST

@@ -2,7 +2,7 @@
 
 Method: every angle is one warp of the original image (kornia, bilinear, zeros outside), all angles
 go through the network as one batch, and the winning capsule is decoded. Over a test set
-(`--evaluate`): accuracy and mean length of the true class's capsule at every angle. The animation
+(`--n`): accuracy and mean length of the true class's capsule at every angle. The animation
 has at most 180 frames: of more angles, every second, third, ... is shown.
 
 A reader should see over which range of angles the true class stays the longest, and what the
@@ -22,6 +22,11 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import sentences
+
+EXAMPLES = """
+capsviz rotate --digit 4 --step 10  # 8 s
+capsviz rotate --n 1000 --step 10 --venue icml  # about 5 min
+"""
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
@@ -160,7 +165,7 @@ def plot(result: Result | Statistics, *, width=7.16):
 @click.option("--from", "start", default=0.0, show_default=True, help="First angle, degrees.")
 @click.option("--to", "stop", default=360.0, show_default=True, help="Last angle, degrees.")
 @click.option("--step", default=4.0, show_default=True, help="Step between angles, degrees.")
-@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@options.number("Over N test images instead of one.", "--evaluate")
 @click.option(
     "--size",
     type=click.IntRange(200, 2000),

@@ -11,7 +11,7 @@ is |s_j| unless a bias is added to s_j inside routing (preset "authors"): a bias
 place, so it is in v̂_j, but in no map. The same network with uniform couplings, and the poses that
 they give, stands beside it. Capsules that lie at no places of a grid have no map.
 
-Over a test set (`--evaluate N`): the same measures, polarisation (mean_i max_j c_ij), dead
+Over a test set (`--n N`): the same measures, polarisation (mean_i max_j c_ij), dead
 capsules, and how often r iterations change what one iteration predicts (Paik, Kwak & Kim 2019,
 arXiv:1907.13327). A capsule is dead if its largest activation over all images is below a threshold:
 that of Mitterreiter et al. (2023, arXiv:2301.01583), who watch it over training, together with the
@@ -45,6 +45,11 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.replicates import mean
 from capsviz.statistics.words import number, sentences
+
+EXAMPLES = """
+capsviz routing --digit 4  # 6 s
+capsviz routing --n 1000  # about 1 min
+"""
 
 NEEDS = ("votes", "couplings", "poses")  # of a network, see tracing.needs
 OVER_RUNS = {"to_right": mean, "to_wrong": mean} | dict.fromkeys(
@@ -93,7 +98,7 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     ValueError  for iterations that the network does not take.
     """
     from capsviz.analyses.routing import measure
-    from capsviz.tracing import coupling_sd, even_couplings, trace
+    from capsviz.tracing import coupling_sd, even_couplings, evidence, trace
     from capsviz.transforms.augment import to_uint8
 
     image = image.cpu()
@@ -102,9 +107,9 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     uniform = trace(model, image, **parts, couplings="uniform")
     totals = [measure.total_input(one.votes, one.factors[-1]) for one in (routed, uniform)]
     maps = [None, None]
-    if measure.has_places(routed.grid):
+    if evidence.has_places(routed.grid):
         maps = [
-            measure.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
+            evidence.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
             for one in (routed, uniform)
         ]
     sums = [
@@ -152,7 +157,7 @@ def plot(result: Result | Statistics, *, width=7.16, part=""):
     type=click.IntRange(1, 100),
     help="Routing iterations. [default: the network's own]",
 )
-@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@options.number("Over N test images instead of one.", "--evaluate")
 @click.option(
     "--dead-norm", default=0.05, show_default=True, help="A dead capsule's activation is below it."
 )

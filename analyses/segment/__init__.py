@@ -36,6 +36,10 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import require_two, wilson
 from capsviz.statistics.words import sentences
 
+EXAMPLES = """
+capsviz segment --n 1000  # 10 s
+"""
+
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
 SEVERAL = True  # for images that show several things each
@@ -169,10 +173,7 @@ def plot(result: Result, *, width=7.16, part=""):
     "--failures", type=click.IntRange(0, 24), default=4, show_default=True,
     help="Misread images to show beside them, at most.",
 )  # fmt: skip
-@click.option(
-    "--limit", "n", type=int, metavar="N",
-    help=f"Test images measured.  [default: {options.USUAL}, or all if fewer]",
-)  # fmt: skip
+@options.n
 @options.seed
 def command(run, index, count, failures, n, seed):
     """Write the figure and its numbers."""

@@ -41,6 +41,10 @@ from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.words import sentence
 
+EXAMPLES = """
+capsviz tsne --trajectories 3 --n 1000  # 15 s
+"""
+
 NEEDS = ("poses",)  # of a network, see tracing.needs
 
 OF = ("poses", "all-poses", "couplings", "primary")
@@ -162,13 +166,7 @@ def plot(result: Result, *, width=7.16, part=""):
     show_default=True,
     help="How it is mapped.",
 )
-@click.option(
-    "--evaluate",
-    "n",
-    type=int,
-    metavar="N",
-    help=f"N test images.  [default: {options.USUAL}, or all if fewer]",
-)
+@options.n
 @click.option(
     "--trajectories",
     default=0,
@@ -258,7 +256,7 @@ def _check(labels, of, method, trajectories, perplexity) -> None:
     if len(labels) < least:
         raise ValueError(
             f"{len(labels)} images are too few, expected at least {least:g}: use more by "
-            "--evaluate, or a smaller --perplexity"
+            "--n, or a smaller --perplexity"
         )
     present = len(np.unique(labels))
     if present < 2:

@@ -49,7 +49,9 @@ def slug(text: object) -> str:
     return re.sub(r"[^\w.+-]+", "-", str(text)).strip("-.") or "unnamed"
 
 
-def stem(base: str, networks: Sequence[str], options: Mapping[str, object]) -> str:
+def stem(
+    base: str, networks: Sequence[str], options: Mapping[str, object], analysis: str | None = None
+) -> str:
     """The whole name of a figure.
 
     Parameters
@@ -57,10 +59,13 @@ def stem(base: str, networks: Sequence[str], options: Mapping[str, object]) -> s
     base      of the analysis: "rotate-mnist-2-0".
     networks  labels of the networks that were named, or chosen for the data set.
     options   those that are not the defaults, by their names on the command line.
+    analysis  the networks stand behind its name, where the base begins with it, else at the end.
     """
     named = _cut("-".join(one for one in networks if f"-{one}-" not in f"-{base}-"))
-    first, _, rest = base.partition("-")
-    name = "-".join(filter(None, (first, named, rest)))
+    first = analysis or base.partition("-")[0]
+    rest = base.removeprefix(first).removeprefix("-")
+    begins = base == first or base.startswith(f"{first}-")
+    name = "-".join(filter(None, (first, named, rest) if begins else (base, named)))
     tail = [f"{key}{_value(value)}" for key, value in options.items() if _new(value, name)]
     return "-".join(filter(None, (name, _cut("-".join(tail)))))
 

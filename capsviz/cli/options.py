@@ -15,6 +15,35 @@ from capsviz.cli.errors import errors
 USUAL = 1000  # images of a statistic, where the split has as many
 
 
+class Option(click.Option):
+    """An option with names of before, which are still taken and nowhere shown.
+
+    Parameters
+    ----------
+    aliases  the old names, with their dashes.
+    """
+
+    def __init__(self, *args, aliases: Sequence[str] = (), **more):
+        super().__init__(*args, **more)
+        self.aliases = list(aliases)
+
+    def add_to_parser(self, parser, ctx):
+        """As click does, under every name."""
+        shown = self.opts
+        self.opts = [*shown, *self.aliases]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = shown
+
+
+def number(help_text: str, *aliases: str, name: str = "n") -> Callable:
+    """`--n`: how many images a statistic is of."""
+    return click.option(
+        "--n", name, cls=Option, aliases=aliases, type=int, metavar="N", help=help_text
+    )
+
+
 def _stack(*decorators: Callable, into: str | None = None) -> Callable:
     """One decorator from several options; `into` hands their values over as one dict."""
 
@@ -98,7 +127,7 @@ network = _stack(
     ),
 )
 seed = click.option("--seed", default=0, show_default=True, help="Seed of everything random.")
-n = click.option("--n", type=int, help=f"Test images. [default: {USUAL}, or all if fewer]")
+n = number(f"Test images. [default: {USUAL}, or all if fewer]", "--evaluate", "--limit")
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
 )
@@ -155,12 +184,14 @@ replicates = _stack(
 
 networks = _stack(
     click.option(
-        "--checkpoints",
+        "--checkpoint",
         "first",
+        cls=Option,
+        aliases=("--checkpoints",),
         multiple=True,
-        metavar="A B C",
-        help="Networks to compare: shipped weights, .safetensors files, or folders. The others are "
-        "compared with the first. The option's name may be left out, or given several times. "
+        metavar="NAME|FILE",
+        help="Networks to compare: shipped weights, .safetensors files, or folders, each by its "
+        "own --checkpoint or by its name alone; the others are compared with the first. "
         "[default: the shipped ones of the data set]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
@@ -320,17 +351,17 @@ def typed(*names: str) -> list[str]:
 
 
 def refuse_with_evaluate(n: int | None, *names: str) -> None:
-    """ValueError for `--evaluate n` beside options, by parameter name, that it would ignore."""
+    """ValueError for `--n` beside options, by parameter name, that it would ignore."""
     ignored = typed(*names)
     if n is not None and ignored:
-        raise ValueError(f"--evaluate looks at test images, not at one: drop {', '.join(ignored)}")
+        raise ValueError(f"--n looks at test images, not at one: drop {', '.join(ignored)}")
 
 
 def refuse_without_evaluate(n: int | None, *names: str) -> None:
     """ValueError for options, by parameter name, that one image has no use for."""
     ignored = typed(*names)
     if n is None and ignored:
-        raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --evaluate N")
+        raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --n N")
 
 
 def prepare(analysis: str, figure_options: dict) -> None:
@@ -343,18 +374,22 @@ def prepare(analysis: str, figure_options: dict) -> None:
     naming.refuse_made(figure_options["output"], analysis, made, force=force)
 
 
-def target(base: str, figure_options: dict, networks: Sequence[str] = ()) -> Path:
+def target(
+    base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None
+) -> Path:
     """Path without ending of a figure, its whole name; ValueError where a file has it already.
 
     Parameters
     ----------
     base      name that the analysis gives.
     networks  as they were named on the command line, or chosen for the data set.
+    analysis  its name.
     """
     from capsviz.cli import naming
 
     labels = [naming.label(one) for one in networks]
-    name = naming.stem(base, labels, naming.changed(click.get_current_context()))
+    changed = naming.changed(click.get_current_context())
+    name = naming.stem(base, labels, changed, analysis)
     naming.try_folder(figure_options["output"])
     naming.refuse_existing(figure_options["output"] / name, force=figure_options["force"])
     return figure_options["output"] / name
@@ -395,7 +430,7 @@ def save(
     """
     from capsviz.cli import naming
 
-    path = target(name, figure_options, sources(named or {}, inputs))
+    path = target(name, figure_options, sources(named or {}, inputs), analysis)
     about = {"card": inputs.model.card, "device": str(inputs.device)}
     context = click.get_current_context()
     return write(

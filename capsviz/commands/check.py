@@ -8,6 +8,10 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz check --checkpoint mnist  # 30 s
+"""
+
 EXAMPLE = """
 \b
     capsviz check --network net.py:build --weights net.pt --loss net.py:loss

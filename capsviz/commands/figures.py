@@ -6,17 +6,17 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz figures --venue icml --output runs/paper  # about an hour; stopped, it goes on
+capsviz figures --only rotate --only routing --n 200  # about 2 min
+"""
+
 
 @click.command(help=__doc__)
 @options.inputs
 @click.option("--style", type=click.Choice(["paper"]), default="paper", show_default=True)
 @click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
-@click.option(
-    "--limit",
-    "n",
-    type=int,
-    help=f"Test images per statistic. [default: {options.USUAL}, or all if fewer]",
-)
+@options.n
 @click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
 @click.option("--index", default=0, show_default=True, help="Which image of that class.")
 @options.seed

@@ -9,6 +9,10 @@ import click
 from capsviz.cli import options
 from capsviz.cli.errors import errors
 
+EXAMPLES = """
+capsviz redraw figures/rotate-mnist-2-0.json --width single --output runs  # 3 s
+"""
+
 
 @click.command(help=__doc__)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))

@@ -101,6 +101,8 @@ def open_module(
     with _on_path(path.parent), without_cuda():
         built = _built(_function(_module(path), path, name), path, name)
     network = built.network if isinstance(built, Bare) else built
+    if isinstance(built, Bare) and not torch.cuda.is_available():
+        built.recipe.cuda = True  # whether its code asks for a GPU was not seen in there
     card = _card(path, name, network, dataset)
     if weights is not None:
         card["weights"] = _load(network, Path(weights), spec)

@@ -6,10 +6,10 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
 
-from capsviz.analyses.routing.measure import additive_map
 from capsviz.figures.panels import picture
 from capsviz.plot import parts
 from capsviz.tracing import Trace
+from capsviz.tracing.evidence import additive_map
 
 
 def evidence(

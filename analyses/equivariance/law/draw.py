@@ -66,8 +66,9 @@ def _rows(axes, result, estimate, f):
         ends = np.maximum(estimate.ci95[s, f], left)
         axes.hlines(at[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
         axes.plot(values[inside], at[inside], linestyle="none", **look)
-        out = look | {"marker": "<", "fillstyle": "none"}  # beyond the left edge
-        axes.plot([left] * sum(~inside), at[~inside], linestyle="none", clip_on=False, **out)
+        if not inside.all():
+            arrow = look | {"marker": "<", "fillstyle": "none"}  # beyond the left edge
+            axes.plot([left] * sum(~inside), at[~inside], linestyle="none", clip_on=False, **arrow)
     for law in BASELINES[1:]:
         axes.axhline(law - 0.5, color="#BBBBBB", linewidth=0.5)
     axes.axhline(BASELINES[0] + 0.5, color="#BBBBBB", linewidth=0.5)
