@@ -16,7 +16,7 @@ from benchmarks.table import table
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
 from capsviz.experiments import reproductions
-from capsviz.experiments.reproduce import READING, gather
+from capsviz.experiments.gathering import READING, gather
 from capsviz.figures import tables
 
 ROOT = Path(__file__).resolve().parent.parent
