@@ -134,7 +134,7 @@ def test_rotate_takes_a_users_picture(run, tmp_path):
     image.save(tmp_path / "one.png")
     args = ["--image", "one.png", "--step", 90, "--format", "png", "--output", "out"]
     assert run("rotate", *DIGITS, *args).exit_code == 0
-    assert json.loads((tmp_path / "out/rotate-one.json").read_text())["result"]["label"] is None
+    assert json.loads((tmp_path / "out/rotate-digits-one-step-90.json").read_text())["result"]["label"] is None
 
 
 def test_without_mnist_the_digits_serve_and_one_line_says_so(run):
@@ -170,8 +170,8 @@ def test_asking_for_mnist_never_falls_back(run):
         (["rotate", *DIGITS, "--fps", 0], ["0"]),
         (["rotate", *DIGITS, "--size", 10], ["10"]),
         (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),
-        (["routing", *DIGITS, "--dead-norm", 0.1], ["drop --dead-norm, or add --evaluate"]),
-        (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --evaluate"]),
+        (["routing", *DIGITS, "--dead-norm", 0.1], ["drop --dead-norm, or add --n"]),
+        (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --n"]),
         (["sweep", "--checkpoints", "digits", "--no-worst", "--grid", 7], ["drop --grid"]),
         (["tsne", *DIGITS, "--method", "pca", "--perplexity", 5], ["drop --perplexity"]),
         (["affnist", "--picture", "--run"], ["drop --run"]),
