@@ -23,7 +23,7 @@ FLOORS = (
     ("experiments", "figures"),
     ("cli",),
     ("analyses",),
-    ("explorer",),
+    ("explorer", "plot", "reports"),
     ("commands",),
     ("__main__",),
 )

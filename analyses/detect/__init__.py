@@ -143,7 +143,12 @@ def compute(
         validation=distances,
         threshold=threshold,
         **shares,
-        auroc=Estimate(auroc, np.stack([_apart(_ends(drawn), n) for _, drawn in areas]), n),
+        auroc=Estimate(
+            auroc,
+            np.stack([_apart(_ends(drawn), n) for _, drawn in areas]),
+            n,
+            draws=np.stack([drawn for _, drawn in areas], 1),
+        ),
         gain=Estimate(auroc[:, :1] - auroc[:, 1:], gains, n),
         examples=examples,
         missing=list(missing),

@@ -51,6 +51,7 @@ capsviz perturb --digit 4 --n 200  # 10 s
 """
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
+OVER_RUNS = None  # dimensions of a pose are in another order in each run
 
 __all__ = [
     "DELTA", "Result", "Statistics", "caption", "captions", "choose", "command", "compute",

@@ -43,6 +43,7 @@ from capsviz.analyses.routing import statistics
 from capsviz.analyses.routing.statistics import NO_MAP, Statistics, evaluate, spread
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
+from capsviz.statistics.replicates import mean
 from capsviz.statistics.words import number, sentences
 
 EXAMPLES = """
@@ -51,6 +52,9 @@ capsviz routing --n 1000  # about 1 min
 """
 
 NEEDS = ("votes", "couplings", "poses")  # of a network, see tracing.needs
+OVER_RUNS = {"to_right": mean, "to_wrong": mean} | dict.fromkeys(
+    ("type_coupling", "child_activation", "largest_activation", "dead")  # by capsule
+)
 
 
 class Result(NamedTuple):
@@ -94,7 +98,7 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     ValueError  for iterations that the network does not take.
     """
     from capsviz.analyses.routing import measure
-    from capsviz.tracing import coupling_sd, even_couplings, trace
+    from capsviz.tracing import coupling_sd, even_couplings, evidence, trace
     from capsviz.transforms.augment import to_uint8
 
     image = image.cpu()
@@ -103,9 +107,9 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     uniform = trace(model, image, **parts, couplings="uniform")
     totals = [measure.total_input(one.votes, one.factors[-1]) for one in (routed, uniform)]
     maps = [None, None]
-    if measure.has_places(routed.grid):
+    if evidence.has_places(routed.grid):
         maps = [
-            measure.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
+            evidence.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
             for one in (routed, uniform)
         ]
     sums = [
@@ -123,7 +127,7 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
         uniform_maps=maps[1],
         uniform_map_sums=sums[1],
         uniform_activations=uniform.lengths[0].numpy(),
-        extent_px=None if maps[0] is None else measure.extent(model),
+        extent_px=None if maps[0] is None else list(routed.extent),
         image=to_uint8(image[0]),
         classes=list(classes),
         label=label,

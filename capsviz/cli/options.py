@@ -77,13 +77,13 @@ def _names(decorator: Callable) -> list[str]:
     return [option.name for option in probe.__click_params__]
 
 
-def _data(default: str) -> Callable:
+def _data(default: str, what: str = "Data set.") -> Callable:
     return _stack(
         click.option(
             "--dataset",
             metavar="NAME",
             callback=lambda context, option, value: value and value.replace("-", "_"),
-            help=f"Data set. [default: {default}]",
+            help=f"{what} [default: {default}]",
         ),
         click.option(
             "--data-dir",
@@ -94,6 +94,9 @@ def _data(default: str) -> Callable:
 
 
 data = _data("the checkpoint's")
+own_data = _data(
+    "mnist, or the embedded digits", "Data set that --network is for: its images and classes."
+)
 recipe_data = _data("the recipe's, without one mnist")
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda or mps."
@@ -130,7 +133,7 @@ as_json = click.option(
 )
 
 
-def _own(**how) -> Callable:
+def own_network(**how) -> Callable:
     """Somebody's own network, in place of a checkpoint."""
     return _stack(
         click.option(
@@ -149,14 +152,31 @@ def _own(**how) -> Callable:
     )
 
 
+_checkpoint = {
+    "metavar": "NAME|FILE",
+    "help": "Shipped weights, a .safetensors file, or a folder that holds one. "
+    "[default: those of the data set]",
+}
 inputs = _stack(
+    click.option("--checkpoint", **_checkpoint), own_network(), data, device, into="inputs"
+)
+_several = "Several times for training runs of one recipe with other seeds, as by --seeds-of. "
+_seeds_of = click.option(
+    "--seeds-of",
+    multiple=True,
+    metavar="'GLOB'",
+    help="Finished training runs of one recipe with other seeds, e.g. 'runs/x-*': a statistic is "
+    "their mean, its interval over runs and images.",
+)
+replicates = _stack(
     click.option(
         "--checkpoint",
+        multiple=True,
         metavar="NAME|FILE",
-        help="Shipped weights, a .safetensors file, or a folder that holds one. "
-        "[default: those of the data set]",
+        help=_checkpoint["help"].replace("[", f"{_several}["),
     ),
-    _own(),
+    _seeds_of,
+    own_network(),
     data,
     device,
     into="inputs",
@@ -175,7 +195,8 @@ networks = _stack(
         "[default: the shipped ones of the data set]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
-    _own(multiple=True),
+    _seeds_of,
+    own_network(multiple=True),
     data,
     device,
     into="networks",
@@ -397,12 +418,15 @@ def sources(named: dict, inputs) -> list[str]:
     return texts or [inputs.source]
 
 
-def save(name: str, analysis: str, result, inputs, figure_options: dict, named=None) -> list[Path]:
+def save(
+    name: str, analysis: str, result, inputs, figure_options: dict, named=None, runs=None
+) -> list[Path]:
     """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
 
     Parameters
     ----------
     named  what `@inputs` or `@networks` gave.
+    runs   what training runs it is of, where it is of several.
     """
     from capsviz.cli import naming
 
@@ -412,7 +436,7 @@ def save(name: str, analysis: str, result, inputs, figure_options: dict, named=N
     return write(
         path, analysis, result, figure_options, **about, notice=inputs.dataset.notice,
         options={k: _plain(v) for k, v in context.params.items()},
-        identity=naming.identity(context),
+        identity=naming.identity(context), runs=runs,
     )  # fmt: skip
 
 

@@ -98,6 +98,7 @@ def save(
     command: str | None = None,
     notice: str | None = None,
     identity: str | None = None,
+    runs: Mapping | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
 
@@ -113,6 +114,7 @@ def save(
     command   the command line, if there was one.
     notice    what must be said of the data, e.g. that they are lossy copies.
     identity  what the numbers are made of, by which the same are known again.
+    runs      the training runs that it is of, where there are several.
 
     Returns
     -------
@@ -129,6 +131,7 @@ def save(
         "provenance": provenance(card, device),
         **({"look": chosen()} if chosen() else {}),
         **({} if notice is None else {"notice": notice}),
+        **({} if runs is None else {"runs": dict(runs)}),
     }
     return [*paths, *write_result(Path(stem), result, about)]
 
