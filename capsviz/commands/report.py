@@ -8,11 +8,12 @@ import click
 
 from capsviz.cli import options
 
-EXAMPLE = """
-\b
-    capsviz report --checkpoint digits
-    capsviz report --checkpoints mnist mnist-resnet --n 200
+EXAMPLES = """
+capsviz report --checkpoint digits  # about 5 min
+capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200 --only sweep  # about 2 min
+"""
 
+EXAMPLE = """
 The file holds its pictures, needs no network, and prints. A report of `digits` takes a few minutes
 on two cores, of `mnist` longer, most of it for corruptions and attacks: --only NAME is quick.
 """
@@ -20,7 +21,7 @@ on two cores, of `mnist` longer, most of it for corruptions and attacks: --only 
 
 @click.command(help=f"{__doc__}\n\n{EXAMPLE}")
 @options.networks
-@click.option("--n", type=int, help="Test images behind every statistic. [default: 200]")
+@options.number("Test images behind every statistic. [default: 200]", "--limit")
 @click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
 @click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
 @click.option("--index", default=0, show_default=True, help="Which image of that class.")

@@ -110,9 +110,9 @@ def strings():
             tree = ast.parse(path.read_text(encoding="utf-8"))
             statements = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
             for node in ast.walk(tree):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    if id(node) not in statements:
-                        yield f"{name}/{path.name}", node.value
+                text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+                if text and id(node) not in statements:
+                    yield f"{name}/{path.name}", node.value
 
 
 def counts_runs(text):

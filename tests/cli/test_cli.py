@@ -116,8 +116,8 @@ def test_rotate_writes_gif_figures_and_numbers(run, tmp_path):
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("predicted ")
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert names == [f"rotate-digits-2-0.{k}" for k in ("gif", "json", "pdf", "png")]
-    with Image.open(tmp_path / "out" / "rotate-digits-2-0.gif") as gif:
+    assert names == [f"rotate-digits-2-0-step-45.{k}" for k in ("gif", "json", "pdf", "png")]
+    with Image.open(tmp_path / "out" / "rotate-digits-2-0-step-45.gif") as gif:
         assert gif.size[0] == 300 and gif.n_frames == 8
 
 
@@ -134,7 +134,10 @@ def test_rotate_takes_a_users_picture(run, tmp_path):
     image.save(tmp_path / "one.png")
     args = ["--image", "one.png", "--step", 90, "--format", "png", "--output", "out"]
     assert run("rotate", *DIGITS, *args).exit_code == 0
-    assert json.loads((tmp_path / "out/rotate-digits-one-step-90.json").read_text())["result"]["label"] is None
+    assert (
+        json.loads((tmp_path / "out/rotate-digits-one-step-90.json").read_text())["result"]["label"]
+        is None
+    )
 
 
 def test_without_mnist_the_digits_serve_and_one_line_says_so(run):
