@@ -2,7 +2,7 @@
 
 Method: the couplings of the last iteration are read as a parse tree, in which each child has a
 favourite parent: the one it gives most. A preference is a coupling less the mean of its child's.
-Over a test set (`--evaluate N`), after Mitterreiter et al. (2023, arXiv:2301.01583): the mean
+Over a test set (`--n N`), after Mitterreiter et al. (2023, arXiv:2301.01583): the mean
 square of preferences as an exact sum (what is the same in all images: of parents, places, types,
 single children; what goes with the true class: alike in all children, or child by child; what
 differs between images of a class); how many children change their favourite between two images;
@@ -42,6 +42,11 @@ from capsviz.analyses.parse_tree.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+
+EXAMPLES = """
+capsviz parse-tree --digit 4  # 10 s
+capsviz parse-tree --n 1000  # about 1 min
+"""
 
 NEEDS = ("couplings",)  # of a network, see tracing.needs
 
@@ -181,7 +186,7 @@ def plot(result: Result | Statistics | Trajectory, *, width=7.16):
     "--other", type=int, metavar="CLASS",
     help="Class of the other image. [default: the one after that of the first]",
 )  # fmt: skip
-@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of two.")
+@options.number("Over N test images instead of two.", "--evaluate")
 @click.option(
     "--run", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
     help="A run of `capsviz train --save-every K`: capsules by epoch.",

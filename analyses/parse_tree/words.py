@@ -52,7 +52,7 @@ def _of_two(result) -> str:
         f"children whose favourite is the class that is read ({'; '.join(parts[:2])}{fresh}); "
         f"{differ} have another favourite in the other image\n"
         f"standard deviation of the couplings about even ones: {sd}\n"
-        "two images are examples: see --evaluate"
+        "two images are examples: see --n"
     )
 
 

@@ -329,7 +329,7 @@ def test_without_a_decoder_probes_are_measured_and_the_rest_is_said_to_be_left_o
     assert "no decoder: neither cycle nor paths" in probes.findings(found)
     for width in ("single", "double"):
         assert_fits(figures.draw("probes", found, width))
-    with pytest.raises(ValueError, match="--evaluate N probes its poses"):
+    with pytest.raises(ValueError, match="--n N probes its poses"):
         probes.compute(model, noise(2, 0), classes=["a", "b", "c"])
 
 

@@ -146,7 +146,7 @@ def test_one_run_twice_or_alone_or_of_one_seed_is_refused(runs):
 
 def test_several_runs_are_refused_where_no_statistic_is_made(runs):
     both = ["--seeds-of", "runs/x-*"]
-    refused(invoke("transplant", *both), "one image is shown: add --evaluate N")
+    refused(invoke("transplant", *both), "one image is shown: add --n N")
     refused(invoke("view", *both), "no statistic with an interval: expected one training run")
     refused(invoke("perturb", *both, "--evaluate", 20), "in another order in each training run")
     refused(transplant(*both, "--network", "mine.py:build"), "--seeds-of and --network")
