@@ -33,8 +33,10 @@ from capsviz.tracing.outputs import (
     require_decoder,
     scores,
 )
+from capsviz.tracing.places import extent
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import remember
+from capsviz.tracing.rerouting import routes_again, under_couplings
 
 __all__ = [
     "CHUNK_BYTES",
@@ -49,6 +51,7 @@ __all__ = [
     "decode",
     "evaluating",
     "even_couplings",
+    "extent",
     "features",
     "given_away",
     "images_at_a_time",
@@ -56,6 +59,8 @@ __all__ = [
     "reconstructs",
     "remember",
     "require_decoder",
+    "routes_again",
     "scores",
     "trace",
+    "under_couplings",
 ]
