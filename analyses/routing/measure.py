@@ -12,6 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from capsviz.tracing.places import extent, has_places
+
+__all__ = ["extent", "has_places"]
+
 INSIDE = ("votes", "couplings", "weights", "poses", "activations")
 
 
@@ -33,11 +37,6 @@ def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
     Without a grid each child is a type of its own.
     """
     return couplings if grid is None else couplings.unflatten(-2, grid).mean((-3, -2))
-
-
-def has_places(grid: tuple[int, int, int] | None) -> bool:
-    """Whether children lie at several places, so that there is a map to draw."""
-    return grid is not None and grid[1] * grid[2] > 1
 
 
 def agreement(votes: Tensor, couplings: Tensor, poses: Tensor) -> Tensor:
@@ -77,20 +76,3 @@ def total_input(votes: Tensor, factors: Tensor) -> Tensor:
 def along_pose(total: Tensor, poses: Tensor) -> Tensor:
     """s_j · v̂_j in float64, of (B, J, E) twice: (B, J)."""
     return (total * normalize(poses.double(), dim=-1)).sum(-1)
-
-
-def extent(model) -> list[float]:
-    """Where the grid lies on the image: left, right, bottom and top in pixels, for `imshow`.
-
-    Each place is drawn at the centre of its receptive field, the size of the step to the next.
-    Where there is no step (one place, or all see the same), the field is divided evenly.
-    """
-    _, rows, columns = model.grid
-    first, last = model.receptive_field(0, 0), model.receptive_field(rows - 1, columns - 1)
-    edges = []
-    for a, b, count in zip(first, last, (rows, columns), strict=True):
-        low, high = (a.start + a.stop - 1) / 2, (b.start + b.stop - 1) / 2
-        half = (high - low) / (count - 1) / 2 if high > low else (a.stop - a.start) / 2
-        edges.append((low - half, high + half))
-    (top, bottom), (left, right) = edges
-    return [left, right, bottom, top]
