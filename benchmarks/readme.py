@@ -1,7 +1,7 @@
 """Fill README.md: outputs of its commands, results from the cards, the list of commands.
 
-`python -m benchmarks.readme` rewrites the marked parts, and docs/claims.md; `--no-run` keeps the
-commands' outputs.
+`python -m benchmarks.readme` rewrites the marked parts, docs/claims.md and docs/leaderboard.md;
+`--no-run` keeps the commands' outputs.
 """
 
 import json
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, claims, parity, robustness
+from benchmarks import RESULTS, claims, leaderboard, parity, robustness
 from benchmarks.table import table
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
@@ -131,3 +131,4 @@ if __name__ == "__main__":
     readme = ROOT / "README.md"
     readme.write_text(fill(readme.read_text("utf-8"), run="--no-run" not in sys.argv), "utf-8")
     claims.write()
+    leaderboard.write()
