@@ -23,7 +23,8 @@ from capsviz import checkpoint, discovery
 from capsviz.cli import main, runs
 from capsviz.files import write_text
 
-FOLDER = discovery.root() / "trained/seeds"
+ROOT = discovery.root()
+FOLDER = ROOT / "trained/seeds"
 DETECTED = 100  # images at most: attacks take long
 COMMANDS = {  # but for the images, what each is run with
     "corrupt": ["--n"],
@@ -56,7 +57,7 @@ def command(name, patterns, n, only):
         images = min(n, DETECTED) if one == "detect" else n
         click.echo(f"{one}: {measure(folder, one, patterns, images)}", err=True)
     size = sum(path.stat().st_size for path in folder.iterdir())
-    click.echo(f"{folder.relative_to(discovery.root())}: {size / 1e3:.0f} kB")
+    click.echo(f"{folder.relative_to(ROOT)}: {size / 1e3:.0f} kB")
 
 
 def summary(name: str, cards: list[dict]) -> dict:
