@@ -1,7 +1,12 @@
 """Fill README.md and pages of docs/: outputs of commands, results from the cards, lists.
 
+<<<<<<< HEAD
 `python -m benchmarks.readme` rewrites the marked parts of `PAGES`, and docs/claims.md; `--no-run`
 keeps the commands' outputs.
+=======
+`python -m benchmarks.readme` rewrites the marked parts, docs/claims.md and docs/leaderboard.md;
+`--no-run` keeps the commands' outputs.
+>>>>>>> c14554eb7d3cc4a1680cc270b1bec4efc34c22c3
 """
 
 import json
@@ -11,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, claims, parity, robustness
+from benchmarks import RESULTS, claims, leaderboard, parity, robustness
 from benchmarks.table import table
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
@@ -179,3 +184,4 @@ if __name__ == "__main__":
         text = fill(path.read_text("utf-8"), run="--no-run" not in sys.argv)
         path.write_text(text, "utf-8")
     claims.write()
+    leaderboard.write()
