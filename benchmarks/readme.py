@@ -1,12 +1,7 @@
 """Fill README.md and pages of docs/: outputs of commands, results from the cards, lists.
 
-<<<<<<< HEAD
-`python -m benchmarks.readme` rewrites the marked parts of `PAGES`, and docs/claims.md; `--no-run`
-keeps the commands' outputs.
-=======
-`python -m benchmarks.readme` rewrites the marked parts, docs/claims.md and docs/leaderboard.md;
-`--no-run` keeps the commands' outputs.
->>>>>>> c14554eb7d3cc4a1680cc270b1bec4efc34c22c3
+`python -m benchmarks.readme` rewrites the marked parts of `PAGES`, docs/claims.md and
+docs/leaderboard.md; `--no-run` keeps the commands' outputs.
 """
 
 import json
@@ -64,7 +59,7 @@ def results() -> str:
     return "\n".join([*rows, *(["", *several] if several else [])])
 
 
-def leaderboard() -> str:
+def leaderboard_head() -> str:
     """The head of docs/leaderboard.md; without that page, the accuracies of the shipped weights."""
     page = ROOT / "docs" / "leaderboard.md"
     if page.exists():
@@ -166,7 +161,7 @@ def fill(text: str, *, run: bool) -> str:
             body = output(what.removeprefix("run: "))
         else:
             body = {
-                "leaderboard": leaderboard,
+                "leaderboard": leaderboard_head,
                 "durations": durations,
                 "results": results,
                 "speed": speeds,

@@ -108,17 +108,9 @@ def strings():
         first = discovery.source("capsviz.analyses", name)
         for path in first.parent.rglob("*.py") if first.name == "__init__.py" else [first]:
             tree = ast.parse(path.read_text(encoding="utf-8"))
-<<<<<<< HEAD
-            statements = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
-            for node in ast.walk(tree):
-                text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-                if text and id(node) not in statements:
-                    yield f"{name}/{path.name}", node.value
-=======
             alone = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
             texts = (n for n in ast.walk(tree) if isinstance(getattr(n, "value", None), str))
             yield from ((f"{name}/{path.name}", n.value) for n in texts if id(n) not in alone)
->>>>>>> c14554eb7d3cc4a1680cc270b1bec4efc34c22c3
 
 
 def counts_runs(text):
