@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.tracing.places import extent, has_places
+from capsviz.tracing.places import has_places
 
-__all__ = ["extent", "has_places"]
+__all__ = ["has_places"]
 
 INSIDE = ("votes", "couplings", "weights", "poses", "activations")
 
@@ -45,27 +45,6 @@ def agreement(votes: Tensor, couplings: Tensor, poses: Tensor) -> Tensor:
     along = torch.einsum("bije,rbje->rbij", votes, normalize(poses, dim=-1))
     cosine = along / votes.norm(dim=-1).clamp_min(tiny)
     return (couplings * cosine).sum(2) / couplings.sum(2).clamp_min(tiny)
-
-
-def additive_map(
-    votes: Tensor, factors: Tensor, poses: Tensor, grid: tuple[int, int, int]
-) -> Tensor:
-    """What each place adds to each parent: Σ over types of c_ij (û_ij · v̂_j), in float64.
-
-    Parameters
-    ----------
-    votes    (B, I, J, E).
-    factors  (B, I, J) of one iteration: the couplings c_ij, or what stands in their place.
-    poses    (B, J, E) after it; v̂_j is v_j / |v_j|.
-    grid     (types, rows, columns).
-
-    Returns
-    -------
-    (B, J, rows, columns). The sum over places is (Σ_i c_ij û_ij) · v̂_j exactly, by linearity.
-    """
-    direction = normalize(poses.double(), dim=-1)
-    parts = factors.double() * torch.einsum("bije,bje->bij", votes.double(), direction)
-    return parts.unflatten(1, grid).sum(1).movedim(-1, 1)
 
 
 def total_input(votes: Tensor, factors: Tensor) -> Tensor:
