@@ -11,13 +11,11 @@ from torch import Tensor
 from capsviz.analyses.parse_tree import variance
 from capsviz.analyses.parse_tree.measure import observe
 from capsviz.analyses.parse_tree.words import COMPONENTS
-from capsviz.nn.functional import lengths
-from capsviz.nn.models import Output
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import wilson
-from capsviz.tracing.modes import evaluating
-from capsviz.tracing.rerouting import chunks, routes_again
+from capsviz.tracing import routes_again
+from capsviz.tracing.child_gradients import child_gradients
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -51,7 +49,7 @@ def follow(
 
 
 def _of_epoch(model, images, labels, counts, starved_share) -> dict:
-    squares, largest, right = gradients(model, images, labels)
+    squares, largest, right = child_gradients(model, images, labels)
     n = len(images)
     own = observe(model, images)
     values = variance.preferences(own.couplings)
@@ -72,28 +70,3 @@ def _of_epoch(model, images, labels, counts, starved_share) -> dict:
         "starved": Estimate(count, np.array([min(low, count), max(high, count)]), n),
         "shares": variance.shares(values, labels, own.grid, counts),
     }
-
-
-def gradients(model, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Squared norms (N, I) of the gradients that reach children, by image; the children's largest
-    activations (I,) over images; whether each image (N,) is read right.
-
-    Of what training minimises, in evaluation mode, with respect to each child's vector.
-    """
-    squares, largest, right = [], [], []
-    with evaluating(model):
-        for rows, primary, active in chunks(model, images):
-            activations = lengths(primary) if active is None else active
-            largest.append(activations.amax(0).cpu())
-            with torch.inference_mode(False), torch.enable_grad():
-                u = primary.clone().requires_grad_()
-                gates = None if active is None else active.clone()
-                batch = images[rows].to(u)
-                truth = labels[rows].to(u.device)
-                parents = model.capsules.couple(u, gates)
-                said = Output(parents.activations, parents.poses, u)
-                loss = model.objective(said, batch, truth).loss * len(batch)
-                (slope,) = torch.autograd.grad(loss, u)
-            squares.append(slope.detach().square().sum(2).double().cpu())
-            right.append((parents.activations.argmax(1) == truth).cpu())
-    return torch.cat(squares), torch.stack(largest).amax(0), torch.cat(right)

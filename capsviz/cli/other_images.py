@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
-
-from capsviz.transforms.augment import to_float
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Others(NamedTuple):
@@ -27,6 +25,10 @@ def other_images(inputs, n: int) -> Others:
     ------
     ValueError  for a data set of which nothing else is at hand.
     """
+    import torch
+
+    from capsviz.transforms.augment import to_float
+
     for split in ("validation", "train"):
         if split == inputs.dataset.split:
             continue

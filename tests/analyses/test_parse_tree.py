@@ -13,7 +13,7 @@ from page import assert_fits
 from capsviz import checkpoint, data, figures
 from capsviz.analyses import parse_tree
 from capsviz.analyses.parse_tree import inputs as chosen
-from capsviz.analyses.parse_tree import measure, training, variance
+from capsviz.analyses.parse_tree import measure, variance
 from capsviz.analyses.parse_tree.words import COMPONENTS
 from capsviz.cli import main, options
 from capsviz.cli.inputs import Inputs
@@ -21,6 +21,7 @@ from capsviz.cli.other_images import Others
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
 from capsviz.tracing import trace, under_couplings
+from capsviz.tracing.child_gradients import child_gradients
 
 CLASSES = ["a", "b", "c"]
 GRID = (2, 3, 2)
@@ -276,7 +277,7 @@ def test_gradients_are_those_of_each_image_alone_and_deaths_those_of_the_largest
         model.capsules.weight[4] = 0  # what it says reaches nobody
         model.primary.convolution.weight[4:] *= 1e-4  # the second type is dead
         model.primary.convolution.bias[4:] = 0
-    squares, largest, _ = training.gradients(model, images, labels)
+    squares, largest, _ = child_gradients(model, images, labels)
     u = model.encode(images[:1])[0].detach().requires_grad_()
     said = model.capsules.couple(u)
     output = Output(said.activations, said.poses, u)
