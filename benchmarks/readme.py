@@ -24,11 +24,20 @@ PAGES = (
     "README.md",
     *(
         f"docs/{name}.md"
-        for name in ("weights", "commands", "robustness", "speed", "published", "faq")
+        for name in (
+            "weights",
+            "commands",
+            "robustness",
+            "speed",
+            "published",
+            "faq",
+            "howto",
+            "gallery",
+        )
     ),
 )
 HEAD = 5  # networks of the leaderboard that the README shows
-KINDS = "leaderboard|results|speed|robustness|reproduced|commands|durations"
+KINDS = "leaderboard|results|speed|robustness|reproduced|commands|durations|contents"
 PART = re.compile(rf"<!-- (?P<what>run: [^>]+|{KINDS}) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -76,6 +85,18 @@ def leaderboard_head() -> str:
             f"| {test['accuracy']:.2%} ({low:.2%} to {high:.2%}) | {test['n']:,} |"
         )
     return "\n".join(rows)
+
+
+def contents(text: str) -> str:
+    """A page's headings of the second level as links."""
+    plain = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    titles = re.findall(r"^## (.+)$", plain, re.MULTILINE)
+    return "\n".join(f"- [{title}](#{anchor(title)})" for title in titles)
+
+
+def anchor(title: str) -> str:
+    """Of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def durations() -> str:
@@ -162,6 +183,7 @@ def fill(text: str, *, run: bool) -> str:
         else:
             body = {
                 "leaderboard": leaderboard_head,
+                "contents": lambda: contents(text),
                 "durations": durations,
                 "results": results,
                 "speed": speeds,

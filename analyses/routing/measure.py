@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.tracing.places import has_places
+from capsviz.tracing.evidence import has_places
 
 __all__ = ["has_places"]
 

@@ -52,6 +52,8 @@ def command(networks, n, only, digit, index, seed, output, force):
     naming.try_folder(path.parent)
     settings = Settings(n, digit, index, seed, options.progress, options.command_line())
     found = reports.collect(opened, names, settings, report=lambda line: click.echo(line, err=True))
+    if not found.sections:
+        raise click.ClickException(f"nothing could be drawn: {found.left_out[0][2]}")
     page = reports.render(found)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page)

@@ -67,7 +67,8 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
     then take `part`.
     """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    return module.parts(result) if hasattr(module, "parts") else ("",)
+    names = getattr(module, "parts", None)  # which may be a file of the analysis, too
+    return names(result) if callable(names) else ("",)
 
 
 def caption(analysis: str, result: NamedTuple, part: str = "") -> str:

@@ -6,11 +6,6 @@ from functools import partial
 from inspect import signature
 
 
-def has_places(grid: tuple[int, int, int] | None) -> bool:
-    """Whether children lie at several places, so that there is a map to draw."""
-    return grid is not None and grid[1] * grid[2] > 1
-
-
 def extent(model, layer: int = -1) -> list[float]:
     """Where the grid lies on the image: left, right, bottom and top in pixels, for `imshow`.
 
