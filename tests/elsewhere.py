@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.estimate import FIELDS, Estimate
 
 
 class Elsewhere(torch.Tensor):
@@ -24,7 +24,8 @@ def elsewhere(*tensors):
 def same(one, two):
     """Whether two results hold the same; an estimate by its parts."""
     if isinstance(one, Estimate):
-        return isinstance(two, Estimate) and same(*(tuple(vars(e).values()) for e in (one, two)))
+        parts = (tuple(getattr(e, name) for name in FIELDS) for e in (one, two))
+        return isinstance(two, Estimate) and same(*parts)
     if isinstance(one, tuple):
         return all(same(a, b) for a, b in zip(one, two, strict=True))
     return np.array_equal(one, two, equal_nan=np.asarray(one).dtype.kind == "f")

@@ -17,8 +17,9 @@ from draws import B, D, E, I, J, draw, inputs, votes_of
 import capsviz
 from capsviz.data import Dataset
 from capsviz.nn import functional, models
-from capsviz.nn.layers import ClassCapsules, PrimaryCapsules
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.models import Output
+from capsviz.nn.primary_capsules import PrimaryCapsules
 from capsviz.nn.routing import dynamic
 from capsviz.training import run as pipeline
 from capsviz.training import train

@@ -42,11 +42,12 @@ def statistics(clean, wrong, first, counts) -> dict[str, Estimate]:
     plain, plain_drawn = clean.mean(1)[:, None], _resampled(clean[:, None], counts)
     mean, mean_drawn = error.mean(1), error_drawn.mean(2)
     excess, excess_drawn = error - plain, error_drawn - plain_drawn
-    less = Estimate(mean - mean[first], _ends(mean_drawn - mean_drawn[:, [first]]), n)
+    apart = mean_drawn - mean_drawn[:, [first]]
+    less = Estimate(mean - mean[first], _ends(apart), n, draws=apart)
     return {
-        "clean": _shares(clean, first),
-        "error": _shares(wrong, first),
-        "mean": Estimate(mean, _ends(mean_drawn), n, less),
+        "clean": _shares(clean, first, plain_drawn[..., 0]),
+        "error": _shares(wrong, first, error_drawn),
+        "mean": Estimate(mean, _ends(mean_drawn), n, less, draws=mean_drawn),
         "mce": _ratios(error, error_drawn, first, n),
         "relative_mce": _ratios(excess, excess_drawn, first, n),
         "total": _ratios(mean[:, None], mean_drawn[..., None], first, n),
@@ -63,19 +64,20 @@ def mean_of_ratios(error, first) -> np.ndarray:
     return np.where(defined, (error / np.where(own > 0, own, 1)).mean(-1), np.nan)
 
 
-def _shares(wrong, first) -> Estimate:
+def _shares(wrong, first, drawn) -> Estimate:
     """Errors (K, ...) of wrong answers (K, ..., N), each with the difference to the baseline's."""
     n = wrong.shape[-1]
     gained, lost = ((wrong & ~wrong[first]).sum(-1), (~wrong & wrong[first]).sum(-1))
     ends = paired_each(gained, lost, n)
     ends[first] = 0  # less itself
-    less = Estimate((gained - lost) / n, ends, n)
-    return Estimate(wrong.mean(-1), wilson_each(wrong.sum(-1), n), n, less)
+    less = Estimate((gained - lost) / n, ends, n, draws=drawn - drawn[:, [first]])
+    return Estimate(wrong.mean(-1), wilson_each(wrong.sum(-1), n), n, less, draws=drawn)
 
 
 def _ratios(error, drawn, first, n) -> Estimate:
     """Of errors (K, C) and resampled ones (R, K, C); no interval where a resample has no ratio."""
-    return Estimate(mean_of_ratios(error, first), _ends(mean_of_ratios(drawn, first)), n)
+    drawn = mean_of_ratios(drawn, first)
+    return Estimate(mean_of_ratios(error, first), _ends(drawn), n, draws=drawn)
 
 
 def _resampled(wrong, counts) -> np.ndarray:

@@ -166,8 +166,8 @@ def findings(result: Statistics) -> str:
     if R > 1:
         lines.append(
             f"routing (r = {R} against r = 1) changes {result.changed[R - 1]:.2%} of the "
-            f"predictions on {result.n} {result.dataset} images: {result.to_right[R - 1]} become "
-            f"right, {result.to_wrong[R - 1]} wrong; {_effect(*result.changed.ci95[R - 1])}"
+            f"predictions on {result.n} {result.dataset} images: {result.to_right[R - 1]:g} become "
+            f"right, {result.to_wrong[R - 1]:g} wrong; {_effect(*result.changed.ci95[R - 1])}"
         )
     elif M > 1:
         lines.append("with one iteration couplings are uniform, and routing does nothing")

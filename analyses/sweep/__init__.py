@@ -36,8 +36,14 @@ from capsviz.analyses.sweep.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.replicates import largest
+
+EXAMPLES = """
+capsviz sweep --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 2 min
+"""
 
 NEEDS = ()  # of a network: its scores
+OVER_RUNS = {"mcnemar_p": largest}  # unequal in every run
 
 __all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot"]
 

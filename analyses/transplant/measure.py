@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -127,8 +128,8 @@ def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:
     couples, as of `draw_resamples`; `shares`: of what is 0 or 1.
     """
     of_couples = values.double().unflatten(1, (-1, 2)).mean(2).numpy()
-    estimate = compare_means(of_couples, counts, shares=shares)
-    return Estimate(estimate.value, estimate.ci95, values.shape[1], estimate.difference)
+    one = compare_means(of_couples, counts, shares=shares)
+    return replace(one.undrawn(), n=values.shape[1])  # another run has other couples
 
 
 def last_couplings(model, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:

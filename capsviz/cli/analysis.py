@@ -22,13 +22,26 @@ from capsviz.cli import options
 
 
 class Run:
-    """What a command was given; the network is opened when it is first asked for."""
+    """What a command was given; the network is opened when it is first asked for.
+
+    `seeds` are training runs of one recipe in place of the first network, for `each`.
+    """
 
     def __init__(
-        self, chosen: dict, picture: dict | None = None, *, needs: Sequence[str] = (), what=""
+        self,
+        chosen: dict,
+        picture: dict | None = None,
+        *,
+        needs: Sequence[str] = (),
+        what="",
+        seeds: Sequence[str] = (),
     ):
         self._chosen, self._picture = chosen, picture
-        self._needs, self._what = needs, what
+        self._needs, self._what, self._seeds = needs, what, seeds
+
+    def choose(self, checkpoint: str) -> None:
+        """Look at this checkpoint, where no network was named and none is open."""
+        self._chosen = {**self._chosen, "checkpoint": checkpoint}
 
     @cached_property
     def networks(self) -> list:
@@ -42,6 +55,21 @@ class Run:
             networks = [options.open_inputs(self._chosen, capsules=capsules)]
         needs.require(networks[0].model, self._needs, self._what)
         return networks
+
+    def each(self) -> list[Run]:
+        """Itself, or one for each of several training runs: another first network, else the same.
+
+        The images of all are the same.
+        """
+        if len(self._seeds) < 2:
+            return [self]
+        from capsviz.cli.runs import open_runs
+
+        others, replicates = self.networks[1:], []
+        for one in open_runs(self.inputs, self._seeds):
+            replicates.append(Run(self._chosen, self._picture))
+            replicates[-1].networks = [one, *others]
+        return replicates
 
     @property
     def inputs(self):
@@ -96,7 +124,9 @@ def analysis(
 
     The function is given a `Run` and its own options, and yields (stem, result), and if need be
     functions that write more beside the figure, given the path of its JSON. The analysis's
-    `findings` are printed, or with --json the result.
+    `findings` are printed, or with --json the result. Of several training runs of a recipe it is
+    called once for each, and their results are made one by `statistics.replicates.over_runs`, with
+    the analysis's `OVER_RUNS` as its rules; None there refuses.
     """
 
     def decorate(function: Callable[..., Iterator]) -> click.Command:
@@ -105,21 +135,79 @@ def analysis(
         chosen = "networks" if networks else "inputs"
 
         def body(as_json, figure, **values):
-            named = values.pop(chosen)
-            if dataset is not None and named["checkpoint"] is None and named["dataset"] is None:
+            from capsviz.cli.runs import first_of
+
+            named, seeds = first_of(values.pop(chosen))
+            if len(seeds) > 1:
+                _require_statistic(module, name, one=picture and values.get("n") is None)
+            if dataset is not None and not named.get("checkpoint") and named["dataset"] is None:
                 named = {**named, "dataset": dataset}
-            needs = getattr(module, "NEEDS", ())
-            run = Run(named, values.pop("picture", None), needs=needs, what=f"capsviz {name}")
-            for stem, result, *others in function(run, **values):
-                paths = options.save(stem, name, result, run.inputs, figure)
-                paths += [write(paths[-1]) for write in others]
-                options.report(result, module.findings(result), paths, as_json)
+            options.prepare(name, figure)
+            run = Run(
+                named,
+                values.pop("picture", None),
+                needs=getattr(module, "NEEDS", ()),
+                what=f"capsviz {name.replace('_', '-')}",
+                seeds=seeds,
+            )
+            runs = run.each()
+            for stem, result, others, about in _results(module, function, runs, values):
+                paths = options.save(stem, name, result, run.inputs, figure, named, about)
+                with options.looking(figure):
+                    paths += [write(paths[-1]) for write in others]
+                findings = [module.findings(result), *_of_runs(result, run.networks, about)]
+                options.report(result, "\n".join(findings), paths, as_json)
 
         body.__doc__ = function.__doc__
         body = options.figure(options.as_json(body))  # the last of the help first
         body.__click_params__ += getattr(function, "__click_params__", [])
         body = options.picture(body) if picture else body
-        body = options.networks(body) if networks else options.inputs(body)
+        body = options.networks(body) if networks else options.replicates(body)
         return click.command(help=text.partition("\n")[0])(body)
 
     return decorate
+
+
+def _require_statistic(module, name: str, *, one: bool) -> None:
+    """ValueError for several training runs where one image, or no number, is shown."""
+    kinds = [kind for kind in vars(module).values() if hasattr(kind, "_fields")]
+    hints = [str(hint) for kind in kinds for hint in kind.__annotations__.values()]
+    if not any("Estimate" in hint for hint in hints):
+        raise ValueError(
+            f"capsviz {name} shows images and no statistic with an interval: expected one "
+            "training run"
+        )
+    if getattr(module, "OVER_RUNS", {}) is None:
+        raise ValueError(
+            f"the numbers of capsviz {name} are of single capsules or dimensions, which are in "
+            "another order in each training run: expected one"
+        )
+    if one:
+        raise ValueError(
+            "several training runs are for statistics, and one image is shown: add --evaluate N"
+        )
+
+
+def _results(module, function, runs: Sequence[Run], values: dict) -> Iterator[tuple]:
+    """(stem, result, functions that write more, what runs it is of) of one run or of several."""
+    if len(runs) == 1:
+        for stem, result, *others in function(runs[0], **values):
+            yield stem, result, others, None
+        return
+    from capsviz.cli.runs import about
+    from capsviz.statistics.replicates import over_runs
+
+    rules = getattr(module, "OVER_RUNS", {})
+    for rows in zip(*(function(one, **values) for one in runs), strict=True):
+        (stem, _, *others), results = rows[0], [row[1] for row in rows]
+        result, of_first = over_runs(results, rules)
+        of = about([one.inputs for one in runs], of_first)
+        yield f"{stem}-{len(runs)}-runs", result, others, of
+
+
+def _of_runs(result, networks, about: dict | None) -> list[str]:
+    """The line that says how many training runs a result with intervals is of."""
+    from capsviz.statistics.replicates import words
+
+    trained = all("training" in one.model.card for one in networks)
+    return words(result, networks=len(networks), trained=trained, about=about)

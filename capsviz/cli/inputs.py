@@ -26,11 +26,12 @@ class Inputs:
     notice: str | None = None  # what the user must be told of the choice
     drawn: dict = field(default_factory=dict, repr=False)  # images that were asked for before
     data_dir: str | Path | None = None  # that the data set was looked for in; None: everywhere
+    called: str | None = None  # in place of the card's name: one for all runs of a recipe
 
     @property
     def name(self) -> str:
         """Of the network, from its card."""
-        return self.model.card.get("name", "unnamed")
+        return self.called or self.model.card.get("name", "unnamed")
 
     @property
     def device(self) -> torch.device:

@@ -6,11 +6,15 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz evaluate --checkpoint mnist --n 1000  # 10 s; all 10,000 images about 1 min
+"""
+
 
 @click.command(help=__doc__)
-@options.inputs
+@options.replicates
 @click.option("--split", default="test", show_default=True, metavar="train|validation|test")
-@click.option("--limit", type=int, metavar="N", help="The first N images only.")
+@options.number("The first N images only.", "--limit", name="limit")
 @click.option(
     "--write-thresholds", "write", is_flag=True,
     help="With --split validation: write into the checkpoint's card beyond which capsule lengths "
@@ -18,13 +22,22 @@ from capsviz.cli import options
 )  # fmt: skip
 @options.as_json
 def command(split, limit, write, as_json, inputs):
-    """Evaluate one network."""
+    """Evaluate one network, or several training runs of a recipe."""
+    from capsviz.cli import runs
     from capsviz.training.evaluate import evaluate
 
     if write and (split != "validation" or limit is not None):
-        raise ValueError("--write-thresholds looks at all of --split validation, without --limit")
+        raise ValueError("--write-thresholds looks at all of --split validation, without --n")
+    inputs, seeds = runs.first_of(inputs)
+    if write and len(seeds) > 1:
+        raise ValueError("--write-thresholds is of one network: name one --checkpoint")
     chosen = options.open_inputs(inputs, split=split, capsules=False)
     part = chosen.dataset.first(limit)
+    if len(seeds) > 1:
+        opened = runs.open_runs(chosen, seeds)
+        about = _of_runs(opened, part, split)
+        click.echo(options.to_json(about) if as_json else _runs_table(about))
+        return
     evaluation = evaluate(chosen.model, part, progress=options.progress("images"))
     about = {
         "checkpoint": chosen.name, "dataset": part.name, "split": split, **evaluation._asdict()
@@ -33,6 +46,40 @@ def command(split, limit, write, as_json, inputs):
     click.echo(options.to_json(about) if as_json else _table(about, part.classes, things))
     if write:
         click.echo(f"wrote {_write_thresholds(chosen, part)}", err=True)
+
+
+def _of_runs(opened, part, split: str) -> dict:
+    """Accuracy over several training runs, and what was measured of each."""
+    from capsviz.cli.runs import seeds_of
+    from capsviz.statistics.estimate import Estimate
+    from capsviz.statistics.runs import combine
+    from capsviz.training.evaluate import evaluate
+
+    each = [
+        evaluate(one.model, part, progress=options.progress("images"))._asdict() for one in opened
+    ]
+    accuracy = combine([Estimate(one["accuracy"], one["accuracy_ci95"], one["n"]) for one in each])
+    return {
+        "recipe": opened[0].name, "dataset": part.name, "split": split, "n": each[0]["n"],
+        "seeds": seeds_of(one.model.card for one in opened), "accuracy": accuracy, "runs": each,
+    }  # fmt: skip
+
+
+def _runs_table(about: dict) -> str:
+    seeds = ", ".join(map(str, about["seeds"]))
+    each = ", ".join(f"{one['accuracy']:.2%}" for one in about["runs"])
+    low, high = about["accuracy"].ci95
+    losses = [one["margin_loss"] for one in about["runs"]]
+    return "\n".join(
+        [
+            f"{len(about['runs'])} training runs of {about['recipe']} (seeds {seeds}) on "
+            f"{about['n']:,} images of {about['dataset']} {about['split']}",
+            f"  accuracy     {about['accuracy'].value:.2%}  (95 % interval over runs and images "
+            f"{low:.2%} to {high:.2%})",
+            f"  of each run  {each}",
+            f"  margin loss  {sum(losses) / len(losses):.5f} per image",
+        ]
+    )
 
 
 def _write_thresholds(chosen, part):

@@ -6,6 +6,10 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz explore --checkpoint mnist  # 10 s until the page is there
+"""
+
 
 @click.command(help=__doc__)
 @click.option(

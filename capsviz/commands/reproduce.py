@@ -9,6 +9,11 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz reproduce iterations --show  # 3 s
+capsviz reproduce iterations --epochs 2 --seeds 1  # hours, want a GPU
+"""
+
 FOLDER = Path("runs/reproduce")
 
 
@@ -48,7 +53,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
     """Run and gather one table."""
     from capsviz import discovery
     from capsviz.cli.inputs import choose_device
-    from capsviz.experiments import reproduce, reproductions
+    from capsviz.experiments import gathering, reproduce, reproductions
     from capsviz.figures import tables
     from capsviz.training import distributed
 
@@ -92,7 +97,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
             ) from None
     if not leads:
         return
-    header, lines, caption, commands = reproduce.gather(table, where, epochs=epochs)
+    header, lines, caption, commands = gathering.gather(table, where, epochs=epochs)
     if folder is not None or not show:
         paths = tables.write(where / "tables" / table, header, lines, caption)
         click.echo(f"written: {', '.join(map(str, paths))}", err=True)

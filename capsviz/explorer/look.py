@@ -12,6 +12,7 @@ from torch import Tensor
 from capsviz import tracing
 from capsviz.analyses.routing import measure
 from capsviz.analyses.transplant.measure import require_all_to_all
+from capsviz.tracing import evidence
 from capsviz.tracing.reconstruction import distance as distance_of
 from capsviz.transforms.augment import to_uint8
 
@@ -131,9 +132,9 @@ def look(
     if intervention.couplings is not None:
         own = tracing.trace(model, image, keep=("couplings",)).couplings
     decoded, maps = traced.reconstruction, None
-    if measure.has_places(traced.grid):
+    if evidence.has_places(traced.grid):
         factors, poses = traced.factors[-1], traced.poses[-1]
-        maps = measure.additive_map(traced.votes, factors, poses, traced.grid)[0].numpy()
+        maps = evidence.additive_map(traced.votes, factors, poses, traced.grid)[0].numpy()
     return Seen(
         image=to_uint8(image[0]),
         lengths=traced.lengths[0].float().numpy(),
@@ -141,7 +142,7 @@ def look(
         couplings=measure.by_type(traced.couplings[:, 0], traced.grid).numpy(),
         entropy_nats=measure.entropy(traced.couplings[:, 0]).numpy(),
         maps=maps,
-        extent_px=None if maps is None else measure.extent(model),
+        extent_px=None if maps is None else tracing.extent(model),
         reconstruction=None if decoded is None else to_uint8(decoded[0]),
         distance=None if decoded is None else float(distance_of(traced.images, decoded)[0]),
         coupling_sd=float(

@@ -108,7 +108,9 @@ def _plain(value):
 
 def _encode(value):
     if isinstance(value, Estimate):
-        return {"estimate": {name: _encode(getattr(value, name)) for name in FIELDS}}
+        parts = {name: getattr(value, name) for name in FIELDS}
+        of_one = {name for name in ("runs", "between") if parts[name] is None}
+        return {"estimate": {k: _encode(part) for k, part in parts.items() if k not in of_one}}
     if isinstance(value, np.ndarray):
         flat = value.ravel()
         # str() of a float32 is its shortest exact form, half the digits of the double

@@ -13,10 +13,11 @@ from math import prod
 import torch
 from torch import Tensor
 
-from capsviz.foreign.flow import Flow, Step, axes_after, is_view, varying
+from capsviz.foreign.flow import Flow, Step, axes_after, is_view
 from capsviz.foreign.layout import Roles
 from capsviz.foreign.products import Product, product
 from capsviz.foreign.recorder import Event
+from capsviz.foreign.roles import followed, roles_in, roles_of_total, summed_dims
 
 SUMS = ("sum", "mean", "nansum")
 
@@ -136,15 +137,15 @@ def _round(flow, softmax, path, entry, biased, batch, classes) -> Round | None:
     if total is None:
         return None
     total_event, views, children = total
-    roles = _roles(weights, votes, frame, children, batch, classes)
+    roles = roles_in(weights, votes, frame, children, batch, classes)
     if roles is None:
         return None
-    total_roles = _roles_of_total(event, how, views, total_event, roles)
+    total_roles = roles_of_total(event, how, views, total_event, roles)
     goes_in, entry_product, entry_roles, before = event, how, roles, path
     if entry is not None:
         goes_in, before = path[entry].event, path[: entry + 1]
         entry_product = Product("scale", path[entry].position, goes_in.outputs[0].dim())
-        entry_roles = _followed(goes_in.outputs[0], path[entry + 1 :], how, roles)
+        entry_roles = followed(goes_in.outputs[0], path[entry + 1 :], how, roles)
     if total_roles is None or entry_roles is None:
         return None
     logits = _logits(flow, softmax, before, entry_product, entry_roles)
@@ -162,7 +163,7 @@ def _logits(flow: Flow, softmax: Event, path, how: Product, roles: Roles):
     while True:
         path = [step, *path]
         start = step.event.inputs[step.position]
-        letters = _followed(start, path, how, roles)
+        letters = followed(start, path, how, roles)
         if letters is not None:
             return step.event, step.position, letters
         source = flow.sources[step.event.index][step.position]
@@ -188,74 +189,3 @@ def summed_after(flow: Flow, event: Event):
                 if axes:
                     return reader.event, views, axes
     return None
-
-
-def summed_dims(event: Event) -> tuple[int, ...]:
-    """The axes that a sum or mean goes over; () where it goes over all."""
-    given = event.kwargs.get("dim", event.kwargs.get("axis"))
-    if given is None and len(event.args) > 1:
-        given = event.args[1]
-    given = () if given is None else (given,) if isinstance(given, int) else tuple(given)
-    return tuple(d % event.inputs[0].dim() for d in given)
-
-
-def _roles(weights, votes, frame, children, batch: int, classes: int) -> Roles | None:
-    """Who is who in a frame; None for what is no capsule layer of this batch."""
-    weights, votes = (
-        t.reshape((1,) * (len(frame) - t.dim()) + tuple(t.shape)) for t in (weights, votes)
-    )
-    images = [k for k, n in enumerate(votes.shape) if n == batch and k not in children]
-    if len(images) != 1 or any(weights.shape[axis] != frame[axis] for axis in children):
-        return None
-    rest = [k for k, n in enumerate(frame) if n > 1 and k not in (*children, *images)]
-    wide = [k for k in rest if weights.shape[k] > 1]
-    differ = [k for k in wide if not _repeats(weights, k)]
-    parents = wide if len(wide) == 1 else differ or [k for k in wide if frame[k] == classes]
-    if not parents or (not differ and len(parents) > 1) or set(parents) == set(rest):
-        return None
-    names = dict.fromkeys(parents, "J") | dict.fromkeys(children, "I") | {images[0]: "B"}
-    return tuple(names.get(k, "E" if n > 1 else ".") for k, n in enumerate(frame))
-
-
-def _repeats(tensor: Tensor, axis: int) -> bool:
-    first = tensor.narrow(axis, 0, 1)
-    return bool(torch.allclose(tensor, first.expand_as(tensor), rtol=1e-6, atol=0))
-
-
-def _roles_of_total(event, how, views, total, roles) -> Roles | None:
-    if how.kind != "mul":
-        return tuple(role for k, role in enumerate(roles) if k not in how.summed)
-    along = axes_after(event.outputs[0], views, total.inputs[0])
-    before = tuple(_one(roles, axes) for axes in along)
-    if None in before:
-        return None
-    if total.outputs[0].dim() == total.inputs[0].dim():
-        return tuple("." if role == "I" else role for role in before)
-    dims = summed_dims(total)
-    return tuple(role for axis, role in enumerate(before) if axis not in dims)
-
-
-def _one(roles: Roles, axes: set[int]) -> str | None:
-    """The role that axes share; "." for none, None where they differ."""
-    own = {roles[axis] for axis in axes}
-    return "." if not own else own.pop() if len(own) == 1 else None
-
-
-def _followed(start: Tensor, path, how: Product, roles: Roles) -> Roles | None:
-    """Roles of the axes of `start`, followed to the frame of the product at the end of a path."""
-    last = path[-1]
-    end = last.event.inputs[last.position]
-    along = axes_after(start, path[:-1], end)
-    letters = ["."] * start.dim()
-    for axis in range(end.dim()):
-        inputs = list(last.event.inputs)
-        shape = [-1 if k == axis else 1 for k in range(end.dim())]
-        inputs[last.position] = torch.arange(float(end.shape[axis])).view(shape).expand(end.shape)
-        inside = how.weights(inputs)
-        inside = inside.reshape((1,) * (len(roles) - inside.dim()) + tuple(inside.shape))
-        for origin in along[axis]:
-            role = _one(roles, varying(inside))
-            if role is None or letters[origin] not in (".", role):
-                return None
-            letters[origin] = role
-    return tuple(letters)

@@ -12,7 +12,8 @@ from capsviz.foreign.layers import voting
 from capsviz.foreign.layout import Roles, arrange
 from capsviz.foreign.products import letters_of, product
 from capsviz.foreign.recorder import Event
-from capsviz.foreign.rounds import SUMS, Round, summed_dims
+from capsviz.foreign.roles import summed_dims
+from capsviz.foreign.rounds import SUMS, Round
 
 KEEPING = frozenset(
     ("relu", "leaky_relu", "elu", "gelu", "tanh", "layer_norm", "batch_norm", "instance_norm",

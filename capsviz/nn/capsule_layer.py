@@ -17,9 +17,10 @@ from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
 from capsviz.nn.functional import lengths
 from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._links import convolution_links, of_slots, route_places
+from capsviz.nn.routing._links import convolution_links, fuse_places, of_slots, route_places
 
 TRANSFORMS = ("own", "type", "shared")
+ITERATIONS = 3  # where none are asked for
 
 
 class CapsuleLayer(nn.Module):
@@ -64,7 +65,7 @@ class CapsuleLayer(nn.Module):
         **options,
     ):
         super().__init__()
-        self._module = routings.get(routing)
+        self.routing_name = routing
         self.child_grid, self.parent_types = tuple(grid), parents
         self.child_pose, self.pose_shape = tuple(child_pose), tuple(parent_pose)
         if len(child_pose) != len(parent_pose) or child_pose[:-1] != parent_pose[:-1]:
@@ -75,23 +76,16 @@ class CapsuleLayer(nn.Module):
         if transform not in TRANSFORMS:
             raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
         takes = signature(self._module.route).parameters
-        self._rounds = {"iterations": 3 if iterations is None else iterations}
-        if "iterations" not in takes:
-            if iterations not in (None, 1):
-                raise ValueError(
-                    f"the routing '{routing}' has one pass, got {iterations} iterations: ask for 1"
-                )
-            self._rounds = {}
-        else:
-            routings.check_iterations(self._rounds["iterations"])
+        self._rounds = {"iterations": ITERATIONS} if "iterations" in takes else {}
+        self._rounds = self.rounds(iterations)
         types, rows, columns = self.child_grid
         self.links, self.grid = None, (parents, 1, 1)
-        seen = rows * columns
+        window = rows * columns
         if kernel is not None:
             links, places = convolution_links(self.child_grid, kernel, stride)
             self.register_buffer("_child", links.child, persistent=False)
-            self.links, self.grid, seen = links, (parents, *places), kernel**2
-        self.slots = types * seen
+            self.links, self.grid, window = links, (parents, *places), kernel**2
+        self.slots = types * window
         matrices = {"own": self.slots, "type": types, "shared": 1}[transform]
         shape = (matrices, parents, parent_pose[-1], child_pose[-1])
         self.weight = nn.Parameter(torch.randn(shape) * std)
@@ -113,17 +107,58 @@ class CapsuleLayer(nn.Module):
         """
         fused = getattr(self._module, "fused", None)
         reads_poses = "children" in signature(self._module.route).parameters
-        whole = self.links is None and not (reads_poses and self.coordinates is not None)
-        if whole and fused is not None and not is_literal():
+        if fused is None or is_literal() or (reads_poses and self.coordinates is not None):
+            _, routing = self.route(poses, activations)
+            parents = Parents(routing.poses[-1], routing.activations[-1])
+        else:
             with without_autocast(poses.device):
                 poses, activations = self._exact(poses, activations)
-                options = self._given(fused, poses, activations)
-                return fused(*self._flat(poses), **options)
-        _, routing = self.route(poses, activations)
-        parents = Parents(routing.poses[-1], routing.activations[-1])
+                options = self._inputs(fused, poses, activations)
+                parents = fuse_places(fused, *self._flat(poses), self._links, **options)
+        return self.by_type(*parents)
+
+    def by_type(self, poses: Tensor, activations: Tensor) -> Parents:
+        """Parents (B, [Q,] J, ...) type by type, as the next layer's children."""
         if self.links is None:
-            return parents
-        return Parents(*(part.transpose(1, 2).flatten(1, 2) for part in parents))
+            return Parents(poses, activations)
+        return Parents(*(part.transpose(1, 2).flatten(1, 2) for part in (poses, activations)))
+
+    @property
+    def _module(self):
+        return routings.get(self.routing_name)
+
+    @property
+    def iterations(self) -> int:
+        """R, 1 of a routing that has one pass."""
+        return self._rounds.get("iterations", 1)
+
+    def rounds(self, iterations: int | None) -> dict[str, int]:
+        """How often the routing is to iterate, as it takes it; None: as the layer does.
+
+        ValueError for fewer than one, or more of a routing that has one pass.
+        """
+        if iterations is None:
+            return self._rounds
+        routings.check_iterations(iterations)
+        if not self._rounds and iterations > 1:
+            raise ValueError(
+                f"the routing '{self.routing_name}' has one pass, got {iterations} iterations: "
+                "ask for 1"
+            )
+        return {"iterations": iterations} if self._rounds else {}
+
+    @property
+    def weighs(self) -> bool:
+        """Whether votes are multiplied by something else than their couplings."""
+        return hasattr(self._module, "weights")
+
+    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
+        """Share of each vote in its parent: couplings (R, B, [Q,] I, J), activations (B, count)."""
+        return self._module.weights(couplings, of_slots(activations, self._links))
+
+    @property
+    def _links(self):
+        return None if self.links is None else self.links._replace(child=self._child)
 
     def route(
         self,
@@ -140,17 +175,16 @@ class CapsuleLayer(nn.Module):
         """
         with without_autocast(poses.device):
             poses, activations = self._exact(poses, activations)
-            given = self._given(self._module.route, poses, activations) | options
+            inputs = self._inputs(self._module.route, poses, activations) | options
             votes = self.votes(poses)
             if self.links is None:
-                return votes, self._module.route(votes, couplings=couplings, **given)
-            links = self.links._replace(child=self._child)
-            found = route_places(self._module, votes, links=links, couplings=couplings, **given)
-            return votes, found
+                return votes, self._module.route(votes, couplings=couplings, **inputs)
+            options = {"links": self._links, "couplings": couplings, **inputs}
+            return votes, route_places(self._module, votes, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
-        links = None if self.links is None else self.links._replace(child=self._child)
+        links = self._links
         rows = poses.unflatten(-1, (-1, self.child_pose[-1]))  # r of each, one of a vector
         votes = einsum("ijed,b...ird->b...ijre", self.matrices(), of_slots(rows, links))
         votes = votes.flatten(-2)
@@ -166,7 +200,7 @@ class CapsuleLayer(nn.Module):
         poses = poses.to(torch.promote_types(self.weight.dtype, torch.float32))
         return poses, lengths(poses) if activations is None else activations.to(poses)
 
-    def _given(self, function, poses: Tensor, activations: Tensor) -> dict:
+    def _inputs(self, function, poses: Tensor, activations: Tensor) -> dict:
         """What a routing's function is given by name, of what it takes."""
         takes, known = signature(function).parameters, {"activations": activations}
         if function is self._module.route:
@@ -188,9 +222,9 @@ class CapsuleLayer(nn.Module):
             return poses, weight
         places = self.coordinates.to(poses)
         numbers = torch.eye(places.shape[1], dtype=weight.dtype, device=weight.device)
-        there = places.any(0)  # the two numbers that are added to
-        poses = torch.cat((poses, places[:, there].expand(len(poses), -1, -1)), 2)
-        added = numbers[:, there].expand(*weight.shape[:2], -1, -1)
+        numbered = places.any(0)  # the two numbers that are added to
+        poses = torch.cat((poses, places[:, numbered].expand(len(poses), -1, -1)), 2)
+        added = numbers[:, numbered].expand(*weight.shape[:2], -1, -1)
         return poses, torch.cat((weight, added), 3)
 
 

@@ -44,8 +44,8 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     images = images.contiguous(memory_format=torch.channels_last)
     if min(weight.shape[:2]) >= WIDE and images.dtype != torch.float16:
         return _Products.apply(images, weight, bias, stride)
-    made = conv2d(images, weight, bias, stride)
-    return made.contiguous(memory_format=torch.channels_last)
+    out = conv2d(images, weight, bias, stride)
+    return out.contiguous(memory_format=torch.channels_last)
 
 
 def workspace_bytes(weight: Tensor, places: int) -> int:
@@ -67,8 +67,8 @@ def _all_patches(images: Tensor, weight: Tensor, bias: Tensor, stride: int) -> T
     O, _, k, _ = weight.shape
     patches = images.unfold(2, k, stride).unfold(3, k, stride).permute(0, 2, 3, 4, 5, 1)
     B, rows, columns = patches.shape[:3]
-    made = _times(patches.reshape(B * rows * columns, weight[0].numel()), _flat(weight), bias)
-    return made.view(B, rows, columns, O).permute(0, 3, 1, 2)
+    out = _times(patches.reshape(B * rows * columns, weight[0].numel()), _flat(weight), bias)
+    return out.view(B, rows, columns, O).permute(0, 3, 1, 2)
 
 
 class _Products(torch.autograd.Function):
@@ -82,8 +82,8 @@ class _Products(torch.autograd.Function):
         ctx.stride = stride
         ctx.chunk = max(1, ROWS_KEPT // (rows * columns))
         parts = images.permute(0, 2, 3, 1).split(ctx.chunk)
-        made = [_times(_patches(part, k, stride), _flat(weight), bias) for part in parts]
-        return torch.cat(made).view(-1, rows, columns, O).permute(0, 3, 1, 2)
+        out = [_times(_patches(part, k, stride), _flat(weight), bias) for part in parts]
+        return torch.cat(out).view(-1, rows, columns, O).permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx, grad):
@@ -145,13 +145,13 @@ def _times(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """a (M, K) times b (N, K) transposed, as oneDNN multiplies: MKL, PyTorch's own, is slower."""
     if a.dtype == torch.bfloat16:  # for which PyTorch takes oneDNN
         return linear(a, b, bias)
-    made = conv2d(a.view(1, len(a), 1, a.shape[1]).permute(0, 3, 1, 2), b[:, :, None, None], bias)
-    return made.permute(0, 2, 3, 1).reshape(len(a), len(b))
+    out = conv2d(a.view(1, len(a), 1, a.shape[1]).permute(0, 3, 1, 2), b[:, :, None, None], bias)
+    return out.permute(0, 2, 3, 1).reshape(len(a), len(b))
 
 
 def _transposed_times(a: Tensor, b: Tensor) -> Tensor:
     """a (M, K) transposed times b (M, N), likewise."""
     if a.dtype == torch.bfloat16:
         return a.t() @ b
-    made = conv2d(b[None, :, :, None], a.t()[:, :, None, None].contiguous())  # b as an image of M
-    return made.view(a.shape[1], -1)
+    out = conv2d(b[None, :, :, None], a.t()[:, :, None, None].contiguous())  # b as an image of M
+    return out.view(a.shape[1], -1)

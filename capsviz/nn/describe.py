@@ -9,6 +9,8 @@ agreement; `not_counted` says what is left out, such as another routing.
 from __future__ import annotations
 
 import copy
+from functools import partial
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -16,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, conv_transpose2d, linear
 from torch.overrides import TorchFunctionMode
 
-from capsviz.nn.layers import ClassCapsules
+from capsviz.nn.capsule_layer import CapsuleLayer
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.routing import Parents
 
 NOT_COUNTED = "biases, activations, squash, softmax, batch norm, averages"
@@ -96,38 +99,48 @@ def _weightless(model: nn.Module) -> nn.Module:
 
 
 def _layers(model: nn.Module, image_shape: tuple[int, int, int]) -> list[Layer]:
-    seen = _Watch(model)
+    watch = _Watch(model)
     for module in model.modules():
         if isinstance(module, ClassCapsules):  # counted by formula: any routing, and none is run
             _, J, E, _ = module.weight.shape
-            module.couple = lambda primary, activations=None, J=J, E=E: Parents(
-                primary.new_empty(len(primary), J, E), primary.new_empty(len(primary), J)
-            )
-    with seen, torch.no_grad():
+            module.couple = partial(_parents, J, E)
+        elif isinstance(module, CapsuleLayer):
+            module.forward = partial(_parents, prod(module.grid), prod(module.pose_shape))
+    with watch, torch.no_grad():
         output = model(torch.empty(1, *image_shape, device="meta"))
         if getattr(model, DECODER, None) is not None:
             model.decode(output.poses, torch.zeros(1, dtype=torch.int64, device="meta"))
     layers = []
     for name, module in model.named_modules():
         own = sum(p.numel() for p in module.parameters(recurse=False))
-        if isinstance(module, ClassCapsules):
+        if isinstance(module, ClassCapsules | CapsuleLayer):
             layers += _capsules(name, module)
         elif own and not isinstance(module, nn.ParameterDict):  # theirs are the routing's
             kind = type(module).__name__
-            layers.append(Layer(name, kind, seen.outputs.get(name), own, seen.products.get(name)))
+            layers.append(Layer(name, kind, watch.outputs.get(name), own, watch.products.get(name)))
     return layers
 
 
-def _capsules(name: str, module: ClassCapsules) -> list[Layer]:
+def _parents(J: int, E: int, children: Tensor, activations: Tensor | None = None) -> Parents:
+    """Parents of the right shape, for nothing."""
+    return Parents(children.new_empty(len(children), J, E), children.new_empty(len(children), J))
+
+
+def _capsules(name: str, module: ClassCapsules | CapsuleLayer) -> list[Layer]:
     """Votes, then routing: a sum over children in each iteration, an agreement between two."""
-    I, (_, J, E, D) = module.child_count, module.weight.shape
+    _, J, _, D = module.weight.shape
+    if isinstance(module, CapsuleLayer):
+        Q, I, E = prod(module.grid[1:]), module.slots, prod(module.pose_shape)
+    else:
+        Q, I, E = 1, module.child_count, module.weight.shape[2]
     rounds = module.iterations
     learned = sum(p.numel() for p in module.parameters()) - module.weight.numel()
-    agreement = (2 * rounds - 1) * I * J * E if module.routing_name == "dynamic" else None
+    agreement = (2 * rounds - 1) * Q * I * J * E if module.routing_name == "dynamic" else None
     kind = f"{module.routing_name}, {rounds} iteration{'s' * (rounds > 1)}"
+    votes = ((Q, I, J, E) if Q > 1 else (I, J, E)), module.weight.numel(), Q * I * J * E * D
     return [
-        Layer(f"{name}: votes", "ClassCapsules", (I, J, E), module.weight.numel(), I * J * E * D),
-        Layer(f"{name}: routing", kind, (J, E), learned, agreement),
+        Layer(f"{name}: votes", type(module).__name__, *votes),
+        Layer(f"{name}: routing", kind, (Q * J, E), learned, agreement),
     ]
 
 
@@ -146,7 +159,8 @@ class _Watch(TorchFunctionMode):
                 module.register_forward_hook(lambda *called, name=name: self._note(name, called[2]))
 
     def _note(self, name: str, out: Tensor) -> None:
-        self.outputs[name] = tuple(out.shape[1:])
+        if isinstance(out, Tensor):  # capsules are described by `_capsules`
+            self.outputs[name] = tuple(out.shape[1:])
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         out = function(*args, **(kwargs or {}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -13,13 +13,17 @@ from capsviz.statistics.words import with_interval
 class Estimate:
     """A number, or an array of them (...), with 95 % intervals.
 
-    f"{estimate:.1%}" is "98.9 % [98.0 %, 99.4 %]"; estimate[k] takes a part of an array.
+    f"{estimate:.1%}" is "98.9 % [98.0 %, 99.4 %]"; estimate[k] takes a part of an array. One of
+    several training runs (`statistics.runs.combine`) has their mean as its value.
     """
 
     value: np.ndarray  # (...)
     ci95: np.ndarray  # (..., 2) lower and upper end
     n: int | None = None  # images, or pairs, that it is over
     difference: Estimate | None = None  # paired, to the reference: of the first network, a control
+    runs: np.ndarray | None = None  # (S, ...) value of each training run; None: of one
+    between: np.ndarray | None = None  # (...) share of the variance of a run's value between runs
+    draws: np.ndarray | None = field(default=None, repr=False)  # (R, ...) under resamples; not kept
 
     def __post_init__(self):
         value, ci95 = np.asarray(self.value), np.asarray(self.ci95)
@@ -34,17 +38,37 @@ class Estimate:
         return len(self.value)
 
     def __getitem__(self, index) -> Estimate:
-        difference = None if self.difference is None else self.difference[index]
-        return Estimate(self.value[index], self.ci95[index], self.n, difference)
+        behind = (slice(None), *(index if isinstance(index, tuple) else (index,)))
+        return Estimate(
+            self.value[index],
+            self.ci95[index],
+            self.n,
+            None if self.difference is None else self.difference[index],
+            None if self.runs is None else self.runs[behind],
+            None if self.between is None else self.between[index],
+            None if self.draws is None else self.draws[behind],
+        )
 
     def __mul__(self, factor: float) -> Estimate:
-        difference = None if self.difference is None else self.difference * factor
-        return Estimate(self.value * factor, self.ci95 * factor, self.n, difference)
+        return Estimate(
+            self.value * factor,
+            self.ci95 * factor,
+            self.n,
+            None if self.difference is None else self.difference * factor,
+            None if self.runs is None else self.runs * factor,
+            self.between,
+            None if self.draws is None else self.draws * factor,
+        )
 
     __rmul__ = __mul__
 
     def __format__(self, form: str) -> str:
         return with_interval(float(self.value), self.ci95, form)
+
+    def undrawn(self) -> Estimate:
+        """Without its resamples: where they are of other units in another training run."""
+        difference = None if self.difference is None else self.difference.undrawn()
+        return replace(self, difference=difference, draws=None)
 
     @property
     def low(self) -> np.ndarray:
@@ -57,7 +81,7 @@ class Estimate:
         return self.ci95[..., 1]
 
 
-FIELDS = tuple(field.name for field in fields(Estimate))
+FIELDS = tuple(part.name for part in fields(Estimate) if part.name != "draws")  # on disk
 
 
 def stack(estimates, axis: int = 0) -> Estimate:
@@ -65,11 +89,19 @@ def stack(estimates, axis: int = 0) -> Estimate:
     estimates = list(estimates)
     place = axis if axis >= 0 else axis + estimates[0].value.ndim + 1
     differences = [one.difference for one in estimates]
+
+    def stacked(name: str, place: int):
+        parts = [getattr(one, name) for one in estimates]
+        return None if any(part is None for part in parts) else np.stack(parts, place)
+
     return Estimate(
-        np.stack([one.value for one in estimates], place),
-        np.stack([one.ci95 for one in estimates], place),
+        stacked("value", place),
+        stacked("ci95", place),
         estimates[0].n,
         None if None in differences else stack(differences, place),
+        stacked("runs", place + 1),
+        stacked("between", place),
+        stacked("draws", place + 1),
     )
 
 

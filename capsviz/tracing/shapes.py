@@ -7,6 +7,10 @@ from math import prod
 
 from torch import Tensor
 
+from capsviz.tracing.record import last_activations
+
+SAME = 1e-3  # of numbers near 1
+
 
 def misshapen(model, traced: dict, images: int) -> Iterator[str]:
     """Each part against what the others say of B, I, J and E."""
@@ -79,3 +83,12 @@ def _children(model, traced, B: int, J: int) -> int | None:
 def shape_of(value) -> str:
     """In words."""
     return str(tuple(value.shape)) if isinstance(value, Tensor) else "missing"
+
+
+def named_parts(shown: dict) -> dict:
+    """What `look` gave, by the names that are verified."""
+    names = {"children": "primary"}
+    parts = {names.get(name, name): value for name, value in shown.items()}
+    if isinstance(parts.get("activations"), Tensor) or "poses" in parts:
+        parts.setdefault("lengths", last_activations(parts))
+    return parts

@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from capsviz.tracing.record import last_activations
-from capsviz.tracing.shapes import misshapen, shape_of
+from capsviz.tracing.placement import misplaced
+from capsviz.tracing.shapes import SAME, misshapen, named_parts, shape_of
 
 PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "lengths")
-SAME = 1e-3  # of numbers near 1
 IMAGES = 7  # a prime, so that their axis can be told
 PARALLEL = 0.999  # cosine
 LINEAR = 0.99  # share of variance
@@ -55,7 +54,7 @@ def mistakes(model, images: Tensor) -> Iterator[str]:
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
     images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like)
-    traced = _named(model.look(images, keep=PARTS))
+    traced = named_parts(model.look(images, keep=PARTS))
     errors = list(misshapen(model, traced, IMAGES))
     if errors:
         yield from errors
@@ -69,17 +68,8 @@ def mistakes(model, images: Tensor) -> Iterator[str]:
     yield from _batches(model, images, traced["lengths"])
     yield from _values(model, traced, separate)
     yield from _interventions(model, images, traced)
-    yield from _order(model, images, traced)
+    yield from misplaced(model, images, traced)
     yield from _decoder(model, images, traced)
-
-
-def _named(shown: dict) -> dict:
-    """What `look` gave, by the names that are verified."""
-    names = {"children": "primary"}
-    parts = {names.get(name, name): value for name, value in shown.items()}
-    if isinstance(parts.get("activations"), Tensor) or "poses" in parts:
-        parts.setdefault("lengths", last_activations(parts))
-    return parts
 
 
 def _finite(traced: dict) -> Iterator[str]:
@@ -154,7 +144,7 @@ def _batches(model, images: Tensor, whole: Tensor) -> Iterator[str]:
     """One image, and a few, must say what they said among seven."""
     for count in (3, 1):
         try:
-            few = _named(model.look(images[:count], keep=("lengths",)))["lengths"].double()
+            few = named_parts(model.look(images[:count], keep=("lengths",)))["lengths"].double()
         except Exception as error:  # whatever somebody's code does with one image
             reason = " ".join(str(error).split())[:120]
             yield f"a batch of {count} fails ({type(error).__name__}: {reason})"
@@ -205,52 +195,6 @@ def _interventions(model, images: Tensor, traced: dict) -> Iterator[str]:
     still = all(torch.equal(moved[name].double(), traced[name]) for name in parts)
     if ignored or still:
         yield "couplings that are put in are ignored: the network routes as before"
-
-
-def _order(model, images: Tensor, traced: dict) -> Iterator[str]:
-    """Capsules of the grid's corners must not change with pixels outside their receptive field."""
-    grid, primary = getattr(model, "grid", None), traced.get("primary")
-    if grid is None or primary is None or not hasattr(model, "receptive_field"):
-        return
-    types, rows, columns = grid
-    corners = sorted({(r, c) for r in (0, rows - 1) for c in (0, columns - 1)})
-    base = images[:1]
-    generator = torch.Generator().manual_seed(1)
-    noise = torch.rand(base.shape, generator=generator).to(base)
-    pictures = [base]
-    for place in corners:
-        own = model.receptive_field(*place)
-        changed = noise.clone()
-        changed[(..., *own)] = base[(..., *own)]
-        pictures.append(changed)
-    if all(torch.equal(picture, base) for picture in pictures):
-        return
-    shown = _named(model.look(torch.cat(pictures), keep=("children", "primary")))
-    moved_primary = shown["primary"].double()
-    moved = (moved_primary[1:] - moved_primary[:1]).abs().amax(2)
-    limit = SAME * moved.amax().clamp_min(1e-12)
-    layouts = {"theirs": moved.unflatten(1, (types, rows, columns))}
-    layouts["by place"] = moved.unflatten(1, (rows, columns, types)).permute(0, 3, 1, 2)
-
-    def still(layout) -> bool:
-        places = enumerate(corners)
-        return all(float(layout[k, :, r, c].max()) <= limit for k, (r, c) in places)
-
-    if still(layouts["theirs"]):
-        return
-    row, column = corners[0]
-    if types > 1 and still(layouts["by place"]):
-        yield (
-            "the grid is in another order: capsules come place by place, expected type by type, "
-            "i = (type * rows + row) * columns + column"
-        )
-        return
-    where = ", ".join(f"{s.start} to {s.stop - 1}" for s in model.receptive_field(row, column))
-    yield (
-        "the grid is in another order, or its receptive fields are wrong: capsules of place "
-        f"({row}, {column}) change with pixels outside rows and columns {where}; expected "
-        "i = (type * rows + row) * columns + column"
-    )
 
 
 def _decoder(model, images: Tensor, traced: dict) -> Iterator[str]:

@@ -94,3 +94,32 @@ def test_what_a_network_lacks_is_told_before_anything_is_computed(monkeypatch):
     with pytest.raises(ValueError, match="has no capsules: capsviz routing needs"):
         needs.require(torch.nn.Linear(2, 2), load("routing").NEEDS, "capsviz routing")
     needs.require(torch.nn.Linear(2, 2), load("sweep").NEEDS, "capsviz sweep")
+
+
+def test_how_many_training_runs_there_are_is_said_by_the_command_alone():
+    """An analysis does not know: its result may be of several (`--seeds-of`)."""
+    said = [f"{path}: {text}" for path, text in strings() if counts_runs(text)]
+    assert not said, "drop it: `cli.analysis` adds the line about training runs"
+
+
+def strings():
+    """Every text that is no docstring, of every file of every analysis."""
+    for name in NAMES:
+        first = discovery.source("capsviz.analyses", name)
+        for path in first.parent.rglob("*.py") if first.name == "__init__.py" else [first]:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            statements = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+            for node in ast.walk(tree):
+                text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+                if text and id(node) not in statements:
+                    yield f"{name}/{path.name}", node.value
+
+
+def counts_runs(text):
+    """Whether a text says how many training runs there were."""
+    return "one training run" in text or "this training run" in text
+
+
+def test_texts_that_count_runs_are_recognised():
+    assert counts_runs("one training run: intervals are over images")
+    assert not counts_runs("A RUN is the folder of a training run") and len(list(strings())) > 500

@@ -17,7 +17,7 @@ from capsviz import checks, data, discovery, figures
 from capsviz.checks.report import Report
 from capsviz.checks.verdict import Verdict
 from capsviz.cli import PACKAGES, main, options
-from capsviz.experiments import reproduce
+from capsviz.experiments import gathering
 from capsviz.figures.results import to_json
 from capsviz.nn import describe
 from capsviz.pictures import prediction
@@ -115,7 +115,7 @@ def test_the_other_commands_print_strict_json_too(monkeypatch, tmp_path):
     report = Report("x", (verdict,))
     monkeypatch.setattr(checks, "run", lambda *args, **values: report)
     cells = (["x"], [[math.nan]], "caption", {"x": math.inf})
-    monkeypatch.setattr(reproduce, "gather", lambda *args, **values: cells)
+    monkeypatch.setattr(gathering, "gather", lambda *args, **values: cells)
     lines = {
         "evaluate": ["evaluate", *digits, "--limit", "3"],
         "describe": ["describe", *digits],

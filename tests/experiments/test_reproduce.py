@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from capsviz import discovery
 from capsviz.cli import main
-from capsviz.experiments import reproduce, reproductions
+from capsviz.experiments import gathering, reproduce, reproductions
 from capsviz.figures import tables
 from capsviz.nn import models
 from capsviz.statistics.intervals import wilson
@@ -110,8 +110,8 @@ def test_a_series_makes_what_is_missing_and_nothing_twice(table, tmp_path):
     assert made == ["without-0", "with-1", "without-1"]
     kept = tmp_path / "1-epochs/with-0.json"
     assert kept.stat().st_mtime_ns == first[kept]
-    header, rows, caption, _ = reproduce.gather("any", tmp_path)
-    assert header == ["Decoder", *reproduce.MEASURES]
+    header, rows, caption, _ = gathering.gather("any", tmp_path)
+    assert header == ["Decoder", *gathering.MEASURES]
     assert [(row[0], row[2], row[3]) for row in rows] == [("yes", "1", "2"), ("no", "1", "2")]
     assert rows[0][6] != "–" and rows[1][6] == "–" and rows[0][7] == "0.25"
     assert "1 epoch of 40 training images" in caption
@@ -152,7 +152,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
 
 def test_the_command_of_a_table_makes_it(table, tmp_path):
     reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN, batch_size=16, schedule="constant"))
-    made = reproduce.gather("any", tmp_path)
+    made = gathering.gather("any", tmp_path)
     (command,) = made.commands
     assert command.startswith("capsviz reproduce any --epochs 1 --seeds 1 --batch-size 16 ")
     words = [*command.split()[1:], "--folder", str(tmp_path / "again")]
@@ -178,7 +178,7 @@ def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(tab
     for seed, error in enumerate((0.3, 0.4, 0.8)):
         write(tmp_path, "with", seed, card(error, sse=4.0 + seed))
     write(tmp_path, "without", 0, card(0.7, sse=None))
-    rows = reproduce.gather("any", tmp_path).rows
+    rows = gathering.gather("any", tmp_path).rows
     spread = np.std([0.3, 0.4, 0.8], ddof=1)
     assert rows[0][:5] == ["yes", "1,234", "2", "3", f"0.50 ± {spread:.3f}"]
     assert rows[0][5:] == ["0.0100 ± 0.00000", "5.0 ± 1.00", "0.25"]
@@ -192,33 +192,33 @@ def test_weights_of_another_epoch_than_the_last_are_told(table, tmp_path):
         found["training"]["epoch"] = epoch
         write(tmp_path, "with", seed, found)
     write(tmp_path, "without", 0, card(0.3, epochs=4))
-    assert [r[2] for r in reproduce.gather("any", tmp_path).rows] == ["4 (best: 3, 4)", "4"]
+    assert [r[2] for r in gathering.gather("any", tmp_path).rows] == ["4 (best: 3, 4)", "4"]
 
 
 def test_a_row_without_results_says_so(table, tmp_path):
     write(tmp_path, "with", 0, card(0.3))
-    rows = reproduce.gather("any", tmp_path).rows
+    rows = gathering.gather("any", tmp_path).rows
     assert rows[1][3] == "not run"
 
 
 def test_unlike_results_damaged_ones_and_none_are_refused(table, tmp_path):
     with pytest.raises(ValueError, match="no results of the table"):
-        reproduce.gather("any", tmp_path)
+        gathering.gather("any", tmp_path)
     write(tmp_path, "with", 0, card(0.3))
     write(tmp_path, "without", 0, card(0.3, batch_size=64))
     with pytest.raises(ValueError, match="differ in batch_size: 128, 64"):
-        reproduce.gather("any", tmp_path)
+        gathering.gather("any", tmp_path)
     other = card(0.3)
     other["training"]["precision"] = "fp32"
     path = write(tmp_path, "without", 0, other)
     with pytest.raises(ValueError, match="differ in precision: bf16, fp32"):
-        reproduce.gather("any", tmp_path)
+        gathering.gather("any", tmp_path)
     write(tmp_path, "without", 0, card(0.3, learning_rate=0.5))
     with pytest.raises(ValueError, match=r"another recipe \(it differs in learning_rate\)"):
-        reproduce.gather("any", tmp_path)
+        gathering.gather("any", tmp_path)
     path.write_text("{}")
     with pytest.raises(ValueError, match=r"without-0.json is not the result of a run"):
-        reproduce.gather("any", tmp_path)
+        gathering.gather("any", tmp_path)
 
 
 def test_a_result_that_is_older_than_a_field_had_its_default(table, tmp_path):
@@ -226,17 +226,17 @@ def test_a_result_that_is_older_than_a_field_had_its_default(table, tmp_path):
     found = json.loads(path.read_text())
     del found["recipe"]["ema"]
     path.write_text(json.dumps(found))
-    reproduce.gather("any", tmp_path)
+    gathering.gather("any", tmp_path)
     table.cells = lambda: [c._replace(recipe=replace(c.recipe, ema=0.9)) for c in cells()]
     with pytest.raises(ValueError, match="differs in ema"):
-        reproduce.gather("any", tmp_path)
+        gathering.gather("any", tmp_path)
 
 
 def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_for(
     table, tmp_path
 ):
     def errors(**options):
-        return [row[4][:4] for row in reproduce.gather("any", tmp_path, **options).rows]
+        return [row[4][:4] for row in gathering.gather("any", tmp_path, **options).rows]
 
     write(tmp_path, "with", 0, card(0.3))
     write(tmp_path, "without", 0, card(0.4))
@@ -246,7 +246,7 @@ def test_the_longest_of_the_fullest_series_is_gathered_unless_a_length_is_asked_
     write(tmp_path, "without", 0, card(0.1, epochs=10))
     assert errors() == ["0.20", "0.10"]
     with pytest.raises(ValueError, match="no results of the table 'any' after 3 epochs"):
-        reproduce.gather("any", tmp_path, epochs=3)
+        gathering.gather("any", tmp_path, epochs=3)
 
 
 def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path):
@@ -254,17 +254,17 @@ def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path)
     write(tmp_path, "with", 0, card(0.3))
     write(tmp_path, "without", 0, card(0.4))
     write(tmp_path, "with", 0, card(0.2, epochs=10))
-    _, rows, caption, _ = reproduce.gather("any", tmp_path)
+    _, rows, caption, _ = gathering.gather("any", tmp_path)
     assert [(row[2], row[4][:4]) for row in rows] == [("10", "0.20"), ("2", "0.40")]
     assert "2 or 10 epochs of 55,000 training images, batches of 128" in caption
-    assert [row[2] for row in reproduce.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
+    assert [row[2] for row in gathering.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
 
 
 def test_a_caption_says_how_the_networks_were_trained_and_what_of_their_data(table, tmp_path):
     lossy = card(0.3)
     lossy["dataset"]["notice"] = "these are copies"
     write(tmp_path, "with", 0, lossy)
-    caption = reproduce.gather("any", tmp_path).caption
+    caption = gathering.gather("any", tmp_path).caption
     assert caption.startswith("A table. More. 2 epochs of 55,000 training images, batches of 128, ")
     how = "schedule linear, bf16, a machine; 1,000 test images."
     assert how in caption and caption.endswith("Note: these are copies.")

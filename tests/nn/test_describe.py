@@ -109,6 +109,7 @@ def test_totals_are_those_of_pytorchs_counter_on_a_literal_pass(name, options, s
 ON_A_STEM = {  # of 27 pixels at least; their multiply-adds are those of layers counted above
     "efficient_capsnet": {"types": 2, "primary_dimensions": 4, "hidden": [7]},
     "pooled": {"types": 2, "primary_dimensions": 4},
+    "matrix_capsnet": {"channels": 3, "types": [2, 3, 2], "reconstruction_weight": 0.1},
 }
 
 

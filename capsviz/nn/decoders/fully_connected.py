@@ -19,9 +19,9 @@ def layers(
 ) -> nn.Sequential:
     """Layers of `hidden` units, each a ReLU, then one sigmoid unit for each pixel."""
     sizes = [inputs, *hidden]
-    made = []
+    stack = []
     for before, after in pairwise(sizes):
-        made.append(nn.Linear(before, after, bias=not norm))
-        made += [nn.BatchNorm1d(after), nn.ReLU()] if norm else [nn.ReLU()]
+        stack.append(nn.Linear(before, after, bias=not norm))
+        stack += [nn.BatchNorm1d(after), nn.ReLU()] if norm else [nn.ReLU()]
     last = nn.Linear(sizes[-1], prod(image_shape))
-    return nn.Sequential(*made, last, nn.Sigmoid(), nn.Unflatten(1, image_shape))
+    return nn.Sequential(*stack, last, nn.Sigmoid(), nn.Unflatten(1, image_shape))

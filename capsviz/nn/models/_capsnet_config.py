@@ -8,13 +8,13 @@ import torch
 
 from capsviz import memory
 from capsviz.discovery import unknown
-from capsviz.nn import children, decoders, functional, objectives, routing, stems
+from capsviz.nn import children, decoders, objectives, routing, stems
+from capsviz.nn.models._class_poses import METRICS
 from capsviz.nn.models._settings import require_positive
 
 KERNEL = 9
 PRESETS = ("paper", "authors")
 STEM_TYPES = {"slim": 16, "resnet": 8}  # capsule types where none are named
-METRICS = {"l2": functional.reconstruction_loss, "l1": functional.reconstruction_loss_l1}
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Config:
     iterations: int = 3  # of routing
     routing_bias: bool = False  # learn a bias of s_j inside routing
     detach_routing: bool = False  # gradients flow through the last iteration only
+    final_temperature: float | None = None  # of EM routing, see its file; None: 0.01
     leaky: bool = False  # children may couple to no class: "none of the above" in the softmax
     decoder: str = "fully_connected"  # a file in capsviz/nn/decoders
     decoder_norm: bool = False  # batch norm in its hidden layers
@@ -72,8 +73,8 @@ def routing_values(config: Config, options: dict) -> dict:
     }
 
 
-def _own(asked: str, own: str) -> str:
-    return own if asked == "auto" else asked
+def _own(choice: str, own: str) -> str:
+    return own if choice == "auto" else choice
 
 
 def preset_values(preset: str, classes: int) -> dict:
@@ -111,6 +112,8 @@ def check(config: Config) -> None:
     for name in ("reconstruction_weight", "absent_weight", "vote_std"):
         if not 0 <= getattr(config, name) < math.inf:
             raise ValueError(f"{name} must be a number from 0, got {getattr(config, name)}")
+    if config.final_temperature is not None and not 0 < config.final_temperature < math.inf:
+        raise ValueError(f"final_temperature must be above 0, got {config.final_temperature}")
     if not 0 <= config.margin_absent < config.margin_present <= 1:
         raise ValueError(
             "expected 0 <= margin_absent < margin_present <= 1, "

@@ -19,25 +19,25 @@ from capsviz.nn import (
     convolution,
     decoders,
     functional,
-    objectives,
     routing,
     stems,
 )
 from capsviz.nn.children import Capsules
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import convolve
-from capsviz.nn.layers import ClassCapsules, PrimaryCapsules
-from capsviz.nn.models import Objective, Output
+from capsviz.nn.models import Output
 from capsviz.nn.models._capsnet_config import (
     KERNEL,
-    METRICS,
     PRESETS,
     Config,
     check,
     preset_values,
     routing_values,
 )
+from capsviz.nn.models._class_poses import ClassPoses
 from capsviz.nn.models._settings import settings_from
+from capsviz.nn.primary_capsules import PrimaryCapsules
 
 __all__ = ["PRESETS", "CapsNet", "build"]
 
@@ -51,7 +51,19 @@ INSIDE_ROUTING = {
 
 
 def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNet":
-    """A CapsNet from the fields of `Config`; a preset's values hold where none is given.
+    """A CapsNet, as `CapsNet` makes it."""
+    return CapsNet(image_shape, classes, **options)
+
+
+class CapsNet(ClassPoses):
+    """The network of figure 1 with the decoder of figure 2, for any image size and class count.
+
+    Parameters
+    ----------
+    image_shape  (C, H, W) of its images.
+    classes      how many.
+    options      fields of `capsviz/nn/models/_capsnet_config.py`, e.g. routing="em", types=8; a
+                 preset's values hold where none is given.
 
     Raises
     ------
@@ -59,17 +71,15 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNe
                  than two classes, or images too small.
     MemoryError  if the weights alone would not fit.
     """
-    config = settings_from(Config, "capsnet", image_shape, classes, options)
-    preset = preset_values(config.preset, classes)
-    config = replace(config, **{k: v for k, v in preset.items() if k not in options})
-    return CapsNet(replace(config, **routing_values(config, options)))
 
-
-class CapsNet(nn.Module):
-    """The network of figure 1 with the decoder of figure 2, for any image size and class count."""
-
-    def __init__(self, config: Config):
+    def __init__(
+        self, image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options
+    ):
         super().__init__()
+        config = settings_from(Config, "capsnet", image_shape, classes, options)
+        preset = preset_values(config.preset, classes)
+        config = replace(config, **{k: v for k, v in preset.items() if k not in options})
+        config = replace(config, **routing_values(config, options))
         check(config)
         self.settings = config
         types, dim = config.types, config.primary_dimensions
@@ -98,6 +108,7 @@ class CapsNet(nn.Module):
             transform=config.transform,
             types=types,
             std=config.vote_std,
+            final_temperature=config.final_temperature,
         )
         self.decoder = None
         if config.reconstruction_weight > 0:
@@ -140,12 +151,6 @@ class CapsNet(nn.Module):
         primary, active = self.encode(images)
         poses, activations = self.capsules.couple(primary, active)
         return Output(activations, poses, primary)
-
-    def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
-        """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
-        if self.decoder is None:
-            raise ValueError("this CapsNet was built without a decoder (reconstruction_weight 0)")
-        return self.decoder(poses, classes)
 
     def look(
         self,
@@ -217,61 +222,6 @@ class CapsNet(nn.Module):
         if allocator.kept() and not kernels.is_cuda:  # some lies in pieces too small to use again
             work *= 2
         return 16 * parameters + work
-
-    def objective(
-        self,
-        output: Output,
-        images: Tensor,
-        labels: Tensor,
-        reconstruction_factor: float = 1.0,
-        progress: float = 1.0,
-    ) -> Objective:
-        """The routing's loss plus weighted reconstruction loss, decoded from the true class.
-
-        Parameters
-        ----------
-        output  of `forward`, for the images of B examples.
-        images  (B, C, H, W) to be reconstructed; where K things are in one image, (B, K, C, H, W),
-                each thing alone: decoded from its own class, and averaged over K.
-        labels  (B,) classes; or (B, K), each of which is present.
-        reconstruction_factor
-                on the weight of the reconstruction.
-        progress
-                share of training that is done, for a loss that grows stricter.
-
-        Raises
-        ------
-        ValueError  if there is not one image to reconstruct for each label.
-        """
-        c = self.settings
-        margin = objectives.of(
-            c.objective,
-            output.lengths,
-            functional.multi_hot(labels, c.classes),
-            progress=progress,
-            present=c.margin_present,
-            absent=c.margin_absent,
-            down_weight=c.absent_weight,
-        )
-        if self.decoder is None:
-            return Objective(margin.mean(), margin)
-        distance = self._distance(output.poses, images, labels)
-        weight = c.reconstruction_weight * reconstruction_factor
-        return Objective((margin + weight * distance).mean(), margin, distance)
-
-    def _distance(self, poses: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-        """Reconstruction loss (B,) by the metric of the settings, a mean over an image's parts."""
-        if images.shape[:-3] != labels.shape:
-            raise ValueError(
-                f"expected one image (C, H, W) to reconstruct for each label {tuple(labels.shape)}"
-                f", got images {tuple(images.shape)}"
-            )
-        measure = METRICS[self.settings.reconstruction_metric]
-        if labels.dim() == 1:
-            return measure(images, self.decode(poses, labels))
-        # all parts at once: batch norm then sees one batch, not one for each k
-        made = self.decode(poses.repeat_interleave(labels.shape[1], 0), labels.flatten())
-        return measure(images.flatten(0, 1), made).view(labels.shape).mean(1)
 
     def _initialise_as_authors(self) -> None:
         """Truncated normals of standard deviation 0.1 (0.05 in conv1), all biases 0.1.

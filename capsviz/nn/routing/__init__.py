@@ -16,7 +16,8 @@ The signatures of `route` and `fused` say what a routing needs: `iterations` (wi
 one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves, its `parameters`,
 and the options `bias`, `detach` and `leaky`.
 CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
-parents (`nn.children`, `nn.objectives`), if not "squash" and "margin".
+parents (`nn.children`, `nn.objectives`), if not "squash" and "margin". PARENTS = "batch_norm" asks
+for batch norm of the class capsules (`nn.parent_norm`).
 To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
 """
 
@@ -41,6 +42,7 @@ __all__ = [
     "check_iterations",
     "check_votes",
     "get",
+    "norms_parents",
     "stack",
     "workspace_bytes",
 ]
@@ -71,6 +73,11 @@ def available() -> list[str]:
 def get(name: str) -> ModuleType:
     """The module of a routing; ValueError names the known ones."""
     return load("capsviz.nn.routing", name, what="routing")
+
+
+def norms_parents(name: str) -> bool:
+    """Whether a routing asks for batch norm of its class capsules."""
+    return getattr(get(name), "PARENTS", None) == "batch_norm"
 
 
 def stack(history: Sequence[tuple[Tensor, ...]]) -> Routing:

@@ -161,13 +161,13 @@ def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
     """The same, to be differentiated again, from votes that are held."""
     with torch.enable_grad():
         # Views: the query comes from the children too, and its part of their gradient is not ours.
-        given = [x if x is None else x.view_as(x) for x in ctx.saved_tensors[:4]]
-        made = _held(*given, ctx.leaky, ctx.detach)
+        tensors = [x if x is None else x.view_as(x) for x in ctx.saved_tensors[:4]]
+        result = _held(*tensors, ctx.leaky, ctx.detach)
         wanted = [n for n, needed in enumerate(ctx.needs_input_grad[:4]) if needed]
-        found = torch.autograd.grad(
-            made, [given[n] for n in wanted], ds, create_graph=True, allow_unused=True
+        gradients = torch.autograd.grad(
+            result, [tensors[n] for n in wanted], ds, create_graph=True, allow_unused=True
         )
-    by_input = dict(zip(wanted, found, strict=True))
+    by_input = dict(zip(wanted, gradients, strict=True))
     return [by_input.get(n) for n in range(4)]
 
 

@@ -1,5 +1,6 @@
 """Which child a place of parents sees: local couplings, as of a convolution, and their softmax."""
 
+from collections.abc import Callable
 from inspect import signature
 from types import ModuleType
 from typing import NamedTuple
@@ -7,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz.nn.routing import Routing
+from capsviz.nn.routing import Parents, Routing
 
 
 class Links(NamedTuple):
@@ -42,9 +43,9 @@ def convolution_links(
             f"places, got kernel {kernel} and stride {stride}"
         )
     child = torch.arange(types * rows * columns).view(types, rows, columns)
-    seen = child.unfold(1, kernel, stride).unfold(2, kernel, stride)  # types, q, q, K, K
-    places = (seen.shape[1], seen.shape[2])
-    child = seen.permute(1, 2, 0, 3, 4).reshape(places[0] * places[1], types * kernel**2)
+    windows = child.unfold(1, kernel, stride).unfold(2, kernel, stride)  # types, q, q, K, K
+    places = (windows.shape[1], windows.shape[2])
+    child = windows.permute(1, 2, 0, 3, 4).reshape(places[0] * places[1], types * kernel**2)
     return Links(child.contiguous(), types * rows * columns), places
 
 
@@ -56,16 +57,16 @@ def softmax(logits: Tensor, links: Links | None) -> Tensor:
     if links is None:
         return logits.softmax(-1)
     B, Q, I, J = logits.shape
-    there, child = _slots(links)
+    mask, child = _slots(links)
     flat = logits.reshape(B, Q * I, J)
-    peaks = flat.detach().amax(2).masked_fill(~there, -torch.inf)
+    peaks = flat.detach().amax(2).masked_fill(~mask, -torch.inf)
     highest = flat.new_full((B, links.count), -torch.inf).scatter_reduce(
         1, child.expand(B, -1), peaks, "amax"
     )
     shifted = flat - highest[:, child].clamp_min(torch.finfo(flat.dtype).min)[:, :, None]
-    exponentials = torch.where(there[:, None], shifted, 0).exp() * there[:, None]
+    exponentials = torch.where(mask[:, None], shifted, 0).exp() * mask[:, None]
     total = flat.new_zeros(B, links.count).index_add(1, child, exponentials.sum(2))
-    total = torch.where(there, total[:, child], 1)
+    total = torch.where(mask, total[:, child], 1)
     return (exponentials / total[:, :, None]).view(B, Q, I, J)
 
 
@@ -73,9 +74,16 @@ def of_slots(values: Tensor, links: Links | None) -> Tensor:
     """What belongs to children (B, count, ...), laid out as slots (B, Q, I, ...); 0 where none."""
     if links is None:
         return values
-    there, child = _slots(links)
-    there = there.view(-1, *(1 for _ in values.shape[2:]))
-    return (values[:, child] * there).unflatten(1, links.child.shape)
+    mask, child = _slots(links)
+    mask = mask.view(-1, *(1 for _ in values.shape[2:]))
+    return (values[:, child] * mask).unflatten(1, links.child.shape)
+
+
+def of_places(parents: Parents, links: Links | None) -> Parents:
+    """Parents of places that were folded into the batch, (B * Q, J, ...) -> (B, Q, J, ...)."""
+    if links is None:
+        return parents
+    return Parents(*(part.unflatten(0, (-1, len(links.child))) for part in parents))
 
 
 def _slots(links: Links) -> tuple[Tensor, Tensor]:
@@ -110,14 +118,44 @@ def route_places(
     if "links" in signature(module.route).parameters:
         return module.route(votes, links=links, couplings=couplings, **options)
     B, Q, I, J, _ = votes.shape
-    there, _ = _slots(links)
-    votes = votes * there.view(Q, I, 1, 1)
+    mask, _ = _slots(links)
+    votes = votes * mask.view(Q, I, 1, 1)
     for name in {"activations", "children"} & options.keys():
         options[name] = of_slots(options[name], links).flatten(0, 1)
     if couplings is not None:
         couplings = couplings.to(votes).expand(B, Q, I, J).flatten(0, 1)
-    found = module.route(votes.flatten(0, 1), couplings=couplings, **options)
-    return Routing(*(part.unflatten(1, (B, Q)) for part in found))
+    result = module.route(votes.flatten(0, 1), couplings=couplings, **options)
+    return Routing(*(part.unflatten(1, (B, Q)) for part in result))
+
+
+def fuse_places(
+    fused: Callable[..., Parents],
+    children: Tensor,
+    matrices: Tensor,
+    links: Links | None,
+    **options,
+) -> Parents:
+    """A routing's fused form on places, as `route_places` is its `route`; None: one that sees all.
+
+    Parameters
+    ----------
+    fused     of a routing.
+    children  (B, count, D).
+    matrices  (I, J, E, D) of the slots of a place.
+    options   of `fused`; `activations` (B, count).
+
+    Returns
+    -------
+    Parents (B, Q, J, E) and (B, Q, J), without Q where there are no links.
+    """
+    if links is None:
+        return fused(children, matrices, **options)
+    if "links" in signature(fused).parameters:
+        return fused(children, matrices, links=links, **options)
+    if "activations" in options:
+        options["activations"] = of_slots(options["activations"], links).flatten(0, 1)
+    slots = of_slots(children, links).flatten(0, 1)
+    return of_places(fused(slots, matrices, **options), links)
 
 
 def check_links(votes: Tensor, links: Links | None) -> None:

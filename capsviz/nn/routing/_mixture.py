@@ -16,10 +16,13 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.computation import without_autocast
-from capsviz.nn.routing._attend import _blocks, batch_last
+from capsviz.nn.routing._attend import batch_last
+from capsviz.nn.routing._competition import Alone, Places
+from capsviz.nn.routing._links import Links, of_slots
 from capsviz.nn.routing._parts import check_shape, per_mass, require
 
 TEMPORARIES = 4  # times as many as in `attend`: a block has fewer children
+ALONE = Alone()
 
 
 class Moments(NamedTuple):
@@ -46,6 +49,7 @@ def mixture(
     centre: Tensor,
     precision: Tensor | None,
     constant: Tensor | None,
+    competition: Alone = ALONE,
 ) -> Moments:
     """Moments of the votes after each child is shared out over its parents.
 
@@ -57,28 +61,54 @@ def mixture(
     centre       (B, J, E).
     precision    (B, J, E), and
     constant     (B, J) of the log densities; None, both, for even shares 1/J.
+    competition  which parents share a child; with `Places` B is positions, and I their slots.
     """
-    given = [children, weight, activations.T.contiguous(), centre.permute(1, 2, 0).contiguous()]
+    inputs = [activations.T, centre.permute(1, 2, 0)]
     if precision is not None:
-        given += [precision.permute(1, 2, 0).contiguous(), constant.T.contiguous()]
-    mass, first, second = _Mixture.apply(*given)
+        inputs += [precision.permute(1, 2, 0), constant.T]
+    I, J, E, _ = weight.shape
+    size = TEMPORARIES * J * E * children.element_size()
+    sums = []
+    for piece in competition.pieces(children.shape[2], I, size, children.device):
+        some = [values[..., piece].contiguous() for values in (children, *inputs)]
+        sums.append(_Mixture.apply(competition, some[0], weight, *some[1:]))
+    mass, first, second = (torch.cat(parts, -1) for parts in zip(*sums, strict=True))
     return Moments(mass.T, first.permute(2, 0, 1), second.permute(2, 0, 1), centre)
 
 
-def first_pass(routing: str, children: Tensor, weight: Tensor, activations: Tensor | None):
-    """Children, weight and activations as `mixture` takes them, and the moments of even couplings.
+def first_pass(
+    routing: str,
+    children: Tensor,
+    weight: Tensor,
+    activations: Tensor | None,
+    links: Links | None = None,
+):
+    """What `mixture` takes of the children, and the moments of even couplings.
 
-    ValueError, in the name of the routing, for activations that are missing or not (B, I).
+    Returns
+    -------
+    (children, weight, activations, competition), and the moments. With links places are folded into
+    the batch.
+
+    Raises
+    ------
+    ValueError  in the name of the routing, for activations that are missing or not (B, I).
     """
     require(routing, "activations", activations, "(B, I)")
-    size = children.shape[:2]
+    check_shape("activations", activations, "B, I", children.shape[:2])
+    competition = ALONE
+    if links is not None:
+        competition = Places(links)
+        children = of_slots(children, links).flatten(0, 1)
+        activations = of_slots(activations, links).flatten(0, 1)
     children, weight = batch_last(children, weight)
-    check_shape("activations", activations, "B, I", size)
-    activations = activations.to(children)
-    return children, weight, activations, even_moments(children, weight, activations)
+    inputs = children, weight, activations.to(children), competition
+    return inputs, even_moments(*inputs)
 
 
-def even_moments(children: Tensor, weight: Tensor, activations: Tensor) -> Moments:
+def even_moments(
+    children: Tensor, weight: Tensor, activations: Tensor, competition: Alone = ALONE
+) -> Moments:
     """Moments of the first iteration, whose shares are even.
 
     The mean of all votes is one matrix product; one pass gives the variance about it.
@@ -88,27 +118,28 @@ def even_moments(children: Tensor, weight: Tensor, activations: Tensor) -> Momen
         active = (children * activations.T[:, None]).view(I * D, -1)
         total = weight.permute(1, 2, 0, 3).reshape(J * E, I * D) @ active
         centre = per_mass(total, activations.sum(1)).view(J, E, -1).permute(2, 0, 1)
-    return mixture(children, weight, activations, centre, None, None)
+    return mixture(children, weight, activations, centre, None, None, competition)
 
 
 class _Mixture(torch.autograd.Function):
     """Axes are (i, d, b), (i, j, e, d), (i, b), (j, e, b) twice, (j, b): the batch last."""
 
     @staticmethod
-    def forward(ctx, u, weight, a, centre, precision=None, constant=None):
+    def forward(ctx, competition, u, weight, a, centre, precision=None, constant=None):
         I, J, E, D = weight.shape
         w = weight.reshape(I, J * E, D)
         mass = u.new_zeros(J, u.shape[2])
         first, second = torch.zeros_like(centre), torch.zeros_like(centre)
         shares = None if precision is None else u.new_empty(I, J, u.shape[2])
-        for block in _blocks(I, TEMPORARIES * J * E * u.shape[2] * u.element_size(), u.device):
+        ctx.competition = competition
+        for block in _blocks(competition, u, weight):
             offset = torch.bmm(w[block], u[block]).unflatten(1, (J, E)).sub_(centre)
             squared = offset.square()
             if precision is None:
-                part = (a[block] / J)[:, None].expand(-1, J, -1)
+                part = _even(competition, a[block], J, block)
             else:
                 far = (squared * precision).sum(2)
-                share = torch.add(constant, far, alpha=-0.5).softmax(1)
+                share = competition.softmax(torch.add(constant, far, alpha=-0.5), block)
                 shares[block] = share
                 part = share.mul_(a[block][:, None])
             mass += part.sum(0)
@@ -120,16 +151,19 @@ class _Mixture(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dmass, dfirst, dsecond):
-        *given, shares = ctx.saved_tensors
-        needed, grads = ctx.needs_input_grad, (dmass, dfirst, dsecond)
+        *inputs, shares = ctx.saved_tensors
+        needed, grads = ctx.needs_input_grad[1:], (dmass, dfirst, dsecond)
         with without_autocast(dmass.device):
             if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                return _graph_of_gradients(given, needed, grads)
+                return None, *_graph_of_gradients(ctx.competition, inputs, needed, grads)
             with torch.no_grad():
-                return _Mixture._backward(*given, shares, *grads)[: len(needed)]
+                gradients = _Mixture._backward(ctx.competition, *inputs, shares, *grads)
+                return None, *gradients[: len(needed)]
 
     @staticmethod
-    def _backward(u, weight, a, centre, precision, constant, shares, dmass, dfirst, dsecond):
+    def _backward(
+        competition, u, weight, a, centre, precision, constant, shares, dmass, dfirst, dsecond
+    ):
         I, J, E, D = weight.shape
         w = weight.reshape(I, J * E, D)
         du, da = torch.zeros_like(u), torch.zeros_like(a)
@@ -139,17 +173,18 @@ class _Mixture(torch.autograd.Function):
         dprecision = None if even else torch.zeros_like(precision)
         dconstant = None if even else torch.zeros_like(constant)
         base = dmass + (centre * dfirst).sum(1)
-        for block in _blocks(I, TEMPORARIES * J * E * u.shape[2] * u.element_size(), u.device):
+        for block in _blocks(competition, u, weight):
             offset = torch.bmm(w[block], u[block]).unflatten(1, (J, E)).sub_(centre)
             steep = offset * dsecond
             gain = torch.add(steep, dfirst).mul_(offset).sum(2).add_(base)  # of each unit of weight
-            share = torch.full_like(gain, 1 / J) if even else shares[block]
+            one = torch.ones_like(a[block])
+            share = _even(competition, one, J, block) if even else shares[block]
             mean = (share * gain).sum(1)
             da[block] = mean
             part = share * a[block][:, None]
             dvotes = steep.mul_(2 * part[:, :, None])
             if not even:
-                dlogits = part * (gain - mean[:, None])
+                dlogits = part * (gain - competition.total(mean, block)[:, None])
                 dconstant += dlogits.sum(0)
                 pulled = offset * dlogits[:, :, None]
                 dvotes.addcmul_(pulled, precision.expand_as(pulled), value=-1)
@@ -163,25 +198,45 @@ class _Mixture(torch.autograd.Function):
         return du, dweight, da, dcentre, None if even else dprecision / 2, dconstant
 
 
-def _held(u, weight, a, centre, precision, constant):
+def _blocks(competition: Alone, u: Tensor, weight: Tensor) -> list[slice]:
+    I, J, E, _ = weight.shape
+    size = TEMPORARIES * J * E * u.shape[2] * u.element_size()
+    return competition.blocks(I, size, u.device)
+
+
+def _even(competition: Alone, a: Tensor, J: int, block: slice) -> Tensor:
+    """What each parent gets of activations (n, b) shared out evenly: (n, J, b)."""
+    share = competition.even(J, block)
+    if isinstance(share, Tensor):  # (n, 1, Q): the same of all images
+        share = share.to(a).expand(-1, a.shape[1] // share.shape[2], -1).flatten(1)
+    return (a * share)[:, None].expand(-1, J, -1)
+
+
+def _held(competition, u, weight, a, centre, precision, constant):
     """The same sums, literally."""
     votes = torch.einsum("ijed,idb->ijeb", weight, u)
     squared = (votes - centre).square()
+    I, J = weight.shape[:2]
     if precision is None:
-        part = (a / weight.shape[1])[:, None].expand(-1, weight.shape[1], -1)
+        part = _even(competition, a, J, slice(0, I))
     else:
-        part = (constant - (squared * precision).sum(2) / 2).softmax(1) * a[:, None]
+        logits = constant - (squared * precision).sum(2) / 2
+        part = competition.softmax(logits, slice(0, I)) * a[:, None]
     return part.sum(0), (part[:, :, None] * votes).sum(0), (part[:, :, None] * squared).sum(0)
 
 
-def _graph_of_gradients(given, needed, grads) -> tuple[Tensor | None, ...]:
+def _graph_of_gradients(competition, inputs, needed, grads) -> tuple[Tensor | None, ...]:
     """The same, to be differentiated again, from votes that are held."""
     with torch.enable_grad():
-        given = [None if x is None else x.view_as(x) for x in given]
-        wanted = [x for x, need in zip(given, needed, strict=False) if need]
-        sums = [(x, g) for x, g in zip(_held(*given), grads, strict=True) if x.requires_grad]
-        made, grads = zip(*sums, strict=True)  # the mass of given activations is a constant
-        found = iter(
-            torch.autograd.grad(made, wanted, grads, create_graph=True, materialize_grads=True)
+        inputs = [None if x is None else x.view_as(x) for x in inputs]
+        wanted = [x for x, need in zip(inputs, needed, strict=False) if need]
+        sums = [
+            (x, g)
+            for x, g in zip(_held(competition, *inputs), grads, strict=True)
+            if x.requires_grad
+        ]
+        outputs, grads = zip(*sums, strict=True)  # the mass of given activations is a constant
+        gradients = iter(
+            torch.autograd.grad(outputs, wanted, grads, create_graph=True, materialize_grads=True)
         )
-    return tuple(next(found) if need else None for need in needed)
+    return tuple(next(gradients) if need else None for need in needed)

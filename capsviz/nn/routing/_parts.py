@@ -35,8 +35,8 @@ def per_mass(values: Tensor, mass: Tensor) -> Tensor:
 
     Without means below 1e-28 in single precision, whose inverse times a gradient is a number still.
     """
-    there = mass > torch.finfo(mass.dtype).tiny ** 0.75
-    return values / torch.where(there, mass, 1)
+    mask = mass > torch.finfo(mass.dtype).tiny ** 0.75
+    return values / torch.where(mask, mass, 1)
 
 
 def shares(couplings: Tensor, activations: Tensor) -> Tensor:
@@ -48,15 +48,15 @@ def shares(couplings: Tensor, activations: Tensor) -> Tensor:
     return per_mass(mass, mass.sum(-2, keepdim=True))
 
 
-def check_shape(name: str, given: Tensor | None, axes: str, shape: tuple[int, ...]) -> None:
+def check_shape(name: str, value: Tensor | None, axes: str, shape: tuple[int, ...]) -> None:
     """ValueError for a tensor of another shape than `axes`, as "I, J", have; None passes."""
-    if given is not None and tuple(given.shape) != tuple(shape):
+    if value is not None and tuple(value.shape) != tuple(shape):
         raise ValueError(
-            f"{name} must be ({axes}) = {tuple(shape)}, got the shape {tuple(given.shape)}"
+            f"{name} must be ({axes}) = {tuple(shape)}, got the shape {tuple(value.shape)}"
         )
 
 
-def require(routing: str, name: str, given: Tensor | None, axes: str) -> None:
+def require(routing: str, name: str, value: Tensor | None, axes: str) -> None:
     """ValueError if what a routing needs of the children is not there."""
-    if given is None:
+    if value is None:
         raise ValueError(f"{routing} routing needs the children's {name} {axes}: got none")

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from capsviz.nn.routing import Parents, Routing, check_iterations, stack
-from capsviz.nn.routing._links import Links, check_links, of_slots, softmax
+from capsviz.nn.routing._links import Links, check_links, of_places, of_slots, softmax
 from capsviz.nn.routing._mixture import first_pass, mixture
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
 
@@ -111,6 +111,7 @@ def fused(
     beta_a: Tensor | None = None,
     final_temperature: float = FINAL_TEMPERATURE,
     floor: float = FLOOR,
+    links: Links | None = None,
 ) -> Parents:
     """Parents after EM routing, equal to `route` on the votes `weight @ children`.
 
@@ -119,15 +120,15 @@ def fused(
     Parameters
     ----------
     children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-    others    as `route` has them.
+    weight    (I, J, E, D) what turns child i into its vote for parent j; with links of slot i.
+    others    as `route` has them; with links the result has a Q after B.
 
     Raises
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
     check_iterations(iterations)
-    children, weight, activations, moments = first_pass("EM", children, weight, activations)
+    inputs, moments = first_pass("EM", children, weight, activations, links)
     beta_u, beta_a = betas(beta_u, beta_a, children)
     for iteration in range(iterations):
         mean, scatter = moments.about_mean()
@@ -135,9 +136,9 @@ def fused(
         warmth = temperature(iteration, final_temperature)
         score = scored(moments.mass, variance, beta_u, beta_a, warmth)
         if iteration + 1 < iterations:
-            given = (mean, 1 / variance, constant(score, variance))
-            moments = mixture(children, weight, activations, *given)
-    return Parents(mean, score.sigmoid())
+            density = (mean, 1 / variance, constant(score, variance))
+            moments = mixture(*inputs[:3], *density, inputs[3])
+    return of_places(Parents(mean, score.sigmoid()), links)
 
 
 def evidence(
@@ -209,5 +210,5 @@ def check(
     require("EM", "activations", activations, "(B, I)")
     count = votes.shape[-3] if links is None else links.count
     check_shape("activations", activations, "B, I", (len(votes), count))
-    for name, given in (("beta_u", beta_u), ("beta_a", beta_a)):
-        check_shape(name, given, "J", (votes.shape[-2],))
+    for name, inputs in (("beta_u", beta_u), ("beta_a", beta_a)):
+        check_shape(name, inputs, "J", (votes.shape[-2],))

@@ -114,8 +114,8 @@ def fused(
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
     E = weight.shape[2]
-    given = {"gain": gain, "shift": shift, "head_weight": head_weight, "head_bias": head_bias}
-    gain, shift, *head = (None if x is None else x.to(u) for x in given.values())
+    inputs = {"gain": gain, "shift": shift, "head_weight": head_weight, "head_bias": head_bias}
+    gain, shift, *head = (None if x is None else x.to(u) for x in inputs.values())
     _check(E, gain=gain, shift=shift, head_weight=head_weight)
     query = None
     for _ in range(iterations):
@@ -125,8 +125,8 @@ def fused(
 
 
 def _check(E: int, **vectors: Tensor | None) -> None:
-    for name, given in vectors.items():
-        check_shape(name, given, "E", (E,))
+    for name, inputs in vectors.items():
+        check_shape(name, inputs, "E", (E,))
 
 
 def normalised(total: Tensor, gain: Tensor | None, shift: Tensor | None) -> Tensor:

@@ -106,10 +106,10 @@ def fused(
     coupling = classified(children, weight, bias, J).softmax(2)
     mass = coupling * activations[..., None]
     share = per_mass(mass, mass.sum(1, keepdim=True))
-    given = zip(share.unbind(2), matrices.unbind(1), strict=True)
+    inputs = zip(share.unbind(2), matrices.unbind(1), strict=True)
     poses = [
         checkpoint(_mean, children, *pair, use_reentrant=False, preserve_rng_state=False)
-        for pair in given
+        for pair in inputs
     ]
     return Parents(torch.stack(poses, 1), per_mass(mass.sum(1), activations.sum(1, keepdim=True)))
 

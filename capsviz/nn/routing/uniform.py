@@ -34,8 +34,8 @@ def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
     """
     check_votes(votes, 1)
     logits = torch.zeros_like(votes[..., 0])
-    given = 1 / votes.new_tensor(votes.shape[2]) if couplings is None else couplings.to(votes)
-    coupling = given.expand(logits.shape)
+    inputs = 1 / votes.new_tensor(votes.shape[2]) if couplings is None else couplings.to(votes)
+    coupling = inputs.expand(logits.shape)
     poses = squash(summed(coupling, votes))
     return stack([(logits, coupling, poses)])
 

@@ -2,7 +2,8 @@
 
 Capsule Routing via Variational Bayes, AAAI 2020, arXiv:1905.11455. The prior keeps a parent with
 few children from shrinking onto them. The batch norms of the authors' network, of poses and of the
-activations' logits, are no part of it. `fused` is `route` without the votes (see `_mixture`).
+activations' logits, are no part of it, but of the layer. `fused` is `route` without the votes (see
+`_mixture`).
 """
 
 import math
@@ -11,13 +12,14 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.routing import Parents, Routing, check_iterations, stack
-from capsviz.nn.routing._links import Links, check_links, of_slots, softmax
+from capsviz.nn.routing._links import Links, check_links, of_places, of_slots, softmax
 from capsviz.nn.routing._mixture import first_pass, mixture
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+PARENTS = "batch_norm"  # see nn/parent_norm.py
 
 weights = shares  # of the mean of the votes; the pose is that mean times m_j / (m_j + 1)
 
@@ -102,6 +104,7 @@ def fused(
     activations: Tensor | None = None,
     beta_u: Tensor | None = None,
     beta_a: Tensor | None = None,
+    links: Links | None = None,
 ) -> Parents:
     """Parents after variational routing, equal to `route` on the votes `weight @ children`.
 
@@ -110,23 +113,21 @@ def fused(
     Parameters
     ----------
     children  (B, I, D) child capsules.
-    weight    (I, J, E, D) what turns child i into its vote for parent j.
-    others    as `route` has them.
+    weight    (I, J, E, D) what turns child i into its vote for parent j; with links of slot i.
+    others    as `route` has them; with links the result has a Q after B.
 
     Raises
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
     check_iterations(iterations)
-    children, weight, activations, moments = first_pass(
-        "variational", children, weight, activations
-    )
+    inputs, moments = first_pass("variational", children, weight, activations, links)
     for iteration in range(iterations):
         mean, scatter = moments.about_mean()
         posed = posterior(moments.mass, mean, scatter, beta_u, beta_a)
         if iteration + 1 < iterations:
-            moments = mixture(children, weight, activations, *posed[:3])
-    return Parents(posed[0], posed[3])
+            moments = mixture(*inputs[:3], *posed[:3], inputs[3])
+    return of_places(Parents(posed[0], posed[3]), links)
 
 
 def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters: Tensor) -> Tensor:

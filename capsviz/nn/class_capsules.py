@@ -1,4 +1,4 @@
-"""The two capsule layers: primary capsules from a convolution, class capsules by routing."""
+"""Class capsules: one capsule for each class, fed by all primary capsules by routing."""
 
 from inspect import signature
 
@@ -8,57 +8,12 @@ from torch import Tensor, einsum, nn
 from capsviz.discovery import unknown
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
-from capsviz.nn.convolution import convolve
-from capsviz.nn.functional import lengths, squash
+from capsviz.nn.functional import lengths
+from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing
 
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
 ITERATIONS = 3  # the paper's
-
-
-class PrimaryCapsules(nn.Module):
-    """Convolutional capsules without routing (section 4 of arXiv:1710.09829).
-
-    A convolution gives types x dimensions channels. A capsule is `dimensions` channels of one type
-    at one place: index i = (type * rows + row) * columns + column. There is no ReLU before the
-    squash.
-
-    Parameters
-    ----------
-    channels    of the incoming feature map.
-    types       capsule types (32 in the paper).
-    dimensions  D, of one capsule (8 in the paper).
-    kernel      pixels, of the square kernel.
-    stride      pixels.
-    scale       factor on the convolution before bias and squash: 1 in the paper's text, 1/types in
-                the authors' code, where a softmax over types couples one input to all of them
-                (1/(types + 1) if it is leaky: over "none of them" too).
-    """
-
-    def __init__(
-        self,
-        channels: int,
-        *,
-        types: int = 32,
-        dimensions: int = 8,
-        kernel: int = 9,
-        stride: int = 2,
-        scale: float = 1.0,
-    ):
-        super().__init__()
-        self.types, self.dimensions, self.scale = types, dimensions, scale
-        convolution = nn.Conv2d(channels, types * dimensions, kernel, stride)
-        self.convolution = convolution.to(memory_format=torch.channels_last)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Feature map (B, channels, h, w) -> capsules (B, I, D), squashed, float32 at least."""
-        conv = self.convolution
-        weight = conv.weight if self.scale == 1 else conv.weight * self.scale
-        out = convolve(features, weight, conv.bias, conv.stride[0])
-        B, _, rows, columns = out.shape
-        capsules = out.reshape(B, self.types, self.dimensions, rows, columns).movedim(2, 4)
-        capsules = capsules.reshape(B, self.types * rows * columns, self.dimensions)
-        return squash(capsules.to(torch.promote_types(conv.weight.dtype, torch.float32)))
 
 
 class ClassCapsules(nn.Module):
@@ -78,12 +33,13 @@ class ClassCapsules(nn.Module):
                                          children of a type share theirs. "shared": all do.
     types                                of children, for "type": child i is of type i // (I/types).
     std                                  standard deviation of the initial weights.
+    final_temperature                    of EM routing, in place of its own.
 
     Raises
     ------
     ValueError  for an unknown routing or transform, types that do not divide the children, fewer
                 than one iteration, more than one of a routing that has one pass, or `bias`,
-                `detach` or `leaky` of a routing that does not have it.
+                `detach`, `leaky` or `final_temperature` of a routing that does not have it.
     """
 
     def __init__(
@@ -101,6 +57,7 @@ class ClassCapsules(nn.Module):
         transform: str = "own",
         types: int = 1,
         std: float = 0.1,
+        final_temperature: float | None = None,
     ):
         super().__init__()
         module = routings.get(routing)  # refuses an unknown name now
@@ -111,8 +68,10 @@ class ClassCapsules(nn.Module):
         self._route_takes = frozenset(signature(self._route_votes).parameters)
         self._fused_takes = frozenset(signature(self._fused).parameters if self._fused else ())
         self.iterations = self._rounds(iterations)
-        asked = {"detach": detach, "leaky": leaky}
-        self.options = {option: True for option, wanted in asked.items() if wanted}
+        flags = {"detach": detach, "leaky": leaky}
+        self.options = {option: True for option, wanted in flags.items() if wanted}
+        if final_temperature is not None:
+            self.options["final_temperature"] = final_temperature
         offered = getattr(module, "parameters", lambda *sizes: {})
         learned = offered(children, parents, child_dimensions, parent_dimensions)
         self._require_options([*self.options, *(["bias"] if bias else [])], learned)
@@ -122,28 +81,30 @@ class ClassCapsules(nn.Module):
         shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
         self.register_parameter("bias", shift)
         self.learned = nn.ParameterDict(learned)  # what the routing itself learns, by its names
+        self.norm = ParentNorm(parents) if routings.norms_parents(routing) else None
 
-    def _require_options(self, asked: list[str], learned: dict) -> None:
+    def _require_options(self, names: list[str], learned: dict) -> None:
         """ValueError for an option that the routing does not have; it need not have any."""
         for takes in filter(None, (self._route_takes, self._fused_takes)):
-            for option in asked:
+            for option in names:
                 if option in learned or option not in takes:
                     raise ValueError(
                         f"the routing '{self.routing_name}' has no option '{option}': "
                         "leave it out, or choose a routing that has it, as 'dynamic'"
                     )
 
-    def _rounds(self, asked: int | None) -> int:
-        """How many iterations there are if `asked` are asked for; ValueError if there cannot be."""
+    def _rounds(self, iterations: int | None) -> int:
+        """How many iterations; None: as usual. ValueError where there cannot be so many."""
         several = "iterations" in self._route_takes
-        if asked is None:
+        if iterations is None:
             return ITERATIONS if several else 1
-        routings.check_iterations(asked)
-        if asked > 1 and not several:
+        routings.check_iterations(iterations)
+        if iterations > 1 and not several:
             raise ValueError(
-                f"the routing '{self.routing_name}' has one pass, got {asked} iterations: ask for 1"
+                f"the routing '{self.routing_name}' has one pass, got {iterations} iterations: "
+                "ask for 1"
             )
-        return asked
+        return iterations
 
     def _options(self, takes: frozenset[str], children: Tensor, rounds: int, activations) -> dict:
         """What a routing's function is given by name, of what it `takes`."""
@@ -189,13 +150,15 @@ class ClassCapsules(nn.Module):
         -------
         Parents with poses (B, J, E) and activations (B, J), float32 at least.
         """
-        if self._fused is None or is_literal():
-            _, routed = self.route(primary, activations=activations)
-            return Parents(routed.poses[-1], routed.activations[-1])
         with without_autocast(primary.device):
             primary = self._exact(primary)
-            options = self._options(self._fused_takes, primary, self.iterations, activations)
-            return self._fused(primary, self.matrices(), **options)
+            if self._fused is None or is_literal():
+                routed = self._routed(self.votes(primary), primary, activations, None, None)
+                parents = Parents(routed.poses[-1], routed.activations[-1])
+            else:
+                options = self._options(self._fused_takes, primary, self.iterations, activations)
+                parents = self._fused(primary, self.matrices(), **options)
+            return parents if self.norm is None else self.norm(*parents)
 
     def route(
         self,
@@ -209,14 +172,30 @@ class ClassCapsules(nn.Module):
 
         ValueError for `iterations` below 1, or above it of a routing that has one pass.
         """
-        rounds = self.iterations if iterations is None else self._rounds(iterations)
         with without_autocast(primary.device):  # routing state stays float32
-            primary = self._exact(primary)
             votes = self.votes(primary)
-            options = self._options(self._route_takes, primary, rounds, activations)
-            if "children" in self._route_takes:
-                options["children"] = primary
-            return votes, self._route_votes(votes, couplings=couplings, **options)
+        more = {"couplings": couplings, "iterations": iterations}
+        return votes, self.route_votes(votes, primary, activations=activations, **more)
+
+    def route_votes(
+        self, votes, primary, *, activations=None, couplings=None, iterations=None
+    ) -> Routing:
+        """`route` with the votes (B, I, J, E) of the same children at hand."""
+        with without_autocast(primary.device):
+            routed = self._routed(votes, self._exact(primary), activations, couplings, iterations)
+            if self.norm is None:
+                return routed
+            each = [self.norm(*one) for one in zip(routed.poses, routed.activations, strict=True)]
+            poses, active = (torch.stack(parts) for parts in zip(*each, strict=True))
+            return routed._replace(poses=poses, activations=active)
+
+    def _routed(self, votes, primary, activations, couplings, iterations) -> Routing:
+        """Before the norm of the parents, if there is one."""
+        rounds = self.iterations if iterations is None else self._rounds(iterations)
+        options = self._options(self._route_takes, primary, rounds, activations)
+        if "children" in self._route_takes:
+            options["children"] = primary
+        return self._route_votes(votes, couplings=couplings, **options)
 
     @property
     def weighs(self) -> bool:
@@ -242,7 +221,9 @@ class ClassCapsules(nn.Module):
         (B, I, J). By default the length that a weighted vote has along its parent's pose.
         """
         if self._evidence is not None:
-            return self._evidence(votes, routing, activations, **self.learned)
+            takes = signature(self._evidence).parameters
+            options = {name: value for name, value in self.options.items() if name in takes}
+            return self._evidence(votes, routing, activations, **self.learned, **options)
         poses = routing.poses[-1]
         along = einsum("bije,bje->bij", votes, poses / lengths(poses)[..., None])
         return self.weights(routing.couplings[-1], activations) * along

@@ -8,8 +8,9 @@ import twins
 from draws import B, D, E, I, J, draw
 
 from capsviz.nn import functional, routing
+from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
-from capsviz.nn.layers import ClassCapsules, PrimaryCapsules
+from capsviz.nn.primary_capsules import PrimaryCapsules
 
 
 def draw32(*shape, seed=0):
@@ -289,3 +290,18 @@ def test_what_cannot_be_built_is_refused():
         ClassCapsules(I, J, iterations=0)
     with pytest.raises(ValueError, match="unknown routing 'agreement'"):
         ClassCapsules(I, J, routing="agreement")
+
+
+def test_variational_parents_pass_through_batch_norm_looked_at_and_not():
+    torch.manual_seed(0)
+    layer = ClassCapsules(5, 3, child_dimensions=4, parent_dimensions=6, routing="variational")
+    children, active = torch.randn(16, 5, 4), torch.rand(16, 5)
+    parents = layer.couple(children, active)
+    logits = torch.logit(parents.activations)
+    torch.testing.assert_close(logits.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
+    torch.testing.assert_close(logits.var(0, correction=0), torch.ones(3), atol=1e-2, rtol=0)
+    layer.eval()
+    plain, (_, routed) = layer.couple(children, active), layer.route(children, activations=active)
+    torch.testing.assert_close(routed.poses[-1], plain.poses, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(routed.activations[-1], plain.activations, atol=1e-4, rtol=1e-4)
+    assert ClassCapsules(5, 3, child_dimensions=4, routing="em").norm is None

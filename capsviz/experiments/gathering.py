@@ -1,0 +1,189 @@
+"""Tables of the results that a series of runs has left: a row for each network, seeds averaged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from capsviz.experiments.reproductions import Cell, get
+from capsviz.training.recipe import Recipe, differing
+
+MEASURES = ("Parameters", "Epochs", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
+READING = (
+    "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % interval "
+    "over test images, which leaves out how seeds differ."
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the runs of a series share; None leaves it to each row's recipe."""
+
+    folder: Path  # of the results, and below it of the runs
+    epochs: int | None = None  # None: as many as the published runs of the table had, or 50
+    batch_size: int | None = None
+    schedule: str | None = "linear"  # to zero at the end, however many epochs there are
+    precision: str | None = "auto"
+    limit: int | None = None  # first training images only, for trials
+
+
+class Table(NamedTuple):
+    """A table as text, made from the results of its runs."""
+
+    header: list[str]
+    rows: list[list[str]]
+    caption: str  # what it shows, and how its networks were trained
+    commands: list[str]  # that make its results
+
+
+def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
+    """A table from the results in a folder.
+
+    Values are means over seeds ± their standard deviation; of one seed, the test error stands with
+    its Wilson interval at 95 %. Rows without results say so.
+
+    Parameters
+    ----------
+    epochs  of the runs; None: as many as fill the most rows, of these the most. A table whose rows
+            are not compared with each other has the longest runs of each row.
+
+    Raises
+    ------
+    ValueError  if there are no results of the table, or unlike ones.
+    """
+    module = get(table)
+    cells = module.cells()
+    series = {
+        int(length.name.removesuffix("-epochs")): {c.run: _paths(c, length) for c in cells}
+        for length in folder.glob("[0-9]*-epochs")
+    }
+    filled = {n: sum(map(bool, row.values())) for n, row in series.items() if epochs in (None, n)}
+    if not any(filled.values()):
+        what = "" if epochs is None else f" after {epochs} epochs"
+        raise ValueError(f"no results of the table '{table}'{what} in {folder}")
+    fullest, results = max(filled, key=lambda n: (filled[n], n)), {}
+    apart = getattr(module, "APART", False)
+    for cell in cells:
+        lengths = [n for n in filled if series[n][cell.run]] if apart else [fullest]
+        results[cell.run] = _results(cell, series[max(lengths, default=fullest)][cell.run])
+    rows = [[*cell.labels, *_measures(cell, results[cell.run]), cell.published] for cell in cells]
+    cards = [card for some in results.values() for card in some]
+    caption = _caption(module, cards)
+    return Table([*module.LABELS, *MEASURES], rows, caption, _commands(table, cards))
+
+
+def _paths(cell: Cell, folder: Path) -> list[Path]:
+    """The results of one row, by seed."""
+    paths = folder.glob(f"{cell.run}-*.json")
+    return sorted(path for path in paths if path.stem.removeprefix(f"{cell.run}-").isdigit())
+
+
+def _results(cell: Cell, paths: Sequence[Path]) -> list[dict]:
+    """The cards of one row; ValueError if they are of another recipe."""
+    cards, shared = [], ("seed", *(name for name in vars(Plan(Path())) if name != "folder"))
+    for path in paths:
+        cards.append(read_card(path))
+        require_equal(path, cards[-1]["recipe"], cell.recipe, apart=shared)
+    return cards
+
+
+def _measures(cell: Cell, cards: list[dict]) -> list[str]:
+    if not cards:
+        return ["–", "–", "not run", "–", "–", "–"]
+    tests = [card["results"]["test"] for card in cards]
+    error = _mean([test["error_percent"] for test in tests], 2)
+    if len(tests) == 1:
+        low, high = (100 * (1 - end) for end in reversed(tests[0]["accuracy_ci95"]))
+        error = f"{error} [{low:.2f}, {high:.2f}]"
+    sses = [test["reconstruction_sse"] for test in tests if test["reconstruction_sse"] is not None]
+    margin = _mean([test["margin_loss"] for test in tests], 4) if cell.margin else "–"
+    parameters = f"{cards[0]['weights']['parameters']:,}"
+    sse = _mean(sses, 1) if sses else "–"
+    return [parameters, _epochs(cards), str(len(cards)), error, margin, sse]
+
+
+def _epochs(cards: list[dict]) -> str:
+    """How many; and those of the weights, if these are not of the last epoch in every run."""
+    epochs = cards[0]["recipe"]["epochs"]
+    kept = [card["training"]["epoch"] for card in cards]
+    return f"{epochs}" if set(kept) == {epochs} else f"{epochs} (best: {', '.join(map(str, kept))})"
+
+
+def _mean(values: list[float], digits: int) -> str:
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.{digits + 1}f}"
+
+
+def _caption(module, cards: list[dict]) -> str:
+    """What the table shows and how its networks were trained; ValueError if unlike one another."""
+
+    def one(name: str, values: set):
+        if len(values) > 1:
+            values = ", ".join(sorted(map(str, values)))
+            raise ValueError(f"the results differ in {name}: {values}; gather them apart")
+        return values.pop()
+
+    terms = {
+        name: one(name, {card["recipe"][name] for card in cards})
+        for name in ("batch_size", "schedule", "limit")
+    }
+    lengths = sorted({card["recipe"]["epochs"] for card in cards})
+    precision = one("precision", {card["training"]["precision"] for card in cards})
+    images = " or ".join(f"{n:,}" for n in sorted({card["training"]["images"] for card in cards}))
+    epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}"
+    notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
+    hardware = sorted({card["training"]["hardware"] for card in cards})
+    tests = sorted({card["results"]["test"]["n"] for card in cards})
+    return " ".join(
+        [
+            " ".join(module.__doc__.split()),
+            f"{epochs} of {images} training images, batches of {terms['batch_size']}, schedule "
+            f"{terms['schedule']}, {precision}, {'; '.join(hardware)}; "
+            f"{' and '.join(f'{n:,}' for n in tests)} test images.",
+            READING,
+            *(f"Note: {notice}." for notice in notices),
+        ]
+    )
+
+
+def _commands(table: str, cards: list[dict]) -> list[str]:
+    """One for each number of epochs: with others than these, the same command is another table."""
+    lines = []
+    for epochs in sorted({card["recipe"]["epochs"] for card in cards}):
+        some = [card for card in cards if card["recipe"]["epochs"] == epochs]
+        seeds = max(card["recipe"]["seed"] for card in some) + 1
+        how, limit = some[0]["recipe"], some[0]["recipe"]["limit"]
+        words = f"capsviz reproduce {table} --epochs {epochs} --seeds {seeds}"
+        words += f" --batch-size {how['batch_size']} --schedule {how['schedule']}"
+        words += f" --precision {some[0]['training']['precision']}"
+        lines.append(words + ("" if limit is None else f" --limit {limit}"))
+    return lines
+
+
+def require_equal(path: Path, stored: dict, wanted: Recipe, *, apart: Sequence[str] = ()) -> None:
+    """ValueError if a result was made by a recipe that differs in more than the fields `apart`."""
+    if names := differing(stored, wanted) - set(apart):
+        raise ValueError(
+            f"{path} was made by another recipe (it differs in {', '.join(sorted(names))}): "
+            "ask for the same, or choose another --folder"
+        )
+
+
+def read_card(path: Path) -> dict:
+    """The card of a finished run; ValueError for a file that is none."""
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        card["recipe"]["seed"], card["weights"]["parameters"], card["dataset"]["name"]
+        for name in ("hardware", "precision", "epoch", "images"):
+            card["training"][name]
+        card["results"]["test"]["n"]
+        return card
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} is not the result of a run ({type(error).__name__}: {error})"
+        ) from error

@@ -1,0 +1,249 @@
+"""Matrix capsules with EM routing (Hinton, Sabour & Frosst 2018): three routed layers.
+
+A 5x5 convolution, primary capsules of it, two convolutional capsule layers of 3x3 windows, class
+capsules that see all places and are told where their children are. Poses are matrices of 4x4, each
+with an activation beside it. By default A = 64 channels and B, C, D = 8, 16, 16 types, as in
+published reruns; the paper has 32 of each. Initial weights are the authors'. Their temperature is
+not: an activation is read from a cost that grows with a parent's mass, so with fewer capsules all
+activations would stay near 1/2; here its limit is J/I, parents' types by children, of each layer.
+Another routing may be given; where it asks for batch norm of parents, each layer has one.
+"""
+
+from collections.abc import Collection
+from dataclasses import asdict, replace
+from inspect import signature
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.nn import children, decoders, functional, routing, stems
+from capsviz.nn.capsule_layer import CapsuleLayer
+from capsviz.nn.children import Capsules
+from capsviz.nn.models import Output
+from capsviz.nn.models._class_poses import ClassPoses
+from capsviz.nn.models._matrix_config import KERNELS, Config, check
+from capsviz.nn.models._settings import settings_from
+from capsviz.nn.parent_norm import ParentNorm
+from capsviz.nn.routing import Parents, Routing
+
+STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
+
+
+def build(image_shape: tuple[int, int, int], classes: int, **options) -> "MatrixCapsNet":
+    """A network from the fields of `Config`.
+
+    Raises
+    ------
+    ValueError   for an unknown option, a value of another type or out of range, poses that are no
+                 matrix of at least 2 x 2, fewer than two classes, or images too small.
+    MemoryError  if the weights alone would not fit.
+    """
+    config = settings_from(Config, "matrix_capsnet", image_shape, classes, options)
+    module = routing.get(config.routing)
+    if "iterations" not in signature(module.route).parameters and "iterations" not in options:
+        config = replace(config, iterations=1)
+    if config.objective == "auto":
+        config = replace(config, objective=getattr(module, "OBJECTIVE", "margin"))
+    check(config)
+    return MatrixCapsNet(config)
+
+
+class MatrixCapsNet(ClassPoses):
+    """Figure 1 of the paper, with a decoder if it is asked for."""
+
+    pose_shape: tuple[int, int]
+
+    def __init__(self, config: Config):
+        super().__init__()
+        self.settings, self.pose_shape = config, config.pose
+        numbers = config.pose[0] * config.pose[1]
+        kernel, stride, padding = KERNELS[0]
+        self.conv1 = nn.Conv2d(config.image_shape[0], config.channels, kernel, stride, padding)
+        types = config.types[0]
+        self.poses = nn.Conv2d(config.channels, types * numbers, 1)
+        self.logits = nn.Conv2d(config.channels, types, 1)
+        nn.init.normal_(self.poses.weight, std=0.5)
+        nn.init.normal_(self.logits.weight, std=3.0)
+        kind = getattr(routing.get(config.routing), "CHILDREN", "squash")
+        self.to_capsules = children.build(kind, types, numbers)
+        parents = (*config.types[1:], config.classes)
+        kernels, strides = (KERNELS[2][0], KERNELS[3][0], None), (KERNELS[2][1], KERNELS[3][1], 1)
+        self.layers = nn.ModuleList(
+            CapsuleLayer(
+                grid,
+                parents[n],
+                child_pose=config.pose,
+                parent_pose=config.pose,
+                kernel=kernels[n],
+                stride=strides[n],
+                transform="type" if n == 2 else "own",
+                coordinates=n == 2,
+                routing=config.routing,
+                iterations=config.iterations,
+                std=STDS[n],
+                **self._temperature(grid, parents[n], kernels[n]),
+            )
+            for n, grid in enumerate(config.grids)
+        )
+        self.norms = nn.ModuleList(
+            ParentNorm(J) if routing.norms_parents(config.routing) else nn.Identity()
+            for J in parents
+        )
+        self.decoder = None
+        if config.reconstruction_weight > 0:
+            sizes = {"hidden": config.hidden} if config.decoder == "fully_connected" else {}
+            self.decoder = decoders.Decoder(
+                config.decoder, config.classes, numbers, config.image_shape,
+                norm=config.decoder_norm, **sizes,
+            )  # fmt: skip
+
+    def _temperature(self, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
+        if (
+            "final_temperature"
+            not in signature(routing.get(self.settings.routing).route).parameters
+        ):
+            return {}
+        types, rows, columns = grid
+        slots = types * (rows * columns if kernel is None else kernel**2)
+        final = self.settings.final_temperature
+        return {"final_temperature": parents / slots if final is None else final}
+
+    @property
+    def config(self) -> dict:
+        """What `build` needs to make this network again, as plain data for a card."""
+        return asdict(self.settings)
+
+    def encode(self, images: Tensor) -> Capsules:
+        """Images (B, C, H, W) -> primary capsules (B, I, 16) and their activations (B, I)."""
+        expected = self.settings.image_shape
+        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
+            raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+        features = self.conv1(images).relu()
+        return self.to_capsules(self.poses(features), self.settings.types[0], self.logits(features))
+
+    def forward(self, images: Tensor) -> Output:
+        """Images (B, C, H, W) in [0, 1] -> activations (B, J), poses (B, J, 16), primary."""
+        primary, active = self.encode(images)
+        poses, activations = primary, active
+        for n, layer in enumerate(self.layers):
+            poses, activations = self._normed(n, layer(poses, activations))
+        return Output(activations, poses, primary)
+
+    def look(
+        self,
+        images: Tensor,
+        *,
+        keep: Collection[str],
+        layer: int = -1,
+        couplings: Tensor | None = None,
+        iterations: int | None = None,
+    ) -> dict[str, Tensor]:
+        """One forward pass for `capsviz.tracing`, which shows one routed layer of the three.
+
+        Couplings are put in, and iterations changed, in that layer alone.
+
+        Raises
+        ------
+        ValueError  for a layer that is not there, or iterations of a routing that has one pass.
+        """
+        if not -len(self.layers) <= layer < len(self.layers):
+            raise ValueError(
+                f"this network has {len(self.layers)} routed layers: expected layer "
+                f"{-len(self.layers)} to {len(self.layers) - 1}, got {layer}"
+            )
+        poses, active = self.encode(images)
+        shown = {}
+        for n, capsules in enumerate(self.layers):
+            if n != layer % len(self.layers):
+                poses, active = self._normed(n, capsules(poses, active))
+                continue
+            active = functional.lengths(poses) if active is None else active
+            votes, routed = capsules.route(
+                poses, active, couplings=couplings, **capsules.rounds(iterations)
+            )
+            shown = {"primary": poses, "child_activations": active, "votes": votes}
+            routed = self._each_normed(n, routed)
+            shown |= routed._asdict()
+            if capsules.links is not None:
+                shown["links"] = capsules.links
+            if capsules.weighs:
+                shown["weights"] = capsules.weights(routed.couplings, active)
+            poses, active = capsules.by_type(routed.poses[-1], routed.activations[-1])
+        shown["lengths"] = active if layer % len(self.layers) == 2 else shown["activations"][-1]
+        if self.decoder is not None and "reconstruction" in keep:
+            shown["reconstruction"] = self.decode(poses, functional.predict(active))
+        return shown
+
+    def _normed(self, layer: int, parents: Parents) -> Parents:
+        """Parents of a layer (B, J * places, E), with batch norm by type where the routing asks."""
+        norm = self.norms[layer]
+        if isinstance(norm, nn.Identity):
+            return parents
+        poses, active = (
+            part.unflatten(1, (self.layers[layer].parent_types, -1)) for part in parents
+        )
+        normed = norm(poses.flatten(2), active)
+        return Parents(normed.poses.view_as(parents.poses), normed.activations.flatten(1))
+
+    def _each_normed(self, layer: int, routed: Routing) -> Routing:
+        """The same of what happened in each iteration: poses (R, B, [Q,] J, E)."""
+        if isinstance(self.norms[layer], nn.Identity):
+            return routed
+        poses, active = routed.poses.transpose(-3, -2), routed.activations.transpose(-2, -1)
+        if self.layers[layer].links is None:
+            poses, active = routed.poses, routed.activations
+        each = [
+            self._normed(layer, Parents(p.flatten(1, -2), a.flatten(1)))
+            for p, a in zip(poses, active, strict=True)
+        ]
+        poses = torch.stack([one.poses for one in each]).view(poses.shape)
+        active = torch.stack([one.activations for one in each]).view(active.shape)
+        if self.layers[layer].links is not None:
+            poses, active = poses.transpose(-3, -2), active.transpose(-2, -1)
+        return routed._replace(poses=poses, activations=active)
+
+    @property
+    def grids(self) -> list[tuple[int, int, int]]:
+        """(types, rows, columns) of the children of each routed layer."""
+        return self.settings.grids
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """That of the children of the classes."""
+        return self.grids[-1]
+
+    def receptive_field(self, row: int, column: int, layer: int = -1) -> tuple[slice, slice]:
+        """Rows and columns of the image that votes for a layer's children come from, at a place.
+
+        Where the places of a layer compete for its children, as in EM routing, what lies elsewhere
+        has its say in how votes are shared out.
+        """
+        start, jump, size = stems.field(KERNELS[: 2 + layer % len(self.layers)])
+        _, height, width = self.settings.image_shape
+        ends = []
+        for place, side in ((row, height), (column, width)):
+            first = start + place * jump
+            ends.append(slice(max(0, first), min(side, first + size)))
+        return ends[0], ends[1]
+
+    @property
+    def image_bytes(self) -> int:
+        """Memory that one image takes on its way through the network and back, at most about."""
+        numbers = self.pose_shape[0] * self.pose_shape[1]
+        (_, rows, columns), work = self.grids[0], 0
+        for layer in self.layers:
+            places = layer.grid[1] * layer.grid[2]
+            couplings = places * layer.slots * layer.parent_types * self.settings.iterations
+            work += 3 * (couplings + places * layer.slots * numbers)
+        decoded = 0 if self.decoder is None else 2 * self.decoder.activations
+        return 4 * (3 * self.settings.channels * rows * columns + work + decoded)
+
+    @property
+    def whole_batches(self) -> bool:
+        """Whether a batch must not be computed in parts: they would have other statistics."""
+        return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
+
+    def training_bytes(self, batch: int) -> int:
+        """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
+        work = routing.workspace_bytes(self.conv1.weight.device)
+        return 16 * sum(p.numel() for p in self.parameters()) + batch * self.image_bytes + work

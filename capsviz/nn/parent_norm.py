@@ -1,0 +1,28 @@
+"""Batch norm of parents, for routings that ask for it by PARENTS = "batch_norm"."""
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.nn.routing import Parents
+
+CLOSEST = 1e-6  # of an activation to 0 and 1: its logit is a number still
+
+
+class ParentNorm(nn.Module):
+    """Poses, and the logits of activations, each of mean 0 and variance 1 for each type of parent.
+
+    Without gain and shift, as in the authors' code of variational routing (Ribeiro et al. 2020).
+
+    Parameters
+    ----------
+    parents  J.
+    """
+
+    def __init__(self, parents: int):
+        super().__init__()
+        self.poses = nn.BatchNorm1d(parents, affine=False)
+        self.logits = nn.BatchNorm1d(parents, affine=False)
+
+    def forward(self, poses: Tensor, activations: Tensor) -> Parents:
+        """Poses (B, J, E) and activations (B, J), or (B, J, places) of both."""
+        return Parents(self.poses(poses), self.logits(torch.logit(activations, CLOSEST)).sigmoid())

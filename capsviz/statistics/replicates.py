@@ -1,0 +1,164 @@
+"""Results of several training runs made one, and what is said of the runs behind a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.runs import combine
+from capsviz.statistics.words import number
+
+NAMED = 5  # fields whose variance between runs is told in words
+
+
+class Combined(NamedTuple):
+    """One result from those of S training runs."""
+
+    result: NamedTuple
+    of_first: list[str]  # fields that differ between runs and have no mean: those of the first run
+
+
+def over_runs(
+    results: Sequence[NamedTuple], rules: Mapping[str, Callable | None] | None = None
+) -> Combined:
+    """One result of the kind of several, each of a training run, field by field.
+
+    An `Estimate` becomes the mean over runs, in lists and tables too; what is equal in all runs
+    stays; other fields are the first run's, if there is no rule.
+
+    Parameters
+    ----------
+    rules  field -> function of the S values, or None for the first run's: of what is numbered by
+           capsule types, or dimensions of a pose, which are in another order in each run.
+
+    Raises
+    ------
+    ValueError  for results of several kinds, or estimates of unequal shapes.
+    """
+    kinds = sorted({type(one).__name__ for one in results})
+    if len(kinds) > 1:
+        raise ValueError(f"expected results of one kind, got {', '.join(kinds)}")
+    values, of_first, rules = {}, [], rules or {}
+    for name in results[0]._fields:
+        parts = [getattr(one, name) for one in results]
+        if all(_equal(parts[0], one) for one in parts[1:]):
+            values[name] = parts[0]
+        elif name in rules:
+            values[name] = parts[0] if rules[name] is None else rules[name](parts)
+            of_first += [name] if rules[name] is None else []
+        else:
+            try:
+                values[name], whole = _combined(parts)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+            of_first += [] if whole else [name]
+    return Combined(type(results[0])(**values), of_first)
+
+
+def _combined(parts: list) -> tuple[Any, bool]:
+    """The mean of estimates, or of all in a list or table of them; else the first, and False."""
+    first = parts[0]
+    if isinstance(first, Estimate):
+        if not all(isinstance(one, Estimate) for one in parts):
+            raise ValueError("some of the runs have none")
+        return combine(parts), True
+    if isinstance(first, dict) and any(isinstance(one, Estimate) for one in first.values()):
+        if any(list(one) != list(first) for one in parts):
+            raise ValueError("the runs do not have the same estimates")
+        return {key: _combined([one[key] for one in parts])[0] for key in first}, True
+    if isinstance(first, list) and any(isinstance(one, Estimate) for one in first):
+        if any(len(one) != len(first) for one in parts):
+            raise ValueError("the runs do not have the same estimates")
+        return [_combined(list(row))[0] for row in zip(*parts, strict=True)], True
+    return first, False
+
+
+def _equal(one, other) -> bool:
+    """Whether two values of a field, but for estimates, are the same; NaN is NaN."""
+    if isinstance(one, Estimate | list | dict) and any(map(_holds_estimate, (one, other))):
+        return False
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        one, other = np.asarray(one), np.asarray(other)
+        floating = one.dtype.kind == other.dtype.kind == "f"
+        return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=floating))
+    return one == other or (one != one and other != other)
+
+
+def _holds_estimate(value) -> bool:
+    inside = value.values() if isinstance(value, dict) else value
+    inside = inside if isinstance(value, list | dict) else [value]
+    return any(isinstance(one, Estimate) for one in inside)
+
+
+def mean(parts: Sequence) -> np.ndarray | float:
+    """For `OVER_RUNS`: the mean over runs of numbers or arrays of equal shape."""
+    return np.mean(parts, axis=0) if np.ndim(parts[0]) else float(np.mean(parts))
+
+
+def largest(parts: Sequence) -> np.ndarray:
+    """For `OVER_RUNS`: the largest over runs; of p-values, so that what is said holds in each."""
+    return np.max(parts, axis=0)
+
+
+def count(result: NamedTuple) -> int:
+    """Training runs behind the estimates of a result; 0 for a result without any."""
+    found = [one for _, one in estimates_of(result)]
+    return max((1 if one.runs is None else len(one.runs) for one in found), default=0)
+
+
+def estimates_of(result: NamedTuple):
+    """(field, estimate) of a result, those in its lists and tables too."""
+    for name, value in zip(result._fields, result, strict=True):
+        inside = value.values() if isinstance(value, dict) else value
+        inside = inside if isinstance(value, list | dict) else [value]
+        yield from ((name, one) for one in inside if isinstance(one, Estimate))
+
+
+def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None = None):
+    """What is said of the training runs behind a result: one line, none where it has no estimates.
+
+    Parameters
+    ----------
+    networks  how many it is of.
+    trained   whether they are known to be trained.
+    about     of several runs: "recipe", "seeds", and the fields "of_first".
+    """
+    runs = count(result)
+    if not runs:
+        return []
+    if about is None:
+        each = " of each network" if networks > 1 else ""
+        one = "one training run" if trained else "one network"
+        return [f"{one}{each}: intervals are over images, and hold for these weights alone"]
+    text = (
+        f"{runs} training runs of {about['recipe']} (seeds {', '.join(map(str, about['seeds']))}): "
+        "values are their means, intervals over runs and images"
+    )
+    if networks > 1:
+        text += "; of each other network one run"
+    lines = [text, *_between(result)]
+    if about["of_first"]:
+        lines.append(f"of the first run alone: {', '.join(about['of_first'])}")
+    return lines
+
+
+def _between(result) -> list[str]:
+    """How much of the variance of one run's value lies between runs, the largest of all fields.
+
+    Of a field of several numbers the median.
+    """
+    shares = {}
+    for name, one in estimates_of(result):
+        if one.runs is not None and (varied := np.ptp(one.runs, 0) > 0).any():
+            share = float(np.median(one.between[varied]))
+            most = "at most " if one.draws is None else ""
+            shares[name] = max(shares.get(name, (-1.0, "")), (share, most))
+    if not shares:
+        return ["all runs have the same values"]
+    largest = sorted(shares.items(), key=lambda row: -row[1][0])
+    parts = [f"{name} {most}{number(share, '.0%')}" for name, (share, most) in largest[:NAMED]]
+    more = f" ({len(shares) - NAMED} others less)" if len(shares) > NAMED else ""
+    return [f"of the variance of one run's value lies between runs: {', '.join(parts)}{more}"]

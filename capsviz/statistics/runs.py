@@ -1,0 +1,97 @@
+"""Several training runs of one recipe: means over them, with intervals over runs and images.
+
+Every run's value is measured on the same images. Its variance has two sources: the run (initial
+weights, order of the images), and the images. Values of the runs are averaged, and the 95 % margins
+of both sources added in squares (the method of variance estimates recovery: Zou & Donner 2008,
+Statistics in Medicine 27:1693):
+
+    margin² = (t s / √S)² + (k m)²
+
+s is the standard deviation of the S runs' values, t Student's quantile with S - 1 degrees of
+freedom (percentiles of five resampled runs would be too narrow), m the mean of the runs' own
+margins, downwards and upwards apart, which keeps them where a share ends. Where the runs' values
+are known under the same resamples of the images, k is how much of m is left in the mean of the
+runs; elsewhere 1, as if all runs were wrong on the same images. Simulated (tests/statistics/
+test_runs.py) with 3 to 10 runs: where only one source varies, or both, a nominal 95 % covers the
+true mean in 95 to 99 % of cases, and in more where k is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import Z
+
+
+def combine(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean of estimates (...) of S training runs, of the same images.
+
+    `between` is what share of the variance of one run's value lies between runs and not in the
+    images: the rest would vary with other images too. Where no resamples tell how far the runs'
+    errors go together it is an upper bound.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 runs, or values of unequal shapes.
+    """
+    if len(estimates) < 2:
+        raise ValueError(f"expected at least 2 training runs, got {len(estimates)}")
+    shapes = sorted({one.value.shape for one in estimates})
+    if len(shapes) > 1:
+        raise ValueError(f"the runs have unequal shapes: {', '.join(map(str, shapes))}")
+    from scipy.stats import t  # takes half a second to import
+
+    S, values = len(estimates), np.stack([one.value for one in estimates]).astype(float)
+    value, variance = values.mean(0), values.var(0, ddof=1)
+    below = np.stack([np.maximum(one.value - one.low, 0) for one in estimates]).mean(0)
+    above = np.stack([np.maximum(one.high - one.value, 0) for one in estimates]).mean(0)
+    left, own = _images(estimates, ((below + above) / (2 * Z)) ** 2)
+    of_runs = t.ppf(0.975, S - 1) ** 2 * variance / S
+    ends = [value - np.sqrt(of_runs + left * below**2), value + np.sqrt(of_runs + left * above**2)]
+    if all(map(_is_share, estimates)):
+        ends = [np.clip(end, 0, 1) for end in ends]
+    excess = np.maximum(variance - (1 - left) * S / (S - 1) * own, 0)
+    total = excess + own
+    counts = [one.n for one in estimates]
+    differences = [one.difference for one in estimates]
+    draws = _draws(estimates)
+    return Estimate(
+        value,
+        np.stack(ends, -1),
+        None if None in counts else min(counts),
+        None if None in differences else combine(differences),
+        runs=values,
+        between=np.divide(excess, total, out=np.zeros_like(total), where=total > 0),
+        draws=None if draws is None else draws.mean(0),
+    )
+
+
+def _images(estimates, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """k² and the variance (...) of one run's value by the images, `own` from its interval.
+
+    k² is the variance of the runs' mean over that of one run.
+    """
+    draws = _draws(estimates)
+    if draws is None:
+        return np.ones_like(own), own
+    one, mean = draws.var(1).mean(0), draws.mean(0).var(0)
+    known = one > 0
+    return np.divide(mean, one, out=np.ones_like(own), where=known), np.where(known, one, own)
+
+
+def _draws(estimates) -> np.ndarray | None:
+    """(S, R, ...) of all runs, if they are of the same resamples."""
+    draws = [one.draws for one in estimates]
+    if any(one is None for one in draws) or len({one.shape for one in draws}) > 1:
+        return None
+    return np.stack(draws)
+
+
+def _is_share(estimate: Estimate) -> bool:
+    """Whether all values are shares of its n images."""
+    hits = estimate.value * (estimate.n or np.nan)
+    within = (estimate.value >= 0) & (estimate.value <= 1)
+    return bool((within & (abs(hits - np.round(hits)) < 1e-6)).all())

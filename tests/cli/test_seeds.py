@@ -1,0 +1,166 @@
+"""Several training runs of one recipe at the command line: one statistic, or one line why not."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from capsviz import checkpoint, figures
+from capsviz.analyses.transplant import findings
+from capsviz.cli import main
+from capsviz.nn import models
+
+SMALL = {"types": 2, "channels": 8, "hidden": [8], "reconstruction_weight": 0.01}
+
+
+def train(folder, seed, **recipe):
+    """A finished run of one recipe: a network with random weights and its card."""
+    torch.manual_seed(seed)
+    recipe = {"dataset": "digits", "epochs": 3, "options": SMALL, "seed": seed, **recipe}
+    model = models.build("capsnet", (1, 28, 28), 10, **recipe["options"])
+    with torch.no_grad():
+        model.capsules.weight.mul_(8)
+    about = {
+        "name": "small",
+        "dataset": {"name": "digits", "image_shape": [1, 28, 28], "options": {}},
+        "recipe": recipe,
+        "training": {"epochs": recipe["epochs"], "precision": "fp32"},
+    }
+    return checkpoint.save(folder / "small.safetensors", model, about)
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Three finished runs x-0 to x-2, and a log file beside them."""
+    with torch.random.fork_rng():
+        for seed in range(3):
+            train(tmp_path / f"runs/x-{seed}", seed)
+    (tmp_path / "runs/x-0.log").write_text("epoch 1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "runs"
+
+
+def invoke(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def transplant(*words):
+    return invoke("transplant", *words, "--evaluate", 40, "--format", "png", "--output", "out")
+
+
+def refused(done, *parts):
+    assert done.exit_code == 2, done.output
+    (line,) = done.stderr.splitlines()
+    for part in parts:
+        assert part in line
+
+
+def test_a_glob_is_one_statistic_over_its_runs(runs):
+    done = transplant("--seeds-of", "runs/x-*")
+    assert done.exit_code == 0, done.output
+    assert "3 training runs of small (seeds 0, 1, 2): values are their means" in done.stdout
+    whole, about = figures.read_result("out/transplant-digits-40-images-3-runs.json")
+    assert about["runs"]["recipe"] == "small" and about["runs"]["seeds"] == [0, 1, 2]
+    assert len(set(about["runs"]["weights_sha256"])) == 3
+    singly = []
+    for k in range(3):
+        assert "one training run: intervals" in transplant("--checkpoint", f"runs/x-{k}").stdout
+        singly.append(figures.read_result("out/transplant-digits-40-images.json")[0])
+    for name in ("as_partner", "coupling_sd"):
+        one = getattr(whole, name)
+        for k in range(3):
+            assert (one.runs[k] == getattr(singly[k], name).value).all()
+        assert (one.value == one.runs.mean(0)).all()
+        spread = [getattr(single, name) for single in singly]
+        assert ((one.high - one.low) >= min((s.high - s.low).min() for s in spread) - 1e-9).all()
+    assert findings(whole) in done.stdout
+
+
+def test_repeated_checkpoints_are_the_same_as_a_glob(runs):
+    named = [word for k in range(3) for word in ("--checkpoint", f"runs/x-{k}")]
+    done, other = transplant(*named, "--json"), transplant("--seeds-of", "runs/x-*", "--json")
+    assert json.loads(done.stdout) == json.loads(other.stdout)
+    assert len(json.loads(done.stdout)["as_own"]["runs"]) == 3
+
+
+def test_a_combined_figure_is_drawn_again_from_its_numbers(runs):
+    transplant("--seeds-of", "runs/x-*")
+    path = "out/transplant-digits-40-images-3-runs"
+    first = (runs.parent / f"{path}.png").read_bytes()
+    assert invoke("redraw", f"{path}.json", "--format", "png").exit_code == 0
+    assert (runs.parent / f"{path}.png").read_bytes() == first
+
+
+def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
+    words = ["--n", 20, "--step", 90, "--grid", 1, "--format", "png", "--output", "out"]
+    done = invoke("sweep", "--seeds-of", "runs/x-*", "--checkpoints", "digits", *words)
+    assert done.exit_code == 0, done.output
+    assert "3 training runs of small" in done.stdout and "of each other network one" in done.stdout
+    result, _ = figures.read_result("out/sweep-rotation-digits-20-images-3-runs.json")
+    assert result.names == ["small", "digits"]
+    assert np.allclose(result.accuracy.runs[:, 1], result.accuracy.value[1])
+    assert "one training run of each network" in invoke(
+        "sweep", "--checkpoints", "runs/x-0", "--checkpoints", "digits", *words
+    ).stdout  # fmt: skip
+
+
+def test_what_the_capsules_are_numbered_by_is_of_the_first_run(runs):
+    words = ["--evaluate", 20, "--format", "png", "--output", "out"]
+    done = invoke("routing", "--seeds-of", "runs/x-*", *words)
+    assert done.exit_code == 0, done.output
+    assert "of the first run alone: " in done.stdout and "type_coupling" in done.stdout
+    whole, about = figures.read_result("out/routing-digits-20-images-3-runs.json")
+    assert "type_coupling" in about["runs"]["of_first"] and whole.type_coupling.runs is None
+    assert whole.effective_parents.runs.shape == (3, 3)
+
+
+def test_a_glob_without_runs_is_refused(runs):
+    refused(transplant("--seeds-of", "runs/none-*"), "'runs/none-*' matches no training run")
+    refused(transplant("--seeds-of", "runs/*.log"), "matches 1 files, but no training run")
+    (runs / "y").mkdir()
+    refused(transplant("--seeds-of", "runs/[xy]*"), "'runs/y', which holds no training run")
+
+
+def test_an_unfinished_run_is_refused(runs):
+    (runs / "x-3").mkdir()
+    (runs / "x-3/epochs.csv").write_text("epoch")
+    refused(transplant("--seeds-of", "runs/x-*"), "'runs/x-3' is not finished", "--resume")
+
+
+def test_runs_of_another_recipe_are_refused_by_what_differs(runs):
+    train(runs / "x-3", 3, epochs=5, options={**SMALL, "types": 3})
+    words = "types 3, not 2", "epochs 5, not 3", "'runs/x-3' is not of the recipe of 'runs/x-0'"
+    refused(transplant("--seeds-of", "runs/x-*"), *words)
+    refused(transplant("--checkpoint", "runs/x-0", "--checkpoint", "digits"), "channels 96, not 8")
+
+
+def test_one_run_twice_or_alone_or_of_one_seed_is_refused(runs):
+    twice = ["--checkpoint", "runs/x-0", "--checkpoint", "runs/x-0/small.safetensors"]
+    refused(transplant(*twice), "is named twice")
+    refused(transplant("--seeds-of", "runs/x-0"), "is one run", "expected several")
+    train(runs / "z", 2)
+    refused(transplant("--seeds-of", "runs/[xz]*"), "'runs/x-2' and 'runs/z' are both of seed 2")
+
+
+def test_several_runs_are_refused_where_no_statistic_is_made(runs):
+    both = ["--seeds-of", "runs/x-*"]
+    refused(invoke("transplant", *both), "one image is shown: add --evaluate N")
+    refused(invoke("view", *both), "no statistic with an interval: expected one training run")
+    refused(invoke("perturb", *both, "--evaluate", 20), "in another order in each training run")
+    refused(transplant(*both, "--network", "mine.py:build"), "--seeds-of and --network")
+
+
+def test_the_accuracy_of_several_runs_is_their_mean(runs):
+    done = invoke("evaluate", "--seeds-of", "runs/x-*", "--limit", 50)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("3 training runs of small (seeds 0, 1, 2) on 50 images")
+    assert "interval over runs and images" in done.stdout
+    about = json.loads(invoke("evaluate", "--seeds-of", "runs/x-*", "--limit", 50, "--json").stdout)
+    each = [run["accuracy"] for run in about["runs"]]
+    assert about["accuracy"]["runs"] == each and np.isclose(
+        about["accuracy"]["value"], sum(each) / 3
+    )
+    words = ["--split", "validation", "--write-thresholds"]
+    refused(invoke("evaluate", "--seeds-of", "runs/x-*", *words), "name one --checkpoint")

@@ -1,0 +1,210 @@
+"""Matrix capsules: three routed layers, each of which can be looked into."""
+
+import pytest
+import torch
+from draws import draw
+
+import capsviz
+from capsviz.nn import models, routing
+from capsviz.tracing import verification
+
+SHAPE = (1, 17, 15)  # grids of 9 x 8, 4 x 3 and 2 x 1 places
+SMALL = {"channels": 5, "types": (2, 3, 4), "hidden": (6, 7)}
+
+
+def build(**options):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = models.build("matrix_capsnet", SHAPE, 3, **{**SMALL, **options}).eval()
+        for layer in model.layers:  # of the classes' too: couplings far from even
+            torch.nn.init.normal_(layer.weight, std=0.8)
+        return model
+
+
+@pytest.fixture
+def images():
+    return draw(3, *SHAPE, seed=1, dtype=torch.float32).sigmoid()
+
+
+def test_it_has_the_grids_and_the_weights_of_the_paper():
+    with torch.device("meta"):
+        small = models.build("matrix_capsnet", (1, 28, 28), 10)
+        paper = models.build("matrix_capsnet", (1, 28, 28), 10, channels=32, types=(32, 32, 32))
+    assert small.grids == [(8, 14, 14), (16, 6, 6), (16, 4, 4)]
+    assert paper.grids == [(32, 14, 14), (32, 6, 6), (32, 4, 4)]
+    windows = 2 * 9 * 32 * 32 * 16 + 32 * 10 * 16
+    primary = 32 * 32 * 17 + 32 * 17
+    first = 32 * 25 + 32
+    betas = 2 * (32 + 32 + 10)
+    assert sum(p.numel() for p in paper.parameters()) == windows + primary + first + betas
+
+
+def test_it_is_em_routing_layer_by_layer(images):
+    model = build(iterations=2).double()
+    x = images[:1].double()
+    features = model.conv1(x).relu()
+    poses = model.poses(features).view(1, 2, 16, 9, 8)
+    active = (model.logits(features) - 1).sigmoid()
+    children, presence = poses.movedim(2, 4).reshape(72 * 2, 16), active.flatten()
+    for n, layer in enumerate(model.layers):
+        types, rows, columns = model.grids[n]
+        kernel, stride = [(3, 2), (3, 1), (max(rows, columns), 1)][n]
+        count = types * rows * columns
+        where = []  # (child, matrix) of every slot of every place
+        for row in range(layer.grid[1]):
+            for column in range(layer.grid[2]):
+                slots = []
+                for kind in range(types):
+                    for y in range(kernel if n < 2 else rows):
+                        for z in range(kernel if n < 2 else columns):
+                            child = (kind * rows + row * stride + y) * columns + column * stride + z
+                            matrix = kind if n == 2 else (kind * 3 + y) * 3 + z
+                            slots.append((child, matrix, y, z))
+                where.append(slots)
+        votes = torch.stack([
+            torch.stack([
+                torch.stack([
+                    (children[child].view(4, 4) @ layer.weight[matrix, j].T).flatten()
+                    for j in range(layer.parent_types)
+                ])
+                for child, matrix, _, _ in slots
+            ])
+            for slots in where
+        ])[None]  # fmt: skip
+        if n == 2:
+            for slot, (_, _, y, z) in enumerate(where[0]):
+                votes[0, 0, slot, :, 3] += (y + 0.5) / rows
+                votes[0, 0, slot, :, 7] += (z + 0.5) / columns
+        links = routing._links.Links(
+            torch.tensor([[s[0] for s in slots] for slots in where]), count
+        )
+        found = routing.get("em").route(
+            votes, iterations=2, activations=presence[None], links=links,
+            final_temperature=layer.parent_types / len(where[0]),
+            beta_u=layer.learned["beta_u"], beta_a=layer.learned["beta_a"],
+        )  # fmt: skip
+        children = found.poses[-1][0].transpose(0, 1).flatten(0, 1)
+        presence = found.activations[-1][0].T.flatten()
+    output = model(x)
+    torch.testing.assert_close(output.poses[0], children, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(output.lengths[0], presence, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", routing.available())
+def test_every_routing_gives_the_same_looked_at_and_not(name, images):
+    model = build(routing=name, reconstruction_weight=0.1)
+    with torch.inference_mode():
+        plain = model(images)
+    for layer in range(3):
+        trace = capsviz.trace(model, images, layer=layer)
+        types, rows, columns = trace.grid
+        assert trace.grid == model.grids[layer] and trace.pose_shape == (4, 4)
+        assert trace.children.shape == (3, types * rows * columns, 16)
+        assert (trace.links is None) == (layer == 2)
+    torch.testing.assert_close(trace.lengths, plain.lengths, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(trace.poses[-1], plain.poses, rtol=1e-3, atol=1e-4)
+    assert trace.reconstruction.shape == images.shape
+    for number in (1, 3, 7):
+        generator = torch.Generator().manual_seed(number)
+        more = torch.rand(number, *SHAPE, generator=generator)
+        assert model(more).lengths.shape == (number, 3)
+
+
+@pytest.mark.parametrize("name", ["dynamic", "self_routing", "em"])
+def test_its_look_says_the_truth(name, images):
+    with torch.inference_mode():
+        model = build(reconstruction_weight=0.1, routing=name)
+        mistakes = list(verification.mistakes(model, images))
+    if name == "em":  # places compete: what one sees moves what another gets, beyond its field
+        assert len(mistakes) == 1 and "receptive fields" in mistakes[0]
+    else:
+        assert mistakes == []
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_a_layer_takes_couplings_and_the_others_route_on(layer, images):
+    model = build()
+    plain = capsviz.trace(model, images, layer=layer)
+    again = capsviz.trace(model, images, layer=layer, couplings=plain.couplings[-1])
+    even = capsviz.trace(model, images, layer=layer, couplings="uniform")
+    assert torch.allclose(again.couplings[-1], plain.couplings[-1])
+    assert (even.poses[-1] - plain.poses[-1]).abs().max() > 1e-3
+    sums = even.couplings[-1].sum((1, 3)) if layer < 2 else even.couplings[-1].sum(2)
+    if layer == 2:
+        torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2, -1])
+def test_only_pixels_of_its_receptive_field_change_a_child(layer, images):
+    model = build()
+    types, rows, columns = model.grids[layer]
+    other = images.roll(1, 0)
+    for row, column in {(0, 0), (rows - 1, columns - 1)}:
+        ys, xs = model.receptive_field(row, column, layer)
+        outside = other.clone()
+        outside[:, :, ys, xs] = images[:, :, ys, xs]
+        numbers = [(kind * rows + row) * columns + column for kind in range(types)]
+        parts = ("children", "votes")
+        plain = capsviz.trace(model, images, layer=layer, keep=parts)
+        moved = capsviz.trace(model, outside, layer=layer, keep=parts)
+        if layer == 0:  # above, parents of other places compete for the same children
+            assert torch.equal(plain.children[:, numbers], moved.children[:, numbers])
+        changed = capsviz.trace(model, other, layer=layer, keep=parts).children
+        assert (changed[:, numbers] - plain.children[:, numbers]).abs().max() > 1e-4
+
+
+def test_it_learns(images):
+    model = build(reconstruction_weight=0.001).train()
+    labels = torch.tensor([0, 1, 2])
+    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    losses = []
+    for _ in range(30):
+        optimiser.zero_grad()
+        objective = model.objective(model(images), images, labels)
+        objective.loss.backward()
+        optimiser.step()
+        losses.append(objective.margin.mean().item())
+    assert losses[-1] < losses[0] / 2
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_its_config_makes_it_again():
+    model = build()
+    config = {k: v for k, v in model.config.items() if k not in ("image_shape", "classes")}
+    again = models.build("matrix_capsnet", SHAPE, 3, **config)
+    assert again.config == model.config
+    again.load_state_dict(model.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"pose": (16, 1)}, "pose must be rows and columns of a matrix, at least 2, got"),
+        ({"pose": (4, 3)}, r"got \(4, 3\), no square"),
+        ({"types": (8, 16)}, "types"),
+        ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass, got 3"),
+        ({"final_temperature": 0.0}, "above 0"),
+        ({"objective": "hinge"}, "unknown objective 'hinge'"),
+    ],
+)
+def test_what_makes_no_network_is_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        build(**options)
+
+
+def test_small_images_are_refused_in_words():
+    with pytest.raises(ValueError, match="1 x 12 x 17 are too small for two capsule layers"):
+        models.build("matrix_capsnet", (1, 12, 17), 3)
+    assert models.build("matrix_capsnet", (1, 13, 13), 3).grids[-1][1:] == (1, 1)
+
+
+def test_a_layer_that_is_not_there_is_refused(images):
+    with pytest.raises(ValueError, match="3 routed layers.* got (layer )?3"):
+        capsviz.trace(build(), images, layer=3)
+
+
+def test_couplings_of_another_layer_are_refused(images):
+    model = build()
+    others = capsviz.trace(model, images, layer=1).couplings[-1]
+    with pytest.raises(ValueError, match="couplings"):
+        capsviz.trace(model, images, couplings=others)

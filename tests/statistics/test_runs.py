@@ -1,0 +1,197 @@
+"""Several training runs: intervals over runs and images cover, by simulation; results made one."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from capsviz.statistics import replicates, runs
+from capsviz.statistics.comparison import compare_means, draw_resamples
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.intervals import mean_interval, wilson_each
+
+TIMES = 1500  # simulated papers
+
+
+def simulated(S, n, of_run, of_image, of_both, *, common, seed=0):
+    """S estimates (TIMES,) whose true value is 0, from normal effects of runs, images and both."""
+    generator = np.random.default_rng(seed)
+    image = generator.normal(0, of_image, (n, TIMES))
+    counts = draw_resamples(n, resamples=150) / n
+    made = []
+    for _ in range(S):
+        effects = generator.normal(0, of_run, TIMES) + generator.normal(0, of_both, (n, TIMES))
+        value, ci95 = mean_interval(image + effects)
+        made.append(Estimate(value, ci95, n, draws=counts @ (image + effects) if common else None))
+    return made
+
+
+def covered(estimate) -> float:
+    return float(((estimate.low <= 0) & (estimate.high >= 0)).mean())
+
+
+SOURCES = {
+    "images alone": (0, 1, 0),
+    "runs alone": (1, 0, 0.01),
+    "each run its own errors": (0, 0, 1),
+    "runs and images": (0.15, 1, 0),
+    "all three": (0.1, 1, 1),
+    "a little of runs": (0.1, 0, 1),
+}
+
+
+@pytest.mark.parametrize("sources", SOURCES.values(), ids=SOURCES)
+@pytest.mark.parametrize("S", [3, 5, 10])
+def test_intervals_cover_the_true_mean(S, sources):
+    made = simulated(S, 100, *sources, common=True)
+    whole = runs.combine(made)
+    assert 0.935 <= covered(whole) <= 1
+    unknown = runs.combine([Estimate(one.value, one.ci95, one.n) for one in made])
+    assert covered(unknown) >= covered(whole) - 0.002
+    assert ((unknown.high - unknown.low) >= (whole.high - whole.low) - 1e-9).mean() > 0.99
+
+
+def test_what_is_known_of_common_resamples_makes_intervals_narrower():
+    made = simulated(5, 100, 0, 0, 1, common=True)
+    whole, unknown = runs.combine(made), runs.combine([one.undrawn() for one in made])
+    assert (whole.high - whole.low).mean() < 0.75 * (unknown.high - unknown.low).mean()
+
+
+def test_intervals_over_images_alone_would_not_cover():
+    made = simulated(5, 100, 0.3, 1, 0, common=True)
+    value = np.mean([one.value for one in made], 0)
+    half = np.mean([one.high - one.low for one in made], 0) / 2
+    assert (abs(value) <= half).mean() < 0.9 < covered(runs.combine(made))
+
+
+def test_percentiles_of_five_resampled_runs_would_be_too_narrow():
+    """Why the part of the runs is Student's and no bootstrap."""
+    generator = np.random.default_rng(1)
+    values = generator.normal(0, 1, (5, TIMES))
+    drawn = values[generator.integers(5, size=(400, 5))].mean(1)
+    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
+    assert ((low <= 0) & (high >= 0)).mean() < 0.9
+    known = [Estimate(one, np.stack([one, one], -1)) for one in values]
+    assert 0.935 < covered(runs.combine(known)) < 0.965
+
+
+@pytest.mark.parametrize(("sources", "low", "high"), [
+    ((0, 1, 0), 0, 0), ((1, 0, 0.01), 0.99, 1), ((0.1, 1, 0), 0.3, 0.6), ((0, 0, 1), 0, 0.15),
+])  # fmt: skip
+def test_the_share_of_the_variance_between_runs(sources, low, high):
+    """The truth is 0, 1, 1/2 (a tenth of a standard deviation of 100 images), and 0."""
+    share = np.median(runs.combine(simulated(10, 100, *sources, common=True)).between)
+    assert low - 1e-9 <= share <= high + 1e-9
+
+
+def test_without_common_resamples_the_share_is_an_upper_bound():
+    made = simulated(10, 100, 0, 0, 1, common=True)
+    known, bound = runs.combine(made), runs.combine([one.undrawn() for one in made])
+    assert (bound.between >= known.between).all() and np.median(bound.between) > 0.4
+
+
+def test_shares_stay_shares():
+    right = np.array([49, 50, 50, 44, 50])
+    made = [Estimate(k / 50, wilson_each(k, 50), 50) for k in right]
+    whole = runs.combine(made)
+    assert whole.high == 1 and whole.low < 0.95 and whole.n == 50
+    other = runs.combine([Estimate(one.value + 0.001, one.ci95 + 0.001, 50) for one in made])
+    assert other.high > 1  # no shares of 50 images
+
+
+def test_shares_near_one_are_covered():
+    """Five networks with accuracies about 99 % on 360 images, each with errors of its own."""
+    generator, n, S = np.random.default_rng(0), 360, 5
+    counts, hit, true = draw_resamples(n, resamples=100), 0, 0
+    hard = generator.beta(0.05, 2.5, 100_000)
+    true = 1 - hard.mean()
+    for _ in range(200):
+        chance = hard[generator.integers(len(hard), size=n)]
+        made = [compare_means(generator.random((1, n)) > chance, counts)[0] for _ in range(S)]
+        whole = runs.combine(made)
+        hit += whole.low <= true <= whole.high
+    assert hit >= 0.93 * 200
+
+
+def test_an_estimate_over_runs_keeps_the_runs_through_parts_factors_and_stacks():
+    made = [Estimate(np.array([1.0, 2 + k]), np.zeros((2, 2)), 9) for k in range(3)]
+    whole = runs.combine(made)
+    np.testing.assert_array_equal(whole.runs, [[1, 2], [1, 3], [1, 4]])
+    np.testing.assert_array_equal((100 * whole)[1].runs, [200, 300, 400])
+    assert whole.n == 9 and whole[0].between == 0 < whole[1].between
+    both = stack([whole, whole], 1)
+    assert both.runs.shape == (3, 2, 2) and both[1, 0].runs.tolist() == [2, 3, 4]
+
+
+def test_differences_are_combined_as_they_are_paired():
+    def one(k):
+        less = Estimate(0.1, (0.09, 0.11), 50)  # the same in every run, whose levels differ
+        return Estimate(0.5 + 0.1 * k, (0.4 + 0.1 * k, 0.6 + 0.1 * k), 50, less)
+
+    whole = runs.combine([one(k) for k in range(4)])
+    assert whole.high - whole.low > 0.3
+    assert np.isclose(whole.difference.high - whole.difference.low, 0.02)
+
+
+def test_what_cannot_be_combined_is_refused():
+    one = Estimate(0.5, (0.4, 0.6))
+    with pytest.raises(ValueError, match="expected at least 2 training runs, got 1"):
+        runs.combine([one])
+    with pytest.raises(ValueError, match=r"unequal shapes: \(\), \(1,\)"):
+        runs.combine([one, stack([one])])
+
+
+class Result(NamedTuple):
+    """Every kind of field."""
+
+    share: Estimate
+    each: list
+    table: dict
+    by_type: Estimate
+    p: np.ndarray
+    wrong: int
+    names: list
+    nothing: None = None
+
+
+def result(k):
+    def one(value):
+        return Estimate(value, (value - 0.1, value + 0.1), 10)
+
+    p = np.array([0.1, 0.5 - 0.2 * k])
+    each, table = [one(0.1), one(k)], {"a": one(k)}
+    return Result(one(0.5 + 0.1 * k), each, table, one(k), p, k, ["net"])
+
+
+def test_a_result_is_combined_field_by_field():
+    rules = {"p": replicates.largest, "by_type": None}
+    whole, of_first = replicates.over_runs([result(k) for k in range(3)], rules)
+    assert np.isclose(whole.share.value, 0.6) and whole.share.runs.shape == (3,)
+    assert [len(one.runs) for one in (*whole.each, *whole.table.values())] == [3, 3, 3]
+    assert whole.by_type.runs is None and whole.by_type.value == 0
+    assert whole.p.tolist() == [0.1, 0.5] and whole.wrong == 0 and whole.names == ["net"]
+    assert of_first == ["by_type", "wrong"]
+    assert replicates.count(whole) == 3 and replicates.count(result(0)) == 1
+
+
+def test_results_that_do_not_match_are_refused():
+    other = result(1)._replace(each=[])
+    with pytest.raises(ValueError, match="each: the runs do not have the same estimates"):
+        replicates.over_runs([result(0), other])
+    with pytest.raises(ValueError, match="share: some of the runs have none"):
+        replicates.over_runs([result(0), result(1)._replace(share=None)])
+    with pytest.raises(ValueError, match="expected results of one kind"):
+        replicates.over_runs([result(0), (1,)])
+
+
+def test_words_say_how_many_runs():
+    (line,) = replicates.words(result(0))
+    assert line.startswith("one training run: intervals are over images")
+    assert "one training run of each network" in replicates.words(result(0), networks=3)[0]
+    assert replicates.words(result(0), trained=False)[0].startswith("one network:")
+    whole, of_first = replicates.over_runs([result(k) for k in range(3)])
+    about = {"recipe": "net", "seeds": [0, 1, 4], "of_first": of_first}
+    first, second, third = replicates.words(whole, about=about)
+    assert first.startswith("3 training runs of net (seeds 0, 1, 4)")
+    assert "each at most 100 %" in second and "share at most 79 %" in second
+    assert third == "of the first run alone: p, wrong"
