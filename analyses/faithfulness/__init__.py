@@ -26,8 +26,7 @@ bootstrap of the images; those of the sanity check are by Student's t over draws
 few images under each.
 
 A reader should see whether the routing map is ahead of its own controls: of uniform couplings, and
-of ink and |u|, which need no routing. Where it is not, its bright places say where the strokes
-lie.
+of ink and |u|, which need no routing. Where it is not, its bright places say no more than those.
 
 Do not conclude that a map which deletes well is what the network "looks at": images with removed
 pixels are none that it was trained on, and an order by ink does well on white digits on black, for

@@ -112,7 +112,7 @@ def compute(model, image, label=None, *, classes, seed=0) -> Result:
     ValueError  for a network whose children cannot be left out.
     """
     from capsviz.analyses.importance import statistics
-    from capsviz.analyses.routing.measure import extent, has_places
+    from capsviz.tracing.places import extent, has_places
     from capsviz.transforms.augment import to_uint8
 
     image = image.cpu()

@@ -206,11 +206,16 @@ def command(run, other, n, folder, seeds, dead_norm, starved_share, seed):
 
     inputs.check(n, folder, seeds, dead_norm, starved_share)
     if folder is not None:
-        yield inputs.of_run(run, folder, n, dead_norm, starved_share, seed)
+        stem, given = inputs.epochs(run, folder, n)
+        chosen = {"dead_norm": dead_norm, "starved_share": starved_share, "seed": seed}
+        yield stem, follow(**given, **chosen)
     elif n is not None:
-        yield inputs.of_many(run.inputs, n, seeds, seed, run.progress("parsing"))
+        stem, given = inputs.many(run.inputs, n)
+        progress = run.progress("parsing")
+        yield stem, evaluate(run.model, **given, seeds=seeds, seed=seed, progress=progress)
     else:
-        yield inputs.of_two(run.inputs, run.picture, other, seed)
+        stem, given = inputs.two(run.inputs, run.picture, other)
+        yield stem, compute(run.model, **given, seed=seed)
 
 
 def paper(inputs, settings):
@@ -219,5 +224,8 @@ def paper(inputs, settings):
     from capsviz.cli.inputs import open_picture
 
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
-    yield chosen.of_two(inputs, picture, None, settings.seed)
-    yield chosen.of_many(inputs, settings.n, 1, settings.seed, settings.progress("parsing"))
+    stem, given = chosen.two(inputs, picture, None)
+    yield stem, compute(inputs.model, **given, seed=settings.seed)
+    stem, given = chosen.many(inputs, settings.n)
+    progress = settings.progress("parsing")
+    yield stem, evaluate(inputs.model, **given, seed=settings.seed, progress=progress)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.analyses.parse_tree.variance import FIXED, OF_CLASS, OF_IMAGE
 from capsviz.statistics.words import number
 
+COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
+FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
 MOST = 0.5  # of the variance
 SEED = "one training run: another may differ by more than these intervals"
 

@@ -42,13 +42,15 @@ from capsviz.analyses.probes.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
-capsviz probes --digit 4  # 10 s
-capsviz probes --n 1000  # about 5 min
+capsviz probes --digit 2 --other-index 5
+capsviz probes --n 1000  # a few minutes
 """
 
 NEEDS = ("poses",)  # of a network, see tracing.needs; what needs a decoder is left out without one
+OVER_RUNS = {"spread": mean, "seconds": sum, "n": min, "fitted": min, "probed": min, "couples": min}
 
 __all__ = ["caption", "findings"]
 
@@ -193,7 +195,7 @@ def plot(result: Result | Statistics, *, width=7.16):
     "--other-index", type=int, metavar="K",
     help="Which image of the class the path leads to. [default: the one after --index]",
 )  # fmt: skip
-@options.number("Probes over N test images.", "--evaluate")
+@options.number("Probes over N test images instead of a path.", "--evaluate")
 @click.option(
     "--fit", default=FIT, show_default=True, metavar="N",
     help="Training images of each class that a probe is fitted on.",
