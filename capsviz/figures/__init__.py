@@ -67,7 +67,8 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
     then take `part`.
     """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    return module.parts(result) if hasattr(module, "parts") else ("",)
+    own = getattr(module, "parts", None)  # a file of this name is something else
+    return own(result) if callable(own) else ("",)
 
 
 def caption(analysis: str, result: NamedTuple, part: str = "") -> str:
