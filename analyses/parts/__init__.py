@@ -39,6 +39,10 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 
+EXAMPLES = """
+capsviz parts --n 200  # about 5 min
+"""
+
 NEEDS = ()  # scores are enough
 
 __all__ = ["caption", "findings"]

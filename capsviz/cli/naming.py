@@ -21,7 +21,7 @@ PRESENTATION = {  # options that change where a figure goes and what it looks li
     "output", "formats", "width", "venue", "rc", "font", "force", "as_json", "device", "data_dir",
     "size", "fps",
 }  # fmt: skip
-NETWORK = {"checkpoint", "first", "others", "network", "weights"}
+NETWORK = {"checkpoint", "first", "others", "network", "weights", "seeds_of"}
 WITHIN = {  # what analyses name themselves
     "dataset", "n", "digit", "index", "image", "donor", "donor_index", "make", "picture",
 }  # fmt: skip

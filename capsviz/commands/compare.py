@@ -8,13 +8,16 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz compare mnist mnist-resnet  # 3 s
+"""
+
 
 @click.command(
     help=__doc__
     + "\n\nA PLACE is a name of shipped weights, a training run, weights or their card; or a "
     "result of an analysis, or a folder of results. Without any, all that is shipped. Networks "
-    "are looked up in the shipped results too.\n\n"
-    "Example: capsviz compare mnist mnist-resnet runs/mine runs/figures"
+    "are looked up in the shipped results too."
 )
 @click.argument("places", nargs=-1, metavar="[PLACE]...")
 @click.option(

@@ -67,8 +67,8 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
     then take `part`.
     """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    names = getattr(module, "parts", None)  # which may be a file of the analysis, too
-    return names(result) if callable(names) else ("",)
+    own = getattr(module, "parts", None)  # a file of this name is something else
+    return own(result) if callable(own) else ("",)
 
 
 def caption(analysis: str, result: NamedTuple, part: str = "") -> str:

@@ -1,6 +1,7 @@
 """Several training runs of one recipe at the command line: one statistic, or one line why not."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,13 +44,13 @@ def test_a_glob_is_one_statistic_over_its_runs(runs):
     done = transplant("--seeds-of", "runs/x-*")
     assert done.exit_code == 0, done.output
     assert "3 training runs of small (seeds 0, 1, 2): values are their means" in done.stdout
-    whole, about = figures.read_result("out/transplant-digits-40-images-3-runs.json")
+    whole, about = figures.read_result("out/transplant-x-digits-40-images-3-runs.json")
     assert about["runs"]["recipe"] == "small" and about["runs"]["seeds"] == [0, 1, 2]
     assert len(set(about["runs"]["weights_sha256"])) == 3
     singly = []
     for k in range(3):
         assert "one training run: intervals" in transplant("--checkpoint", f"runs/x-{k}").stdout
-        singly.append(figures.read_result("out/transplant-digits-40-images.json")[0])
+        singly.append(figures.read_result(f"out/transplant-x-{k}-digits-40-images.json")[0])
     for name in ("as_partner", "coupling_sd"):
         one = getattr(whole, name)
         for k in range(3):
@@ -69,9 +70,9 @@ def test_repeated_checkpoints_are_the_same_as_a_glob(runs):
 
 def test_a_combined_figure_is_drawn_again_from_its_numbers(runs):
     transplant("--seeds-of", "runs/x-*")
-    path = "out/transplant-digits-40-images-3-runs"
+    path = "out/transplant-x-digits-40-images-3-runs"
     first = (runs.parent / f"{path}.png").read_bytes()
-    assert invoke("redraw", f"{path}.json", "--format", "png").exit_code == 0
+    assert invoke("redraw", f"{path}.json", "--format", "png", "--force").exit_code == 0
     assert (runs.parent / f"{path}.png").read_bytes() == first
 
 
@@ -80,7 +81,8 @@ def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
     done = invoke("sweep", "--seeds-of", "runs/x-*", "--checkpoints", "digits", *words)
     assert done.exit_code == 0, done.output
     assert "3 training runs of small" in done.stdout and "of each other network one" in done.stdout
-    result, _ = figures.read_result("out/sweep-rotation-digits-20-images-3-runs.json")
+    (path,) = Path("out").glob("sweep-*-20-images-3-runs-*.json")
+    result, _ = figures.read_result(path)
     assert result.names == ["small", "digits"]
     assert np.allclose(result.accuracy.runs[:, 1], result.accuracy.value[1])
     assert "one training run of each network" in invoke(
@@ -93,7 +95,7 @@ def test_what_the_capsules_are_numbered_by_is_of_the_first_run(runs):
     done = invoke("routing", "--seeds-of", "runs/x-*", *words)
     assert done.exit_code == 0, done.output
     assert "of the first run alone: " in done.stdout and "type_coupling" in done.stdout
-    whole, about = figures.read_result("out/routing-digits-20-images-3-runs.json")
+    whole, about = figures.read_result("out/routing-x-digits-20-images-3-runs.json")
     assert "type_coupling" in about["runs"]["of_first"] and whole.type_coupling.runs is None
     assert whole.effective_parents.runs.shape == (3, 3)
 

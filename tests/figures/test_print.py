@@ -120,3 +120,10 @@ def test_a_turned_text_takes_the_room_that_it_covers():
         for x in (0.3, 0.36):  # their upright boxes overlap, they themselves do not
             figure.text(x, 0.3, "a long name, turned", rotation=45, rotation_mode="anchor")
         assert legibility.defects(figure, 3.5, "Caption.") == []
+
+
+def test_a_file_called_parts_is_no_list_of_pictures():
+    from capsviz.analyses.transplant import parts
+
+    assert parts.__file__.endswith("parts.py")
+    assert figures.parts("transplant", shipped()["transplant"][0]) == ("",)
