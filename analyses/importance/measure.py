@@ -19,9 +19,9 @@ from capsviz.tracing.rerouting import chunks
 
 TYPES, PLACES, CHILDREN, DIMENSIONS = "types", "places", "children", "dimensions"
 ORDERS = ("random", "least important first", "most important first")
-STEPS = np.arange(1, 8) / 8  # shares of the groups that the curves remove
+STEPS = np.arange(1, 8, 2) / 8  # shares of the groups that the curves remove
 RANDOM = 2  # orders that the random curve is the mean of
-DRAWS = 8  # random removals that the control is the mean of
+DRAWS = 4  # random removals that the control is the mean of
 MOST = 64  # groups of children that have no places
 
 

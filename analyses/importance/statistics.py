@@ -30,7 +30,7 @@ def one_image(model, image: Tensor, label: int | None, seed: int) -> dict:
     for kind, members in kinds.items():
         said = [removal.removed(model, state, kind, some)[0, watched] for some in members]
         change[kind] = (torch.stack(said) - whole[watched]).numpy()
-        drawn = torch.randint(len(members), (4 * removal.DRAWS,), generator=generator)
+        drawn = torch.randint(len(members), (8 * removal.DRAWS,), generator=generator)
         random = [
             removal.removed_at_random(model, state, kind, members[g], generator)[0, watched]
             for g in drawn
