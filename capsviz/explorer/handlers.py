@@ -98,7 +98,7 @@ class Handlers:
         """All panels, the class of the pose, and the query of the link."""
         if shown is None:
             empty = drawing.note(panels.EMPTY)
-            told = link.query((first, beside), {}, [], [])
+            told = self._query({}, (first, beside), values)
             return (empty, "", empty, empty, empty, LONGEST, told)
         networks = self.choice.pair(first, beside)
         chosen = self.settings(networks, values)
@@ -114,7 +114,7 @@ class Handlers:
             sides.compared(networks, shown.image, chosen) if opened else gr.skip(),
             panels.posed(found, networks, chosen),
             found.capsule,
-            self._query(shown, (first, beside), values),
+            self._query(_origin(shown), (first, beside), values),
         )
 
     def open_sides(self, shown, first, beside, _, *values):
@@ -199,11 +199,7 @@ class Handlers:
             return self.taken(networks, *map(int, numbers))
         return None
 
-    def _query(self, shown, pair, values) -> str:
-        origin = shown.origin
-        if origin is None:
-            ink = link.packed(shown.image)
-            origin = {} if ink is None else {"ink": ink}
+    def _query(self, origin: dict, pair, values) -> str:
         neutral = list(self.neutral)
         neutral[ITERATION] = self.choice.pair(*pair).about.iterations
         return link.query(pair, origin, values, neutral)
@@ -222,6 +218,14 @@ class Handlers:
 
 def _case(case: Case) -> Shown:
     return Shown(case.image, case.label, case.key, {"case": case.key})
+
+
+def _origin(shown: Shown) -> dict:
+    """Where an image is from, for a link."""
+    if shown.origin is not None:
+        return shown.origin
+    ink = link.packed(shown.image)
+    return {} if ink is None else {"ink": ink}
 
 
 def _as_in_link(image):
