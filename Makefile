@@ -1,6 +1,7 @@
-# make demo   set up .venv and run the main job    make lint   ruff, format and rules
+# make demo   set up .venv and run the main job    make lint   ruff, format, types
 # make test   add the test tools and run the tests  make clean  remove .venv and caches
-# make readme fill README.md from cards, results and commands (needs MNIST)
+# make readme fill README.md and docs/ from cards, results and commands (needs MNIST)
+# make docs   the documentation as HTML, in docs/_build/html
 # make bench  measure speed, memory and scaling (quarter of an hour, needs MNIST and a quiet machine)
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constr
 DEMO ?= runs/demo
 PROCESSES ?= -n 2 --dist worksteal
 
-.PHONY: demo test lint readme bench clean
+.PHONY: demo test lint docs readme bench clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: pyproject.toml setup.cfg constraints.txt
@@ -25,8 +26,8 @@ $(VENV)/.ready-test: $(VENV)/.ready
 	@touch $@
 
 demo: $(VENV)/.ready
-	$(BIN)/capsviz rotate --digit 2 --output $(DEMO)
-	$(BIN)/capsviz routing --digit 2 --output $(DEMO)
+	$(BIN)/capsviz rotate --digit 2 --output $(DEMO) --force
+	$(BIN)/capsviz routing --digit 2 --output $(DEMO) --force
 	@echo "The figures are in $(DEMO)"
 
 test: $(VENV)/.ready-test
@@ -35,6 +36,13 @@ test: $(VENV)/.ready-test
 lint: $(VENV)/.ready-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.ready
+	@test -f $(VENV)/.ready-docs || $(PIP) -e '.[docs]'
+	@touch $(VENV)/.ready-docs
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "The documentation is in docs/_build/html/index.html"
 
 readme: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.readme

@@ -1,7 +1,7 @@
-"""Fill README.md: outputs of its commands, results from the cards, the list of commands.
+"""Fill README.md and pages of docs/: outputs of commands, results from the cards, lists.
 
-`python -m benchmarks.readme` rewrites the marked parts, docs/claims.md and docs/leaderboard.md;
-`--no-run` keeps the commands' outputs.
+`python -m benchmarks.readme` rewrites the marked parts of `PAGES`, docs/claims.md and
+docs/leaderboard.md; `--no-run` keeps the commands' outputs.
 """
 
 import json
@@ -11,7 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, claims, leaderboard, parity, robustness
+from benchmarks import RESULTS, claims, parity, robustness
+from benchmarks.leaderboard import write as write_leaderboard
 from benchmarks.table import table
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
@@ -20,10 +21,16 @@ from capsviz.experiments.reproduce import READING, gather
 from capsviz.figures import tables
 
 ROOT = Path(__file__).resolve().parent.parent
-PART = re.compile(
-    r"<!-- (?P<what>run: [^>]+|results|speed|robustness|reproduced|commands) -->\n.*?<!-- end -->",
-    re.DOTALL,
+PAGES = (
+    "README.md",
+    *(
+        f"docs/{name}.md"
+        for name in ("weights", "commands", "robustness", "speed", "published", "faq")
+    ),
 )
+HEAD = 5  # networks of the leaderboard that the README shows
+KINDS = "leaderboard|results|speed|robustness|reproduced|commands|durations"
+PART = re.compile(rf"<!-- (?P<what>run: [^>]+|{KINDS}) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def results() -> str:
@@ -51,6 +58,45 @@ def results() -> str:
             f"{made['hardware']}; `capsviz train {name}` |"
         )
     return "\n".join([*rows, *(["", *several] if several else [])])
+
+
+def leaderboard() -> str:
+    """The head of docs/leaderboard.md; without that page, the accuracies of the shipped weights."""
+    page = ROOT / "docs" / "leaderboard.md"
+    if page.exists():
+        rows = page.read_text(encoding="utf-8").partition("\n|")[2].split("\n\n")[0]
+        head = ("|" + rows).splitlines()[: 2 + HEAD]
+        return "\n".join([*head, "", "The others: [docs/leaderboard.md](docs/leaderboard.md)."])
+    rows = ["| weights | parameters | test accuracy (95 % interval) | n |", "|---|---|---|---|"]
+    for name in checkpoint.shipped():
+        card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
+        test = card["results"]["test"]
+        low, high = test["accuracy_ci95"]
+        rows.append(
+            f"| `{name}` | {card['weights']['parameters']:,} "
+            f"| {test['accuracy']:.2%} ({low:.2%} to {high:.2%}) | {test['n']:,} |"
+        )
+    return "\n".join(rows)
+
+
+def durations() -> str:
+    """How long shipped figures and weights took, by manifest and cards, in minutes and seconds."""
+    manifest = json.loads((ROOT / "figures" / "manifest.json").read_text(encoding="utf-8"))
+    rows = ["| what | time |", "|---|---|"]
+    for figure in sorted(manifest["figures"], key=lambda one: one["seconds"]):
+        rows.append(f"| figure `{figure['name']}` | {_clock(figure['seconds'])} |")
+    for name in checkpoint.shipped():
+        card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
+        seconds, epochs = card["training"]["seconds"], card["training"]["epochs"]
+        rows.append(f"| `capsviz train {name}`, {epochs} epochs | {_clock(seconds)} |")
+    return "\n".join(rows)
+
+
+def _clock(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
 
 
 def _sse(value: float | None) -> str:
@@ -99,14 +145,14 @@ def output(command: str) -> str:
     """A command and what it prints, as a code block."""
     words = shlex.split(command)
     if words[1] != "evaluate":  # the figure at the top is one of them
-        words += ["--output", "runs/readme" if "--evaluate" in words else "figures"]
+        words += ["--force", "--output", "runs/readme" if "--n" in words else "figures"]
     run = [sys.executable, "-m", *words]
     text = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return f"```\n$ {command}\n{text.rstrip()}\n```"
 
 
 def fill(text: str, *, run: bool) -> str:
-    """The README with its marked parts made anew."""
+    """A page with its marked parts made anew."""
 
     def replace(match: re.Match) -> str:
         what = match["what"]
@@ -116,6 +162,8 @@ def fill(text: str, *, run: bool) -> str:
             body = output(what.removeprefix("run: "))
         else:
             body = {
+                "leaderboard": leaderboard,
+                "durations": durations,
                 "results": results,
                 "speed": speeds,
                 "robustness": robustness.table,
@@ -128,7 +176,8 @@ def fill(text: str, *, run: bool) -> str:
 
 
 if __name__ == "__main__":
-    readme = ROOT / "README.md"
-    readme.write_text(fill(readme.read_text("utf-8"), run="--no-run" not in sys.argv), "utf-8")
+    for path in (ROOT / name for name in PAGES):
+        text = fill(path.read_text("utf-8"), run="--no-run" not in sys.argv)
+        path.write_text(text, "utf-8")
     claims.write()
-    leaderboard.write()
+    write_leaderboard()

@@ -24,8 +24,8 @@ B = 128
 COMMANDS = {
     "import torch": "-c 'import torch'",
     "capsviz --help": "-m capsviz --help",
-    "capsviz rotate --digit 2": "-m capsviz rotate --digit 2 --output runs/bench",
-    "capsviz routing --digit 2": "-m capsviz routing --digit 2 --output runs/bench",
+    "capsviz rotate --digit 2": "-m capsviz rotate --digit 2 --force --output runs/bench",
+    "capsviz routing --digit 2": "-m capsviz routing --digit 2 --force --output runs/bench",
 }
 
 
@@ -95,7 +95,7 @@ def commands(rounds: int) -> dict:
 
 def figures(rounds: int) -> dict:
     """The whole figure set from the shipped weights, twice."""
-    words = shlex.split("-m capsviz figures --output runs/bench/figures")
+    words = shlex.split("-m capsviz figures --force --output runs/bench/figures")
     return interleaved({"capsviz figures": lambda: python(*words)}, 2, warm=0)
 
 

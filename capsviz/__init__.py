@@ -1,16 +1,33 @@
 """capsviz: look inside Capsule Networks, and test what they are said to do."""
 
-from importlib import import_module
+from importlib import import_module as _import_module
 
-__version__ = "0.1.0"
-__all__ = ["__version__", "literal", "load", "trace", "wrap"]
+__version__ = "0.2.0"
+__all__ = [
+    "CapsNet",
+    "Dataset",
+    "Trace",
+    "__version__",
+    "data",
+    "literal",
+    "load",
+    "open_image",
+    "plot",
+    "trace",
+    "wrap",
+]
 
-_LAZY = {
+_LAZY = {  # name -> its module; __init__.pyi says the same to type checkers
+    "CapsNet": "capsviz.nn.models.capsnet",
+    "Dataset": "capsviz.data",
+    "Trace": "capsviz.tracing",
     "literal": "capsviz.nn.computation",
     "load": "capsviz.checkpoint",
+    "open_image": "capsviz.pictures",
     "trace": "capsviz.tracing",
     "wrap": "capsviz.foreign.wrapping",
 }
+_ROOMS = ("data", "plot")  # modules that are offered whole
 _MOVED = {  # `from capsviz import NAME`, as the README and the tour of 0.1.0 had it
     "augment": "capsviz.transforms.augment",
     "pipeline": "capsviz.training.run",
@@ -22,7 +39,13 @@ _MOVED = {  # `from capsviz import NAME`, as the README and the tour of 0.1.0 ha
 def __getattr__(name):
     # Imported when first used, so that `import capsviz` and `capsviz --help` cost nothing.
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        return getattr(_import_module(_LAZY[name]), name)
+    if name in _ROOMS:
+        return _import_module(f"capsviz.{name}")
     if name in _MOVED:
-        return import_module(_MOVED[name])
+        return _import_module(_MOVED[name])
     raise AttributeError(f"module 'capsviz' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted(__all__)

@@ -57,9 +57,12 @@ def source(package: str, name: str) -> Path:
     from importlib.util import find_spec
 
     entry = entries(package)[name]
-    if entry.path is None and (spec := find_spec(entry.module)) is None:
+    if entry.path is not None:
+        return entry.path
+    spec = find_spec(entry.module)
+    if spec is None or spec.origin is None:
         raise ValueError(f"'{name}' is said to be {entry.module}, which is not installed")
-    return entry.path or Path(spec.origin)
+    return Path(spec.origin)
 
 
 def summary(package: str, name: str) -> str:
@@ -97,7 +100,9 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
     if entry.ours:
         return importlib.import_module(entry.module)
     try:
-        return importlib.import_module(entry.module) if entry.path is None else _load_file(entry)
+        if entry.path is None:
+            return importlib.import_module(entry.module)
+        return _load_file(entry.module, entry.path)
     except Exception as error:
         words = f"{what} '{name}' of {entry.path or entry.module} cannot be imported"
         raise ValueError(f"{words} ({type(error).__name__}: {error})") from error
@@ -157,20 +162,21 @@ def _modules(place: Path) -> list[tuple[str, Path]]:
     return files + [(path.parent.name, path) for path in place.glob("[!_]*/__init__.py")]
 
 
-def _load_file(entry: Entry) -> ModuleType:
+def _load_file(name: str, path: Path) -> ModuleType:
     """Import a source file by its path, once; a folder's own parts by `from . import part`."""
     from importlib.util import module_from_spec, spec_from_file_location
 
-    module = sys.modules.get(entry.module)
-    if module is not None and module.__file__ == str(entry.path):
+    module = sys.modules.get(name)
+    if module is not None and module.__file__ == str(path):
         return module
-    inside = [str(entry.path.parent)] if entry.path.name == "__init__.py" else None
-    spec = spec_from_file_location(entry.module, entry.path, submodule_search_locations=inside)
-    module = sys.modules[entry.module] = module_from_spec(spec)
+    inside = [str(path.parent)] if path.name == "__init__.py" else None
+    spec = spec_from_file_location(name, path, submodule_search_locations=inside)
+    assert spec is not None and spec.loader is not None  # of a .py file it never is
+    module = sys.modules[name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[entry.module]
+        del sys.modules[name]
         raise
     return module
 

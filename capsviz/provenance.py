@@ -8,6 +8,7 @@ import platform
 import subprocess
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from capsviz import discovery
 
@@ -35,13 +36,14 @@ def commit() -> str | None:
     if not (root / ".git").exists():
         return None
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        git = ["git", "-C", str(root)]
-        quiet = {"text": True, "stderr": subprocess.DEVNULL}
-        head = subprocess.check_output([*git, "rev-parse", "HEAD"], **quiet).strip()
-        status = [*git, "status", "--porcelain", "-uno", "--", *CODE]
-        dirty = subprocess.check_output(status, **quiet)
-        return head + ("+" if dirty.strip() else "")
+        head = _git(root, "rev-parse", "HEAD")
+        return head + ("+" if _git(root, "status", "--porcelain", "-uno", "--", *CODE) else "")
     return None
+
+
+def _git(root: Path, *words: str) -> str:
+    command = ["git", "-C", str(root), *words]
+    return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
 
 
 def hardware(device) -> str:

@@ -23,7 +23,7 @@ FLOORS = (
     ("experiments", "figures"),
     ("cli", "leaderboard"),
     ("analyses",),
-    ("explorer",),
+    ("explorer", "plot", "reports"),
     ("commands",),
     ("__main__",),
 )

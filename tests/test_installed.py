@@ -1,15 +1,18 @@
 """Source archive and wheel, installed beside nothing else of ours: names, commands, plugins."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import capsviz
 from capsviz import discovery
 
 pytest.importorskip("setuptools", reason="pip install setuptools")
@@ -100,7 +103,7 @@ def sdist(tmp_path_factory):
 
     def ignored(folder, names):
         known = {path.name for path in links if path.is_symlink() and path.parent == Path(folder)}
-        return known | {"__pycache__"}
+        return known | {"__pycache__", "_build"}
 
     for path in root.iterdir():
         if path.is_file():
@@ -174,7 +177,15 @@ def packed(path):
 def test_the_source_archive_holds_what_is_needed_to_test_it(sdist):
     with tarfile.open(sdist) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
-    needed = ("Makefile", "constraints.txt", "LICENSE", "tests/conftest.py", "benchmarks/speed.py")
+    needed = (
+        "Makefile",
+        "constraints.txt",
+        "LICENSE",
+        "CITATION.cff",
+        "hubconf.py",
+        "tests/conftest.py",
+        "benchmarks/speed.py",
+    )
     assert {*needed, "analyses/rotate/__init__.py", "trained/mnist.safetensors"} <= names
 
 
@@ -204,6 +215,77 @@ def test_every_command_works_beside_a_folder_of_the_same_name(run, site):
     lines = good(run(code)).splitlines()
     files = [line for line in lines if line.endswith(".py") and line.startswith("/")]
     assert len(files) > 20 and all(file.startswith(f"{site}/capsviz/") for file in files)
+
+
+def test_a_clean_environment_runs_it_from_another_folder(wheel, tmp_path):
+    """An environment of its own; what capsviz needs lies beside it, so that it is not fetched."""
+    home, away = tmp_path / "venv", tmp_path / "away"
+    away.mkdir()
+    assert python("-m", "venv", "--without-pip", home).returncode == 0
+    (bin_,) = (path.parent for path in home.glob("*/python"))
+    put = python("-m", "pip", "--python", bin_ / "python", *PIP[2:], "install", *ALONE, wheel)
+    assert put.returncode == 0, put.stderr
+    (own,) = home.glob("lib/python*/site-packages/capsviz/__init__.py")
+    others = dict.fromkeys(sysconfig.get_paths()[kind] for kind in ("purelib", "platlib"))
+    (own.parents[1] / "needed.pth").write_text("\n".join(others) + "\n")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CAPSVIZ"))}
+    clean |= {"XDG_CACHE_HOME": str(away), "OMP_NUM_THREADS": "1"}
+
+    def run(*words):
+        done = subprocess.run(
+            [str(bin_ / words[0]), *map(str, words[1:])],
+            capture_output=True, text=True, cwd=away, env=clean,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    code = "import capsviz; print(capsviz.__file__, *capsviz.load('digits').card['name'])"
+    assert run("python", "-c", code).startswith(str(own))
+    assert run("capsviz", "--version").strip() == f"capsviz, version {capsviz.__version__}"
+    said = run("capsviz", "routing", "--checkpoint", "digits", "--digit", 2, "--format", "png")
+    assert said and list((away / "runs/figures").glob("*.png"))
+
+
+def metadata(root, url, out):
+    """The METADATA that a build of the checkout writes."""
+    code = (
+        f"from setuptools.build_meta import prepare_metadata_for_build_wheel as p; p({str(out)!r})"
+    )
+    env = {**os.environ, "CAPSVIZ_URL": url}
+    done = python("-c", code, cwd=root, env=env)
+    assert done.returncode == 0, done.stderr
+    (path,) = out.glob("*.dist-info/METADATA")
+    return path.read_text(encoding="utf-8")
+
+
+def test_the_description_has_no_link_that_leads_nowhere(sdist, tmp_path):
+    with tarfile.open(sdist) as tar:
+        tar.extractall(tmp_path, filter="data")
+    (root,) = tmp_path.glob("capsviz-*")
+    url = "https://example.org/capsviz"
+    (tmp_path / "with").mkdir(), (tmp_path / "without").mkdir()
+    text = metadata(root, f"{url}/", tmp_path / "with")
+    version = capsviz.__version__
+    assert f"Version: {version}\n" in text and "Author: The capsviz authors\n" in text
+    assert f"Project-URL: Source, {url}\n" in text
+    targets = re.findall(r"(!?)\[[^]]*\]\(([^)]+)\)", text)
+    assert any(mark for mark, _ in targets)
+    assert all(target.startswith(("https://", "http://")) for _, target in targets)
+    for mark, target in targets:
+        if target.startswith(url):
+            _, kind, tag, path = target.removeprefix(url).split("/", 3)
+            assert (kind, tag) == ("raw" if mark else "blob", f"v{version}")
+            assert (discovery.root() / path).exists(), path
+    plain = metadata(root, "", tmp_path / "without")
+    assert "Project-URL" not in plain
+    assert all(t.startswith("http") for t in re.findall(r"\]\(([^)]+)\)", plain))
+
+
+def test_the_release_is_named_alike_everywhere():
+    root, version = discovery.root(), capsviz.__version__
+    assert f"\nversion: {version}\n" in (root / "CITATION.cff").read_text()
+    day = re.search(r"\ndate-released: (.+)\n", (root / "CITATION.cff").read_text())[1]
+    assert f"\n## [{version}] - {day}\n" in (root / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 def write(folder, files):

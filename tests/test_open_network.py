@@ -25,6 +25,13 @@ def dynamic():
 def wrapped():
     return capsviz.wrap(Einsum(), SHAPE, CLASSES, grid=None)
 
+class OnGpu(Unsqueezed):
+    def forward(self, images):
+        return super().forward(images * torch.cuda.FloatTensor(1).fill_(1.0))
+
+def on_gpu():
+    return capsviz.wrap(OnGpu(), SHAPE, CLASSES)
+
 def heads():
     return TwoHeads()
 
@@ -62,6 +69,12 @@ def test_a_module_is_wrapped_and_gets_a_card(file):
     assert net.card["network"]["repr"].startswith("Unsqueezed(")
     assert len(net.card["network"]["sha256"]) == 64
     json.dumps(net.card)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="of machines without a GPU")
+def test_a_network_that_asks_for_a_gpu_and_was_wrapped_in_its_file_runs_without_one(file):
+    net = open_network(f"{file}:on_gpu")
+    assert capsviz.trace(net, torch.rand(2, *zoo.SHAPE)).lengths.shape == (2, zoo.CLASSES)
 
 
 def test_the_commit_of_their_checkout_is_in_the_card(file):

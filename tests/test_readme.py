@@ -1,4 +1,4 @@
-"""The README says what is true: its tables are made from the cards, its examples run."""
+"""README and docs say what is true: tables are made from the cards, examples run, links lead."""
 
 import re
 from types import SimpleNamespace
@@ -13,14 +13,16 @@ from capsviz.cli import main
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.routing import Routing
 
-TEXT = (discovery.root() / "README.md").read_text(encoding="utf-8")
-
+ROOT = discovery.root()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/howto.md").read_text(encoding="utf-8")  # of the examples
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 PLUGINS = {"routing/sharp": "def route", "data/bars": "def load", "analyses/mean_lengths": "plot"}
 
 
 def block(part):
-    """The README's Python block that holds `part`."""
+    """The Python block of the docs that holds `part`."""
     return next(b for b in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if part in b)
 
 
@@ -33,7 +35,7 @@ def example(part):
 
 @pytest.fixture
 def plugins(tmp_path, monkeypatch):
-    """The README's own files in a folder that `$CAPSVIZ_PLUGINS` names."""
+    """The docs' own files in a folder that `$CAPSVIZ_PLUGINS` names."""
     for name, part in PLUGINS.items():
         path = tmp_path / f"mine/{name}.py"
         assert f"{name.partition('/')[2]}.py" in TEXT
@@ -49,31 +51,60 @@ def run(*words):
     return result.stdout
 
 
-def test_generated_parts_are_up_to_date():
-    assert readme.fill(TEXT, run=False) == TEXT, "run `make readme`"
+@pytest.mark.parametrize("name", readme.PAGES)
+def test_generated_parts_are_up_to_date(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert "<!-- end -->" in text
+    assert readme.fill(text, run=False) == text, "run `make readme`"
 
 
-def test_the_routing_of_the_readme_obeys_the_contract():
+def test_the_readme_is_short_and_installs_by_pip_first():
+    assert len(README.encode()) <= 12_000
+    first = re.search(r"```\n(.*?)```", README.partition("## Install")[2], re.DOTALL)
+    assert first[1] == "pip install capsviz\n"
+
+
+def test_the_readmes_example_runs(monkeypatch):
+    from matplotlib import pyplot
+
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
+    module = {}
+    exec(code, module)
+    assert module["trace"].couplings.shape == (3, 1, 288, 10)
+    assert "evidence for class" in pyplot.gcf().axes[0].get_title()
+    pyplot.close("all")
+
+
+def test_the_training_loop_of_the_docs_trains():
+    module = example("DataLoader(train")
+    assert module["right"].float().mean() > 0.5 and len(module["trace"].couplings) == 3
+
+
+def test_the_controls_of_the_docs_run():
+    assert example('couplings="matched"')["trace"].couplings.shape == (3, 100, 288, 10)
+
+
+def test_the_routing_of_the_docs_obeys_the_contract():
     found = example("def route")["route"](torch.rand(2, 3, 5, 7), iterations=2)
     assert isinstance(found, Routing) and found.poses.shape == (2, 2, 5, 7)
     assert torch.allclose(found.couplings.sum(3), torch.ones(2, 2, 3))
 
 
-def test_the_routing_of_the_readme_runs_in_the_layer(monkeypatch):
+def test_the_routing_of_the_docs_runs_in_the_layer(monkeypatch):
     module = SimpleNamespace(route=example("def route")["route"])
     monkeypatch.setattr("capsviz.nn.routing.get", lambda name: module)
     layer = ClassCapsules(3, 5, child_dimensions=4, parent_dimensions=7)
     assert layer(torch.rand(2, 3, 4)).shape == (2, 5, 7)
 
 
-def test_the_data_set_of_the_readme_obeys_the_contract():
+def test_the_data_set_of_the_docs_obeys_the_contract():
     part = example("def load")["load"]("test")
     assert part.image_shape == (1, 28, 28) and len(part) == 200
     lit = (part.images[:, 0] > 0).sum(2).amax(1)
     assert torch.equal(lit == 28, part.labels == 1)
 
 
-def test_the_analysis_of_the_readme_is_a_command(plugins):
+def test_the_analysis_of_the_docs_is_a_command(plugins):
     line = "How long is the capsule of each true class?"
     assert re.search(rf"mean-lengths +{re.escape(line)}", run("--help"))
     said = run("mean-lengths", "--checkpoint", "digits", "--output", plugins, "--format", "png")
@@ -83,7 +114,7 @@ def test_the_analysis_of_the_readme_is_a_command(plugins):
     assert (plugins / "mean-lengths.png").stat().st_size > 5000
 
 
-def test_the_routing_and_the_data_set_of_the_readme_are_trained_with(plugins):
+def test_the_routing_and_the_data_set_of_the_docs_are_trained_with(plugins):
     small = ["--types", 2, "--channels", 8, "--epochs", 1, "--output", plugins / "run"]
     assert "test accuracy" in run("train", "--dataset", "bars", "--routing", "sharp", *small)
     card = checkpoint.load(plugins / "run").card
@@ -91,8 +122,33 @@ def test_the_routing_and_the_data_set_of_the_readme_are_trained_with(plugins):
     assert "200 images of bars test" in run("evaluate", "--checkpoint", plugins / "run")
 
 
-def test_the_files_that_the_readme_names_exist():
-    for name in re.findall(r"\]\(([^)#:]+)\)|`((?:capsviz|analyses|tests|trained)/\S+?)`", TEXT):
-        path = next(filter(None, name))
-        if "NAME" not in path and "*" not in path:
-            assert (discovery.root() / path).exists(), path
+def anchors(text):
+    """The anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors(found.read_text(encoding="utf-8")), target
+
+
+def test_the_files_that_the_pages_name_exist():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for path in re.findall(r"`((?:capsviz|analyses|tests|trained)/\S+?)`", text):
+            if "NAME" not in path and "*" not in path:
+                assert (ROOT / path).exists(), (page.name, path)
+
+
+def test_every_section_of_the_gallery_is_in_its_contents():
+    text = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
+    contents = text.partition("\n## ")[0]
+    listed = re.findall(r"\]\(#([^)]+)\)", contents)
+    assert set(listed) == anchors(text) - {"gallery"}

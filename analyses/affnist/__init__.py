@@ -37,6 +37,11 @@ from capsviz.analyses.affnist.words import caption, findings, table_caption
 from capsviz.cli import options
 from capsviz.statistics.estimate import Estimate
 
+EXAMPLES = """
+capsviz affnist  # 10 s, from the shipped results
+capsviz affnist --run --networks capsnet --seeds 1  # hours, want a GPU
+"""
+
 NEEDS = ()  # of a network: its scores
 
 __all__ = ["Result", "Variants", "caption", "command", "compute", "findings", "paper", "plot"]
@@ -139,11 +144,19 @@ def variants(dataset, *, seed=0) -> Variants:
     return Variants(stacked, list(dataset.classes), dataset.name)
 
 
-def plot(result: Result | Variants, *, width=7.16):
-    """Accuracy and gap of every row, or the digits with their variants."""
-    from capsviz.analyses.affnist import draw as drawing
+def parts(result: Result | Variants) -> tuple[str, ...]:
+    """Names of its pictures; what is told by factor, where the images' places are known."""
+    known = isinstance(result, Result) and result.by_factor is not None
+    return ("", "factors") if known else ("",)
 
-    return (drawing.variants if isinstance(result, Variants) else drawing.table)(result, width)
+
+def plot(result: Result | Variants, *, width=7.16, part=""):
+    """Accuracy and gap of every row, or those by "factors"; or the digits with their variants."""
+    from capsviz.analyses.affnist import draw
+
+    if isinstance(result, Variants):
+        return draw.variants(result, width)
+    return (draw.factors if part == "factors" else draw.table)(result, width)
 
 
 def table(result: Result | Variants):
@@ -172,7 +185,7 @@ def table(result: Result | Variants):
 @click.option(
     "--ema", type=float, metavar="DECAY", help="Average the weights; see train. [default: no]"
 )
-@click.option("--limit", type=int, metavar="N", help="Images of affnist_like. [default: 320,000]")
+@options.number("Images of affnist_like. [default: 320,000]", "--limit", name="limit")
 @click.option("--train-limit", type=int, metavar="N", help="Training images, for trials.")
 @click.option("--picture", is_flag=True, help="Only the picture of digits and their variants.")
 @click.option(
@@ -206,7 +219,7 @@ def _tabulate(results: list[dict], folder: Path, root=None) -> Result:
 
 def _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, plan) -> None:
     """The command, with its options."""
-    from capsviz import data, figures
+    from capsviz import data
     from capsviz.analyses.affnist.series import run
     from capsviz.cli.inputs import choose_device
     from capsviz.experiments import affnist as experiment
@@ -223,10 +236,11 @@ def _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_js
     for name in networks:
         if name not in experiment.NETWORKS:
             raise ValueError(discovery.unknown("network", name, list(experiment.NETWORKS)))
+    path = options.target("affnist-like-variants" if picture else "affnist", figure)
     if picture:
-        result, stem = variants(data.load("mnist", "test", data_dir)), "affnist-like-variants"
+        result = variants(data.load("mnist", "test", data_dir))
     else:
-        source, stem = folder or FOLDER, "affnist"
+        source = folder or FOLDER
         if make:
             plan = experiment.Plan(folder=source, **plan)
             chosen = networks or experiment.NETWORKS
@@ -238,10 +252,7 @@ def _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_js
                 click.echo("no results in runs/affnist: these are the shipped ones", err=True)
         results = [r for r in results if not networks or r["network"] in networks]
         result = _tabulate(results, source, data_dir)
-    paths = figures.save(
-        figure["output"] / stem, "affnist", result, formats=figure["formats"],
-        width=figure["width"], command=options.command_line(),
-    )  # fmt: skip
+    paths = options.write(path, "affnist", result, figure)
     options.report(result, findings(result), paths, as_json)
 
 

@@ -21,7 +21,8 @@ STATES = {"matched": (COLOURS[0], "o"), "full": (COLOURS[1], "s")}
 PLACES = {"within": "o", "beyond": "v"}
 FACTOR_COLOURS = COLOURS[2:6]
 NONE = "–"  # in the table
-WIDE = 5.0  # inches from which on three panels stand side by side
+SMALLEST = 0.21  # inches of a variant: of fewer there is room in a column
+WIDE = 6.5  # inches from which on three panels stand side by side
 
 
 def table(result, width):
@@ -32,23 +33,20 @@ def table(result, width):
     both, wide = len(set(result.states)) > 1, width >= WIDE
     tall, fitted = 0.32 * len(names) * (1.6 if both else 1), result.lost is not None
     heights = [tall + 0.85] if wide else [tall + 0.95, tall + 0.75][: 1 + fitted]
-    below = 1.75 if wide else 2.9
-    figure = Figure(figsize=(width, sum(heights) + below))
-    upper, lower = figure.subfigures(2, 1, height_ratios=[sum(heights), below])
+    figure = Figure(figsize=(width, sum(heights)))
     if wide:
-        axes = upper.subplots(1, 2 + fitted, width_ratios=[1.25, 1, 1][: 2 + fitted])
+        axes = figure.subplots(1, 2 + fitted, width_ratios=[1.25, 1, 1][: 2 + fitted])
     else:
-        grid = upper.add_gridspec(len(heights), 2, height_ratios=heights)
+        grid = figure.add_gridspec(len(heights), 2, height_ratios=heights)
         cells = [grid[0, 0], grid[0, 1], *([grid[1, :]] if fitted else [])]
-        axes = [upper.add_subplot(cell) for cell in cells]
+        axes = [figure.add_subplot(cell) for cell in cells]
     handles = _by_place(axes[0], axes[1], result, names, both)
     if fitted:
         handles += _losses(axes[2], result, names, both)
     for i, one in enumerate(axes):
         _network_axis(one, names, labelled=i == 0 or (i == 2 and not wide), wide=wide)
     columns = len(handles) if wide else 3
-    upper.legend(handles=handles, loc="outside upper center", ncols=columns)
-    _by_factor(lower, result, names, wide)
+    figure.legend(handles=handles, loc="outside upper center", ncols=columns)
     return figure
 
 
@@ -104,8 +102,12 @@ def _losses(axes, result, names, both) -> list:
     return [_mark("s", c, name) for c, name in zip(FACTOR_COLOURS, names, strict=True)]
 
 
-def _by_factor(figure, result, names, wide):
+def factors(result, width):
     """Accuracy of each network against each factor, bin by bin, on one scale."""
+    names, wide = list(dict.fromkeys(result.networks)), width >= WIDE
+    columns = min(len(names), int(width / 1.6))
+    height = (1.6 if wide else 2.75) + 0.14 * -(-len(names) // columns)
+    figure = Figure(figsize=(width, height))
     grid = figure.subplots(*((1, 4) if wide else (2, 2)), sharey=True)
     lines = {}
     for k, (axes, factor) in enumerate(zip(np.ravel(grid), result.factors, strict=True)):
@@ -124,9 +126,8 @@ def _by_factor(figure, result, names, wide):
     first.axvline(6, color="0.5", linewidth=0.6, linestyle=":")
     for axes in np.ravel(grid)[:: 4 if wide else 2]:
         axes.set_ylabel("accuracy, %")
-    figure.legend(
-        lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines) if wide else 2
-    )
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=columns)
+    return figure
 
 
 def _mark(marker, colour, label, **more):
@@ -176,9 +177,10 @@ def _without_places(result, width):
 def variants(result, width):
     """Rows: classes. Left the padded original, then its variants."""
     J, columns, _, _, side = result.images.shape
+    columns = min(columns, int((width - 0.35) / SMALLEST))
     figure = Figure(figsize=(width, width * (J + 0.7) / (columns + 0.6)))
     axes = figure.add_subplot()
-    rows, places = mosaic(axes, result.images, columns)
+    rows, places = mosaic(axes, result.images[:, :columns], columns)
     axes.set_yticks(rows, result.classes)
     axes.set_xticks([places[0], places[1:].mean()], ["original", "variants of affnist_like"])
     axes.xaxis.tick_top()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, sentence
 
 PAPER_WEIGHT = 0.0005  # of the reconstruction, Sabour, Frosst & Hinton 2017, section 4.1
 
@@ -16,22 +16,28 @@ def findings(result) -> str:
     return "\n".join(_lines(result, losses=True))
 
 
-def caption(result) -> str:
-    """What the figure shows, with its numbers."""
+def caption(result, part="") -> str:
+    """What a picture shows, with its numbers."""
     if hasattr(result, "images"):
         return (
             "Left: one MNIST digit of each class, padded to 40×40. Right of it: variants of "
             "affnist_like, drawn by affNIST's description."
+        )
+    if part == "factors":
+        return (
+            f"Accuracy of {result.n:,} images of affnist_like against each factor, bands: 95 % "
+            "intervals over digits. Angle, shear and scale are shown within the trained places, "
+            "which end at the dotted line."
         )
     text = "Accuracy on affine digits after training on shifted ones alone, bars: 95 % intervals "
     text += "over digits; open: on shifted test digits."
     if result.within is not None:
         text += (
             " Circles: images within the trained places, triangles: beyond. Lost to each factor: "
-            "Shapley values of a logistic fit of right answers. Below: accuracy against each "
-            "factor; angle, shear and scale within the trained places."
+            "Shapley values of a logistic fit of right answers."
         )
-    return f"{text} {_recipe(result)}In numbers, {'; '.join(_lines(result, losses=False))}."
+    lines = "; ".join(_lines(result, losses=False))
+    return f"{text} {_recipe(result)}{sentence(lines)}"
 
 
 def table_caption(result) -> str:

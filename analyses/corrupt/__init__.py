@@ -30,7 +30,11 @@ import numpy as np
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, sentences
+
+EXAMPLES = """
+capsviz corrupt --n 1000  # about 8 min for the four shipped networks
+"""
 
 NEEDS = ()  # of a network: its scores
 
@@ -226,7 +230,7 @@ def caption(result: Result) -> str:
     return (
         "An example of each corruption and the error of each network; in a wide figure errors with "
         "95 % intervals too, less the baseline's where there are several networks, not corrected "
-        "for the number of corruptions. " + findings(result).replace("\n", "; ") + "."
+        "for the number of corruptions. " + sentences(findings(result))
     )
 
 

@@ -23,6 +23,10 @@ import click
 from capsviz.cli import options
 from capsviz.statistics.words import number
 
+EXAMPLES = """
+capsviz curves runs/mnist runs/mnist-2  # 5 s
+"""
+
 NEEDS = ()  # of a network: its scores
 
 
@@ -88,15 +92,12 @@ def plot(result: Result, *, width=7.16):
 @options.as_json
 def command(runs, as_json, figure):
     """Write the figure and its numbers."""
-    from capsviz import figures
     from capsviz.analyses.curves.measure import read
 
     result = compute(read(runs))
-    paths = figures.save(
-        figure["output"] / _stem(result.names), "curves", result, formats=figure["formats"],
-        width=figure["width"], options={"runs": [str(run) for run in runs]},
-        command=options.command_line(),
-    )  # fmt: skip
+    path = options.target(_stem(result.names), figure)
+    about = {"runs": [str(run) for run in runs]}
+    paths = options.write(path, "curves", result, figure, options=about)
     options.report(result, findings(result), paths, as_json)
 
 
@@ -140,6 +141,6 @@ def paper(inputs, settings):
 def caption(result: Result) -> str:
     """What the figure shows, with its numbers."""
     return (
-        "Training by the epoch; circles: the epoch of the highest validation accuracy. "
-        f"{findings(result)}."
-    ).replace("\n", "; ")
+        "Training by the epoch. Circles mark the epoch of the highest validation accuracy. "
+        f"In numbers, {'; '.join(findings(result).splitlines())}."
+    )

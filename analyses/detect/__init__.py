@@ -36,7 +36,11 @@ from capsviz.analyses.detect import measure
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, sentence
+
+EXAMPLES = """
+capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 7 min
+"""
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
@@ -156,11 +160,17 @@ def compute(
     )
 
 
-def plot(result: Result, *, width=7.16):
-    """Distances, AUROC with its controls, shares, and one example of every set."""
-    from capsviz.analyses.detect.draw import sheet
+def parts(result: Result) -> tuple[str, ...]:
+    """Names of its pictures."""
+    return ("", "distances", "examples")
 
-    return sheet(result, width)
+
+def plot(result: Result, *, width=7.16, part=""):
+    """AUROC with its controls and shares; "distances"; or "examples", one of every set."""
+    from capsviz.analyses.detect import draw as drawing
+
+    draw = {"": drawing.sheet, "distances": drawing.distances, "examples": drawing.examples}
+    return draw[part](result, width)
 
 
 @analysis(__doc__)
@@ -216,13 +226,27 @@ def paper(inputs, settings):
     yield f"detect-{result.dataset}-{n}-images", result
 
 
-def caption(result: Result) -> str:
-    """What the figure shows, with its numbers."""
+def caption(result: Result, part: str = "") -> str:
+    """What a picture shows, with its numbers."""
     left_out = "".join(f" {text}." for text in result.missing)
+    if part == "distances":
+        return (
+            "Distance of every image to the winning capsule's reconstruction, with the median and "
+            f"the quartiles of each set, {result.n:,} {result.dataset} images. The "
+            f"threshold of {result.threshold:.2f} is the 95th percentile of "
+            f"{len(result.validation)} validation images.{left_out}"
+        )
+    if part == "examples":
+        return (
+            "The first image of each set, and the winning capsule's reconstruction of it. Below: "
+            "the class that it is read as, and its distance. A star: flagged, for the distance is "
+            f"above {result.threshold:.2f}."
+        )
+    head, *rows = findings(result).splitlines()
     return (
-        "Distance of images to the winning capsule's reconstruction, AUROC against the unchanged "
-        "images with its controls, and the share that is misread and not flagged; PGD and R-PGD "
-        f"of {result.steps} steps. {'; '.join(findings(result).splitlines())}.{left_out}"
+        "AUROC of the distance to the winning capsule's reconstruction against the unchanged "
+        "images with its controls, and the share that is misread and not flagged. PGD and R-PGD "
+        f"take {result.steps} steps. {sentence(head)} {sentence('; '.join(rows))}{left_out}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Drawings for `detect`: distances, AUROC with controls, shares, and an example of every set."""
+"""Drawings for `detect`: AUROC with controls and shares; distances; an example of every set."""
 
 from __future__ import annotations
 
@@ -6,73 +6,64 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import mosaic
+from capsviz.figures.panels import mosaic, wrapped
 
-DASHES = ("-", (0, (5, 1.5)), (0, (5, 1, 1, 1)), (0, (1, 0.7)), (0, (3, 1)), (0, (8, 1)), "-")
-ATTACKS = ("attack", "adaptive")
 MARKS = (  # of each score
-    ("o", "#0072B2"), ("s", "#D55E00"), ("^", "#009E73"), ("D", "#CC79A7"), ("x", "#7F7F7F"),
+    ("o", COLOURS[0]), ("s", COLOURS[1]), ("^", COLOURS[2]), ("D", COLOURS[3]), ("x", COLOURS[6]),
 )  # fmt: skip
-SHARES = {"misread": ("s", "#E69F00"), "flagged": ("^", "#56B4E9"), "undetected": ("o", "#882255")}
+SHARES = {
+    "misread": ("s", COLOURS[4]), "flagged": ("^", COLOURS[0]), "undetected": ("o", COLOURS[5]),
+}  # fmt: skip
 ROW = 0.2  # inches of a set in the panels
 HEAD, LINE, NAMES = 1.05, 0.12, 0.62  # inches: title, axis and key; a line; names of the rows
-CELL = 0.72  # inches of an example, at most
+CELL, NARROWEST = 0.72, 0.5  # inches of an example, at most and at least
+WIDE = 5.0  # inches from which a key stands in two columns
 FEWEST = 9  # rows that the panels are high enough for: the keys below them need the room
 
 
 def sheet(result, width):
-    """Distances beside AUROC and shares over the examples; below each other in one column."""
-    A, beside = len(result.sets), width >= 5
-    panel = max(A, FEWEST) * ROW + HEAD
-    columns = A if beside else -(-A // 2)
-    cell = min((width - NAMES) / columns, CELL)
-    lines = -(-A // columns)
-    below = lines * (2 * cell + 5.4 * LINE) + 3.4 * LINE
-    heights = [panel, below] if beside else [2.2 + 0.15 * -(-A // 2), panel, below]
-    figure = Figure(figsize=(width, sum(heights)))
-    parts = list(figure.subfigures(len(heights), 1, height_ratios=heights))
-    if beside:
-        parts[:1] = parts[0].subfigures(1, 2, width_ratios=[0.34, 0.66])
-    _distances(parts[0].subplots(), result)
-    areas, shares = parts[1].subplots(1, 2, sharey=True, width_ratios=[0.56, 0.44])
-    _areas(areas, result, ncols=2 if beside else 1)
+    """AUROC beside shares."""
+    figure = Figure(figsize=(width, max(len(result.sets), FEWEST) * ROW + HEAD))
+    areas, shares = figure.subplots(1, 2, sharey=True, width_ratios=[0.56, 0.44])
+    _areas(areas, result, ncols=2 if width >= WIDE else 1)
     _shares(shares, result)
-    _examples(parts[2], result, columns, lines)
+    figure.suptitle(f"{result.n:,} images of each set, bars: 95 %")
     return figure
 
 
-def _lines(result):
-    """Look of every set's line: an attack has a colour and dashes, a larger eps a wider line."""
-    names = [name.split()[0] if kind in ATTACKS else name
-             for name, kind in zip(result.sets, result.kinds, strict=True)]  # fmt: skip
-    first = list(dict.fromkeys(names))
-    for place, name in enumerate(names):
-        k = first.index(name)
-        yield {
-            "color": ("black", *COLOURS[1:])[k % len(COLOURS)],
-            "linestyle": DASHES[k % len(DASHES)],
-            "linewidth": 1.0 + 0.8 * names[:place].count(name),
-        }
-
-
-def _distances(axes, result):
-    """Cumulative distributions of the distance, with the threshold."""
-    for values, name, look in zip(result.values[:, 0], result.sets, _lines(result), strict=True):
-        axes.ecdf(values, label=name, **look)
-    axes.axvline(result.threshold, color="#7F7F7F", linewidth=0.9)
+def distances(result, width):
+    """Every image's distance, a row for each set: dots, quartiles, median; and the threshold."""
+    A = len(result.sets)
+    figure = Figure(figsize=(width, 0.24 * A + 0.9))
+    axes, height = figure.subplots(), np.random.default_rng(0).uniform(-0.28, 0.28, result.n)
+    for y, values in enumerate(result.values[:, 0]):
+        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+        axes.plot(values, y + height, ".", color="#7F7F7F", markersize=1.5, alpha=0.5)
+        axes.plot([low, high], [y, y], color=COLOURS[0], linewidth=3, solid_capstyle="butt")
+        axes.plot(middle, y, "o", color=COLOURS[0], markerfacecolor="white", markersize=4)
+    axes.axvline(result.threshold, color=COLOURS[1], linewidth=0.9)
     axes.annotate(
         "threshold", (result.threshold, 1.01), xycoords=("data", "axes fraction"),
         ha="center", va="bottom", fontsize=6,
     )  # fmt: skip
-    axes.set(
-        xlabel="L2 distance to the winning\ncapsule's reconstruction",
-        ylabel="share of images at most as far",
-        xlim=(0, None),
-        ylim=(0, 1.0),
-    )
-    axes.legend(
-        loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2, handlelength=3, fontsize=6
-    )
+    axes.set_yticks(range(A), result.sets)
+    axes.tick_params(axis="y", length=0)
+    axes.set(xlim=(0, None), ylim=(A - 0.5, -0.5))
+    text = "L2 distance to the winning capsule's reconstruction; bars: quartiles, rings: median"
+    axes.set_xlabel(wrapped(text, 0.75 * width))
+    return figure
+
+
+def examples(result, width):
+    """The first image of every set, above its reconstruction."""
+    A = len(result.sets)
+    columns = min(A, int((width - NAMES) / NARROWEST))
+    lines = -(-A // columns)
+    columns = -(-A // lines)
+    cell = min((width - NAMES) / columns, CELL)
+    figure = Figure(figsize=(width, lines * (2 * cell + 5.4 * LINE) + 3.8 * LINE))
+    _examples(figure, result, columns, lines)
+    return figure
 
 
 def _areas(axes, result, *, ncols):
@@ -84,8 +75,10 @@ def _areas(axes, result, *, ncols):
     axes.axvline(0.5, color="#7F7F7F", linewidth=0.6, linestyle=":")
     axes.set_yticks(range(len(result.sets)), result.sets)
     axes.set(xlim=(-0.03, 1.03), ylim=(len(y) + 0.5, -0.5), xlabel="AUROC against unchanged")
-    axes.set_title("by the reconstruction from ...")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=ncols, fontsize=6)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=ncols, fontsize=6,
+        title="distance to the reconstruction from", title_fontsize=6,
+    )  # fmt: skip
 
 
 def _shares(axes, result):
@@ -96,7 +89,6 @@ def _shares(axes, result):
                 marker=marker, color=colour, label=name)  # fmt: skip
     axes.set(xlim=(-3, 103), xlabel="% of images")
     axes.tick_params(axis="y", length=0)
-    axes.set_title(f"{result.n:,} of each, 95 %")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.17), fontsize=6)
 
 

@@ -24,6 +24,13 @@ them. Nor compare R2 from fits on unequal numbers of images. Nor from a low prob
 not there: only linear reading is tried, of the true class alone, and handwriting itself leans and
 turns, which no probe of the applied size can tell apart. The numbers hold for these weights;
 another training run may differ.
+
+`--law` asks whether the maps are a law (`equivariance.law`): half a warp twice, one map for all
+classes, extrapolation from half the warp, and R2 of the change itself, with the same controls. A
+reader should see how much each explains less than a class's own map of the whole warp, and compare
+each with the fresh networks. Do not conclude that classes obey unlike laws where one map fails:
+nothing in training makes their capsules count their dimensions alike, and no change of basis is
+tried; nor from a high R2 of the vector without that of its change.
 """
 
 from __future__ import annotations
@@ -34,22 +41,31 @@ from typing import NamedTuple
 import click
 import numpy as np
 
+from capsviz.analyses.equivariance import law as laws
+from capsviz.analyses.equivariance.law import Law
 from capsviz.analyses.equivariance.words import caption, findings, table
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
-from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
+
+EXAMPLES = """
+capsviz equivariance --n 200  # about 7 min for all vectors
+"""
 
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs
 OVER_RUNS = {"probe_error": mean, "variance_kept": mean, "seconds": sum}
 
-__all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot", "table"]
+__all__ = [
+    "Law", "Result", "caption", "command", "compute", "findings", "paper", "plot", "table",
+]  # fmt: skip
 
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
 STEPS = (-1, -1 / 2, 1 / 2, 1)  # of the reach
 FIT = 500  # training images of a class that a map is fitted on
 
 PRINTED = ("rotation", "shift-x")  # in a figure set: all of them take two to three times as long
+LAWFUL = ("rotation",)  # with --law
 
 
 class Result(NamedTuple):
@@ -85,22 +101,9 @@ class Result(NamedTuple):
 
 
 def compute(
-    models,
-    images,
-    labels,
-    *,
-    names,
-    dataset,
-    fit_images=None,
-    fit_labels=None,
-    fit=FIT,
-    fit_of="training images",
-    warps=tuple(REACH),
-    seeds=3,
-    resamples=1000,
-    seed=0,
-    progress=iter,
-) -> Result:
+    models, images, labels, *, names, dataset, fit_images=None, fit_labels=None, fit=FIT,
+    fit_of="training images", warps=tuple(REACH), seeds=3, resamples=1000, seed=0, progress=iter,
+) -> Result:  # fmt: skip
     """Warp N images (N, C, H, W), and M others to fit on, for K networks and the pixels.
 
     A class is done with before the next one begins: memory holds the vectors of one.
@@ -127,6 +130,7 @@ def compute(
     ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
                 class to fit on, or 2 to measure.
     """
+    from capsviz import checkpoint
     from capsviz.analyses.equivariance import choice, measure, vectors
     from capsviz.statistics import comparison
     from capsviz.transforms.warps import family
@@ -136,10 +140,10 @@ def compute(
     choice.check(models[0], names[0], warps, REACH, seeds)
     fit_images = None if fit_images is None else fit_images.cpu()
     groups, fit, notes = choice.groups(labels, fit_images, fit_labels, fit, fit_of)
-    fresh, missing = vectors.controls(models[0], range(seed, seed + seeds))
+    fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds))
     networks = [models[0], *fresh.values(), *models[1:]]
     resampled = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
-    steps = {name: _sizes(name) for name in warps}
+    steps = {k: family(k).neutral + REACH[k] * np.array([0, *STEPS]) for k in warps}
     numbers, looks, S = measure.counts(fit), 0, len(networks) + 1
     errors = {name: [[] for _ in range(S)] for name in warps}
     measured = measure.take_turns if fit_images is None else measure.fit_and_measure
@@ -165,10 +169,7 @@ def compute(
         sources=[names[0], *(f"{names[0]} {one}" for one in fresh), *names[1:], "pixels"],
         dimensions=dimensions,
         kept=dimensions[0],
-        **{
-            field: (stack if isinstance(one, Estimate) else np.stack)([v[field] for v in values], 1)
-            for field, one in values[0].items()
-        },
+        **measure.stacked(values),
         n=len(images),
         dataset=dataset,
         resamples=resamples,
@@ -181,66 +182,71 @@ def compute(
     )
 
 
-def _sizes(name: str) -> np.ndarray:
-    """The sizes (1 + A,) of a warp, the neutral one first."""
-    from capsviz.transforms.warps import family
+def plot(result: Result | Law, *, width=7.16):
+    """R2 by size, a panel for each warp, what is read off, R2 by images of a fit; or by law."""
+    from capsviz.analyses.equivariance import draw
 
-    return family(name).neutral + REACH[name] * np.array([0, *STEPS])
-
-
-def plot(result: Result, *, width=7.16):
-    """R2 by size, a panel for each warp, what can be read off, and R2 by images of a fit."""
-    from capsviz.analyses.equivariance import draw as drawing
-
-    return drawing.sheet(result, width)
+    return (laws.plot if isinstance(result, Law) else draw.sheet)(result, width)
 
 
 @analysis(__doc__, networks=True)
 @options.n
 @click.option(
-    "--fit", default=FIT, show_default=True, metavar="N",
-    help="Training images of each class that a map is fitted on.",
+    "--law/--no-law", "law", default=False,
+    help="Whether the maps are a law: composition, extrapolation, one map for all classes.",
+)  # fmt: skip
+@click.option(
+    "--fit", type=int, metavar="N",
+    help="Training images of each class that a map is fitted on. "
+    f"[default: {FIT}, with --law {laws.FIT}]",
 )  # fmt: skip
 @click.option(
     "--warp", "chosen", multiple=True, metavar="NAME",
-    help=f"{', '.join(REACH)}; several times. [default: all]",
+    help=f"{', '.join(REACH)}; several times. [default: all, with --law rotation]",
 )  # fmt: skip
 @click.option(
     "--seeds", default=3, show_default=True, metavar="K",
-    help="Freshly initialised networks of each preset, among which the classes take turns.",
+    help="Freshly initialised networks of each preset; the classes take turns among them, with "
+    "--law every one sees all images.",
 )  # fmt: skip
 @options.seed
-def command(run, n, fit, chosen, seeds, seed):
+def command(run, n, law, fit, chosen, seeds, seed):
     """Write the figure and its numbers; say what changes lawfully and what can be read."""
-    if fit < 1:
+    if fit is not None and fit < 1:
         raise ValueError(f"expected at least 1 image to fit on, got --fit {fit}")
-    chosen = {"warps": chosen or tuple(REACH), "fit": fit, "seeds": seeds, "seed": seed}
     n = options.usual(n, run.inputs)
-    name = "-".join(["equivariance", run.dataset, f"{n}-images"])
-    yield name, compare(run.networks, n, **chosen, progress=run.progress("classes"))
+    result = compare(
+        run.networks, n, law=law, fit=fit, warps=chosen or None, seeds=seeds, seed=seed,
+        progress=run.progress("networks" if law else "classes"),
+    )  # fmt: skip
+    yield "-".join([f"equivariance{'-law' * law}", run.dataset, f"{n}-images"]), result
 
 
-def compare(opened, n: int, *, fit: int, **chosen) -> Result:
-    """`compute` for networks with the same data, over n images of it; fits on its training split.
+def compare(opened, n: int, *, law=False, fit=None, warps=None, **chosen) -> Result | Law:
+    """`compute`, or `law.compute`, for networks with the same data, over n images of it.
 
-    Where there is none the halves of the images take turns.
+    Fits are on its training split; where there is none the halves of the images take turns.
     """
     from capsviz.analyses.equivariance import choice
+    from capsviz.cli.fitting import training_images
     from capsviz.cli.inputs import together
 
-    return compute(**together(opened, n), **choice.training(opened[0], fit), fit=fit, **chosen)
+    fit = fit or (laws.FIT if law else FIT)
+    warps = tuple(warps or (LAWFUL if law else REACH))
+    choice.check(opened[0].model, opened[0].name, warps, REACH, chosen["seeds"])
+    options = {**together(opened, n), **training_images(opened[0], fit), "fit": fit, **chosen}
+    if law:
+        return laws.compute(**options, reach={name: REACH[name] for name in warps})
+    return compute(**options, warps=warps)
 
 
 def paper(inputs, settings):
     """For `capsviz figures`: the network and its data set's baselines, under two of the warps."""
     from capsviz.cli.inputs import with_baselines
 
-    result = compare(
-        with_baselines(inputs),
-        settings.n,
-        warps=PRINTED,
-        fit=min(FIT, max(8, settings.n // 2)),  # a small set is a quick one
-        seed=settings.seed,
-        progress=settings.progress("warping"),
-    )
-    yield f"equivariance-{result.dataset}-{settings.n}-images", result
+    networks, chosen = with_baselines(inputs), {"seeds": 3, "seed": settings.seed}
+    name = f"{inputs.dataset.name}-{settings.n}-images"
+    fit = min(FIT, max(8, settings.n // 2))  # a small set is a quick one
+    progress = settings.progress("warping")
+    result = compare(networks, settings.n, warps=PRINTED, fit=fit, **chosen, progress=progress)
+    yield f"equivariance-{name}", result

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from capsviz.analyses.equivariance.measure import LEAST
 from capsviz.discovery import unknown
-from capsviz.transforms.augment import to_float
 
 
 def groups(labels, fit_images, fit_labels, fit: int, fit_of: str):
@@ -54,22 +52,7 @@ def groups(labels, fit_images, fit_labels, fit: int, fit_of: str):
     return chosen, fewest, [note] if fewest < fit else []
 
 
-def training(inputs, fit: int) -> dict:
-    """Up to `fit` training images of each class, always the same ones, drawn at random."""
-    try:
-        part = inputs.load("train").single()
-    except (FileNotFoundError, ValueError):
-        return {}
-    if inputs.dataset.split == "train":
-        return {}  # they are what is measured
-    draw = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
-    ordered = part.labels[draw]
-    chosen = [draw[ordered == k][:fit] for k in range(len(part.classes))]
-    part = part.take(torch.cat(chosen))
-    return {"fit_images": to_float(part.images), "fit_labels": part.labels}
-
-
-def check(model, name: str, warps, known, seeds: int) -> None:
+def check(model, name: str, warps, names, seeds: int) -> None:
     """ValueError for a network without capsules, an unknown warp, or a bad number of seeds."""
     if not hasattr(model, "look"):
         raise ValueError(
@@ -77,8 +60,8 @@ def check(model, name: str, warps, known, seeds: int) -> None:
             "compared with after it"
         )
     for one in warps:
-        if one not in known:
-            raise ValueError(unknown("warp", one, list(known)))
+        if one not in names:
+            raise ValueError(unknown("warp", one, list(names)))
     if len(warps) == 0 or len(set(warps)) < len(warps):
         raise ValueError(f"expected different warps, got {list(warps)}")
     if seeds < 0:

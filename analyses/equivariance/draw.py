@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from capsviz.analyses.equivariance.words import LOWEST
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS
+from capsviz.figures.panels import MARKERS, wrapped
 
 WIDE = 5.0  # inches from which on panels stand in three columns
 LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
@@ -26,8 +26,9 @@ def sheet(result, width):
     words = [_words(result, s) for s in sources]
     lines.append(Line2D([], [], color="black", linestyle=":", linewidth=0.9))
     words.append(f"{result.sources[0]}, unchanged")
-    across = 2 if width >= WIDE else 1
-    key = LINE * -(-len(words) // across)
+    across = 2 if width >= 6.8 else 1
+    words = [wrapped(text, width / across - 0.5) for text in words]
+    key = LINE * sum(text.count("\n") + 1 for text in words) / across + 0.02 * len(words)
     figure = Figure(figsize=(width, 1.75 * rows + key + 0.1))
     grid = figure.add_gridspec(rows, columns)
     first = None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from capsviz.statistics.comparison import compare_explained
-from capsviz.statistics.estimate import stack
+from capsviz.statistics.estimate import Estimate, stack
 
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression, chosen on the images of the fit
 LEAST = 8  # images of a class
@@ -35,32 +35,34 @@ def counts(most: int) -> list[int]:
     return [most >> k for k in range(4, -1, -1) if most >> k >= LEAST] or [most]
 
 
-def fit_and_measure(asked: np.ndarray, known: np.ndarray, sizes, dimensions, numbers) -> Errors:
+def fit_and_measure(test: np.ndarray, training: np.ndarray, sizes, dimensions, numbers) -> Errors:
     """Fit on M images of one class and measure on N others of it.
 
     Parameters
     ----------
-    asked       (1 + A, N, F) vectors to measure on, those of the unwarped images first.
-    known       (1 + A, M, F) vectors to fit on.
+    test       (1 + A, N, F) vectors to measure on, those of the unwarped images first.
+    training       (1 + A, M, F) vectors to fit on.
     sizes       (1 + A,) of the warps, the neutral one first.
-    dimensions  that longer vectors are reduced to, by PCA of `known` at all sizes.
+    dimensions  that longer vectors are reduced to, by PCA of `training` at all sizes.
     numbers     T of images, at most M: the curve's fits are on the first so many.
     """
-    known, asked, kept = _reduce(known, asked, dimensions)
-    A, N = len(sizes) - 1, asked.shape[1]
-    predicted = affine(known[0], known[1:])(asked[0])
-    fewer = [predicted if m == known.shape[1] else affine(known[0, :m], known[1:, :m])(asked[0])
-             for m in numbers]  # fmt: skip
-    rows = known.reshape(-1, known.shape[2])
-    read = ridge(rows, np.repeat(sizes, known.shape[1])[None, :, None])[0]
-    off = read(asked.reshape(-1, asked.shape[2])).reshape(A + 1, N) - np.asarray(sizes)[:, None]
+    training, test, kept = _reduce(training, test, dimensions)
+    A, N = len(sizes) - 1, test.shape[1]
+    predicted = affine(training[0], training[1:])(test[0])
+    fewer = [
+        predicted if m == training.shape[1] else affine(training[0, :m], training[1:, :m])(test[0])
+        for m in numbers
+    ]
+    rows = training.reshape(-1, training.shape[2])
+    read = ridge(rows, np.repeat(sizes, training.shape[1])[None, :, None])[0]
+    off = read(test.reshape(-1, test.shape[2])).reshape(A + 1, N) - np.asarray(sizes)[:, None]
     return Errors(
-        fitted=_squares(predicted - asked[1:]),
-        unchanged=_squares(asked[0] - asked[1:]),
-        spread=_squares(known[1:].mean(1, keepdims=True) - asked[1:]),
+        fitted=_squares(predicted - test[1:]),
+        unchanged=_squares(test[0] - test[1:]),
+        spread=_squares(training[1:].mean(1, keepdims=True) - test[1:]),
         read=(off**2).mean(0),
         range=np.full(N, np.var(sizes)),
-        by_count=np.stack([_squares(one - asked[1:]).sum(0) for one in fewer]),
+        by_count=np.stack([_squares(one - test[1:]).sum(0) for one in fewer]),
         kept=np.full(N, kept),
     )
 
@@ -105,36 +107,44 @@ def explained(errors, resampled) -> dict:
     }
 
 
-def affine(given: np.ndarray, targets: np.ndarray):
+def stacked(fields: list[dict]) -> dict:
+    """The fields of F warps as one, each with the axis of the warps after that of the kinds."""
+    return {
+        name: (stack if isinstance(one, Estimate) else np.stack)([f[name] for f in fields], 1)
+        for name, one in fields[0].items()
+    }
+
+
+def affine(sources: np.ndarray, targets: np.ndarray):
     """Affine maps from vectors (M, E) to A others of their kind (A, M, E), as one function.
 
     Each is shrunk towards the mean of its target, or towards no change: whichever predicts better,
     left-out vector by left-out vector.
     """
-    to_mean, mean_errors = ridge(given, targets)
-    to_given, given_errors = ridge(given, targets - given)
-    better = (given_errors < mean_errors)[:, None, None]
-    return lambda vectors: np.where(better, vectors + to_given(vectors), to_mean(vectors))
+    to_mean, mean_errors = ridge(sources, targets)
+    to_source, change_errors = ridge(sources, targets - sources)
+    better = (change_errors < mean_errors)[:, None, None]
+    return lambda vectors: np.where(better, vectors + to_source(vectors), to_mean(vectors))
 
 
-def ridge(given: np.ndarray, targets: np.ndarray):
+def ridge(sources: np.ndarray, targets: np.ndarray):
     """Linear maps with an offset from vectors (M, E) to A targets (A, M, K).
 
-    Penalties go with the variance of what is given; each target has the one with the least error of
+    Penalties go with the variance of the vectors; each target has the one with the least error of
     vectors left out one by one, which the leverages tell without fitting anew.
 
     Returns
     -------
     vectors (N, E) -> (A, N, K), and these errors (A,).
     """
-    centre, middle = given.mean(0), targets.mean(1, keepdims=True)
-    U, s, V = np.linalg.svd(given - centre, full_matrices=False)
+    centre, middle = sources.mean(0), targets.mean(1, keepdims=True)
+    U, s, V = np.linalg.svd(sources - centre, full_matrices=False)
     shares = U.T @ (targets - middle)  # (A, E, K)
-    penalties = PENALTIES * (given.var(0).mean() or 1)
+    penalties = PENALTIES * (sources.var(0).mean() or 1)
     errors, maps = np.empty((len(penalties), len(targets))), []
     for row, penalty in zip(errors, penalties, strict=True):
         shrink = s**2 / (s**2 + penalty)
-        leverage = 1 / len(given) + (U**2) @ shrink
+        leverage = 1 / len(sources) + (U**2) @ shrink
         residual = targets - middle - (U * shrink) @ shares
         row[:] = ((residual / (1 - leverage)[:, None]) ** 2).mean((1, 2))
         maps.append((V.T * (s / (s**2 + penalty))) @ shares)
@@ -143,12 +153,12 @@ def ridge(given: np.ndarray, targets: np.ndarray):
     return lambda vectors: (vectors - centre) @ chosen + middle, errors.min(0)
 
 
-def _reduce(known, asked, dimensions: int):
-    """Both by the principal components of `known`, all its sizes; the share of variance kept."""
-    rows = known.reshape(-1, known.shape[2]).astype(float)
+def _reduce(training, test, dimensions: int):
+    """Both by the principal components of `training`, all its sizes; the share of variance kept."""
+    rows = training.reshape(-1, training.shape[2]).astype(float)
     count = min(dimensions, *rows.shape)
     if rows.shape[1] <= dimensions:
-        return known.astype(float), asked.astype(float), 1.0
+        return training.astype(float), test.astype(float), 1.0
     from scipy.linalg import eigh
 
     centre = rows.mean(0)
@@ -157,7 +167,7 @@ def _reduce(known, asked, dimensions: int):
     values, axes = eigh(covariance, subset_by_index=[F - count, F - 1])
     whole = np.trace(covariance)
     share = values.sum() / whole if whole > 0 else 1.0
-    return (known - centre) @ axes, (asked - centre) @ axes, float(share)
+    return (training - centre) @ axes, (test - centre) @ axes, float(share)
 
 
 def _squares(difference: np.ndarray) -> np.ndarray:

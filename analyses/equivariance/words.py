@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from capsviz.analyses.equivariance.law import words as law
+
 MEASURES = {"affine map": "mean", "size read linearly": "probe"}  # fields, by what they explain
 LOWEST = -0.6  # of the axes of R2: what is worse runs out of them
 
 
 def findings(result) -> str:
     """R2 of the affine maps and of the probe, a line for each warp; the curve; the cost."""
+    if hasattr(result, "laws"):
+        return law.findings(result)
     lines = [
         f"{result.n} {result.dataset} images, R2 of fits on {on(result)}, with 95 % intervals; in "
         f"round brackets {', '.join(result.sources[1:])}:"
@@ -62,6 +66,8 @@ def _reduced(result) -> str:
 
 def table(result):
     """Header, rows and caption: R2 of every kind of vector under every warp."""
+    if hasattr(result, "laws"):
+        return law.table(result)
     rows = [
         [
             f"{name}, {reach(result, f)}",
@@ -81,6 +87,8 @@ def reach(result, f: int) -> str:
 
 def caption(result) -> str:
     """What the figure shows, with its numbers."""
+    if hasattr(result, "laws"):
+        return law.caption(result)
     head, *rows = findings(result).split("\n")
     fresh = (
         ""

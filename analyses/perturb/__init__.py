@@ -10,18 +10,19 @@ at random, always the same ones) with a normal 95 % interval. "Standardised" is 
 standard deviation of the measure among the N undisturbed reconstructions, so that degrees and
 pixels compare. An effect is clear if it differs from zero by a normal test, corrected for all
 effects of the table at once by Holm's method (1979): 16 dimensions and 6 measures are 96 tests. The
-words beside a sheet are the largest standardised effect of each dimension among the clear ones. A
-sheet shows the six dimensions that change the decoded image most over the class, or all (`--all`).
+words beside a sheet are the largest standardised effect of each dimension among the clear ones, and
+the second largest where it is at least half of that. A sheet shows the six dimensions that change
+the decoded image most over the class, or all (`--all`).
 Dimensions count from 0, as in the arrays.
 
 A reader should see smooth changes of shape, and which of them are the same for all images of the
 class. Do not conclude: that a dimension means the same in another class (each capsule has its own),
-or has one meaning (one dimension often moves several measures, and its words name but one); that
+or has one meaning (one dimension often moves several measures, its words name two at most); that
 "no clear effect" is no change (effects that differ in sign between images cancel, see the mean
-pixel change, and shape has more to it than six measures); that "moves" is a shift (place is the
-centre of mass, a fading end moves it); that a range of 0.25 is natural (compare the quantiles). The
-largest of several effects is overrated by chance: the test is corrected, the size is not, nor are
-the ±95 % intervals beside it.
+pixel change, and shape has more to it than six measures); that a "centre" further right is a shift
+of the digit (it is the centre of mass, a fading end moves it); that a range of 0.25 is natural
+(compare the quantiles). The largest of several effects is overrated by chance: the test is
+corrected, the size is not, nor are the ±95 % intervals beside it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ from capsviz.analyses.perturb.measure import (
 )
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
+
+EXAMPLES = """
+capsviz perturb --digit 4 --all  # 15 s
+capsviz perturb --digit 4 --n 200  # 10 s
+"""
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 OVER_RUNS = None  # dimensions of a pose are in another order in each run
@@ -173,9 +179,7 @@ def plot(result: Result | Statistics, *, width=7.16):
     "--range", "span", type=click.Choice(["paper", "data"]), default="paper", show_default=True,
     help="+-0.25 about the image's own value, or the 5 to 95 % quantiles of its class.",
 )  # fmt: skip
-@click.option(
-    "--evaluate", "n", type=int, metavar="N", help="Effect table over N images of the class."
-)
+@options.number("Effect table over N images of the class.", "--evaluate")
 @click.option("--all", "every", is_flag=True, help="All dimensions, not the six strongest alone.")
 def command(run, pose, span, n, every):
     """Write the sheet of one image, or the effect table of a class."""

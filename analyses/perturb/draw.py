@@ -8,9 +8,13 @@ from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
 from capsviz.analyses.perturb.measure import clear, plus_minus
-from capsviz.figures.panels import GAP, mosaic, show
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import GAP, mosaic, show, wrapped
 
-OWN = "#E69F00"
+OWN = COLOURS[4]
+WIDE = 5.0  # inches: from here on names and words have the room of a page
+SMALLEST, CELL = 0.25, 0.5  # inches of a picture, at least and at most
+LABEL = 0.36  # inches of "−0.25"
 NAMES = {
     "slant_deg": "slant, °",
     "width_px": "width, px",
@@ -23,48 +27,87 @@ NAMES = {
 
 def sheet(result, width):
     """Every dimension over its range, one row each, its effect in words beside it."""
-    E, K, _, tall, wide = result.images.shape
-    left, words = (0.45, 1.5) if width < 5 else (0.8, 1.5)  # inches
-    head, foot = 0.8, 0.5
-    across = width - left - words
-    down = across * (E * (tall + GAP) - GAP) / (K * (wide + GAP) - GAP)
+    E, *_, tall, wide = result.images.shape
+    narrow = width < WIDE
+    left, words = (0.45, 1.15) if narrow else (0.8, 1.6)  # inches
+    shown = _columns(result, width - left - words)
+    text = wrapped(_heading_text(result), width - 1.4, 6)
+    head, foot = max(0.8, 0.16 + 0.135 * (text.count("\n") + 1)), 0.5
+    columns = shown.shape[1]
+    across = min(width - left - words, CELL * columns)
+    down = across * (E * (tall + GAP) - GAP) / (columns * (wide + GAP) - GAP)
     height = head + down + foot
     # Not "none": saving sets that back to the house style's own layout.
     figure = Figure(figsize=(width, height), layout=PlaceHolderLayoutEngine(True, False))
-    _heading(figure, result, width, height)
+    _heading(figure, result, text, head)
     axes = figure.add_axes((left / width, foot / height, across / width, down / height))
-    y, x = mosaic(axes, result.images, K)
+    y, x = mosaic(axes, result.images[np.arange(E)[:, None], shown], columns)
     dimensions = range(E) if result.dimensions is None else result.dimensions
     names = [f"dim {d}" for d in dimensions]
-    if result.span == "data" and width >= 5:
+    if result.span == "data" and not narrow:
         ends = result.values[:, [0, -1]]
         names = [
             f"{n}\n{_minus(f'{a:.2f} to {b:.2f}')}" for n, (a, b) in zip(names, ends, strict=True)
         ]
     axes.set_yticks(y, names)
-    for d, column in enumerate(result.own):
+    for d, own in enumerate(result.own):
+        (column,) = np.flatnonzero(shown[d] == own)
         corner = (column * (wide + GAP) - 1.5, d * (tall + GAP) - 1.5)
         axes.add_patch(
             Rectangle(corner, wide + 2, tall + 2, fill=False, color=OWN, linewidth=1, clip_on=False)
         )
     if result.span == "paper":
-        shifts = result.values[0] - result.values[0, result.own[0]]
-        some = slice(None, None, 5 if width < 5 else 1)
-        axes.set_xticks(x[some], [_minus(f"{s:+.2f}") if s else "0" for s in shifts.round(6)[some]])
-        axes.set_xlabel(f"change{' of the dimension' if width >= 5 else ''}; framed: unchanged")
+        shifts = (result.values[0] - result.values[0, result.own[0]])[shown[0]]
+        step = -(-LABEL // (across / columns))  # a label has the room of so many pictures
+        some = [k for k in range(columns) if (k - columns // 2) % step == 0]
+        texts = [_minus(f"{s:+.2f}") if s else "0" for s in shifts[some].round(6)]
+        axes.set_xticks(x[some], texts)
+        axes.set_xlabel(f"change{'' if narrow else ' of the dimension'}; framed: unchanged")
     else:
         axes.set_xticks([])
         axes.set_xlabel("5 % to 95 % quantile of the class\nframed: the image's own value")
     right = axes.secondary_yaxis("right")
     right.spines[:].set_visible(False)
     right.tick_params(length=0, pad=3)
-    right.set_yticks(y, result.captions, fontsize=6)
+    texts = [wrapped(one, words - 0.05, 6.3) for one in result.captions]
+    right.set_yticks(y, texts, fontsize=6, linespacing=1.05)
     return figure
 
 
-def _heading(figure, result, width, height):
+def _columns(result, inches) -> np.ndarray:
+    """Which of the K values are shown, (E, columns): as many as have room, their own among them."""
+    E, K = result.values.shape
+    count = min(K, max(3, int(inches / SMALLEST)))
+    if count == K:
+        return np.tile(np.arange(K), (E, 1))
+    if result.span == "paper":  # symmetric about the own value in the middle
+        half = (K - 1) // 2
+        steps = np.unique(np.linspace(0, half, (count - 1) // 2 + 1).round().astype(int))
+        return np.tile(np.concatenate([half - steps[:0:-1], half + steps]), (E, 1))
+    shown = np.tile(np.linspace(0, K - 1, count).round().astype(int), (E, 1))
+    for row, own in zip(shown, result.own, strict=True):
+        row[np.abs(row - own).argmin()] = own
+    return shown
+
+
+def _heading_text(result) -> str:
+    """What the input and the words are."""
+    name = result.classes[result.capsule]
+    true = "" if result.label is None else f"true {result.classes[result.label]}, "
+    fewer = result.count is not None and len(result.images) < result.count
+    most = f"; the {len(result.images)} strongest of {result.count}" if fewer else ""
+    clear = "" if result.tests is None else f" of those clear of zero (Holm, {result.tests}),"
+    return (
+        f"{true}predicted {result.classes[result.predicted]}\n"
+        f"changed: pose of {name}, length {result.length:.2f}{most}\n"
+        f"words: effects of +0.1 that are largest,{clear} against their spread in the class, "
+        f"mean ±95 %, n = {result.n}"
+    )
+
+
+def _heading(figure, result, text, inches):
     """Input, reconstruction, and what they are."""
-    side = 0.5  # inches
+    side, (width, height) = 0.5, figure.get_size_inches()
     for i, (image, name) in enumerate(
         ((result.input, "input"), (result.reconstruction, "decoded"))
     ):
@@ -72,25 +115,8 @@ def _heading(figure, result, width, height):
         axes = figure.add_axes(np.divide(place, (width, height, width, height)))
         show(axes, image)
         axes.set_title(name, fontsize=6.5, pad=2)
-    name = result.classes[result.capsule]
-    true = "" if result.label is None else f"true {result.classes[result.label]}, "
-    lines = [
-        f"{true}predicted {result.classes[result.predicted]}",
-        f"changed: pose of {name}, length {result.length:.2f}",
-    ]
-    if result.tests is None:
-        lines += ["words: effect of +0.1 that is largest against its", "spread in the class, "]
-    else:
-        lines += [
-            "words: largest effect of +0.1, of those clear of",
-            f"zero (Holm, {result.tests}), against its spread in the class,",
-            "",
-        ]
-    lines[-1] += f"mean ±95 %, n = {result.n}"
-    if result.count is not None and len(result.images) < result.count:
-        lines[-1] += f"; the {len(result.images)} strongest of {result.count}"
-    text = "\n".join(lines)
-    figure.text(1.3 / width, 1 - 0.45 / height, text, va="center", fontsize=6, linespacing=1.6)
+    top = 1 - 0.06 / height
+    figure.text(1.3 / width, top, text, va="top", fontsize=6, linespacing=1.3)
 
 
 def table(result, width):
@@ -139,10 +165,10 @@ def table(result, width):
     right.locator_params(axis="x", nbins=3)
     right.set_xlabel("mean change\nof a pixel")
     right.grid(axis="y", linewidth=0.3)
-    scale = figure.colorbar(
-        picture, ax=left, orientation="horizontal", shrink=0.7, aspect=40, pad=0.02
-    )
-    scale.set_label("effect / standard deviation of the measure in the class")
+    bar = {"orientation": "horizontal", "shrink": 0.9, "aspect": 40 if double else 18, "pad": 0.02}
+    scale = figure.colorbar(picture, ax=left, **bar)
+    gap = " " if double else "\n"
+    scale.set_label(f"effect / standard deviation of{gap}the measure in the class")
     figure.suptitle(
         f"effect of +0.1 of a dimension, class {result.classes[result.capsule]}\n"
         f"{result.n} images of {result.dataset}, mean ±95 %\n"

@@ -15,13 +15,14 @@ from capsviz.statistics.moments import Moments, moments
 LEVEL = 0.05  # of the tests of all effects together
 N = 200  # images of the class, where there are as many: for a sheet and in the figure set
 DELTA = 0.1  # of a dimension: effects are per this much
+ALSO = 0.5  # of the largest effect: a second one that is so large is named too
 WORDS = {  # for an increase and a decrease of each measure
     "slant_deg": ("leans right", "leans left"),
     "width_px": ("wider", "narrower"),
     "height_px": ("taller", "shorter"),
     "thickness_px": ("thicker", "thinner"),
-    "x_px": ("moves right", "moves left"),
-    "y_px": ("moves down", "moves up"),
+    "x_px": ("centre further right", "centre further left"),
+    "y_px": ("centre lower", "centre higher"),
 }
 
 
@@ -150,18 +151,26 @@ def strongest(statistics: Statistics, count: int) -> np.ndarray:
 
 
 def captions(statistics: Statistics) -> list[str]:
-    """For each dimension its largest standardised effect among the clear ones, ±95 %."""
-    size = np.where(clear(statistics), np.abs(statistics.standardised), 0)
+    """For each dimension its largest standardised effect among the clear ones, ±95 %.
+
+    The second largest too, where it is at least `ALSO` times as large: one alone would name what
+    the eye does not take for the change.
+    """
+    sizes = np.where(clear(statistics), np.abs(statistics.standardised), 0)
     texts = []
-    for d, best in enumerate(size.argmax(1)):
-        if size[d, best] == 0:
-            texts.append("no clear effect")
-            continue
-        name, effect = statistics.measures[best], statistics.effect[d, best]
-        unit = "°" if name.endswith("_deg") else " px"
-        size_and_half = plus_minus(abs(effect.value), effect.high - effect.value)
-        texts.append(f"{WORDS[name][int(effect.value < 0)]} by {size_and_half}{unit}")
+    for d, size in enumerate(sizes):
+        order = np.argsort(-size, kind="stable")[:2]
+        named = [m for m in order if size[m] > 0 and size[m] >= ALSO * size[order[0]]]
+        words = [_effect(statistics.measures[m], statistics.effect[d, m]) for m in named]
+        texts.append(", ".join(words) or "no clear effect")
     return texts
+
+
+def _effect(name: str, effect: Estimate) -> str:
+    """One effect in words: "wider by 0.12 ±0.01 px"."""
+    unit = "°" if name.endswith("_deg") else " px"
+    size = plus_minus(abs(effect.value), effect.high - effect.value)
+    return f"{WORDS[name][int(effect.value < 0)]} by {size}{unit}"
 
 
 def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:

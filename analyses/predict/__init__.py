@@ -32,6 +32,10 @@ from capsviz import figures
 from capsviz.analyses.predict import lines
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz predict drawing.png scans/  # 5 s
+"""
+
 NEEDS = ()  # of a network: its scores
 
 SIDE = 112  # pixels of a drawn step: four times those of MNIST
@@ -128,9 +132,11 @@ def plot(result: Result, *, width=7.16):
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
-    "--checkpoint", default="mnist", show_default=True, metavar="NAME|FILE",
-    help="Shipped weights, a .safetensors file, or a folder that holds one.",
+    "--checkpoint", metavar="NAME|FILE",
+    help="Shipped weights, a .safetensors file, or a folder that holds one. [default: mnist]",
 )  # fmt: skip
+@options.own_network()
+@options.own_data
 @click.option(
     "--topk", "top", type=click.IntRange(1), metavar="K", default=3, show_default=True,
     help="Classes to name for each picture, at most all.",
@@ -148,39 +154,58 @@ def plot(result: Result, *, width=7.16):
     help=f"Draw each step for the first {PICTURES} pictures: NAME.png, .pdf or .svg, or a name "
     "without an ending for PDF and PNG. The numbers are written beside it.",
 )  # fmt: skip
+@options.printed
 @options.device
 @click.option("--csv", "as_csv", is_flag=True, help="Print a table: a header, a row per picture.")
 @options.as_json
-def command(files, checkpoint, figure, device, as_csv, as_json, **preparation):
+def command(
+    files, checkpoint, network, weights, dataset, data_dir, figure, printed, device, as_csv,
+    as_json, **preparation,
+):  # fmt: skip
     """Predict each file; name those that could not be read."""
     if as_csv and as_json:
         raise ValueError("--csv and --json: expected one of them")
+    if figure is None and (ignored := options.typed("width", "venue", "rc", "font", "force")):
+        raise ValueError(
+            f"no figure is drawn: drop {', '.join(ignored)}, or add --save-figure PATH"
+        )
     form = "csv" * as_csv or "json" * as_json
-    unread = _run(files, checkpoint, figure, device, form, preparation)
+    chosen = {
+        "checkpoint": checkpoint, "network": network, "weights": weights, "dataset": dataset,
+        "data_dir": data_dir, "device": device,
+    }  # fmt: skip
+    unread = _run(files, chosen, figure, printed, form, preparation)
     if unread:
         raise click.ClickException(f"{unread} of what was named could not be read, see above")
 
 
-def _run(names, checkpoint, figure, device, form, preparation) -> int:
+def _run(names, chosen, figure, printed, form, preparation) -> int:
     """Predict files, write what was asked for, and return how many could not be read.
 
     Parameters
     ----------
     names        paths, folders and patterns.
+    chosen       the network, as `open_model` takes it.
     figure       path of the figure, or None.
+    printed      of `options.printed`.
     form         "json", "csv" or "" for lines.
     preparation  `top`, `invert` and `centre` of `prediction.of_files`.
     """
-    from capsviz import checkpoint as checkpoints
-    from capsviz.cli.inputs import choose_device
+    from capsviz.cli import naming
+    from capsviz.cli.model import open_model
     from capsviz.pictures import prediction
     from capsviz.training import thresholds
 
-    stem, formats = _figure(figure)
-    model = checkpoints.load(checkpoint, device=choose_device(device))
+    stem, printed["formats"] = _figure(figure)
+    if stem is not None:
+        naming.try_folder(stem.parent)
+        naming.refuse_existing(stem, force=printed["force"])
     files, nothing = prediction.find(names)
     if not files:
         raise ValueError(f"no picture in {', '.join(map(repr, nothing))}")
+    model, source, notice = open_model(**chosen)
+    if notice is not None:
+        click.echo(notice, err=True)
     preparation["top"] = min(preparation["top"], model.config["classes"])
     limits, why = thresholds.limits(model)
     if why is not None:
@@ -208,7 +233,7 @@ def _run(names, checkpoint, figure, device, form, preparation) -> int:
     if form == "json":
         click.echo(options.to_json(rows))
     if drawn:
-        _draw(drawn, limits, model, checkpoint, stem, formats, preparation)
+        _draw(drawn, limits, model, source, stem, printed, preparation)
     return len(unread)
 
 
@@ -220,13 +245,13 @@ def _figure(path: Path | None) -> tuple[Path | None, tuple[str, ...]]:
     return path.with_suffix(""), figures.check_formats([path.suffix[1:].lower()])
 
 
-def _draw(readings, limits, model, checkpoint, stem, formats, preparation) -> None:
-    name = model.card.get("name", checkpoint)
+def _draw(readings, limits, model, source, stem, printed, preparation) -> None:
+    name = model.card.get("name", source)
     score = "length" if hasattr(model, "look") else "probability"
     result = compute(readings, limits=limits, network=name, score=score)
-    for path in figures.save(
-        stem, "predict", result, formats=formats, options=preparation, card=model.card,
-        device=str(next(model.parameters()).device), command=options.command_line(),
+    for path in options.write(
+        stem, "predict", result, printed, options=preparation, card=model.card,
+        device=str(next(model.parameters()).device),
     ):  # fmt: skip
         click.echo(f"wrote {path}", err=True)
 

@@ -7,7 +7,7 @@ others zero, with a coupling that grows from 0 to the capsule's own; and all tog
 shown are the most strongly coupled, no two of one type or at one place. This is the figure in the
 README of ethanleet/CapsNet, for which no code is public (its issue 22).
 
-Controls over a test set (`--evaluate`): couplings shuffled among the capsules of an image;
+Controls over a test set (`--n`): couplings shuffled among the capsules of an image;
 couplings uniform; a second decoder that was trained with uniform couplings; single capsules at
 random; no capsule. SSE is summed over pixels in [0, 1]; means have normal 95 % intervals, and so
 has the difference from "all capsules", image by image.
@@ -35,6 +35,12 @@ from capsviz.analyses.primary.measure import findings as findings_of_many
 from capsviz.analyses.primary.train import train
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
+from capsviz.statistics.words import sentences
+
+EXAMPLES = """
+capsviz primary --digit 4  # 10 s
+capsviz primary --n 1000  # 20 s
+"""
 
 NEEDS = ("primary", "couplings")  # of a network, see tracing.needs
 
@@ -156,7 +162,7 @@ def plot(result: Result | Statistics, *, width=7.16):
     show_default=True,
     help="Shares of the coupling to show.",
 )
-@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@options.number("Over N test images instead of one.", "--evaluate")
 @options.seed
 def figure(run, decoder, capsules, levels, n, seed):
     """Write the figure and its numbers."""
@@ -230,14 +236,15 @@ def caption(result: Result | Statistics) -> str:
     if isinstance(result, Statistics):
         return (
             "What the couplings carry: error of the image decoded from primary capsules, mean and "
-            f"95 % interval. {findings(result)}."
+            f"95 % interval. {sentences(findings(result))}"
         )
     field = "the rectangle is the receptive field"
     if result.places is None:
         field = "these capsules lie at no places of a grid, so no receptive field is marked"
     return (
         "Single primary capsules, decoded alone; from left to right their coupling grows from 0 to "
-        f"its own value; {field}; at the right all capsules together. {findings(result)}."
+        f"its own value; {field}; at the right all capsules together. "
+        f"{sentences(findings(result))}"
     )
 
 

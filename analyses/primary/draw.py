@@ -83,7 +83,7 @@ def errors(result, width):
         names = [result.conditions[i] for i in which]
         axes.set(yticks=range(len(which)), yticklabels=names, ylim=(len(which) - 0.4, -0.6))
     left.set(xlim=(0, 1.25 * result.sse.high.max()), xlabel="SSE, mean per image")
-    left.set_title(f"{result.n:,} images of {result.dataset}, bars: 95 %")
+    figure.suptitle(f"{result.n:,} images of {result.dataset}, bars: 95 %")
     right.axvline(0, color="#7F7F7F", linewidth=0.6)
     right.margins(x=0.3)
     right.set(xlabel="added to the SSE of all capsules")

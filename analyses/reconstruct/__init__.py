@@ -25,6 +25,11 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval, require_two
+from capsviz.statistics.words import sentences
+
+EXAMPLES = """
+capsviz reconstruct --n 1000  # 10 s
+"""
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
@@ -141,13 +146,7 @@ def plot(result: Result, *, width=7.16):
 
 
 @analysis(__doc__)
-@click.option(
-    "--evaluate",
-    "n",
-    type=int,
-    metavar="N",
-    help=f"N test images.  [default: {options.USUAL}, or all if fewer]",
-)
+@options.n
 @click.option(
     "--per-class",
     type=click.IntRange(1, 4),
@@ -215,7 +214,7 @@ def caption(result: Result) -> str:
     return (
         "Inputs and their reconstructions from the predicted and from the true class; "
         f"{failures if len(result.failures) else ''}SSE by true class, mean and 95 % interval. "
-        f"{findings(result)}."
+        f"{sentences(findings(result))}"
     )
 
 

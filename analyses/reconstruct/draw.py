@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.figures.panels import mosaic
+from capsviz.figures.panels import mosaic, wrapped
 
 ROWS = ("input", "from\npredicted", "from\ntrue")
 PREDICTED, TRUE = "#D55E00", "#0072B2"
@@ -107,5 +107,6 @@ def _errors(figure, result, inches):
     columns = 2 if inches > 2.5 else 1  # of the key, in the free room above
     axes.set(xlabel="true class", ylabel="SSE per image", ylim=(0, (1.75 - 0.2 * columns) * top))
     axes.set_xlim(-0.6, len(names) - 0.4)
-    axes.set_title(f"mean and 95 %, {result.n:,} images of {result.dataset}")
+    text = f"mean and 95 %, {result.n:,} images of {result.dataset}"
+    axes.set_title(wrapped(text, 0.85 * inches, 7.5))
     axes.legend(loc="upper center", ncols=columns, columnspacing=1, handletextpad=0.3)

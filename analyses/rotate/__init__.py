@@ -2,7 +2,7 @@
 
 Method: every angle is one warp of the original image (kornia, bilinear, zeros outside), all angles
 go through the network as one batch, and the winning capsule is decoded. Over a test set
-(`--evaluate`): accuracy and mean length of the true class's capsule at every angle. The animation
+(`--n`): accuracy and mean length of the true class's capsule at every angle. The animation
 has at most 180 frames: of more angles, every second, third, ... is shown.
 
 A reader should see over which range of angles the true class stays the longest, and what the
@@ -21,6 +21,12 @@ import numpy as np
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import sentences
+
+EXAMPLES = """
+capsviz rotate --digit 4 --step 10  # 8 s
+capsviz rotate --n 1000 --step 10 --venue icml  # about 5 min
+"""
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
@@ -159,7 +165,7 @@ def plot(result: Result | Statistics, *, width=7.16):
 @click.option("--from", "start", default=0.0, show_default=True, help="First angle, degrees.")
 @click.option("--to", "stop", default=360.0, show_default=True, help="Last angle, degrees.")
 @click.option("--step", default=4.0, show_default=True, help="Step between angles, degrees.")
-@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@options.number("Over N test images instead of one.", "--evaluate")
 @click.option(
     "--size",
     type=click.IntRange(200, 2000),
@@ -228,8 +234,8 @@ def paper(inputs, settings):
 def caption(result: Result | Statistics) -> str:
     """What the figure shows, with its numbers."""
     if isinstance(result, Statistics):
-        return f"Rotation of the test set, bands: 95 % intervals. {findings(result)}."
-    return f"One digit turned counter-clockwise. {findings(result)}."
+        return f"Rotation of the test set, bands: 95 % intervals. {sentences(findings(result))}"
+    return f"One digit turned counter-clockwise. {sentences(findings(result))}"
 
 
 def animation(result: Result, path, *, size: int = 720, fps: float = 15):

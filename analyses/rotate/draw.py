@@ -7,85 +7,85 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from capsviz.figures import COLOURS, style
-from capsviz.figures.panels import picture, show
+from capsviz.figures.panels import label_lines, mosaic, picture, show, wrapped
 
-STRIP = 13  # images in the print figure's strip
+STRIP = 13  # images in the print figure's strip, at most
+CELL, WIDEST, NAMES = 0.36, 0.6, 0.6  # inches: a picture at least and at most, names of the rows
+DASHES = ("-", "--", ":", "-.")  # where there are more classes than colours
 FRAMES = 180  # of an animation, at most
 TRUE, PREDICTED, OTHER = "#0072B2", "#D55E00", "#BBBBBB"
 
 
 def film_strip(result, width):
     """Inputs and reconstructions above the length of every capsule, on one axis of angles."""
-    figure = Figure(figsize=(width, 0.56 * width))
-    rows = figure.add_gridspec(2, 1, height_ratios=[1, 2.1])
-    angles = result.angles_deg
-    picked = np.unique(np.linspace(0, len(angles) - 1, min(STRIP, len(angles))).round().astype(int))
-    strip = rows[0].subgridspec(2, len(picked), wspace=0.05, hspace=0.05)
-    for row, (images, name) in enumerate(
-        ((result.inputs, "input"), (result.reconstructions, "recon-\nstruction"))
-    ):
-        for column, i in enumerate(picked):
-            axes = figure.add_subplot(strip[row, column])
-            show(axes, images[i], f"{angles[i]:g}°" if row == 0 else None)
-            if row == 1:
-                right = result.label is None or result.predicted[i] == result.label
-                axes.set_xlabel(
-                    result.classes[result.predicted[i]],
-                    color="black" if right else PREDICTED,
-                    labelpad=1,
-                )
-            if column == 0:
-                axes.set_ylabel(name, fontsize=6)
-    axes = figure.add_subplot(rows[1])
-    winners = set(result.predicted.tolist())
+    angles, (tall, wide) = result.angles_deg, result.inputs.shape[2:]
+    columns = min(STRIP, int((width - NAMES) / CELL), len(angles))
+    picked = np.unique(np.linspace(0, len(angles) - 1, columns).round().astype(int))
+    cell = min((width - NAMES) / len(picked), WIDEST)
+    above, below = 2 * cell * tall / wide + 0.65, max(1.75, 0.3 * width)
+    figure = Figure(figsize=(width, above + below))
+    upper, lower = figure.subfigures(2, 1, height_ratios=[above, below])
+    _strip(upper.subplots(), result, picked)
+    axes = lower.subplots()
+    winners, named = set(result.predicted.tolist()), []
     for k, name in enumerate(result.classes):
         if k in winners or k == result.label:
             true = k == result.label
-            axes.plot(
-                angles,
-                result.lengths[:, k],
-                color=COLOURS[k % len(COLOURS)],
-                linewidth=2 if true else 1.1,
-                label=f"{name} (true class)" if true else name,
-                zorder=3,
-            )
+            (line,) = axes.plot(
+                angles, result.lengths[:, k], color=COLOURS[k % len(COLOURS)],
+                linestyle=DASHES[k // len(COLOURS) % len(DASHES)],
+                linewidth=2 if true else 1.1, zorder=3,
+            )  # fmt: skip
+            named.append((axes, line, f"{name} (true class)" if true else name))
         else:
             axes.plot(angles, result.lengths[:, k], color=OTHER, linewidth=0.6, zorder=1)
-    rest = len(result.classes) - len(winners | {result.label} - {None})
-    if rest:
-        axes.plot([], [], color=OTHER, linewidth=0.6, label=f"{rest} that never win")
-    axes.set(
-        xlabel="rotation of the input, degrees counter-clockwise",
-        ylabel="capsule length",
-        ylim=(0, 1),
-        xlim=_limits(angles),
-    )
+    rest = len(result.classes) - len(named)
+    axes.set(ylabel="capsule length", ylim=(0, 1), xlim=_limits(angles))
+    never = f"; grey: {rest} classes that are never the longest" if rest else ""
+    axes.set_xlabel(wrapped(f"rotation of the input, degrees counter-clockwise{never}", width - 1))
     axes.xaxis.set_major_locator(_degrees(angles))
-    axes.legend(ncols=1, loc="center left", bbox_to_anchor=(1, 0.5), title="class")
+    label_lines(figure, named)
     return figure
+
+
+def _strip(axes, result, picked):
+    """The input at some of the angles, and what is decoded from it; below, what it is read as."""
+    pairs = np.stack([result.inputs[picked], result.reconstructions[picked]])
+    y, x = mosaic(axes, pairs, len(picked))
+    axes.set_yticks(y, ("input", "recon-\nstruction"), linespacing=1.0)
+    axes.set_xticks(x, [f"{angle:g}°" for angle in result.angles_deg[picked]])
+    axes.xaxis.tick_top()
+    under = axes.secondary_xaxis("bottom")
+    under.spines[:].set_visible(False)
+    under.tick_params(length=0, pad=2)
+    names = [result.classes[k] for k in result.predicted[picked]]
+    under.set_xticks(x, names, rotation=0 if _short(result) else 90)
+    for text, k in zip(under.get_xticklabels(), result.predicted[picked], strict=True):
+        text.set_color("black" if result.label in (None, k) else PREDICTED)
 
 
 def curves(result, width):
     """Accuracy and true-class length against the angle, with 95 % bands."""
-    figure = Figure(figsize=(width, max(0.42 * width, 1.6)))
-    axes = figure.add_subplot()
-    for estimate, colour, name in (
-        (result.accuracy, TRUE, "accuracy"),
-        (result.true_length, PREDICTED, "mean length of true class"),
+    figure = Figure(figsize=(width, max(0.42 * width, 1.8)))
+    axes, named = figure.add_subplot(), []
+    for estimate, colour, dashes, name in (
+        (result.accuracy, TRUE, "-", "accuracy"),
+        (result.true_length, PREDICTED, "--", "mean length\nof true class"),
     ):
-        axes.plot(result.angles_deg, estimate.value, color=colour, label=name)
+        (line,) = axes.plot(result.angles_deg, estimate.value, dashes, color=colour)
         axes.fill_between(
             result.angles_deg, *estimate.ci95.T, color=colour, alpha=0.25, linewidth=0
         )
+        named.append((axes, line, name))
     axes.set(
-        xlabel="rotation of the input, degrees counter-clockwise",
+        xlabel=wrapped("rotation of the input, degrees counter-clockwise", width - 1.2),
         ylabel="accuracy, capsule length",
         ylim=(0, 1.02),
         xlim=_limits(result.angles_deg),
-        title=f"{result.n:,} images of {result.dataset}, bands: 95 %",
+        title=wrapped(f"{result.n:,} images of {result.dataset}, bands: 95 %", width - 1.2),
     )
     axes.xaxis.set_major_locator(_degrees(result.angles_deg))
-    axes.legend()
+    label_lines(figure, named)
     return figure
 
 

@@ -11,7 +11,7 @@ is |s_j| unless a bias is added to s_j inside routing (preset "authors"): a bias
 place, so it is in v̂_j, but in no map. The same network with uniform couplings, and the poses that
 they give, stands beside it. Capsules that lie at no places of a grid have no map.
 
-Over a test set (`--evaluate N`): the same measures, polarisation (mean_i max_j c_ij), dead
+Over a test set (`--n N`): the same measures, polarisation (mean_i max_j c_ij), dead
 capsules, and how often r iterations change what one iteration predicts (Paik, Kwak & Kim 2019,
 arXiv:1907.13327). A capsule is dead if its largest activation over all images is below a threshold:
 that of Mitterreiter et al. (2023, arXiv:2301.01583), who watch it over training, together with the
@@ -44,7 +44,12 @@ from capsviz.analyses.routing.statistics import NO_MAP, Statistics, evaluate, sp
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.replicates import mean
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, sentences
+
+EXAMPLES = """
+capsviz routing --digit 4  # 6 s
+capsviz routing --n 1000  # about 1 min
+"""
 
 NEEDS = ("votes", "couplings", "poses")  # of a network, see tracing.needs
 OVER_RUNS = {"to_right": mean, "to_wrong": mean} | dict.fromkeys(
@@ -93,7 +98,7 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     ValueError  for iterations that the network does not take.
     """
     from capsviz.analyses.routing import measure
-    from capsviz.tracing import coupling_sd, even_couplings, trace
+    from capsviz.tracing import coupling_sd, even_couplings, evidence, trace
     from capsviz.transforms.augment import to_uint8
 
     image = image.cpu()
@@ -102,9 +107,9 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     uniform = trace(model, image, **parts, couplings="uniform")
     totals = [measure.total_input(one.votes, one.factors[-1]) for one in (routed, uniform)]
     maps = [None, None]
-    if measure.has_places(routed.grid):
+    if evidence.has_places(routed.grid):
         maps = [
-            measure.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
+            evidence.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
             for one in (routed, uniform)
         ]
     sums = [
@@ -122,7 +127,7 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
         uniform_maps=maps[1],
         uniform_map_sums=sums[1],
         uniform_activations=uniform.lengths[0].numpy(),
-        extent_px=None if maps[0] is None else measure.extent(model),
+        extent_px=None if maps[0] is None else list(routed.extent),
         image=to_uint8(image[0]),
         classes=list(classes),
         label=label,
@@ -130,13 +135,20 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     )
 
 
-def plot(result: Result | Statistics, *, width=7.16):
-    """Couplings, maps and measures of one image, or the test-set statistics."""
+def parts(result: Result | Statistics) -> tuple[str, ...]:
+    """Names of its pictures; maps where the capsules have places."""
     if isinstance(result, Statistics):
-        from capsviz.analyses.routing.panels import panels as draw
-    else:
-        from capsviz.analyses.routing.draw import one_image as draw
-    return draw(result, width)
+        return ("", "couplings")
+    return ("",) if result.maps is None else ("", "maps")
+
+
+def plot(result: Result | Statistics, *, width=7.16, part=""):
+    """Couplings and measures of one image, or its "maps"; the statistics, or their "couplings"."""
+    from capsviz.analyses.routing import draw, panels
+
+    of_one = {"": draw.one_image, "maps": draw.maps}
+    of_many = {"": panels.panels, "couplings": panels.couplings}
+    return (of_many if isinstance(result, Statistics) else of_one)[part](result, width)
 
 
 @analysis(__doc__, picture=True)
@@ -145,7 +157,7 @@ def plot(result: Result | Statistics, *, width=7.16):
     type=click.IntRange(1, 100),
     help="Routing iterations. [default: the network's own]",
 )
-@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@options.number("Over N test images instead of one.", "--evaluate")
 @click.option(
     "--dead-norm", default=0.05, show_default=True, help="A dead capsule's activation is below it."
 )
@@ -192,20 +204,25 @@ def paper(inputs, settings):
     yield f"routing-{name}-{settings.n}-images", result
 
 
-def caption(result: Result | Statistics) -> str:
-    """What the figure shows, with its numbers."""
+def caption(result: Result | Statistics, part: str = "") -> str:
+    """What a picture shows, with its numbers."""
+    if part == "maps":
+        return (
+            "Where the evidence for each class comes from, as c (û·v̂) summed over types, with "
+            f"routing and with uniform couplings. {sentences(findings(result))}"
+        )
+    if part == "couplings":
+        return (
+            f"Routing of {result.n:,} test images of {result.dataset}. Left: the mean and the "
+            "largest activation of each capsule. Middle and right: mean couplings of the images of "
+            "each true class, for all capsules to every class and for each type to the true class."
+        )
     if isinstance(result, Statistics):
-        return f"Routing over a test set. {findings(result)}."
-    middle = (
-        "middle: where the evidence for each class comes from, as c (û·v̂) summed over types, with "
-        "routing and with uniform couplings"
-        if result.maps is not None
-        else f"middle: {NO_MAP}"
-    )
+        return f"Routing over a test set. {sentences(findings(result))}"
     return (
         "Routing of one image. Top: couplings by iteration, mean over the places of a capsule "
-        f"type; {middle}; bottom: effective parents, agreement of the votes, and activations. "
-        f"{findings(result)}."
+        "type. Bottom: effective parents, agreement of the votes, and activations. "
+        f"{sentences(findings(result))}"
     )
 
 

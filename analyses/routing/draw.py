@@ -1,4 +1,4 @@
-"""Drawings for `routing`: one image's couplings, maps and measures. Parts that panels share."""
+"""Drawings for `routing`: one image's couplings and measures; its maps. Parts of panels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.analyses.routing.statistics import NO_MAP
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import picture
+from capsviz.figures.panels import label_lines, picture
 
 BLUE, RED, GREEN, GREY = COLOURS[0], COLOURS[1], COLOURS[2], "#7F7F7F"
 COUPLING, SIGNED = "cividis", "RdBu_r"
@@ -18,25 +17,29 @@ SHOWN = 10  # classes that maps are drawn of, the longest
 
 
 def one_image(result, width):
-    """Couplings as type x class, maps beside their uniform control if any, and the measures."""
+    """Couplings as type x class, and the measures."""
     wide = width >= WIDE
     count = len(result.couplings)
     picked = sorted({round(r) for r in np.linspace(0, count - 1, min(4 if wide else 2, count))})
+    heights = [1.5 if wide else 0.3 + 1.2 * len(picked), 1.7 if wide else 3.2]
+    figure = Figure(figsize=(width, sum(heights)))
+    top, bottom = figure.subfigures(2, 1, height_ratios=heights)
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
+    _couplings(top, result, picked, wide)
+    label_lines(figure, _measures(bottom, result, wide))
+    return figure
+
+
+def maps(result, width):
+    """Maps of the evidence beside their uniform control."""
+    wide = width >= WIDE
     classes = np.sort(np.argsort(-result.activations, kind="stable")[:SHOWN])
     columns = min(len(classes), 10 if wide else 5)
     rows = 2 * -(-len(classes) // columns)
     panel = min(0.86 * width / columns, 1.2)
-    middle_height = 0.2 if result.maps is None else rows * (panel + 0.2) + (0.4 if wide else 0.5)
-    heights = [1.5 if wide else 0.3 + 1.2 * len(picked), middle_height, 1.7 if wide else 3.2]
-    figure = Figure(figsize=(width, sum(heights)))
-    top, middle, bottom = figure.subfigures(3, 1, height_ratios=heights)
+    figure = Figure(figsize=(width, rows * (panel + 0.2) + (0.4 if wide else 0.5)))
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
-    _couplings(top, result, picked, wide)
-    if result.maps is None:
-        middle.suptitle(NO_MAP, fontsize=7)
-    else:
-        _maps(middle, result, classes, (rows, columns), wide)
-    _measures(bottom, result, wide)
+    _maps(figure, result, classes, (rows, columns), wide)
     return figure
 
 
@@ -116,34 +119,38 @@ def _map(axes, result, values, scale):
     return drawn
 
 
-def _measures(part, result, wide):
+def _measures(part, result, wide) -> list:
+    """Spread, agreement and activations; the lines to be named."""
     names = [["parents", "votes", "activations"]]
     if not wide:
-        names = [["parents", "votes"], ["activations", "activations"]]
+        names = [["parents", "activations"], ["votes", "votes"]]
     parts = part.subplot_mosaic(names)
     J, rounds = len(result.classes), np.arange(1, len(result.couplings) + 1)
     counts = np.exp(result.entropy_nats)
     parents(parts["parents"], rounds, counts.mean(1), np.quantile(counts, [0.05, 0.95], 1).T, J)
-    parts["parents"].set_title("spread; band: 5 to 95 % of capsules" if wide else "band: 5 to 95 %")
-    axes, winner = parts["votes"], int(result.activations.argmax())
+    parts["parents"].set_title("band: 5 to 95 % of capsules" if wide else "band: 5 to 95 %")
+    axes, winner, named = parts["votes"], int(result.activations.argmax()), []
     roles = {winner: "predicted"}
     if result.label is not None:
-        roles[result.label] = "true" if result.label != winner else "predicted, true"
+        roles[result.label] = "true" if result.label != winner else "predicted,\ntrue"
     for (j, role), colour in zip(roles.items(), (RED, BLUE), strict=False):
-        name = f"{result.classes[j]} ({role})"
-        axes.plot(rounds, result.agreement[:, j], "o-", color=colour, label=name)
+        (line,) = axes.plot(rounds, result.agreement[:, j], "o-", color=colour)
+        named.append((axes, line, f"{result.classes[j]} ({role})"))
     rest = np.delete(result.agreement, list(roles), 1)
     if rest.shape[1]:
-        axes.plot(rounds, rest.mean(1), "s--", color=GREY, label="mean of others")
+        (line,) = axes.plot(rounds, rest.mean(1), "s--", color=GREY)
+        named.append((axes, line, "mean of\nothers"))
     votes(axes, rounds)
     axes, at = parts["activations"], np.arange(J)
     axes.vlines(at, result.uniform_activations, result.activations, color=GREY, linewidth=0.8)
     axes.plot(at, result.activations, "o", color=RED, label="routed")
     axes.plot(at, result.uniform_activations, "o", color=BLUE, mfc="white", label="uniform")
-    axes.set(xlabel="class", ylabel="activation", ylim=(0, 1.3), title="class capsules")
+    axes.set(xlabel="class", ylabel="activation", ylim=(0, 1.3 if wide else 1.5))
+    axes.set_title("class capsules")
     axes.set_yticks([0, 0.5, 1])
     class_ticks(axes.xaxis, result.classes)
-    axes.legend(loc="upper center", ncols=2, borderaxespad=0)
+    axes.legend(loc="upper center", ncols=2 if wide else 1, borderaxespad=0)
+    return named
 
 
 def parents(axes, rounds, mean, band, J):
@@ -160,12 +167,11 @@ def parents(axes, rounds, mean, band, J):
 
 
 def votes(axes, rounds):
-    """Labels of the agreement of votes and pose; room for the legend above the curves."""
+    """Labels of the agreement of votes and pose."""
     low, high = axes.get_ylim()
-    axes.set_ylim(min(low, 0), high + 0.7 * (high - min(low, 0)))
+    axes.set_ylim(min(low, 0), high + 0.1 * (high - min(low, 0)))
     axes.set(xlabel="iteration", ylabel="mean cosine", title="vote agreement")
     iteration_ticks(axes, rounds)
-    axes.legend(loc="upper left", borderaxespad=0, handlelength=1.4)
 
 
 def last(axes, x, y, text, *, below):

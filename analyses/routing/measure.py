@@ -35,38 +35,12 @@ def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
     return couplings if grid is None else couplings.unflatten(-2, grid).mean((-3, -2))
 
 
-def has_places(grid: tuple[int, int, int] | None) -> bool:
-    """Whether children lie at several places, so that there is a map to draw."""
-    return grid is not None and grid[1] * grid[2] > 1
-
-
 def agreement(votes: Tensor, couplings: Tensor, poses: Tensor) -> Tensor:
     """Mean over children of cos(û_ij, v_j), weighted by c_ij: (R, B, J) in [-1, 1]."""
     tiny = torch.finfo(votes.dtype).tiny
     along = torch.einsum("bije,rbje->rbij", votes, normalize(poses, dim=-1))
     cosine = along / votes.norm(dim=-1).clamp_min(tiny)
     return (couplings * cosine).sum(2) / couplings.sum(2).clamp_min(tiny)
-
-
-def additive_map(
-    votes: Tensor, factors: Tensor, poses: Tensor, grid: tuple[int, int, int]
-) -> Tensor:
-    """What each place adds to each parent: Σ over types of c_ij (û_ij · v̂_j), in float64.
-
-    Parameters
-    ----------
-    votes    (B, I, J, E).
-    factors  (B, I, J) of one iteration: the couplings c_ij, or what stands in their place.
-    poses    (B, J, E) after it; v̂_j is v_j / |v_j|.
-    grid     (types, rows, columns).
-
-    Returns
-    -------
-    (B, J, rows, columns). The sum over places is (Σ_i c_ij û_ij) · v̂_j exactly, by linearity.
-    """
-    direction = normalize(poses.double(), dim=-1)
-    parts = factors.double() * torch.einsum("bije,bje->bij", votes.double(), direction)
-    return parts.unflatten(1, grid).sum(1).movedim(-1, 1)
 
 
 def total_input(votes: Tensor, factors: Tensor) -> Tensor:
@@ -77,20 +51,3 @@ def total_input(votes: Tensor, factors: Tensor) -> Tensor:
 def along_pose(total: Tensor, poses: Tensor) -> Tensor:
     """s_j · v̂_j in float64, of (B, J, E) twice: (B, J)."""
     return (total * normalize(poses.double(), dim=-1)).sum(-1)
-
-
-def extent(model) -> list[float]:
-    """Where the grid lies on the image: left, right, bottom and top in pixels, for `imshow`.
-
-    Each place is drawn at the centre of its receptive field, the size of the step to the next.
-    Where there is no step (one place, or all see the same), the field is divided evenly.
-    """
-    _, rows, columns = model.grid
-    first, last = model.receptive_field(0, 0), model.receptive_field(rows - 1, columns - 1)
-    edges = []
-    for a, b, count in zip(first, last, (rows, columns), strict=True):
-        low, high = (a.start + a.stop - 1) / 2, (b.start + b.stop - 1) / 2
-        half = (high - low) / (count - 1) / 2 if high > low else (a.stop - a.start) / 2
-        edges.append((low - half, high + half))
-    (top, bottom), (left, right) = edges
-    return [left, right, bottom, top]

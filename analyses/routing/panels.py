@@ -10,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from capsviz.analyses.routing import draw as parts
 from capsviz.analyses.routing.draw import BLUE, GREEN, GREY, RED
 from capsviz.figures import COLOURS
+from capsviz.figures.panels import label_lines, wrapped
 
 PINK, ORANGE = COLOURS[3], COLOURS[4]
 WIDE = 6.0  # inches: from here on three panels stand side by side, below it two
@@ -17,16 +18,11 @@ CONTROL_STYLES = ((RED, "s"), (GREEN, "D"), (PINK, "^"), (ORANGE, "v"))  # one e
 
 
 def panels(result, width):
-    """What routing changes, how it couples, and which capsules are dead; bars are 95 %."""
+    """What routing changes and how it couples; bars are 95 %."""
     wide = width >= WIDE
     shape = (2, 3) if wide else (3, 2)
-    below = [["dead", "all", "types", "types"]]
-    if not wide:
-        below = [["dead", "all"], ["types", "types"]]
-    heights = [1.65 * shape[0], 1.9 * len(below)]
-    figure = Figure(figsize=(width, sum(heights)))
-    top, bottom = figure.subfigures(2, 1, height_ratios=heights)
-    accuracy, changed, active, parents, polarisation, agreement = top.subplots(*shape).flat
+    figure = Figure(figsize=(width, 1.65 * shape[0] + 0.1 + 0.12 * (not wide)))
+    accuracy, changed, active, parents, polarisation, agreement = figure.subplots(*shape).flat
     _by_rounds(accuracy, result, 100 * result.accuracy, 100 * result.control_accuracy)
     _by_rounds(changed, result, 100 * result.changed, 100 * result.control_changed)
     _by_rounds(active, result, result.true_activation, result.control_true_activation)
@@ -38,15 +34,25 @@ def panels(result, width):
     active.set_title("true class")
     _parents(parents, result)
     _polarisation(polarisation, result)
-    _agreement(agreement, result)
-    axes = bottom.subplot_mosaic(below)
-    _dead(axes["dead"], result)
-    _by_class(bottom, axes["all"], axes["types"], result)
-    top.suptitle(_title(result, wide), fontsize=6.5)
+    named = _agreement(agreement, result)
+    figure.suptitle(wrapped(_title(result), width - 0.1, 6.2), fontsize=6.5)
+    label_lines(figure, named)
     return figure
 
 
-def _title(result, wide) -> str:
+def couplings(result, width):
+    """Which capsules are dead; mean couplings of each true class's images."""
+    wide = width >= WIDE
+    names = [["dead", "all", "types", "types"]] if wide else [["dead", "all"], ["types", "types"]]
+    figure = Figure(figsize=(width, 1.9 * len(names) + 0.15))
+    axes = figure.subplot_mosaic(names)
+    _dead(axes["dead"], result)
+    _by_class(figure, axes["all"], axes["types"], result)
+    figure.suptitle(f"{result.n:,} images of {result.dataset}", fontsize=6.5)
+    return figure
+
+
+def _title(result) -> str:
     """What the bars are, and the controls' letters with their spread."""
     head = f"{result.n:,} images of {result.dataset}; bars and bands: 95 % intervals"
     each = [f"{name[0].upper()} {name}" for name in result.controls]
@@ -54,14 +60,13 @@ def _title(result, wide) -> str:
         return f"{head}\ncontrols: {', '.join(each)}"
     sd = [float(result.coupling_sd.value[-1]), *result.control_sd.value]
     each = [f"{name} {value:.4f}" for name, value in zip(["own", *each], sd, strict=True)]
-    text = f"sd of couplings about uniform: {each[0]},{' ' if wide else chr(10)}"
-    return f"{head}\n{text}{', '.join(each[1:])}"
+    return f"{head}\nsd of couplings about uniform: {', '.join(each)}"
 
 
 def _by_rounds(axes, result, estimate, controls):
     """r = 1 ... M and the controls; a control far off the others' scale is said in words."""
     count, K = len(estimate), len(controls)
-    _errorbar(axes, np.arange(1, count + 1), estimate, BLUE, "o-", None)
+    _errorbar(axes, np.arange(1, count + 1), estimate, BLUE, "o-")
     low, high = estimate.low.min(), estimate.high.max()
     room = max(0.15 * (high - low), 1e-3 * max(1, abs(high)))
     low, high = low - room, high + room
@@ -69,7 +74,7 @@ def _by_rounds(axes, result, estimate, controls):
         at, value = count + 1 + k, float(controls.value[k])
         colour, marker = CONTROL_STYLES[k]
         if low - 5 * room <= value <= high + 5 * room:
-            _errorbar(axes, [at], controls[k : k + 1], colour, marker, None)
+            _errorbar(axes, [at], controls[k : k + 1], colour, marker)
             low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
         else:
             up = value > high
@@ -98,7 +103,7 @@ def _parents(axes, result):
 def _polarisation(axes, result):
     estimate = result.polarisation
     rounds = np.arange(1, len(estimate) + 1)
-    _errorbar(axes, rounds, estimate, BLUE, "o-", None)
+    _errorbar(axes, rounds, estimate, BLUE, "o-")
     value = estimate.value[-1]
     parts.last(axes, rounds[-1], value, f"{value:.3f}", below=value > 0.5)
     axes.set(xlabel="iteration", ylabel="mean of max $c_{ij}$", ylim=(0, 1), title="polarisation")
@@ -106,16 +111,18 @@ def _polarisation(axes, result):
     _control(axes, rounds, result, result.control_polarisation, below=False)
 
 
-def _agreement(axes, result):
+def _agreement(axes, result) -> list:
+    """Cosine of votes and pose; the lines to be named."""
     rounds, dotted = np.arange(1, len(result.agreement) + 1), _dotted(result)
-    for k, (colour, marker, name) in enumerate(
-        ((RED, "o-", "true class"), (GREY, "s--", "mean of others"))
-    ):
-        _errorbar(axes, rounds, result.agreement[:, k], colour, marker, name)
-        label = f"dotted: {result.controls[dotted]}" if colour is GREY else None
+    named = []
+    for k, (colour, marker, name) in enumerate(((RED, "o-", "true"), (GREY, "s--", "others"))):
+        line = _errorbar(axes, rounds, result.agreement[:, k], colour, marker)
         value = result.control_agreement.value[dotted, k]
-        axes.axhline(value, color=colour, linestyle=":", label=label)
+        axes.axhline(value, color=colour, linestyle=":")
+        named.append((axes, line, name))
     parts.votes(axes, rounds)
+    axes.set_xlabel(f"iteration; dotted: {result.controls[dotted]}")
+    return named
 
 
 def _dotted(result) -> int:
@@ -164,6 +171,8 @@ def _by_class(part, every, types, result):
     parts.coupling_bar(part, image, types, scale)
 
 
-def _errorbar(axes, x, estimate, colour, marker, name):
+def _errorbar(axes, x, estimate, colour, marker):
+    """Points with their intervals; the line through them."""
     away = np.maximum([estimate.value - estimate.low, estimate.high - estimate.value], 0)
-    axes.errorbar(x, estimate.value, away, fmt=marker, color=colour, capsize=1.5, label=name)
+    line, *_ = axes.errorbar(x, estimate.value, away, fmt=marker, color=colour, capsize=1.5)
+    return line

@@ -34,6 +34,11 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import require_two, wilson
+from capsviz.statistics.words import sentences
+
+EXAMPLES = """
+capsviz segment --n 1000  # 10 s
+"""
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
@@ -144,11 +149,16 @@ def compute(model, measured, *, examples, index=0, failures=4, seed=0, progress=
     )
 
 
-def plot(result: Result, *, width=7.16):
-    """Examples in two colours, misread images beside them; SSE and IoU with their controls."""
-    from capsviz.analyses.segment.draw import sheet
+def parts(result: Result) -> tuple[str, ...]:
+    """Names of its pictures."""
+    return ("", "measures")
 
-    return sheet(result, width)
+
+def plot(result: Result, *, width=7.16, part=""):
+    """Digits in two colours, misread images beside them; or the "measures" with their controls."""
+    from capsviz.analyses.segment import draw
+
+    return (draw.measures if part == "measures" else draw.sheet)(result, width)
 
 
 @analysis(__doc__, dataset="multimnist")
@@ -163,10 +173,7 @@ def plot(result: Result, *, width=7.16):
     "--failures", type=click.IntRange(0, 24), default=4, show_default=True,
     help="Misread images to show beside them, at most.",
 )  # fmt: skip
-@click.option(
-    "--limit", "n", type=int, metavar="N",
-    help=f"Test images measured.  [default: {options.USUAL}, or all if fewer]",
-)  # fmt: skip
+@options.n
 @options.seed
 def command(run, index, count, failures, n, seed):
     """Write the figure and its numbers."""
@@ -222,14 +229,18 @@ def paper(inputs, settings):
     yield f"segment-{result.dataset}-{settings.index}-{result.n}-images", result
 
 
-def caption(result: Result) -> str:
-    """What the figure shows, with its numbers."""
+def caption(result: Result, part: str = "") -> str:
+    """What a picture shows, with its numbers."""
+    if part == "measures":
+        return (
+            "Error and overlap of what the two longest capsules of an image draw, with their "
+            f"controls. {sentences(findings(result))}"
+        )
     misread = ""
     if result.failures:
-        misread = " In the second block: misread images, those with the longest wrong capsule."
+        misread = " In the second block are misread images, those with the longest wrong capsule."
     return (
         "Two digits in one image, and what the two longest capsules draw, one colour each. L: "
         "labels, R: read as, *: the wrong pair, its second class neither label nor prediction."
-        f"{misread} Below: error and overlap of the drawings with their controls. "
-        f"{'. '.join(findings(result).splitlines())}."
+        f"{misread}"
     )

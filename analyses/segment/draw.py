@@ -1,4 +1,4 @@
-"""Drawings for `segment`: pairs of digits in two colours; error and overlap with their controls."""
+"""Drawings for `segment`: pairs of digits in two colours; error and overlap of the drawings."""
 
 from __future__ import annotations
 
@@ -13,36 +13,34 @@ FIRST, SECOND = "#0072B2", "#E69F00"  # as grey: dark and light; both together a
 BOTH = tuple(np.minimum(1, np.add(to_rgb(FIRST), to_rgb(SECOND))))
 MISREAD, CONTROL = "#882255", "#D55E00"
 ROWS = ("input", "digits", "drawn\nas read", "wrong\npair *")
-NAMES, CELL, LINE = 0.5, 0.64, 0.12  # inches: names of rows, a picture at most, a line of text
+NAMES, LINE = 0.5, 0.12  # inches: names of rows, a line of text
+CELL, SMALLEST = 0.64, 0.44  # inches of a picture, at most and at least
 
 
 def sheet(result, width):
-    """Examples and misread images; below them the measures."""
+    """Examples and misread images."""
     P, F = len(result.inputs), result.failures
-    fits = int((width - NAMES) / 0.5)  # pictures side by side, half an inch each or more
+    fits = int((width - NAMES) / SMALLEST)  # pictures side by side
     beside = F > 0 and fits - 1 >= P
     first = _Block(result, range(P - F), fits)
     blocks = [first, _Block(result, range(P - F, P), fits)] if F else [first]
     cell = min(CELL, (width - (1 + beside) * NAMES) / (P if beside else min(fits, P)))
     tops = [block.height(cell) for block in blocks]
     heights = [max(tops)] if beside else tops
-    below = 1.75 if width >= 5 else 3.4
-    figure = Figure(figsize=(width, LINE * 2 + sum(heights) + below), layout="constrained")
-    key, *parts = figure.subfigures(
-        len(heights) + 2, 1, height_ratios=[2 * LINE, *heights, below], squeeze=False
+    figure = Figure(figsize=(width, LINE * 2 + sum(heights)), layout="constrained")
+    key, *places = figure.subfigures(
+        len(heights) + 1, 1, height_ratios=[2 * LINE, *heights], squeeze=False
     )[:, 0]
     _key(key)
-    places = parts[:-1]
     if beside:
         ratios = [NAMES + cell * len(block.which) for block in blocks]
-        places = parts[0].subfigures(1, 2, width_ratios=ratios)
+        places = places[0].subfigures(1, 2, width_ratios=ratios)
     last = result.first + P - F - 1
     which = f"images {result.first} to {last}" if last > result.first else f"image {last}"
     wrong = round(result.n * (1 - float(result.right.value)))
     titles = [f"{result.dataset}, {which}", f"{F} of {wrong:,} misread"]
     for block, place, title in zip(blocks, places, titles, strict=False):
         block.draw(place, title)
-    _measures(parts[-1], result, width)
     return figure
 
 
@@ -95,8 +93,10 @@ def _key(figure):
     figure.legend(handles=handles, loc="center", ncols=3, title=None)
 
 
-def _measures(figure, result, width):
+def measures(result, width):
+    """Error and overlap of the drawings with their controls."""
     side = width >= 5
+    figure = Figure(figsize=(width, 1.75 if side else 3.4))
     axes = figure.subplots(*((1, 2) if side else (2, 1)))
     for one, kind, names in zip(
         axes, ("sse", "iou"), (result.drawings, result.divisions), strict=True
@@ -116,3 +116,4 @@ def _measures(figure, result, width):
     axes[1].set(xlabel="IoU with the digit's ink, mean", xlim=(0, 1.12))
     axes[0].set_title(f"{result.n:,} images of {result.dataset}")
     axes[1].set_title("bars: 95 %")
+    return figure

@@ -38,6 +38,10 @@ from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import largest
 
+EXAMPLES = """
+capsviz sweep --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 2 min
+"""
+
 NEEDS = ()  # of a network: its scores
 OVER_RUNS = {"mcnemar_p": largest}  # unequal in every run
 

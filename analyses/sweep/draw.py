@@ -20,7 +20,7 @@ def draw(result, width):
     below = columns == 1 or len(names) % 2 == 0  # else the summary takes the place that is left
     groups = 1 if result.worst is None else 2
     tall = 0.5 + 0.13 * groups * (len(result.names) + 1)
-    heights = [1.45] * rows + ([tall] if below else [])
+    heights = [1.45 if columns > 1 else 1.15] * rows + ([tall] if below else [])
     labels = [f"{n} ({s})" for n, s in zip(result.names, result.scores, strict=True)]
     across = int(width / (0.5 + 0.062 * max(map(len, labels))))  # of entries of the legend
     across = min(max(1, across), len(labels))

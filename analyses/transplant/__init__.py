@@ -5,7 +5,7 @@ arXiv:2309.16042), here of couplings. An image A is passed through the network, 
 couplings are replaced, in every iteration, by those that another image B has in its last iteration;
 the votes stay those of A. What the network then reads is counted as A's class, as B's, or as
 neither; classes are what the network reads each image as when it routes by itself. One image is
-shown together with B, each with the couplings of the other. Over a test set (`--evaluate N`) images
+shown together with B, each with the couplings of the other. Over a test set (`--n N`) images
 are put into couples at random, the two of a couple of unlike class, no image in two couples; each
 gives its couplings to the other, so there are as many pairs (A, B) as images. Intervals are 95 %,
 by bootstrap of the couples: the two pairs of a couple share their images, others none.
@@ -39,6 +39,11 @@ from capsviz.analyses.transplant.words import CONDITIONS, caption, findings, ver
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+
+EXAMPLES = """
+capsviz transplant --digit 2 --donor 3  # 6 s
+capsviz transplant --n 1000  # 30 s
+"""
 
 NEEDS = ("votes", "couplings")  # of a network, see tracing.needs
 OVER_RUNS = {"couples": min, "n": min}  # at least
@@ -178,7 +183,7 @@ def plot(result: Result | Statistics, *, width=7.16):
     help="Class of the other image. [default: the one after that of the first]",
 )
 @click.option("--donor-index", default=0, show_default=True, help="Which image of that class.")
-@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of two.")
+@options.number("Over N test images instead of two.", "--evaluate")
 @click.option(
     "--parts/--no-parts",
     default=False,

@@ -23,13 +23,13 @@ def pair(result, width):
     maps = result.maps is not None
     columns = 7.2 if wide else 4
     cell = (width - 0.45) / columns
-    heights = [cell + 0.12] * (2 if wide else 4) + ([0.08] if maps and wide else [])
-    extra = 0.35 + 0.4 * maps if wide else 0.7
+    heights = [cell + 0.12] * (2 if wide else 4)
+    extra = (0.35 if wide else 0.7) + 0.45 * maps
     figure = Figure(figsize=(width, sum(heights) + extra))
     ratios = {"width_ratios": [1, 1, 1, 0.2, 1, 1, 1, 1] if wide else [1, 1, 1, 1]}
     grid = figure.add_gridspec(len(heights), 8 if wide else 4, height_ratios=heights, **ratios)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.01, hspace=0.01)
-    scale = CenteredNorm(result.even, _halfrange(result, (first, other)))
+    shown, scale = [], CenteredNorm(result.even, _halfrange(result, (first, other)))
     for k in range(2):
         name = result.classes[result.read[k]]
         axes = figure.add_subplot(grid[k, 0])
@@ -39,6 +39,7 @@ def pair(result, width):
             for column, j in ((1, first), (2, other)):
                 axes = figure.add_subplot(grid[k, column])
                 drawn = axes.imshow(result.maps[k, j], cmap=COUPLING, norm=scale)
+                shown.append(axes)
                 axes.set(xticks=[], yticks=[])
                 if k == 0:
                     axes.set_title(f"couplings\nto {result.classes[j]}", fontsize=6.5)
@@ -51,13 +52,10 @@ def pair(result, width):
             if condition == 0:
                 axes.set_ylabel(f"votes of\nthe {name}", fontsize=6.5)
     if maps:
-        below = grid[-1, :3] if wide else grid[:2, 3].subgridspec(1, 2, width_ratios=[1, 6])[0]
-        way = "horizontal" if wide else "vertical"
-        bar = figure.colorbar(drawn, cax=figure.add_subplot(below), orientation=way)
+        bar = figure.colorbar(drawn, ax=shown, location="bottom", aspect=25, pad=0.02)
         ticks = [scale.vmin, scale.vcenter, scale.vmax]
         bar.set_ticks(ticks, labels=[f"{tick:.3f}" for tick in ticks])
-        label = f"own coupling by place,{' ' if wide else chr(10)}mean over types"
-        bar.set_label(label, fontsize=6.5)
+        bar.set_label("own coupling by place, mean over types", fontsize=6.5)
         bar.ax.tick_params(labelsize=6)
         bar.outline.set_visible(False)
     return figure

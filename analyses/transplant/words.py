@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, sentences
 
 MOST = 0.5  # of the pairs: what the couplings, or the votes, decide
 CONDITIONS = (  # whose couplings
@@ -25,13 +25,13 @@ def caption(result) -> str:
         return (
             "Transplanted couplings: what images are read as when their couplings are replaced in "
             "every iteration and their votes kept. Bars: 95 % intervals, by bootstrap of couples "
-            f"of images. {findings(result)}."
+            f"of images. {sentences(findings(result))}"
         )
     return (
         "Two images with each other's couplings. From the left: the image; its couplings to the "
         "two classes by place, mean over capsule types; what its votes are read as, and decode to, "
         "with the couplings named above, used in every iteration. "
-        f"{findings(result)}."
+        f"{sentences(findings(result))}"
     )
 
 

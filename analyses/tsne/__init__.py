@@ -39,6 +39,11 @@ from capsviz.analyses.tsne.measure import (
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.words import sentence
+
+EXAMPLES = """
+capsviz tsne --trajectories 3 --n 1000  # 15 s
+"""
 
 NEEDS = ("poses",)  # of a network, see tracing.needs
 
@@ -138,11 +143,16 @@ def compute(
     )
 
 
-def plot(result: Result, *, width=7.16):
-    """Both maps and their scores."""
-    from capsviz.analyses.tsne import draw as drawing
+def parts(result: Result) -> tuple[str, ...]:
+    """Names of its pictures."""
+    return ("", "scores")
 
-    return drawing.maps(result, width)
+
+def plot(result: Result, *, width=7.16, part=""):
+    """Both maps; or their "scores"."""
+    from capsviz.analyses.tsne import draw
+
+    return (draw.scores if part == "scores" else draw.maps)(result, width)
 
 
 @analysis(__doc__)
@@ -156,13 +166,7 @@ def plot(result: Result, *, width=7.16):
     show_default=True,
     help="How it is mapped.",
 )
-@click.option(
-    "--evaluate",
-    "n",
-    type=int,
-    metavar="N",
-    help=f"N test images.  [default: {options.USUAL}, or all if fewer]",
-)
+@options.n
 @click.option(
     "--trajectories",
     default=0,
@@ -222,12 +226,21 @@ def paper(inputs, settings):
         yield f"tsne-{data.name}-{of}-{settings.n}-images", result
 
 
-def caption(result: Result) -> str:
-    """What the figure shows, with its numbers."""
+def caption(result: Result, part: str = "") -> str:
+    """What a picture shows, with its numbers."""
     head, *rows = findings(result).split("\n")
-    turned = "Lines: single images turned from -60° to 60°. " if len(result.path_labels) else ""
-    rings = "Rings: misread images. " if (result.labels != result.predicted).any() else ""
-    return f"Maps of images by capsules and by pixels. {rings}{turned}{head} {'; '.join(rows)}."
+    if part == "scores":
+        return (
+            "How well the maps and the numbers behind them keep the classes, for capsules and for "
+            f"pixels. {sentence(head.rstrip(':'))} {sentence('; '.join(rows))}"
+        )
+    name = "t-SNE" if result.method == "tsne" else "PCA"
+    turned = " Lines: single images turned from -60° to 60°." if len(result.path_labels) else ""
+    rings = " Rings: misread images." if (result.labels != result.predicted).any() else ""
+    return (
+        f"Maps of {result.n:,} images of {result.dataset} by {name}, of their capsules "
+        f"({result.of}, {result.dimensions[0]:,} numbers) and of their pixels.{rings}{turned}"
+    )
 
 
 def _check(labels, of, method, trajectories, perplexity) -> None:
@@ -243,7 +256,7 @@ def _check(labels, of, method, trajectories, perplexity) -> None:
     if len(labels) < least:
         raise ValueError(
             f"{len(labels)} images are too few, expected at least {least:g}: use more by "
-            "--evaluate, or a smaller --perplexity"
+            "--n, or a smaller --perplexity"
         )
     present = len(np.unique(labels))
     if present < 2:

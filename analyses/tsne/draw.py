@@ -1,4 +1,4 @@
-"""Drawings for `tsne`: the map of the capsules beside that of the pixels, and their scores."""
+"""Drawings for `tsne`: the map of the capsules beside that of the pixels; their scores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import picture
+from capsviz.figures.panels import picture, wrapped
 
-SHARE = 0.075  # side of a thumbnail, of the map's
+SHARE, THUMBNAIL = 0.075, 0.27  # side of a thumbnail, of the map's; at least, in inches
 MARKERS = "os^Dv"  # where there are more classes than colours
 TITLES = {
     "poses": "pose of the winning class",
@@ -22,24 +22,37 @@ CAPSULES, PIXELS = "#0072B2", "#7F7F7F"
 
 
 def maps(result, width):
-    """Two maps side by side (below each other in a single column), the scores below them."""
+    """Two maps side by side, below each other in a single column."""
     beside = width >= 5
     side = 0.5 * width if beside else 0.88 * width
     height = side + 0.5 if beside else 2 * side + 0.6
     names = [name for k, name in enumerate(result.classes) if k in result.labels]
     columns = max(1, int(width / (0.25 + 0.06 * max(6, *map(len, names)))))
-    foot = 1.8 + 0.15 * -(-(len(names) + 1) // columns)
+    foot = 0.3 + 0.15 * -(-(len(names) + 1) // columns)
     figure = Figure(figsize=(width, height + foot))
-    above, below = figure.subfigures(2, 1, height_ratios=[height, foot])
-    titles = (TITLES[result.of], "raw pixels")
-    for i, axes in enumerate(above.subplots(*((1, 2) if beside else (2, 1)))):
-        _map(axes, result, i)
-        axes.set_title(f"{titles[i]}, {result.dimensions[i]:,} numbers")
-    name = "t-SNE" if result.method == "tsne" else "PCA"
-    above.suptitle(f"{name} of {result.n:,} images of {result.dataset}")
-    _scores(below.subplots(), result, titles)
-    _legend(below, result, columns)
+    for i, axes in enumerate(figure.subplots(*((1, 2) if beside else (2, 1)))):
+        _map(axes, result, i, max(SHARE, THUMBNAIL / side))
+        axes.set_title(f"{_titles(result)[i]}, {result.dimensions[i]:,} numbers")
+    figure.suptitle(_name(result))
+    _legend(figure, result, columns)
     return figure
+
+
+def scores(result, width):
+    """How well each map and its numbers keep the classes, with intervals."""
+    figure = Figure(figsize=(width, 1.9))
+    _scores(figure.subplots(), result, _titles(result), wrap=width < 5)
+    figure.suptitle(_name(result))
+    return figure
+
+
+def _titles(result) -> tuple[str, str]:
+    return TITLES[result.of], "raw pixels"
+
+
+def _name(result) -> str:
+    name = "t-SNE" if result.method == "tsne" else "PCA"
+    return f"{name} of {result.n:,} images of {result.dataset}"
 
 
 def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
@@ -63,7 +76,7 @@ def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
     return centres
 
 
-def _map(axes, result, which):
+def _map(axes, result, which, share):
     points, paths = result.positions[which], result.paths[which]
     wrong = result.labels != result.predicted
     for k in np.unique(result.labels):
@@ -71,7 +84,7 @@ def _map(axes, result, which):
     ring = {"facecolor": "none", "edgecolor": "black", "linewidth": 0.7}
     axes.scatter(*points[wrong].T, s=16, zorder=3, **ring)
     every = np.concatenate([points, paths.reshape(-1, 2)])
-    side = SHARE * np.ptp(every, axis=0).max()
+    side = share * np.ptp(every, axis=0).max()
     centres = places(every, result.thumbnails, side)
     for i, image, centre in zip(result.thumbnails, result.thumbnail_images, centres, strict=True):
         colour = "black" if wrong[i] else _style(result.labels[i])["color"]
@@ -104,13 +117,13 @@ def _path(axes, path, label, predicted):
     axes.scatter(*path.T, s=7, c=colours, edgecolor="black", linewidth=0.3, zorder=8)
     middle = len(path) // 2
     axes.scatter(*path[middle], s=30, edgecolor="black", linewidth=0.8, zorder=9, **_style(label))
-    for end, sign in ((0, "−"), (-1, "+")):
+    for end, sign in ((0, "_"), (-1, "+")):
         colour = _style(predicted[end])["color"]
         axes.plot(*path[end], "o", color="white", markeredgecolor=colour, markersize=6, zorder=9)
-        axes.text(*path[end], sign, ha="center", va="center_baseline", fontsize=6, zorder=10)
+        axes.plot(*path[end], sign, color="black", markersize=4, markeredgewidth=0.7, zorder=10)
 
 
-def _scores(axes, result, titles):
+def _scores(axes, result, titles, *, wrap):
     rows = np.arange(len(result.score_names))
     for i, (colour, marker, shift) in enumerate(((CAPSULES, "o", -0.15), (PIXELS, "s", 0.15))):
         axes.errorbar(
@@ -129,11 +142,12 @@ def _scores(axes, result, titles):
     right.set_yticks(rows, names)
     right.spines[:].set_visible(False)
     right.tick_params(length=0)
-    axes.set_yticks(rows, result.score_names)
+    names = [wrapped(name, 1.1) if wrap else name for name in result.score_names]
+    axes.set_yticks(rows, names, linespacing=0.95)
     axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(min(0, result.scores.ci95.min() - 0.02), 1.01))
     axes.set_xlabel("score and 95 % interval, k = 10")
     axes.grid(axis="x", linewidth=0.3)
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+    axes.figure.legend(loc="outside lower center", ncols=2)
 
 
 def _legend(figure, result, columns):
@@ -147,7 +161,7 @@ def _legend(figure, result, columns):
         marks.append(Line2D([], [], label="misread", **ring))
     figure.legend(
         handles=marks,
-        loc="outside upper center",
+        loc="outside lower center",
         ncols=columns,
         handletextpad=0.1,
         columnspacing=0.9,

@@ -38,7 +38,7 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
             memory.require(
                 4 * len(images) * size,
                 f"a map of {len(images)} images by {of}",
-                "use fewer images by --evaluate",
+                "use fewer images by --n",
             )
     return torch.cat(vectors).numpy(), torch.cat(predicted).numpy()
 

@@ -21,6 +21,10 @@ import numpy as np
 from capsviz.analyses.view.measure import Warp, redecode, warped
 from capsviz.cli.analysis import analysis
 
+EXAMPLES = """
+capsviz view --digit 4 --angle 20  # 6 s
+"""
+
 NEEDS = ("poses",)  # of a network, see tracing.needs
 
 

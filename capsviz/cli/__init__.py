@@ -30,6 +30,15 @@ def _finite(kind: click.ParamType) -> click.ParamType:
     return Finite() if kind is click.FLOAT else kind
 
 
+def _examples(text: str) -> str | None:
+    """Lines "command  # time" of a module's EXAMPLES as the end of its help."""
+    lines = [line.partition("#") for line in text.strip().splitlines()]
+    if not lines:
+        return None
+    rows = [f"  {command.strip():52}  {time.strip()}".rstrip() for command, _, time in lines]
+    return "\n".join(["\b", "Examples, with their time on two CPU cores:", *rows])
+
+
 class Commands(click.Group):
     """A group that lists files without importing them, and turns library errors into one line."""
 
@@ -53,6 +62,7 @@ class Commands(click.Group):
                 command = module.command
                 for parameter in command.params:
                     parameter.type = _finite(parameter.type)
+                command.epilog = _examples(getattr(module, "EXAMPLES", ""))
                 return command
         return None
 

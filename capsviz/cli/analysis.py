@@ -39,6 +39,10 @@ class Run:
         self._chosen, self._picture = chosen, picture
         self._needs, self._what, self._seeds = needs, what, seeds
 
+    def choose(self, checkpoint: str) -> None:
+        """Look at this checkpoint, where no network was named and none is open."""
+        self._chosen = {**self._chosen, "checkpoint": checkpoint}
+
     @cached_property
     def networks(self) -> list:
         """The networks and their data, in the order they were named."""
@@ -138,17 +142,19 @@ def analysis(
                 _require_statistic(module, name, one=picture and values.get("n") is None)
             if dataset is not None and not named.get("checkpoint") and named["dataset"] is None:
                 named = {**named, "dataset": dataset}
+            options.prepare(name, figure)
             run = Run(
                 named,
                 values.pop("picture", None),
                 needs=getattr(module, "NEEDS", ()),
-                what=f"capsviz {name}",
+                what=f"capsviz {name.replace('_', '-')}",
                 seeds=seeds,
             )
             runs = run.each()
             for stem, result, others, about in _results(module, function, runs, values):
-                paths = options.save(stem, name, result, run.inputs, figure, about)
-                paths += [write(paths[-1]) for write in others]
+                paths = options.save(stem, name, result, run.inputs, figure, named, about)
+                with options.looking(figure):
+                    paths += [write(paths[-1]) for write in others]
                 findings = [module.findings(result), *_of_runs(result, run.networks, about)]
                 options.report(result, "\n".join(findings), paths, as_json)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +13,35 @@ import click
 from capsviz.cli.errors import errors
 
 USUAL = 1000  # images of a statistic, where the split has as many
+
+
+class Option(click.Option):
+    """An option with names of before, which are still taken and nowhere shown.
+
+    Parameters
+    ----------
+    aliases  the old names, with their dashes.
+    """
+
+    def __init__(self, *args, aliases: Sequence[str] = (), **more):
+        super().__init__(*args, **more)
+        self.aliases = list(aliases)
+
+    def add_to_parser(self, parser, ctx):
+        """As click does, under every name."""
+        shown = self.opts
+        self.opts = [*shown, *self.aliases]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = shown
+
+
+def number(help_text: str, *aliases: str, name: str = "n") -> Callable:
+    """`--n`: how many images a statistic is of."""
+    return click.option(
+        "--n", name, cls=Option, aliases=aliases, type=int, metavar="N", help=help_text
+    )
 
 
 def _stack(*decorators: Callable, into: str | None = None) -> Callable:
@@ -48,13 +77,13 @@ def _names(decorator: Callable) -> list[str]:
     return [option.name for option in probe.__click_params__]
 
 
-def _data(default: str) -> Callable:
+def _data(default: str, what: str = "Data set.") -> Callable:
     return _stack(
         click.option(
             "--dataset",
             metavar="NAME",
             callback=lambda context, option, value: value and value.replace("-", "_"),
-            help=f"Data set. [default: {default}]",
+            help=f"{what} [default: {default}]",
         ),
         click.option(
             "--data-dir",
@@ -65,6 +94,9 @@ def _data(default: str) -> Callable:
 
 
 data = _data("the checkpoint's")
+own_data = _data(
+    "mnist, or the embedded digits", "Data set that --network is for: its images and classes."
+)
 recipe_data = _data("the recipe's, without one mnist")
 device = click.option(
     "--device", default="auto", show_default=True, metavar="NAME", help="auto, cpu, cuda or mps."
@@ -95,13 +127,13 @@ network = _stack(
     ),
 )
 seed = click.option("--seed", default=0, show_default=True, help="Seed of everything random.")
-n = click.option("--n", type=int, help=f"Test images. [default: {USUAL}, or all if fewer]")
+n = number(f"Test images. [default: {USUAL}, or all if fewer]", "--evaluate", "--limit")
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
 )
 
 
-def _own(**how) -> Callable:
+def own_network(**how) -> Callable:
     """Somebody's own network, in place of a checkpoint."""
     return _stack(
         click.option(
@@ -125,7 +157,9 @@ _checkpoint = {
     "help": "Shipped weights, a .safetensors file, or a folder that holds one. "
     "[default: those of the data set]",
 }
-inputs = _stack(click.option("--checkpoint", **_checkpoint), _own(), data, device, into="inputs")
+inputs = _stack(
+    click.option("--checkpoint", **_checkpoint), own_network(), data, device, into="inputs"
+)
 _several = "Several times for training runs of one recipe with other seeds, as by --seeds-of. "
 _seeds_of = click.option(
     "--seeds-of",
@@ -142,7 +176,7 @@ replicates = _stack(
         help=_checkpoint["help"].replace("[", f"{_several}["),
     ),
     _seeds_of,
-    _own(),
+    own_network(),
     data,
     device,
     into="inputs",
@@ -150,17 +184,19 @@ replicates = _stack(
 
 networks = _stack(
     click.option(
-        "--checkpoints",
+        "--checkpoint",
         "first",
+        cls=Option,
+        aliases=("--checkpoints",),
         multiple=True,
-        metavar="A B C",
-        help="Networks to compare: shipped weights, .safetensors files, or folders. The others are "
-        "compared with the first. The option's name may be left out, or given several times. "
+        metavar="NAME|FILE",
+        help="Networks to compare: shipped weights, .safetensors files, or folders, each by its "
+        "own --checkpoint or by its name alone; the others are compared with the first. "
         "[default: the shipped ones of the data set]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
     _seeds_of,
-    _own(multiple=True),
+    own_network(multiple=True),
     data,
     device,
     into="networks",
@@ -177,13 +213,44 @@ picture = _stack(
 
 
 def _checked(what: str, value):
-    """Refuse a format or a width before anything is computed."""
+    """Refuse a format, a width, a venue, ... before anything is computed; what is made of it."""
     from capsviz import figures
 
     with errors():
-        return getattr(figures, what)(value)
+        return value if value is None else getattr(figures, what)(value)
 
 
+look = _stack(
+    click.option(
+        "--venue",
+        metavar="NAME",
+        callback=lambda context, option, value: _checked("check_venue", value),
+        help="Column and text width of a venue for single and double: neurips, iclr, icml, cvpr, "
+        "eccv, ieee, nature.",
+    ),
+    click.option(
+        "--rc",
+        metavar="FILE",
+        callback=lambda context, option, value: _checked("read_rc", value),
+        help="Settings of matplotlib, over the house style: a file like a matplotlibrc.",
+    ),
+    click.option(
+        "--font",
+        metavar="NAME|FILE",
+        callback=lambda context, option, value: _checked("check_font", value),
+        help="Family of the letters, or a .ttf or .otf file.",
+    ),
+)
+force = click.option("--force", is_flag=True, help="Overwrite files of the same name.")
+_width = click.option(
+    "--width",
+    default="double",
+    show_default=True,
+    metavar="single|double|INCHES",
+    callback=lambda context, option, value: _checked("inches", value) and value,
+    help="Printed width: a column, a page, or inches.",
+)
+printed = _stack(_width, look, force, into="printed")
 figure = _stack(
     click.option(
         "--output",
@@ -202,14 +269,9 @@ figure = _stack(
         callback=lambda context, option, value: _checked("check_formats", value),
         help="May be given several times.",
     ),
-    click.option(
-        "--width",
-        default="double",
-        show_default=True,
-        metavar="single|double|INCHES",
-        callback=lambda context, option, value: _checked("inches", value) and value,
-        help="Printed width: a column, a page, or inches.",
-    ),
+    _width,
+    look,
+    force,
     into="figure",
 )
 
@@ -289,41 +351,104 @@ def typed(*names: str) -> list[str]:
 
 
 def refuse_with_evaluate(n: int | None, *names: str) -> None:
-    """ValueError for `--evaluate n` beside options, by parameter name, that it would ignore."""
+    """ValueError for `--n` beside options, by parameter name, that it would ignore."""
     ignored = typed(*names)
     if n is not None and ignored:
-        raise ValueError(f"--evaluate looks at test images, not at one: drop {', '.join(ignored)}")
+        raise ValueError(f"--n looks at test images, not at one: drop {', '.join(ignored)}")
 
 
 def refuse_without_evaluate(n: int | None, *names: str) -> None:
     """ValueError for options, by parameter name, that one image has no use for."""
     ignored = typed(*names)
     if n is None and ignored:
-        raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --evaluate N")
+        raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --n N")
+
+
+def prepare(analysis: str, figure_options: dict) -> None:
+    """Refuse, before anything is computed, a folder that cannot be written to and what is there."""
+    from capsviz.cli import naming
+
+    naming.try_folder(figure_options["output"])
+    made = naming.identity(click.get_current_context())
+    force = figure_options["force"]
+    naming.refuse_made(figure_options["output"], analysis, made, force=force)
+
+
+def target(
+    base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None
+) -> Path:
+    """Path without ending of a figure, its whole name; ValueError where a file has it already.
+
+    Parameters
+    ----------
+    base      name that the analysis gives.
+    networks  as they were named on the command line, or chosen for the data set.
+    analysis  its name.
+    """
+    from capsviz.cli import naming
+
+    labels = [naming.label(one) for one in networks]
+    changed = naming.changed(click.get_current_context())
+    name = naming.stem(base, labels, changed, analysis)
+    naming.try_folder(figure_options["output"])
+    naming.refuse_existing(figure_options["output"] / name, force=figure_options["force"])
+    return figure_options["output"] / name
+
+
+def looking(figure_options: dict):
+    """Context manager: draw as `--rc` and `--font` ask."""
+    from capsviz import figures
+
+    return figures.look(figure_options["rc"], figure_options["font"])
+
+
+def width(figure_options: dict) -> str | float:
+    """The width that `--width` and `--venue` ask for."""
+    from capsviz.figures.venues import width_for
+
+    return width_for(figure_options["width"], figure_options["venue"])
+
+
+def sources(named: dict, inputs) -> list[str]:
+    """Networks as they were named on the command line; of none, that of the data set."""
+    texts = []
+    for key in ("checkpoint", "first", "others", "network"):
+        value = named.get(key) or ()
+        texts += [value] if isinstance(value, str) else map(str, value)
+    return texts or [inputs.source]
 
 
 def save(
-    name: str, analysis: str, result, inputs, figure_options: dict, runs: dict | None = None
+    name: str, analysis: str, result, inputs, figure_options: dict, named=None, runs=None
 ) -> list[Path]:
     """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
 
-    `runs` says what training runs it is of, where it is of several.
+    Parameters
+    ----------
+    named  what `@inputs` or `@networks` gave.
+    runs   what training runs it is of, where it is of several.
     """
+    from capsviz.cli import naming
+
+    path = target(name, figure_options, sources(named or {}, inputs), analysis)
+    about = {"card": inputs.model.card, "device": str(inputs.device)}
+    context = click.get_current_context()
+    return write(
+        path, analysis, result, figure_options, **about, notice=inputs.dataset.notice,
+        options={k: _plain(v) for k, v in context.params.items()},
+        identity=naming.identity(context), runs=runs,
+    )  # fmt: skip
+
+
+def write(path: Path, analysis: str, result, figure_options: dict, **about) -> list[Path]:
+    """`figures.save` as `@figure` asks."""
     from capsviz import figures
 
-    return figures.save(
-        figure_options["output"] / name,
-        analysis,
-        result,
-        formats=figure_options["formats"],
-        width=figure_options["width"],
-        options={k: _plain(v) for k, v in click.get_current_context().params.items()},
-        card=inputs.model.card,
-        device=str(inputs.device),
-        command=command_line(),
-        notice=inputs.dataset.notice,
-        runs=runs,
-    )
+    with looking(figure_options):
+        return figures.save(
+            path, analysis, result, formats=figure_options["formats"],
+            width=width(figure_options), command=command_line(), **about,
+        )  # fmt: skip
 
 
 def to_json(values) -> str:

@@ -8,6 +8,10 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz check --checkpoint mnist  # 30 s
+"""
+
 EXAMPLE = """
 \b
     capsviz check --network net.py:build --weights net.pt --loss net.py:loss
@@ -23,9 +27,9 @@ FUNCTION = "FILE.py:FUNCTION"
 @click.command(help=f"{__doc__}\n\n{EXAMPLE}")
 @options.inputs
 @click.option(
-    "--image-shape", type=int, nargs=3, metavar="C H W", help="Of --network, for no data set."
+    "--image-shape", type=int, nargs=3, metavar="C H W", help="For --network without --dataset."
 )
-@click.option("--classes", type=int, metavar="J", help="Of --network, for no data set.")
+@click.option("--classes", type=int, metavar="J", help="For --network without --dataset.")
 @click.option(
     "--loss", metavar=FUNCTION, help="(output, images, labels) -> what training minimises."
 )

@@ -6,6 +6,10 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz describe mnist  # 3 s
+"""
+
 
 @click.command(
     help=__doc__ + "\n\nRECIPE is a name in trained/ or a TOML file; flags change it. No data are "

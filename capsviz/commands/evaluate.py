@@ -6,11 +6,15 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz evaluate --checkpoint mnist --n 1000  # 10 s; all 10,000 images about 1 min
+"""
+
 
 @click.command(help=__doc__)
 @options.replicates
 @click.option("--split", default="test", show_default=True, metavar="train|validation|test")
-@click.option("--limit", type=int, metavar="N", help="The first N images only.")
+@options.number("The first N images only.", "--limit", name="limit")
 @click.option(
     "--write-thresholds", "write", is_flag=True,
     help="With --split validation: write into the checkpoint's card beyond which capsule lengths "
@@ -23,7 +27,7 @@ def command(split, limit, write, as_json, inputs):
     from capsviz.training.evaluate import evaluate
 
     if write and (split != "validation" or limit is not None):
-        raise ValueError("--write-thresholds looks at all of --split validation, without --limit")
+        raise ValueError("--write-thresholds looks at all of --split validation, without --n")
     inputs, seeds = runs.first_of(inputs)
     if write and len(seeds) > 1:
         raise ValueError("--write-thresholds is of one network: name one --checkpoint")

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from capsviz.cli import options
+
+EXAMPLES = """
+capsviz explore --checkpoint mnist  # 10 s until the page is there
+"""
 
 
 @click.command(help=__doc__)
 @click.option(
     "--checkpoint",
-    default="mnist",
-    show_default=True,
     metavar="NAME|FILE",
-    help="A capsule network: shipped weights, a .safetensors file, or a folder that holds one.",
+    help="A capsule network: shipped weights, a .safetensors file, or a folder that holds one. "
+    "Others can be chosen on the page. [default: mnist, or the first --network]",
 )
 @click.option(
     "--compare",
-    default="mnist-resnet",
-    show_default=True,
     metavar="NAME|FILE",
-    help="Any network for the same images, to stand beside it.",
+    help="Any network for the same images, to stand beside it. [default: mnist-resnet, or the "
+    "second --network]",
 )
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    help="Folder that holds the test images. [default: $CAPSVIZ_DATA, then the user cache]",
-)
+@options.own_network(multiple=True)
+@options.own_data
 @options.device
 @click.option(
     "--port",
@@ -38,7 +35,7 @@ from capsviz.cli import options
     help="Port of 127.0.0.1, where the page is; 0 takes a free one.",
 )
 @click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page.")
-def command(checkpoint, compare, data_dir, device, port, browser):
+def command(port, browser, **chosen):
     """Open the page, and serve it until Ctrl+C."""
     from capsviz.explorer import serve
 
@@ -46,12 +43,14 @@ def command(checkpoint, compare, data_dir, device, port, browser):
     serve.load_gradio()
     import torch
 
-    from capsviz.explorer import network, page
+    from capsviz.explorer.choice import open_choice
 
     torch.set_num_threads(1)  # a pass takes 11 ms on one; the other cores serve other visitors
-    networks = network.open_networks(checkpoint, compare, data_dir=data_dir, device=device)
-    if networks.notice:
-        click.echo(networks.notice, err=True)
-    blocks = page.build(networks)
+    choice = open_choice(**chosen)
+    if choice.notice:
+        click.echo(choice.notice, err=True)
+    from capsviz.explorer import page
+
+    blocks = page.build(choice)
     click.echo(f"{serve.launch(blocks, port, browser=browser)} (Ctrl+C ends it)")
     blocks.block_thread()

@@ -6,29 +6,29 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz figures --venue icml --output runs/paper  # about an hour; stopped, it goes on
+capsviz figures --only rotate --only routing --n 200  # about 2 min
+"""
+
 
 @click.command(help=__doc__)
 @options.inputs
 @click.option("--style", type=click.Choice(["paper"]), default="paper", show_default=True)
 @click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
-@click.option(
-    "--venue", metavar="NAME", help="Column widths of a venue: neurips, icml, cvpr, ieee, ..."
-)
-@click.option(
-    "--limit",
-    "n",
-    type=int,
-    help=f"Test images per statistic. [default: {options.USUAL}, or all if fewer]",
-)
+@options.n
 @click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
 @click.option("--index", default=0, show_default=True, help="Which image of that class.")
 @options.seed
 @options.figure
-def command(style, only, venue, n, digit, index, seed, figure, inputs):
+def command(style, only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
+    from capsviz.cli import naming
     from capsviz.figures import sets as paperset
+    from capsviz.figures.venues import column
 
-    width = paperset.width_for(figure["width"], venue)
+    width = options.width(figure)
+    naming.try_folder(figure["output"])
     names = paperset.choose([name for text in only for name in text.split(",")])
     chosen = options.open_inputs(inputs)
     n = options.usual(n, chosen)
@@ -37,15 +37,18 @@ def command(style, only, venue, n, digit, index, seed, figure, inputs):
     if chosen.dataset.parts is None:
         chosen.dataset.nth_of_class(digit, index)
     settings = paperset.Settings(n, digit, index, seed, options.progress, options.command_line())
-    entries, failed = paperset.make(
-        chosen,
-        figure["output"],
-        names,
-        settings,
-        formats=figure["formats"],
-        width=width,
-        report=lambda line: click.echo(line, err=True),
-    )
+    with options.looking(figure):
+        entries, failed = paperset.make(
+            chosen,
+            figure["output"],
+            names,
+            settings,
+            formats=figure["formats"],
+            width=width,
+            report=lambda line: click.echo(line, err=True),
+            force=figure["force"],
+            column=column(figure["venue"]),
+        )
     click.echo(f"{len(entries)} figures in {figure['output']}")
     if failed:
         raise click.ClickException(f"{len(failed)} failed: {', '.join(failed)}")

@@ -9,6 +9,11 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz reproduce iterations --show  # 3 s
+capsviz reproduce iterations --epochs 2 --seeds 1  # hours, want a GPU
+"""
+
 FOLDER = Path("runs/reproduce")
 
 

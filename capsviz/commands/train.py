@@ -10,6 +10,11 @@ import click
 
 from capsviz.cli import options
 
+EXAMPLES = """
+capsviz train digits  # about 2 min
+capsviz train mnist  # hours, want a GPU
+"""
+
 SECTIONS = {  # of the help text, each by its first option
     "dataset": "Data",
     "model": "Network",

@@ -9,6 +9,7 @@ and `CLASSES`, their names, may say what it holds whatever its options.
 from __future__ import annotations
 
 import inspect
+import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,8 +17,10 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
 
 from capsviz import discovery
+from capsviz.transforms.augment import to_float
 
 SPLITS = ("train", "validation", "test")
 DEFAULT = "mnist"
@@ -26,10 +29,12 @@ KINDS = {bool: "true or false", int: "a whole number", str: "text"}  # of option
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """A whole split in memory.
+class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
+    """A whole split in memory; also what a `torch.utils.data.DataLoader` takes.
 
-    Where an image shows several things, `parts` holds each alone, `labels` the class of each.
+    `dataset[i]` is image i, float32 (C, H, W) in [0, 1], and its class. Where an image shows
+    several things, `parts` holds each alone, `labels` the class of each, and `dataset[i]` gives
+    their classes (K,).
     """
 
     images: Tensor  # (N, C, H, W) uint8
@@ -57,10 +62,23 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __getitem__(self, index: int) -> tuple[Tensor, int | Tensor]:
+        """Image (C, H, W) in [0, 1] and its class, or classes (K,); IndexError beyond the last."""
+        try:
+            place = operator.index(index)
+        except TypeError as error:
+            raise TypeError(
+                f"expected one whole number, got {index!r}: a part of a data set is "
+                "dataset.take(slice or index tensor)"
+            ) from error
+        label = self.labels[place]
+        return to_float(self.images[place]), int(label) if label.dim() == 0 else label
+
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(C, H, W)."""
-        return tuple(self.images.shape[1:])
+        _, C, H, W = self.images.shape
+        return C, H, W
 
     def first(self, n: int | None) -> Dataset:
         """The first n images, or all for None; ValueError if there are fewer than n, or n < 1."""

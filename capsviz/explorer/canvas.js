@@ -5,6 +5,7 @@ const EVERY_MS = 100;
 let last = null, waiting = false;
 
 function send() {
+  if (!waiting) return; // cleared meanwhile
   waiting = false;
   props.value = sheet.toDataURL("image/png");
   trigger("input");
@@ -50,7 +51,9 @@ for (const name of ["pointerup", "pointercancel"]) {
   sheet.addEventListener(name, () => (last = null));
 }
 element.querySelector("button").addEventListener("click", () => {
+  waiting = false;
   pen.clearRect(0, 0, sheet.width, sheet.height);
   sheet.parentElement.classList.remove("cv-drawn");
-  send();
+  props.value = "";
+  trigger("input");
 });

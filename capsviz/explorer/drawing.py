@@ -54,6 +54,21 @@ def note(text: str, kind: str = "") -> str:
     return f'<p class="cv-note {kind}">{escape(text)}</p>' if text else ""
 
 
+def gallery(cases) -> str:
+    """A button for each prepared case: its image, its name, its question."""
+    buttons = "".join(
+        f'<button type="button" data-case="{escape(one.key)}" title="{escape(one.question)}">'
+        f'<img class="cv-px" src="{png(picture((one.image[0] * 255).round().byte().numpy()))}" '
+        f'alt=""{_turned(one.angle_deg)}><span>{escape(one.name)}</span></button>'
+        for one in cases
+    )
+    return f'<div class="cv-cases">{buttons}</div>'
+
+
+def _turned(angle_deg: float) -> str:
+    return f' style="transform:rotate({-angle_deg:g}deg)"' if angle_deg else ""
+
+
 def bars(values, classes, title: str, what: str, before=None) -> str:
     """One bar in [0, 1] for each class, the longest marked; a tick where `before` was."""
     winner, lines = int(np.argmax(values)), []
@@ -95,7 +110,7 @@ def evidence(seen, capsule: int, name: str) -> str:
         f"{_lines(seen, capsule, limit)}</div>"
         f"{_scale(SIGNED, f'−{limit:.3f}', '0', f'{limit:.3f}')}"
         f"<figcaption>Evidence for {escape(name)} by place, c (û·v̂) summed over capsule types; "
-        f"all places together: {seen.maps[capsule].sum():.2f}</figcaption></figure>"
+        f"all places together: {seen.maps[capsule].sum():.2f}.</figcaption></figure>"
     )
 
 
@@ -114,11 +129,11 @@ def couplings(seen, iteration: int, classes, off: int | None = None) -> str:
     names = "".join(f"<b>{escape(name)}</b>" for name in classes)
     ends = (f"{1 / J - limit:.3f}", f"{1 / J:.3f}", f"{1 / J + limit:.3f}")
     return (
-        f'<figure class="cv-panel cv-wide"><div class="cv-heat"><div class="cv-names">{names}</div>'
+        f'<figure class="cv-panel"><div class="cv-heat"><div class="cv-names">{names}</div>'
         f'<img class="cv-px" src="{png(cells)}" '
         f'alt="couplings"></div>{_scale(COUPLING, *ends)}'
         f"<figcaption>Couplings in iteration {iteration} of {R}: a row for each class, a column "
-        f"for each of {types} capsule types; 1/{J} is in the middle of the scale</figcaption>"
+        f"for each of {types} capsule types; 1/{J} is in the middle of the scale.</figcaption>"
         "</figure>"
     )
 
@@ -135,10 +150,10 @@ def spread(seen, iteration: int) -> str:
             f"<td>{low:.2f}–{high:.2f}</td></tr>"
         )
     return (
-        '<figure class="cv-panel"><table><tr><th>iteration</th><th>entropy, nats</th>'
+        '<figure class="cv-panel cv-table"><table><tr><th>iteration</th><th>entropy, nats</th>'
         f"<th>effective parents</th><th>5–95 %</th></tr>{''.join(lines)}</table>"
         f"<figcaption>How a capsule divides itself over {J} classes: entropy of its couplings, and "
-        f"its exponential, the number of classes it effectively feeds</figcaption></figure>"
+        f"its exponential, the number of classes it effectively feeds.</figcaption></figure>"
     )
 
 
@@ -158,7 +173,7 @@ def vector(own: np.ndarray, changes, name: str) -> str:
     return (
         f'<section class="cv-bars"><h4>Pose of {escape(name)}, length '
         f"{np.linalg.norm(now):.2f} (the image's own {np.linalg.norm(own):.2f})</h4>"
-        f"{''.join(lines)}<p>value of each dimension; ticks: the image's own</p></section>"
+        f"{''.join(lines)}<p>Value of each dimension; ticks: the image's own.</p></section>"
     )
 
 

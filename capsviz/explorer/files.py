@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 from capsviz import figures
-from capsviz.analyses import perturb, routing, view
+from capsviz.analyses import perturb, rotate, routing, view
 from capsviz.analyses.view.measure import Warp, warped
-from capsviz.explorer import look
+from capsviz.explorer import look, turning
 from capsviz.explorer.network import Networks
 from capsviz.explorer.source import Shown
 
@@ -41,6 +41,7 @@ def save_view(
     networks: Networks, shown: Shown, warp: Warp, how: look.Intervention, capsule: int, changes
 ) -> list[Path]:
     """The figure of `capsviz view`: the image in both networks, and a pose as changed."""
+    donor = None if how.donor is None else networks.test_image(*how.donor)
     result = view.compute(
         look.without_type(networks.model, how.off),
         shown.image,
@@ -51,7 +52,7 @@ def save_view(
         warp=warp,
         capsule=capsule,
         changes=changes,
-        couplings=how.couplings,
+        couplings=look.replacing(networks.model, how, donor),
         iterations=how.iterations,
         routing=how.words,
     )
@@ -81,6 +82,13 @@ def save_pose(networks: Networks, shown: Shown, warp: Warp, capsule: int) -> lis
         statistics=effects(networks, capsule),
     )
     return _save("perturb", result, networks, shown, {**warp._asdict(), "capsule": capsule})
+
+
+def save_turn(networks: Networks, shown: Shown) -> list[Path]:
+    """The figure and the GIF of `capsviz rotate`: the image, unwarped, through a full circle."""
+    result = turning.turned(networks, shown.image, shown.label)
+    paths = _save("rotate", result, networks, shown, {})
+    return [rotate.animation(result, paths[-1].with_suffix(".gif"), size=480, fps=15), *paths]
 
 
 def _save(analysis: str, result, networks: Networks, shown: Shown, options: dict) -> list[Path]:

@@ -11,23 +11,29 @@ from torch import Tensor
 
 from capsviz import tracing
 from capsviz.analyses.routing import measure
+from capsviz.analyses.transplant.measure import require_all_to_all
+from capsviz.tracing import evidence
 from capsviz.tracing.reconstruction import distance as distance_of
 from capsviz.transforms.augment import to_uint8
+
+ANOTHER = "of another image"  # couplings, in place of one of `tracing.INTERVENTIONS`
 
 
 class Intervention(NamedTuple):
     """What is changed inside the routing; these change nothing."""
 
-    couplings: str | None = None  # what replaces them, one of `tracing.INTERVENTIONS`
+    couplings: str | None = None  # what replaces them: one of `tracing.INTERVENTIONS`, or `ANOTHER`
     iterations: int | None = None  # instead of the network's own
     off: int | None = None  # capsule type whose capsules are set to zero
+    donor: tuple[int, int] | None = None  # class and number of the other test image
 
     @property
     def words(self) -> str:
         """What is changed, for a figure."""
         parts = []
         if self.couplings is not None:
-            parts.append(f"couplings {self.couplings}")
+            of = "" if self.donor is None else f" (class {self.donor[0]}, number {self.donor[1]})"
+            parts.append(f"couplings {self.couplings}{of}")
         if self.iterations is not None:
             parts.append(f"iterations: {self.iterations}")
         if self.off is not None:
@@ -51,6 +57,7 @@ class Seen(NamedTuple):
     reconstruction: np.ndarray | None  # (C, H, W) uint8, of the longest capsule
     distance: float | None = None  # L2, of that to the image
     coupling_sd: float = 0.0  # of the couplings of the last iteration about even ones
+    activations: np.ndarray | None = None  # (R, J) after each iteration
 
 
 def without_type(model, kind: int | None):
@@ -89,22 +96,45 @@ def types_of(model) -> int:
     return model.grid[0]
 
 
-def look(model, image: Tensor, intervention: Intervention = AS_TRAINED) -> Seen:
-    """An image (1, C, H, W) in [0, 1] inside the network: all that the page shows of it."""
+def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | None:
+    """Couplings in place of the network's own, as `tracing.trace` takes them.
+
+    Those of another image (1, C, H, W) are what it has after its last iteration, in every one.
+
+    Raises
+    ------
+    ValueError  for couplings of another image where there is none, or whose places see a few.
+    """
+    if how.couplings != ANOTHER:
+        return how.couplings
+    if donor is None:
+        raise ValueError("couplings of another image: expected that image, got none")
+    own = tracing.trace(model, donor, keep=("couplings",)).couplings
+    require_all_to_all(own)
+    return own[-1]
+
+
+def look(
+    model, image: Tensor, intervention: Intervention = AS_TRAINED, donor: Tensor | None = None
+) -> Seen:
+    """An image (1, C, H, W) in [0, 1] inside the network: all that the page shows of it.
+
+    `donor` is the other image of couplings `ANOTHER`, of the same shape.
+    """
     traced = tracing.trace(
         without_type(model, intervention.off),
         image,
         keep=(*measure.INSIDE, "reconstruction"),
-        couplings=intervention.couplings,
+        couplings=replacing(model, intervention, donor),
         iterations=intervention.iterations,
     )
     own = traced.couplings
     if intervention.couplings is not None:
         own = tracing.trace(model, image, keep=("couplings",)).couplings
     decoded, maps = traced.reconstruction, None
-    if measure.has_places(traced.grid):
+    if evidence.has_places(traced.grid):
         factors, poses = traced.factors[-1], traced.poses[-1]
-        maps = measure.additive_map(traced.votes, factors, poses, traced.grid)[0].numpy()
+        maps = evidence.additive_map(traced.votes, factors, poses, traced.grid)[0].numpy()
     return Seen(
         image=to_uint8(image[0]),
         lengths=traced.lengths[0].float().numpy(),
@@ -112,10 +142,11 @@ def look(model, image: Tensor, intervention: Intervention = AS_TRAINED) -> Seen:
         couplings=measure.by_type(traced.couplings[:, 0], traced.grid).numpy(),
         entropy_nats=measure.entropy(traced.couplings[:, 0]).numpy(),
         maps=maps,
-        extent_px=None if maps is None else measure.extent(model),
+        extent_px=None if maps is None else tracing.extent(model),
         reconstruction=None if decoded is None else to_uint8(decoded[0]),
         distance=None if decoded is None else float(distance_of(traced.images, decoded)[0]),
         coupling_sd=float(
             tracing.coupling_sd(traced.couplings[-1], tracing.even_couplings(own))[0]
         ),
+        activations=traced.activations[:, 0].float().numpy(),
     )

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from capsviz import checkpoint, data, pictures
-from capsviz.cli.inputs import Inputs, check_fit, choose_device
+from capsviz import data, pictures
+from capsviz.cli.inputs import Inputs
+from capsviz.explorer import look
 from capsviz.statistics.detection import Limits
-from capsviz.training import thresholds
 from capsviz.transforms.augment import to_float
 
-CHECKPOINTS = ("mnist", "mnist-resnet")
+
+class About(NamedTuple):
+    """What can be set in a capsule network."""
+
+    iterations: int  # of routing
+    types: int  # of capsules, that can be switched off; 0: they lie at no places
+    dimensions: int  # E, of a class's pose
 
 
 @dataclass(frozen=True)
 class Networks:
-    """Opened once, for everyone who has the page open; nothing in it changes but `effects`."""
+    """Two side by side, for everyone who has the page open; nothing in it changes but `effects`."""
 
     model: nn.Module  # a capsule network
     other: nn.Module  # any network for the same images
@@ -45,42 +52,19 @@ class Networks:
         """What the images are that both take."""
         return pictures.frame(self.model)
 
+    @functools.cached_property
+    def about(self) -> About:
+        """What controls must know of the first network; looked at once."""
+        seen = look.look(self.model, self.test_image(0, 0))
+        return About(len(seen.couplings), look.types_of(self.model), seen.poses.shape[1])
+
     def test_image(self, label: int, index: int) -> Tensor:
         """The index-th test image of a class, (1, C, H, W) in [0, 1]; ValueError for none."""
         return to_float(self.dataset.nth_of_class(int(label), int(index))[0])
 
 
-def open_networks(
-    first: str = CHECKPOINTS[0],
-    other: str = CHECKPOINTS[1],
-    *,
-    data_dir: str | Path | None = None,
-    device: str = "auto",
-) -> Networks:
-    """Open two checkpoints and the test images of the first one's data set.
-
-    Nothing is downloaded. Where the data set is not here, the embedded digits take its place if the
-    networks take them.
-
-    Raises
-    ------
-    ValueError         if the first has no capsules, or the second is for other images or classes.
-    FileNotFoundError  if there are no test images that fit.
-    """
-    place = choose_device(device)
-    model, beside = (checkpoint.load(name, device=place) for name in (first, other))
-    if not hasattr(model, "look"):
-        raise ValueError(
-            f"'{first}' has no capsules to explore: expected a capsule network, "
-            "and the other one by --compare"
-        )
-    part, notice = _test_images(model, data_dir)
-    for one in (model, beside):
-        check_fit(one, part)
-    return Networks(model, beside, part.classes, part, notice, thresholds.limits(model)[0])
-
-
-def _test_images(model: nn.Module, data_dir) -> tuple[data.Dataset, str | None]:
+def test_images(model: nn.Module, data_dir) -> tuple[data.Dataset, str | None]:
+    """Test images of what a network was trained on, or the embedded digits; and what to say."""
     trained_on = model.card["dataset"]
     try:
         part = data.here(trained_on, "test", data_dir).single()

@@ -10,13 +10,12 @@ from torch import Tensor
 from capsviz import tracing
 from capsviz.analyses.predict.lines import remarks
 from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
-from capsviz.analyses.view.measure import Warp, redecode, warped
+from capsviz.analyses.view.measure import redecode, warped
 from capsviz.explorer import drawing, look
 from capsviz.explorer.network import Networks
+from capsviz.explorer.settings import Settings
 from capsviz.pictures import foreground
-from capsviz.tracing import INTERVENTIONS
 
-ROUTINGS = ("as trained", *(f"couplings {name}" for name in INTERVENTIONS), "one iteration")
 MEANINGS = {  # of each intervention, a sentence each
     "uniform": "Each capsule gives every class the same.",
     "random": "Each capsule divides itself at random, any division being as likely; such couplings "
@@ -24,24 +23,15 @@ MEANINGS = {  # of each intervention, a sentence each
     "shuffled": "The image's own couplings, exchanged among its capsules: as wide a spread, "
     "another place.",
     "matched": "Random couplings that spread as widely about uniform as the image's own.",
+    look.ANOTHER: "The couplings that the other image has after its last iteration; the votes are "
+    "this image's own.",
 }
 NEAR_UNIFORM = (
     "All couplings lie near uniform. That is their size and not their effect: the small shifts of "
     "many capsules add up, and can carry the class. Compare the bars with those of uniform "
     "couplings; `capsviz transplant` measures it."
 )
-NONE = -1  # of a choice of capsule type: none; of a class: that of the longest capsule
-
-
-class Settings(NamedTuple):
-    """What the controls say."""
-
-    warp: Warp
-    how: look.Intervention
-    mapped: int  # class of the map; below 0: that of the longest capsule
-    iteration: int  # of the couplings, from 1
-    capsule: int  # class of the pose; below 0: that of the longest capsule
-    changes: tuple[float, ...]  # of each dimension of that pose
+EMPTY = "Nothing is shown: draw a digit, upload a picture, or choose a case or a test image."
 
 
 class Found(NamedTuple):
@@ -54,21 +44,16 @@ class Found(NamedTuple):
     capsule: int
 
 
-def read(values) -> Settings:
-    """Settings from the values of the controls, in the page's order."""
-    warp, (routing, off, mapped, iteration, capsule) = Warp(*values[:5]), values[5:10]
-    how = look.Intervention(
-        couplings=routing.removeprefix("couplings ") if routing in ROUTINGS[1:-1] else None,
-        iterations=1 if routing == ROUTINGS[-1] else None,
-        off=None if off == NONE else off,
-    )
-    return Settings(warp, how, mapped, int(iteration), capsule, tuple(values[10:]))
-
-
 def find(networks: Networks, image: Tensor, settings: Settings) -> Found:
-    """Warp an image (1, C, H, W) and pass it through both networks."""
+    """Warp an image (1, C, H, W) and pass it through both networks.
+
+    Raises
+    ------
+    ValueError  for a donor that is not there, and what a network refuses.
+    """
     image = warped(image, settings.warp)
-    seen = look.look(networks.model, image, settings.how)
+    donor = None if settings.how.donor is None else networks.test_image(*settings.how.donor)
+    seen = look.look(networks.model, image, settings.how, donor)
     changed = settings.how != look.AS_TRAINED
     longest = int(seen.lengths.argmax())
     return Found(
@@ -83,12 +68,12 @@ def find(networks: Networks, image: Tensor, settings: Settings) -> Found:
 def images(found: Found, networks: Networks, settings: Settings) -> str:
     """What the networks see, and the reconstruction."""
     height, width = found.seen.image.shape[1:]
-    parts = [drawing.pixels(found.seen.image, f"what the networks see, {height} × {width} px")]
+    parts = [drawing.pixels(found.seen.image, f"What both networks see, {height} × {width} px.")]
     if found.seen.reconstruction is None:
         note = drawing.note("This network has no decoder.")
         return drawing.row(*parts) + note + flag(found, networks)
     name = networks.classes[int(found.seen.lengths.argmax())]
-    text = f"reconstruction by {networks.names[0]}, from the pose of {name}"
+    text = f"What {networks.names[0]} draws of it again, from the pose of {name} alone."
     reconstruction = drawing.pixels(found.seen.reconstruction, text)
     return drawing.row(*parts, reconstruction) + flag(found, networks)
 
@@ -117,26 +102,48 @@ def scores(found: Found, networks: Networks, label: int | None) -> str:
     """The bars of both networks, side by side."""
     ticks = "" if found.plain is None else "; ticks: routing as trained"
     capsules = hasattr(networks.other, "look")
-    what = "length of each class capsule"
+    what = "Length of each class's capsule: lengths need not sum to 1"
     first = drawing.bars(
-        found.seen.lengths, networks.classes, networks.names[0], what + ticks, found.plain
+        found.seen.lengths, networks.classes, networks.names[0], f"{what}{ticks}.", found.plain
     )
     other = drawing.bars(
         found.scores, networks.classes, networks.names[1],
-        what if capsules else "probability of each class",
+        f"{what}." if capsules else "Probability of each class: they sum to 1.",
     )  # fmt: skip
     true = "" if label is None else drawing.note(f"True class: {networks.classes[label]}")
     return drawing.row(first, other) + true
 
 
 def routed(found: Found, networks: Networks, settings: Settings) -> str:
-    """Map, couplings and entropy, and what they are of."""
-    iteration = min(settings.iteration, len(found.seen.couplings))
-    return words(found.seen, settings.how.couplings, len(networks.classes)) + drawing.row(
-        drawing.evidence(found.seen, found.mapped, networks.classes[found.mapped]),
-        drawing.couplings(found.seen, iteration, networks.classes, settings.how.off),
-        drawing.spread(found.seen, iteration),
+    """Map, couplings, lengths after one iteration and entropy, and what they are of."""
+    seen, classes = found.seen, networks.classes
+    R = len(seen.couplings)
+    r = min(settings.iteration, R)
+    reached = drawing.bars(
+        seen.activations[r - 1], classes, f"Iteration {r} of {R}: {networks.names[0]}",
+        "Length of each class's capsule after this iteration; the last is the answer.",
+    )  # fmt: skip
+    return words(seen, settings.how.couplings, len(classes)) + drawing.row(
+        reached,
+        '<div class="cv-wide">'
+        f"{drawing.couplings(seen, r, classes, settings.how.off)}{almost(seen, r, len(classes))}"
+        "</div>",
+        drawing.evidence(seen, found.mapped, classes[found.mapped]),
+        drawing.spread(seen, r),
     )
+
+
+def almost(seen: look.Seen, iteration: int, classes: int) -> str:
+    """Whether the couplings of an iteration are uniform, or almost, in a line; else nothing."""
+    effective = float(np.exp(seen.entropy_nats[iteration - 1]).mean())
+    if np.ptp(seen.couplings[iteration - 1]) < 1e-6:
+        return drawing.note("Uniform: every capsule gives every class the same.", "cv-near")
+    if effective < NEARLY * classes:
+        return ""
+    return drawing.note(
+        f"Almost uniform: a capsule feeds {effective:.2f} of {classes} classes on average; the "
+        "colours show small shifts.", "cv-near",
+    )  # fmt: skip
 
 
 def words(seen: look.Seen, intervention: str | None, classes: int) -> str:
@@ -156,5 +163,5 @@ def posed(found: Found, networks: Networks, settings: Settings) -> str:
     for text, by in (("is", np.zeros(poses.shape[1])), ("was changed", settings.changes)):
         made = redecode(networks.model, poses, found.capsule, by)
         if made is not None:
-            parts.append(drawing.pixels(made, f"decoded: pose of {name} as it {text}"))
+            parts.append(drawing.pixels(made, f"Decoded: the pose of {name} as it {text}."))
     return drawing.row(*parts, drawing.vector(poses[found.capsule], settings.changes, name))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 HOST = "127.0.0.1"
-UPLOAD = "10mb"  # the largest picture that is taken
+UPLOAD = "25mb"  # the largest picture that is taken
 THREADS = 8  # requests that are computed at a time, those of all visitors together
 INSTALL = "the page needs Gradio: pip install 'capsviz[app]'"
 

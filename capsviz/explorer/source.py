@@ -28,6 +28,7 @@ class Shown(NamedTuple):
     image: Tensor  # (1, C, H, W) in [0, 1], before any warp
     label: int | None  # its class, if it is known
     name: str  # for files
+    origin: dict | None = None  # of a link, see `settings.query`; None: the image itself
 
 
 def from_sheet(drawn: str, frame: pictures.Frame) -> Tensor:
@@ -54,6 +55,11 @@ def from_sheet(drawn: str, frame: pictures.Frame) -> Tensor:
         raise ValueError(refused) from error
     if not opacity.any():
         raise ValueError("The sheet is empty: draw a digit with the mouse or a finger.")
+    return from_ink(opacity, frame)
+
+
+def from_ink(opacity: np.ndarray, frame: pictures.Frame) -> Tensor:
+    """Ink (h, w) uint8, scaled and centred as MNIST's digits were: (1, C, H, W) in [0, 1]."""
     channels, *size = frame.whole
     image = frame.apply(mnist_style(opacity, invert="no", size=tuple(size)).input)
     return torch.from_numpy(np.array(image, np.float32)).repeat(1, channels, 1, 1)

@@ -12,44 +12,44 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib
-import matplotlib.style
 from matplotlib.figure import Figure
 
 from capsviz import discovery
 from capsviz.figures import tables
+from capsviz.figures.house import check_font, chosen, look, read_rc, style
 from capsviz.figures.results import read_result, to_json, write_result
+from capsviz.figures.venues import INCHES, check_venue, inches
 from capsviz.files import write_bytes
 from capsviz.provenance import provenance
 
-__all__ = ["read_result", "to_json", "write_result"]
+__all__ = [
+    "INCHES",
+    "caption",
+    "check_font",
+    "check_formats",
+    "check_venue",
+    "chosen",
+    "draw",
+    "export",
+    "inches",
+    "look",
+    "parts",
+    "read_rc",
+    "read_result",
+    "save",
+    "save_figure",
+    "style",
+    "to_json",
+    "write_result",
+]  # fmt: skip
 FORMATS = ("pdf", "png", "svg")
-INCHES = {"single": 3.5, "double": 7.16}  # column widths that most venues share
 COLOURS = tuple(
     "#" + c
     for c in (
-        "0072B2", "D55E00", "009E73", "CC79A7", "E69F00",
-        "56B4E9", "7F7F7F", "C9B800", "882255", "332288",
+        "0072B2", "D55E00", "009E73", "AE76FB", "F5A088",
+        "6F025B", "70555D", "E342A6", "AE1820", "0100CB",
     )
-)  # fmt: skip  # one per class, the house style's own
-
-
-def style():
-    """Context manager: the house style, on matplotlib's defaults and not the user's settings."""
-    return matplotlib.style.context(["default", Path(__file__).parent / "house.mplstyle"])
-
-
-def inches(width: str | float) -> float:
-    """ "single", "double" or a number of inches; ValueError for others."""
-    if width in INCHES:
-        return INCHES[width]
-    try:
-        value = float(width)
-    except ValueError:
-        value = 0
-    if not 2 <= value <= 30:
-        raise ValueError(f"width '{width}': expected single, double, or 2 to 30 inches")
-    return value
+)  # fmt: skip  # one per class, the house style's own: told apart by a deuteranope too
 
 
 def check_formats(names: Sequence[str]) -> tuple[str, ...]:
@@ -60,11 +60,29 @@ def check_formats(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def draw(analysis: str, result: NamedTuple, width: str | float = "double") -> Figure:
-    """The figure of a result, by its analysis's own `plot`, in the house style."""
+def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
+    """The pictures of a result by name: "" is the first, most often the only one.
+
+    An analysis that draws more says so by `parts(result) -> names`, and its `plot` and `caption`
+    then take `part`.
+    """
+    module = discovery.load("capsviz.analyses", analysis, what="analysis")
+    return module.parts(result) if hasattr(module, "parts") else ("",)
+
+
+def caption(analysis: str, result: NamedTuple, part: str = "") -> str:
+    """What a picture of a result shows, in sentences, by its analysis's own `caption`."""
+    module = discovery.load("capsviz.analyses", analysis, what="analysis")
+    return module.caption(result, **({"part": part} if part else {}))
+
+
+def draw(
+    analysis: str, result: NamedTuple, width: str | float = "double", part: str = ""
+) -> Figure:
+    """A picture of a result, by its analysis's own `plot`, in the house style."""
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
     with style():
-        return module.plot(result, width=inches(width))
+        return module.plot(result, width=inches(width), **({"part": part} if part else {}))
 
 
 def save(
@@ -79,6 +97,7 @@ def save(
     device: str = "cpu",
     command: str | None = None,
     notice: str | None = None,
+    identity: str | None = None,
     runs: Mapping | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
@@ -94,6 +113,7 @@ def save(
     device    that it ran on.
     command   the command line, if there was one.
     notice    what must be said of the data, e.g. that they are lossy copies.
+    identity  what the numbers are made of, by which the same are known again.
     runs      the training runs that it is of, where there are several.
 
     Returns
@@ -105,9 +125,11 @@ def save(
         "analysis": analysis,
         "kind": type(result).__name__,
         "width": width,
+        **({} if identity is None else {"identity": identity}),
         "options": dict(options or {}),
         "command": command,
         "provenance": provenance(card, device),
+        **({"look": chosen()} if chosen() else {}),
         **({} if notice is None else {"notice": notice}),
         **({} if runs is None else {"runs": dict(runs)}),
     }
@@ -119,6 +141,8 @@ def export(
 ) -> list[Path]:
     """Draw a result and write its pictures as `stem.FORMAT`, its tables, if any.
 
+    Of `parts`, each but the first is `stem-PART.FORMAT`.
+
     The folder is made when the first picture is drawn: a result that cannot be leaves nothing.
 
     Each format is drawn anew: laying a figure out a second time moves things by a hair, and then
@@ -126,7 +150,11 @@ def export(
     """
     stem, kinds = Path(stem), check_formats(formats)
     paths = [
-        save_figure(draw(analysis, result, width), stem.with_name(f"{stem.name}.{kind}"))
+        save_figure(
+            draw(analysis, result, width, part),
+            stem.with_name(f"{'-'.join(filter(None, (stem.name, part)))}.{kind}"),
+        )
+        for part in parts(analysis, result)
         for kind in kinds
     ]
     module = discovery.load("capsviz.analyses", analysis, what="analysis")

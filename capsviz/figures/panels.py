@@ -1,8 +1,12 @@
-"""Parts that the drawings of several analyses share: one image on axes, and a mosaic of many."""
+"""Parts that the drawings of several analyses share: images, a mosaic of many, names of lines."""
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.transforms import offset_copy
 
 MARKERS = "osD^vPX<>*"  # of networks and their like, one each
 GAP = 2  # pixels between the pictures of a mosaic
@@ -37,8 +41,90 @@ def mosaic(axes, pictures, columns):
         for c in range(n):
             part = np.s_[:, r * tall : r * tall + height, c * wide : c * wide + width]
             image[part] = pictures[r, c, :colours]
-    axes.imshow(picture(image), cmap="gray", vmin=0, vmax=255)
+    drawn = axes.imshow(picture(image), cmap="gray", vmin=0, vmax=255)
+    drawn.pictures = (rows, n)  # how many it holds
     axes.set_xlim(-0.5, columns * wide - GAP - 0.5)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, pad=2)
     return np.arange(rows) * tall + (height - 1) / 2, np.arange(n) * wide + (width - 1) / 2
+
+
+def label_lines(figure, entries):
+    """Names at the right of axes, spread so that none lies on another, a hair to each line's end.
+
+    To be called when all else is on the figure: how tall the axes are is known only then.
+
+    Parameters
+    ----------
+    entries  (axes, line, text): a `Line2D` with data, and what it is called.
+    """
+    by_axes = {}
+    for axes, line, text in entries:
+        x, y = np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+        known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
+        if not known.size:
+            continue
+        beside = offset_copy(axes.get_yaxis_transform(), figure, x=8, units="points")
+        place = known[-1]
+        look = {"linewidth": 0.5, "color": line.get_color(), "shrinkA": 0, "shrinkB": 0}
+        note = axes.annotate(
+            text, (x[place], y[place]), (1, y[place]), textcoords=beside, va="center",
+            color=legible(line.get_color()), fontsize=6.5, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), **look},
+        )  # fmt: skip
+        by_axes.setdefault(axes, []).append(note)
+    figure.draw_without_rendering()
+    for axes, notes in by_axes.items():
+        box, scale = axes.get_window_extent(), figure.dpi / 72
+        ends = np.array([axes.transData.transform(note.xy)[1] for note in notes])
+        heights = [1.25 * note.get_fontsize() * (note.get_text().count("\n") + 1) for note in notes]
+        middles = spread(ends / scale, heights, box.y0 / scale, box.y1 / scale)
+        for note, middle in zip(notes, middles * scale, strict=True):
+            note.set_y(axes.transData.inverted().transform((box.x1, middle))[1])
+
+
+def legible(colour) -> tuple[float, float, float]:
+    """A colour as dark as letters on white must be, of the same hue: contrast 4.5 (WCAG 2.1)."""
+    rgb = np.array(to_rgb(colour))
+    for _ in range(20):
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        if 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05) >= 4.5:
+            break
+        rgb = rgb * 0.93
+    return tuple(float(part) for part in rgb)
+
+
+def spread(wanted, heights, low: float, high: float) -> np.ndarray:
+    """Middles of boxes of these heights, near those wanted, in their order, without overlap.
+
+    Between low and high where there is room for all; else from low on upwards.
+    """
+    wanted, heights = np.asarray(wanted, float), np.asarray(heights, float)
+    order = np.argsort(wanted, kind="stable")
+    sizes = heights[order]
+    starts = np.concatenate([[0], np.cumsum((sizes[:-1] + sizes[1:]) / 2)])  # if packed
+    free = wanted[order] - starts
+    blocks = []  # of boxes that touch: [mean of their free places, count], ascending (isotonic)
+    for one in free:
+        blocks.append([one, 1])
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            mean, count = blocks.pop()
+            blocks[-1] = [
+                (blocks[-1][0] * blocks[-1][1] + mean * count) / (blocks[-1][1] + count),
+                blocks[-1][1] + count,
+            ]
+    places = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
+    top = high - sizes[-1] / 2 - starts[-1]
+    places = np.maximum(np.minimum(places, top), low + sizes[0] / 2) + starts
+    middles = np.empty(len(wanted))
+    middles[order] = places
+    return middles
+
+
+def wrapped(text: str, inches: float, points: float = 6.5) -> str:
+    """A text in lines that are at most so many inches long, about."""
+    letters = max(8, int(inches * 72 / (0.56 * points)))
+    return "\n".join(
+        "\n".join(textwrap.wrap(line, letters, break_long_words=False)) or ""
+        for line in text.split("\n")
+    )

@@ -16,20 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from capsviz import discovery, figures
+from capsviz.figures import manifest
+from capsviz.figures.manifest import Entry
 from capsviz.figures.tables import escape
+from capsviz.figures.venues import INCHES
 from capsviz.files import write_text
 from capsviz.provenance import commit, provenance
 from capsviz.tracing import remember
-
-VENUES = {  # column and text width in inches, from the venues' LaTeX classes
-    "neurips": (5.5, 5.5),
-    "iclr": (5.5, 5.5),
-    "icml": (3.25, 6.75),
-    "cvpr": (3.25, 6.875),
-    "eccv": (4.8, 4.8),
-    "ieee": (3.5, 7.16),
-    "nature": (3.5, 7.2),
-}
 
 UNRECORDED = ("progress", "command")
 
@@ -43,17 +36,6 @@ class Settings(NamedTuple):
     seed: int = 0
     progress: Callable[[str], Callable] = lambda label: iter  # label -> wrapper of an iterable
     command: str | None = None  # the command line
-
-
-class Entry(NamedTuple):
-    """One figure of the set."""
-
-    name: str
-    analysis: str
-    caption: str
-    files: list[str]
-    seconds: float
-    commit: str | None = None  # of the code that made it
 
 
 def offering() -> list[str]:
@@ -87,17 +69,6 @@ def fitting(names: Sequence[str], dataset) -> list[str]:
     return pairs
 
 
-def width_for(width: str, venue: str | None) -> str | float:
-    """Width to draw at: a venue's column or text width, or what `figures.inches` takes."""
-    if venue is not None:
-        if venue not in VENUES:
-            raise ValueError(discovery.unknown("venue", venue, sorted(VENUES)))
-        if width in figures.INCHES:
-            return VENUES[venue][width == "double"]
-    figures.inches(width)
-    return width
-
-
 def make(
     inputs,
     output: Path,
@@ -107,35 +78,119 @@ def make(
     formats: Sequence[str],
     width: str | float,
     report: Callable[[str], None],
+    force: bool = False,
+    column: float = INCHES["single"],
 ) -> tuple[list[Entry], dict[str, str]]:
     """Draw the figures of the named analyses; what one figure traced, the others take over.
 
+    What an earlier run of the same network, images and options drew is kept, by its digests; a run
+    that was stopped goes on where it was.
+
+    Parameters
+    ----------
+    force   draw everything anew, over what is there.
+    column  inches: what is wider goes over both columns in LaTeX.
+
     Returns
     -------
-    The entries, and for every analysis that failed its error: the others are drawn all the same.
+    The entries of the named analyses, and for every one that failed its error: the others are drawn
+    all the same.
+
+    Raises
+    ------
+    ValueError  for a folder with figures of another network, other images or options.
     """
-    entries, failed = [], {}
+    about = _about(inputs, settings)
+    key = {**about["of"], "formats": sorted(formats), "width": width, "look": figures.chosen()}
+    key = json.loads(json.dumps(key))
+    earlier = _earlier(output, key, force)
+    entries, whole, failed = list(earlier.entries), list(earlier.whole), {}
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=output):  # a folder that cannot be written to is refused now
         pass
+
+    def record():
+        manifest.write(output, about["card"], entries, failed, key=key, whole=sorted(whole))
+
     with remember():
         for name in names:
+            own = [entry for entry in entries if entry.analysis == name]
+            if name in whole and not force and manifest.intact(output, own):
+                report(f"{name}: kept, {len(own)} drawn before")
+                continue
             module = discovery.load("capsviz.analyses", name, what="analysis")
+            free = {entry.name for entry in own}  # may be overwritten
+            whole = [other for other in whole if other != name]
+            drawn = []
             try:
-                for entry in _draw(module, name, inputs, output, settings, formats, width):
-                    entries.append(entry)
-                    report(f"{entry.name}: {entry.seconds:.1f} s")
+                for several in _draw(
+                    module, name, inputs, output, settings, formats, width, None if force else free
+                ):
+                    drawn += several
+                    taken = {entry.name for entry in drawn}
+                    entries = [one for one in entries if one.name not in taken] + drawn
+                    record()
+                    report(f"{several[0].name}: {several[0].seconds:.1f} s")
+                entries = [one for one in entries if one.analysis != name or one in drawn]
+                whole.append(name)
             except Exception as error:  # whatever it is, the other figures are drawn
                 text = " ".join(str(error).split())
                 failed[name] = f"{type(error).__name__}: {text}"
                 report(f"{name} failed: {failed[name]}")
-    _write(output, inputs, settings, entries, failed, formats, width)
-    return entries, failed
+    record()
+    kind = next((f for f in ("pdf", "png") if f in formats), None)
+    if kind is not None:
+        ordered = sorted(entries, key=lambda entry: entry.name)
+        write_text(output / "figures.tex", latex(ordered, kind, figures.inches(width), column))
+    return [entry for entry in entries if entry.analysis in names], failed
 
 
-def _draw(module, analysis, inputs, output, settings, formats, width) -> Iterator[Entry]:
+def _earlier(output: Path, key: dict, force: bool) -> manifest.Earlier:
+    """What may be kept of an earlier run in the folder; ValueError for one of something else."""
+    nothing = manifest.Earlier([], [], None)
+    earlier = manifest.read(output)
+    if earlier is None or not earlier.entries:
+        return nothing
+    if earlier.key == key:
+        return earlier
+    if force:
+        return nothing
+    old = earlier.key or {}
+    unlike = [name for name in key if old.get(name) != key[name]] if old else ["its version"]
+    raise ValueError(
+        f"{output} holds figures of another run ({', '.join(unlike)} differ): "
+        "choose another --output, or add --force to draw all anew"
+    )
+
+
+def _about(inputs, settings) -> dict[str, dict]:
+    """What a set is made of, and what the manifest says of that."""
+    made = provenance(inputs.model.card, str(inputs.device))
+    card = {
+        "checkpoint": inputs.name,
+        "dataset": inputs.dataset.name,
+        "split": inputs.dataset.split,
+        "n": settings.n,
+    }
+    options = {k: v for k, v in settings._asdict().items() if k not in UNRECORDED}
+    weights = made["weights_sha256"]
+    return {
+        "of": {**card, **options, "weights": weights},
+        "card": {**card, "provenance": made},
+    }
+
+
+def _draw(
+    module, analysis, inputs, output, settings, formats, width, free
+) -> Iterator[list[Entry]]:
+    """The pictures of each result; ValueError for a file in the way, unless its name is `free`."""
     start, code = time.perf_counter(), commit()
     for stem, result in module.paper(inputs, settings):
+        if free is not None and stem not in free and (output / f"{stem}.json").exists():
+            raise ValueError(
+                f"{output / stem}.json exists: add --force to overwrite it, or choose another "
+                "--output"
+            )
         paths = figures.save(
             output / stem,
             analysis,
@@ -149,50 +204,41 @@ def _draw(module, analysis, inputs, output, settings, formats, width) -> Iterato
             notice=inputs.dataset.notice,
         )
         now = time.perf_counter()
-        caption = module.caption(result)
-        if inputs.dataset.notice is not None:
-            caption = f"{caption.rstrip('.')}. Note: {inputs.dataset.notice}."
-        names, seconds = [p.name for p in paths], round(now - start, 2)
-        yield Entry(stem, analysis, caption, names, seconds, code)
+        yield list(_entries(output, stem, analysis, result, paths, inputs, now - start, code))
         start = now
 
 
-def _write(output, inputs, settings, entries, failed, formats, width) -> None:
-    drawn = {entry.name for entry in entries}
-    weights = inputs.model.card.get("weights", {}).get("sha256")
-    kept = [Entry(**f) for f in _earlier(output, weights, settings.n) if f["name"] not in drawn]
-    entries = sorted([*entries, *kept])
-    manifest = {
-        "checkpoint": inputs.name,
-        "dataset": inputs.dataset.name,
-        "split": inputs.dataset.split,
-        "n": settings.n,
-        "provenance": provenance(inputs.model.card, str(inputs.device)),
-        "figures": [entry._asdict() for entry in entries],
-        "failed": failed,
-    }
-    write_text(output / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-    kind = next((f for f in ("pdf", "png") if f in formats), None)
-    if kind is not None:
-        text = latex(entries, kind, figures.inches(width))
-        write_text(output / "figures.tex", text)
+def _entries(output, stem, analysis, result, paths, inputs, seconds, code) -> Iterator[Entry]:
+    """An entry for each picture of a result: its own files, and the numbers that all share."""
+    parts = figures.parts(analysis, result)
+    names = {part: f"{stem}-{part}" if part else stem for part in parts}
+    others = {name for part, name in names.items() if part}
+    for part, name in names.items():
+        text = figures.caption(analysis, result, part)
+        if inputs.dataset.notice is not None:
+            text = f"{text} Note: {inputs.dataset.notice}."
+        own = [p.name for p in paths if p.stem == name]
+        if not part:
+            own = [p.name for p in paths if p.stem not in others]
+        else:
+            own.append(f"{stem}.json")
+        yield Entry(
+            name, analysis, text, own, round(seconds, 2), code, part,
+            manifest.digests(output, own),
+        )  # fmt: skip
 
 
-def _earlier(output: Path, weights: str | None, n: int) -> list[dict]:
-    """Figures of an earlier run in the same folder, of the same weights and n."""
-    try:
-        manifest = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
-        same = (manifest["provenance"]["weights_sha256"], manifest["n"]) == (weights, n)
-        return manifest["figures"] if same else []
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+def latex(
+    entries: Sequence[Entry], kind: str, inches: float, column: float = INCHES["single"]
+) -> str:
+    """A LaTeX document that shows every figure with caption and label, and compiles as it is.
 
-
-def latex(entries: Sequence[Entry], kind: str, inches: float) -> str:
-    """A LaTeX document that shows every figure with caption and label, and compiles as it is."""
+    What is wider than a column, in inches, stands over both.
+    """
+    star = "*" if inches > column + 0.01 else ""
     parts = [
         r"% Made by capsviz figures. Copy the figure environments, or compile it as it is.",
-        r"\documentclass{article}",
+        rf"\documentclass{'[twocolumn]' if star else ''}{{article}}",
         r"\usepackage{graphicx}",
         r"\usepackage[T1]{fontenc}",
         r"\usepackage[margin=1.2cm]{geometry}",
@@ -201,13 +247,13 @@ def latex(entries: Sequence[Entry], kind: str, inches: float) -> str:
     for entry in entries:
         parts += [
             "",
-            r"\begin{figure}[p]",
+            rf"\begin{{figure{star}}}[p]",
             r"  \centering",
             rf"  \includegraphics[width={min(inches, 7.4):.3g}in,"
             rf"height=9in,keepaspectratio]{{{entry.name}.{kind}}}",
             rf"  \caption{{{escape(entry.caption)}}}",
             rf"  \label{{fig:{entry.name}}}",
-            r"\end{figure}",
+            rf"\end{{figure{star}}}",
             r"\clearpage",
         ]
     return "\n".join([*parts, "", r"\end{document}", ""])

@@ -65,16 +65,23 @@ def open_network(
         )
     card["model"]["config"] = {"image_shape": list(image_shape), "classes": classes}
     try:
-        return wrap(built, image_shape, classes, card=card).eval()
-    except NoCapsulesError as error:
-        if capsules:
-            raise ValueError(f"{_offer(spec)} ({error})") from error
-        return wrap(built, image_shape, classes, couplings=None, card=card).eval()
+        return _wrapped(built, image_shape, classes, card, spec, capsules).eval()
     except ValueError as error:
+        if isinstance(error, NoCapsulesError) or str(error).startswith(spec):
+            raise
         raise ValueError(
             f"{spec}: {error}; what wrap cannot find, the function can say: let it return "
             "capsviz.wrap(network, ...)"
         ) from error
+
+
+def _wrapped(built: nn.Module, image_shape, classes, card, spec: str, capsules: bool) -> Bare:
+    try:
+        return wrap(built, image_shape, classes, card=card)
+    except NoCapsulesError as error:
+        if capsules:
+            raise NoCapsulesError(f"{_offer(spec)} ({error})") from error
+        return wrap(built, image_shape, classes, couplings=None, card=card)
 
 
 def open_module(
@@ -94,6 +101,8 @@ def open_module(
     with _on_path(path.parent), without_cuda():
         built = _built(_function(_module(path), path, name), path, name)
     network = built.network if isinstance(built, Bare) else built
+    if isinstance(built, Bare) and not torch.cuda.is_available():
+        built.recipe.cuda = True  # whether its code asks for a GPU was not seen in there
     card = _card(path, name, network, dataset)
     if weights is not None:
         card["weights"] = _load(network, Path(weights), spec)
@@ -166,22 +175,29 @@ def _function(module: ModuleType, path: Path, name: str, arguments: int = 0):
         own = [
             key
             for key, value in vars(module).items()
-            if callable(value) and getattr(value, "__module__", None) == module.__name__
+            if inspect.isfunction(value)
+            and value.__module__ == module.__name__
+            and len(_needed(value)) == arguments
         ]
         raise ValueError(f"{path}: {unknown('function', name, own)}")
-    needed = []
-    with suppress(TypeError, ValueError):
-        needed = [
-            p.name
-            for p in inspect.signature(function).parameters.values()
-            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-        ]
+    needed = _needed(function)
     if needed and not arguments:
         raise ValueError(
             f"{path}: {name} needs {', '.join(needed)}: write a function without arguments that "
             "calls it"
         )
     return function
+
+
+def _needed(function) -> list[str]:
+    """Names of the arguments without which a function cannot be called."""
+    with suppress(TypeError, ValueError):
+        return [
+            p.name
+            for p in inspect.signature(function).parameters.values()
+            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+    return []
 
 
 def _built(function, path: Path, name: str) -> nn.Module:

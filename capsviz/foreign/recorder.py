@@ -101,11 +101,15 @@ class Pass(TorchFunctionMode):
         return function(*args, **kwargs)
 
     def frame(self) -> FrameType:
-        """The innermost frame of code that is neither torch's nor ours."""
-        frame = sys._getframe(2)
-        while frame.f_back and frame.f_code.co_filename.startswith(OUTSIDE):
+        """The innermost frame of code that is neither torch's nor ours; without one, torch's."""
+        innermost = frame = sys._getframe(2)
+        while frame and frame.f_code is not RUN:
+            if not frame.f_code.co_filename.startswith(OUTSIDE):
+                return frame
             frame = frame.f_back
-        return frame
+        while innermost.f_back and innermost.f_code.co_filename.startswith(str(ROOM)):
+            innermost = innermost.f_back
+        return innermost
 
     def site(self, frame: FrameType) -> Site:
         """The site of a frame."""

@@ -153,7 +153,7 @@ class ClassCapsules(nn.Module):
         with without_autocast(primary.device):
             primary = self._exact(primary)
             if self._fused is None or is_literal():
-                _, routed = self._route(primary, activations, None, self.iterations)
+                routed = self._routed(self.votes(primary), primary, activations, None, None)
                 parents = Parents(routed.poses[-1], routed.activations[-1])
             else:
                 options = self._options(self._fused_takes, primary, self.iterations, activations)
@@ -172,23 +172,30 @@ class ClassCapsules(nn.Module):
 
         ValueError for `iterations` below 1, or above it of a routing that has one pass.
         """
-        rounds = self.iterations if iterations is None else self._rounds(iterations)
         with without_autocast(primary.device):  # routing state stays float32
-            votes, routed = self._route(self._exact(primary), activations, couplings, rounds)
-            if self.norm is None:
-                return votes, routed
-            each = [
-                self.norm(*parts) for parts in zip(routed.poses, routed.activations, strict=True)
-            ]
-            poses, active = (torch.stack(parts) for parts in zip(*each, strict=True))
-            return votes, routed._replace(poses=poses, activations=active)
+            votes = self.votes(primary)
+        more = {"couplings": couplings, "iterations": iterations}
+        return votes, self.route_votes(votes, primary, activations=activations, **more)
 
-    def _route(self, primary: Tensor, activations, couplings, rounds: int):
-        votes = self.votes(primary)
+    def route_votes(
+        self, votes, primary, *, activations=None, couplings=None, iterations=None
+    ) -> Routing:
+        """`route` with the votes (B, I, J, E) of the same children at hand."""
+        with without_autocast(primary.device):
+            routed = self._routed(votes, self._exact(primary), activations, couplings, iterations)
+            if self.norm is None:
+                return routed
+            each = [self.norm(*one) for one in zip(routed.poses, routed.activations, strict=True)]
+            poses, active = (torch.stack(parts) for parts in zip(*each, strict=True))
+            return routed._replace(poses=poses, activations=active)
+
+    def _routed(self, votes, primary, activations, couplings, iterations) -> Routing:
+        """Before the norm of the parents, if there is one."""
+        rounds = self.iterations if iterations is None else self._rounds(iterations)
         options = self._options(self._route_takes, primary, rounds, activations)
         if "children" in self._route_takes:
             options["children"] = primary
-        return votes, self._route_votes(votes, couplings=couplings, **options)
+        return self._route_votes(votes, couplings=couplings, **options)
 
     @property
     def weighs(self) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from PIL import Image, ImageOps
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsviz.pictures import centring, foreground
 
@@ -43,11 +43,35 @@ class Frame(NamedTuple):
 
 
 def frame(model) -> Frame:
-    """The frame of a network with a card."""
-    about = model.card["dataset"]
+    """The frame of a network: what its card says, or else the shape that it is for."""
+    if not hasattr(model, "config"):
+        raise ValueError(
+            f"a {type(model).__name__} does not say the shape of its images: wrap it by "
+            "capsviz.wrap(network, image_shape, classes)"
+        )
+    about = getattr(model, "card", {}).get("dataset", {})
     own, (C, H, W) = about.get("options", {}), about.get("whole", model.config["image_shape"])
     px = own.get("pad_px", 0)
     return Frame((C, H - 2 * px, W - 2 * px), px, own.get("crop_px"))
+
+
+def open_image(
+    path: str | os.PathLike[str], model: nn.Module | None = None, *, invert: str = "auto"
+) -> Tensor:
+    """Your own picture as a network takes it: (1, C, H, W) float32 in [0, 1].
+
+    Parameters
+    ----------
+    path    any format that Pillow reads: a drawing, a scan, a photograph.
+    model   the network that it is for; None: one of MNIST's digits, (1, 28, 28).
+    invert  "yes", "no" or "auto": dark ink on a light ground is inverted; grey networks only.
+
+    Raises
+    ------
+    ValueError  for what is not a picture, is too small or too large, or shows nothing, and for a
+                network that does not say the shape of its images.
+    """
+    return read(path, Frame((1, 28, 28)) if model is None else frame(model), invert)
 
 
 class Prepared(NamedTuple):
@@ -82,7 +106,8 @@ def prepare(
     ------
     ValueError  for what is not a picture, is too small or too large, or shows nothing.
     """
-    channels, *size = frame.whole
+    channels, height, width = frame.whole
+    size = (height, width)
     if channels not in (1, 3):
         raise ValueError(f"the network takes {channels} channels, a picture has 1 or 3")
     pixels = load(path, LONGEST)
@@ -90,7 +115,7 @@ def prepare(
         if channels == 3:
             steps = {"original": pixels, "input": _resize(pixels, *size)}
         elif frame.centred if centre is None else centre:
-            centred = centring.mnist_style(pixels, invert=invert, size=tuple(size))
+            centred = centring.mnist_style(pixels, invert=invert, size=size)
             steps = {name: getattr(centred, name) for name in CENTRED}
         else:
             steps = _inverted(centring.to_grey(pixels), size, invert)
@@ -122,11 +147,11 @@ def load(path: str | os.PathLike, longest: int | None = None) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(path) as picture:
-                _check_size(path, *picture.size)
+            with Image.open(path) as file:
+                _check_size(path, *file.size)
                 if longest is not None:
-                    picture.draft(None, (longest, longest))  # JPEG: half, a quarter or an eighth
-                picture = ImageOps.exif_transpose(picture)
+                    file.draft(None, (longest, longest))  # JPEG: half, a quarter or an eighth
+                picture = ImageOps.exif_transpose(file)
                 if picture.mode.startswith(("I", "F")):
                     values = _unit(np.asarray(picture, dtype=np.float32))
                     values = np.asarray(_shorten(Image.fromarray(values), longest))

@@ -48,7 +48,10 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
     n = counts.shape[1]
     values = np.asarray(values, np.float32)
     compared = _compare(values.mean(1, dtype=np.float64), counts @ values.T / n)
-    binary = shares & np.isin(values.round(6), (0, 1)).all(1)  # of ones an area is almost 1
+    binary = np.isin(values.round(6), (0, 1)).all(1) & np.array(
+        [shares]
+    )  # of ones an area is almost 1
+    assert compared.difference is not None
     for k, one in enumerate(values.round(6)):
         if binary[k] and np.ptp(one) == 0:
             compared.ci95[k] = wilson(n * int(one[0]), n)
@@ -96,15 +99,16 @@ def compare_calibration(
     counts               of `draw_resamples`.
     """
     n = counts.shape[1]
-    errors, drawn, bias = [], [], []
+    errors, resamples, biases = [], [], []
     for scores, hits in zip(winner, right, strict=True):
         gaps = _gaps(scores, hits, bins)
         gap, resampled = gaps.sum(0, dtype=np.float64) / n, counts @ gaps / np.float64(n)
         errors.append(np.abs(gap).sum())
-        drawn.append(np.abs(resampled).sum(1))
-        bias.append(_largest_bias(gap, resampled))
-    value, drawn, bias = np.array(errors), np.stack(drawn, 1), np.array(bias)
+        resamples.append(np.abs(resampled).sum(1))
+        biases.append(_largest_bias(gap, resampled))
+    value, drawn, bias = np.array(errors), np.stack(resamples, 1), np.array(biases)
     compared = _compare(value, drawn - drawn.mean(0) + value)
+    assert compared.difference is not None
     ends = compared.ci95 - np.stack([bias, np.zeros_like(bias)], 1)
     apart = compared.difference.ci95
     apart[1:] += np.stack([-bias[1:], np.full(len(bias) - 1, bias[0])], 1)

@@ -41,7 +41,7 @@ class Limits(NamedTuple):
     def crossed(self, length: float, distance: float | None) -> list[str]:
         """The measures, of `REASONS`, by which an image is unlike the training data."""
         short = self.length is not None and length < self.length
-        far = None not in (self.distance, distance) and distance > self.distance
+        far = self.distance is not None and distance is not None and distance > self.distance
         return [name for name, over in zip(REASONS, (short, far), strict=True) if over]
 
 

@@ -41,6 +41,21 @@ def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.stack([mean - half, mean + half], -1)
 
 
+def student_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean over the first axis, and its interval (..., 2) by Student's t: for a handful of draws.
+
+    Raises
+    ------
+    ValueError  for fewer than 2.
+    """
+    from scipy.stats import t  # takes half a second to import
+
+    require_two(len(values))
+    mean, n = values.mean(0), len(values)
+    half = t.ppf(0.975, n - 1) * values.std(0, ddof=1) / np.sqrt(n)
+    return mean, np.stack([mean - half, mean + half], -1)
+
+
 def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
     """Interval of (gained - lost) / n: two proportions of the same n images, one less the other.
 

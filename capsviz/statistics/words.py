@@ -10,3 +10,14 @@ def with_interval(value: float, interval, form: str) -> str:
     """A number and its interval (low, high): "98.9 % [98.0 %, 99.4 %]"."""
     low, high = (number(end, form) for end in interval)
     return f"{number(value, form)} [{low}, {high}]"
+
+
+def sentence(text: str) -> str:
+    """A text as a sentence: a capital first, a full stop last; "" stays."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text[-1:] in ("", ".", "!", "?") else ".")
+
+
+def sentences(lines: str) -> str:
+    """Lines as sentences, one after the other: captions are made of findings."""
+    return " ".join(sentence(line) for line in lines.splitlines() if line.strip())

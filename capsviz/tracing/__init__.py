@@ -17,6 +17,7 @@ A network with one routed layer needs no `layer`, one whose couplings cannot be 
 is not capsviz's own is verified once, on its first trace.
 """
 
+from capsviz.tracing.features import features
 from capsviz.tracing.forward import CHUNK_BYTES, CHUNK_IMAGES, PASS_BYTES, images_at_a_time, trace
 from capsviz.tracing.interventions import (
     INTERVENTIONS,
@@ -32,8 +33,10 @@ from capsviz.tracing.outputs import (
     require_decoder,
     scores,
 )
+from capsviz.tracing.places import extent
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import remember
+from capsviz.tracing.rerouting import routes_again, under_couplings
 
 __all__ = [
     "CHUNK_BYTES",
@@ -48,12 +51,16 @@ __all__ = [
     "decode",
     "evaluating",
     "even_couplings",
+    "extent",
+    "features",
     "given_away",
     "images_at_a_time",
     "inference",
     "reconstructs",
     "remember",
     "require_decoder",
+    "routes_again",
     "scores",
     "trace",
+    "under_couplings",
 ]

@@ -12,6 +12,7 @@ from capsviz import memory
 from capsviz.tracing import record, verification
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
 from capsviz.tracing.modes import inference
+from capsviz.tracing.places import extent
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import recalled
 
@@ -80,7 +81,7 @@ class _Pass:
         self.model, self.parts = model, parts
         self.layer, self.couplings = layer, couplings
         self.options = {"iterations": iterations} | ({"layer": layer} if layer != -1 else {})
-        _check_look(model, layer, couplings)
+        _check_look(model, layer, couplings, iterations)
         self.generator = torch.Generator().manual_seed(seed)
         self.like = next(model.parameters(), torch.zeros(()))
 
@@ -98,7 +99,7 @@ class _Pass:
             )
             size = sum(_bytes(value) for value in shown.values())
             chunk = chunk or min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model))
-            pieces = {name: [] for name in self.parts}
+            pieces: dict[str, list[Tensor]] = {name: [] for name in self.parts}
             if self.couplings is None and len(images) == 1:
                 batches = [first]
             else:
@@ -116,18 +117,23 @@ class _Pass:
             for name in self.parts
             if pieces[name]
         }
-        about = {"grid": _grid(self.model, self.layer), "pose_shape": self.pose_shape(shown)}
-        links = shown.get("links", getattr(self.model, "links", None))
-        return Trace(images=images.cpu(), links=links, **about, **joined)
+        return Trace(
+            images=images.cpu(),
+            grid=_grid(self.model, self.layer),
+            pose_shape=self.pose_shape(shown),
+            links=shown.get("links", getattr(self.model, "links", None)),
+            extent=_extent(self.model, self.layer),
+            **joined,
+        )
 
     def batches(self, images: Tensor, chunk: int):
         """The parts of the trace, a chunk of images after the other."""
         names = record.names_for(self.parts)
-        own = None if self.couplings is None else self.own(images[:1])
+        own = None if self.couplings is None else self.own(images[:1])  # (R, 1, ...) of one image
         for start in range(0, len(images), chunk):
             rows = slice(start, start + chunk)
             batch = images[rows]
-            if self.couplings is None:
+            if self.couplings is None or own is None:
                 shown = self.look(batch, names)
             elif isinstance(self.couplings, Tensor):
                 some = of_some(self.couplings, rows, len(images), own.shape[2:])
@@ -187,8 +193,15 @@ def check_images(images: Tensor) -> None:
         raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
 
 
-def _check_look(model, layer: int, couplings) -> None:
-    """ValueError for what a network's `look` has no argument for."""
+def _check_look(model, layer: int, couplings, iterations) -> None:
+    """ValueError for what no network takes, and what this one's `look` has no argument for."""
+    layers = len(getattr(model, "grids", None) or ())
+    if layers and layer not in range(-layers, layers):
+        raise ValueError(f"this network has {layers} routed layers, got layer {layer}")
+    if isinstance(couplings, Tensor) and not couplings.isfinite().all():
+        raise ValueError("expected couplings that are numbers, got some that are not finite")
+    if not (iterations is None or isinstance(iterations, int)):
+        raise ValueError(f"routing iterations must be a whole number, got {iterations!r}")
     taken = inspect.signature(model.look).parameters
     if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
         return
@@ -204,6 +217,15 @@ def _grid(model, layer: int) -> tuple[int, int, int] | None:
     grids = getattr(model, "grids", None)
     grid = getattr(model, "grid", None) if grids is None else grids[layer]
     return None if grid is None else tuple(grid)
+
+
+def _extent(model, layer: int) -> tuple[float, float, float, float] | None:
+    """Where the children lie on the image; None where a network does not say it of this layer."""
+    try:
+        left, right, bottom, top = extent(model, layer)
+    except ValueError:
+        return None
+    return left, right, bottom, top
 
 
 def _repeated(own: Tensor, count: int) -> Tensor:

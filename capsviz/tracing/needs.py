@@ -40,4 +40,6 @@ def require(model, needs: Sequence[str], what: str) -> None:
     """ValueError, in one line, for a network that lacks what an analysis needs."""
     if lacks := missing(model, needs):
         words = ", no ".join(WORDS.get(name, name) for name in lacks)
-        raise ValueError(f"this network has no {words}: {what} needs them")
+        raise ValueError(
+            f"this network has no {words}: {what} needs {'one' if lacks == ['decode'] else 'them'}"
+        )

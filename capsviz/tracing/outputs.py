@@ -39,6 +39,7 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
     """
     if hasattr(model, "look"):
         values = trace(model, images, keep=("lengths",), chunk=chunk).lengths
+        assert values is not None
     else:
         check_images(images)
         like = next(model.parameters(), torch.zeros(()))

@@ -6,6 +6,8 @@ class; where that is far from the image, the image is suspect.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from capsviz.tracing.record import last_activations
@@ -26,9 +28,12 @@ def look(model: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
     ValueError  for a network without capsules or without a decoder.
     """
     require_capsules(model)
-    shown = model.look(images, keep=("lengths", "reconstruction"))
+    look: Callable[..., dict[str, Tensor]] = getattr(model, "look")  # noqa: B009
+    shown = look(images, keep=("lengths", "reconstruction"))
     reconstruction = require_reconstruction(shown.get("reconstruction"))
-    return last_activations(shown), distance(images, reconstruction)
+    activations = last_activations(shown)
+    assert activations is not None
+    return activations, distance(images, reconstruction)
 
 
 def require_capsules(model: nn.Module) -> None:

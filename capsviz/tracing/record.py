@@ -35,6 +35,7 @@ class Trace:
     activations: Tensor | None = None  # (R, N, J) how present each parent is
     reconstruction: Tensor | None = None  # (N, C, H, W) of the most active; None: no decoder
     last: Tensor | None = None  # (N, J) activations after the last iteration, if kept alone
+    extent: tuple[float, float, float, float] | None = None  # of the grid, in px: left, right, ...
 
     @property
     def primary(self) -> Tensor | None:
@@ -52,7 +53,7 @@ class Trace:
         return self.couplings if self.weights is None else self.weights
 
 
-ABOUT = ("images", "grid", "pose_shape", "links")  # what every trace says
+ABOUT = ("images", "grid", "pose_shape", "links", "extent")  # what every trace says
 ALIASES = {"primary": "children", "lengths": "last"}  # names in `keep`, and what they keep
 PARTS = tuple(f.name for f in fields(Trace) if f.name not in ABOUT)
 KEEP = tuple(name for name in PARTS if name != "last")  # everything

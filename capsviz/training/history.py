@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -12,11 +13,11 @@ import torch
 from torch import nn
 
 from capsviz import checkpoint
+from capsviz.checkpoint import unfinished
+from capsviz.checkpoint.unfinished import STATE
 from capsviz.files import write_text
 from capsviz.training.optimisation import Average, parameters
 from capsviz.training.recipe import Recipe, differing, resolve_precision
-
-STATE = "state.safetensors"
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,12 @@ def save(
     optimiser: torch.optim.Optimizer,
     average: Average | None,
     history: list[Epoch],
+    card: Mapping | None = None,
 ) -> None:
-    """Write all that `restore` needs, and `epochs.csv`; then remove weights of worse epochs."""
+    """Write all that `restore` needs, and `epochs.csv`; then remove weights of worse epochs.
+
+    With the run's `card` as it is before the end, the state can be opened as a checkpoint.
+    """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, state in optimiser.state_dict()["state"].items():
         tensors |= {f"adam.{number}.{key}": value for key, value in state.items()}
@@ -113,7 +118,16 @@ def save(
         "precision": _precision(recipe, model),
         "history": [asdict(epoch) for epoch in history],
     }
-    checkpoint.write_tensors(output / STATE, tensors, {"run": json.dumps(about)})
+    strings = {"run": json.dumps(about)}
+    if card is not None:
+        strings["card"] = unfinished.describe(
+            card,
+            checkpoint.network(model),
+            sum(p.numel() for p in model.parameters()),
+            epoch=best_epoch(history) if recipe.keep == "best" else len(history),
+            epochs=len(history),
+        )
+    checkpoint.write_tensors(output / STATE, tensors, strings)
     write_csv(output, history)
     for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
         old.unlink()

@@ -128,13 +128,16 @@ def run(
                 card = _card(kept, recipe, splits, device, asdict(epoch))
                 checkpoint.save(kept, model, card, dtype=None)
 
-        model, history = _fit(recipe, splits, output, past, device, resume, team, report, keep)
+        about = _card(path, recipe, splits, device, {})
+        model, history = _fit(
+            recipe, splits, output, past, device, resume, team, report, keep, about
+        )
         if team.leads:
             card = store(path, model, recipe, splits, history, device, processes=team.size)
         return path, team.agree(card)
 
 
-def _fit(recipe, splits, output, past, device, resume, team, report, keep):
+def _fit(recipe, splits, output, past, device, resume, team, report, keep, card):
     """`train.fit` with a bar, TensorBoard and a line for each epoch."""
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
     bar = _bar(recipe.epochs * steps, len(past) * steps, visible=team.leads)
@@ -160,7 +163,7 @@ def _fit(recipe, splits, output, past, device, resume, team, report, keep):
     try:
         return fit(
             recipe, splits["train"], splits["validation"], output,
-            device=device, resume=resume, team=team,
+            device=device, resume=resume, team=team, card=card,
             report=report if team.leads else lambda line: None, on_step=on_step, on_epoch=on_epoch,
         )  # fmt: skip
     finally:

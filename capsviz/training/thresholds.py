@@ -63,6 +63,8 @@ def limits(model: nn.Module) -> tuple[Limits | None, str | None]:
     The limits, or None; and what is not known of them, and why, or None.
     """
     stored: Mapping = model.card.get("thresholds", {})
+    if "length" not in stored and "network" in model.card:
+        return None, "what a network of one's own was trained on is not known"
     if "length" not in stored:
         try:
             computed = thresholds(model, data.here(model.card["dataset"], "validation"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +47,7 @@ def fit(
     device: torch.device | str = "cpu",
     resume: bool = False,
     team: Team | None = None,
+    card: Mapping | None = None,
     report: Callable[[str], None] = lambda line: None,
     on_step: Callable[[int, int, int, float, float], None] | None = None,
     on_epoch: Callable[[Epoch, nn.Module], None] | None = None,
@@ -67,6 +68,8 @@ def fit(
     resume      go on from the state in `output`, if there is one.
     team        the processes that share each batch, all of which call this; the first one reads,
                 evaluates, calls `on_epoch` and writes.
+    card        what is said of the run before it is evaluated: with it the state of a run that has
+                not ended can be opened as a checkpoint.
     report      is given a line when memory is short: batches are then computed in parts, whose
                 gradients add up to the same step, but for rounding. And a line for what
                 `recipe.init_from` gave, and one if the run stops early.
@@ -138,7 +141,7 @@ def fit(
                     )
                 )
                 history.keep_best(output, model, record)
-            history.save(output, recipe, model, optimiser, average, record)
+            history.save(output, recipe, model, optimiser, average, record, card)
             if on_epoch is not None:
                 with weights_that_count(model, average):
                     on_epoch(record[-1], model)

@@ -31,7 +31,7 @@ def start_from(
     ValueError  for a checkpoint that is not there, or none of whose weights fits.
     """
     path = checkpoint.find(name)
-    stored, own = checkpoint.read_tensors(path)[0], model.state_dict()
+    stored, own = checkpoint.read_weights(path), model.state_dict()
     taken = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
     if not set(taken) & {k for k, _ in model.named_parameters()}:
         raise ValueError(

@@ -12,9 +12,10 @@ from sklearn.metrics import r2_score
 
 from capsviz import checkpoint, figures
 from capsviz.analyses import equivariance
-from capsviz.analyses.equivariance import choice, measure, vectors
+from capsviz.analyses.equivariance import choice, measure
 from capsviz.cli import main
 from capsviz.nn import models
+from capsviz.tracing import features
 
 N, LABELS = 48, torch.arange(48) % 3
 M, OTHERS = 60, torch.arange(60) % 3
@@ -187,19 +188,19 @@ def test_the_curve_halves_the_number_of_images():
 
 
 def test_vectors_are_those_of_single_images(network, images):
-    values = vectors.features(network, images, LABELS)
+    values = features(network, images, LABELS).numpy()
     for i in range(0, N, 7):
         traced = network.look(images[i : i + 1], keep=("poses",))["poses"][-1, 0]
         assert values[i] == pytest.approx(traced[LABELS[i]].detach().numpy(), abs=1e-5)
 
 
 def test_last_features_are_what_the_answer_is_made_of(cnn, images):
-    values = torch.from_numpy(vectors.features(cnn, images, LABELS)).float()
+    values = features(cnn, images, LABELS).float()
     with torch.no_grad():
         assert torch.allclose(cnn.classes(values), cnn(images).logits, atol=1e-5)
     assert not cnn.classes._forward_pre_hooks
     with pytest.raises(ValueError, match="neither capsules nor a linear layer"):
-        vectors.features(torch.nn.Flatten(), images, LABELS)
+        features(torch.nn.Flatten(), images, LABELS)
 
 
 def test_results_are_those_of_vectors_of_warped_images(images, training, result):
@@ -217,9 +218,9 @@ def test_results_are_those_of_vectors_of_warped_images(images, training, result)
         for k in range(3):
             model = turns[k % len(turns)]
             before, after = (
-                vectors.features(model, x, LABELS)[labels == k] for x in (images, warped)
+                features(model, x, LABELS).numpy()[labels == k] for x in (images, warped)
             )
-            mean = vectors.features(model, warped_others, OTHERS)[k == OTHERS].mean(0)
+            mean = features(model, warped_others, OTHERS).numpy()[k == OTHERS].mean(0)
             errors += ((after - before) ** 2).sum()
             spread += ((after - mean) ** 2).sum()
         assert result.unchanged.value[s, f, a] == pytest.approx(1 - errors / spread, abs=1e-4)

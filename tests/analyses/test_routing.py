@@ -18,7 +18,7 @@ from capsviz.cli.inputs import Inputs
 from capsviz.nn.functional import lengths
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
-from capsviz.tracing import control_couplings, trace
+from capsviz.tracing import control_couplings, extent, trace
 
 NAMES = ["a", "b", "c"]
 DIGITS = list("0123456789")
@@ -115,8 +115,8 @@ def test_uniform_couplings_are_what_plain_dynamic_routing_has_after_one_iteratio
 
 
 def test_extent_puts_each_place_at_the_centre_of_what_it_sees(tiny, foreign):
-    assert measure.extent(tiny) == [7, 11, 13, 7]  # 17 px wide every 2 px, 3 rows and 2 columns
-    assert measure.extent(foreign) == [-0.5, 18.5, 20.5, -0.5]  # every place sees the whole image
+    assert extent(tiny) == [7, 11, 13, 7]  # 17 px wide every 2 px, 3 rows and 2 columns
+    assert extent(foreign) == [-0.5, 18.5, 20.5, -0.5]  # every place sees the whole image
 
 
 def test_statistics_are_those_of_all_images_traced_at_once(

@@ -86,8 +86,10 @@ def test_it_writes_picture_and_numbers_and_says_what_it_found(bright, tmp_path):
     run = bright(*SMALL, "--n", 5)
     assert run.exit_code == 0, run.output
     assert run.stdout.startswith("brightness 0.") and "of 5 images" in run.stdout
-    assert {"wrote out/bright-0.png", "wrote out/bright-0.json"} <= set(run.stderr.splitlines())
-    result, about = figures.read_result(tmp_path / "out/bright-0.json")
+    assert {"wrote out/bright-digits-0.png", "wrote out/bright-digits-0.json"} <= set(
+        run.stderr.splitlines()
+    )
+    result, about = figures.read_result(tmp_path / "out/bright-digits-0.json")
     assert result.n == 5 and result.names == ["digits"]
     assert about["analysis"] == "bright" and about["options"]["times"] == 1
 
@@ -100,9 +102,13 @@ def test_without_n_it_takes_as_many_images_as_usual(bright, monkeypatch):
 def test_several_results_and_what_is_written_beside_one(bright, tmp_path):
     run = bright(*SMALL, "--n", 3, "--times", 2)
     names = {path.name for path in (tmp_path / "out").glob("*.*")}
-    assert names == {"bright-0.json", "bright-0.png", "bright-1.json", "bright-1.png",
-                     "last.json", "last.png", "last.txt"}  # fmt: skip
-    assert run.stdout.count("brightness") == 3 and "wrote out/last.txt" in run.stderr
+    assert names == {
+        f"{name}-times-2.{kind}"
+        for name in ("bright-digits-0", "bright-digits-1", "last-digits")
+        for kind in ("json", "png")
+    } | {"last-digits-times-2.txt"}
+    assert run.stdout.count("brightness") == 3
+    assert "wrote out/last-digits-times-2.txt" in run.stderr
 
 
 def test_json_is_the_result_in_place_of_the_findings(bright):

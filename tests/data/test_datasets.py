@@ -15,7 +15,7 @@ from PIL import Image
 
 from capsviz import data, discovery
 from capsviz.cli.inputs import open_inputs
-from capsviz.data import _torchvision
+from capsviz.data import _torchvision, multimnist
 
 IDX = ("mnist", "fashion_mnist", "kmnist", "emnist_digits")
 FETCHED = (*IDX, "svhn", "cifar10")
@@ -329,3 +329,27 @@ def test_archives_alone_are_no_data_set_where_nothing_is_downloaded(idx_root, tm
             file.write(path.read_bytes())
     with pytest.raises(FileNotFoundError, match=str(root)):  # says where the files belong
         data.load("mnist", "test", root, download=False)
+
+
+def test_a_data_loader_takes_a_data_set():
+    part = data.load("digits", "test")
+    image, label = part[-1]
+    assert image.dtype == torch.float32 and image.shape == (1, 28, 28)
+    assert torch.equal(image, part.images[-1] / 255) and label == int(part.labels[-1])
+    assert isinstance(part, torch.utils.data.Dataset)
+    images, labels = zip(*torch.utils.data.DataLoader(part, batch_size=100), strict=True)
+    assert torch.equal(torch.cat(images), part.images / 255)
+    assert torch.equal(torch.cat(labels), part.labels)
+    assert len(list(part)) == 360
+    with pytest.raises(IndexError):
+        part[360]
+    with pytest.raises(TypeError, match=r"dataset\.take"):
+        part[:3]
+
+
+def test_of_several_things_in_an_image_a_data_loader_gets_all_classes():
+    pairs = multimnist.make(data.load("digits", "test").first(16))
+    image, labels = pairs[0]
+    assert torch.equal(labels, pairs.labels[0]) and image.shape == pairs.image_shape
+    batch = next(iter(torch.utils.data.DataLoader(pairs, batch_size=5)))
+    assert torch.equal(batch[1], pairs.labels[:5])

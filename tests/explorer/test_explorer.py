@@ -21,13 +21,13 @@ from sources import MODULES, imports
 from capsviz import checkpoint, figures, tracing
 from capsviz.cli import main
 from capsviz.data import Dataset
-from capsviz.explorer import drawing, files, look, network, panels, serve, source
+from capsviz.explorer import choice, drawing, files, look, network, panels, serve, settings, source
 from capsviz.nn.functional import lengths
 from capsviz.pictures import Frame, prediction
 from capsviz.statistics.detection import REASONS, Limits
 
 CLASSES = ("a", "b", "c")
-NEUTRAL = (0, 1, 0, 0, 0, "as trained", -1, -1, 3, -1)
+NEUTRAL = (0, 1, 0, 0, 0, "as trained", -1, -1, 3, -1, 2, 0)
 
 
 @pytest.fixture
@@ -240,19 +240,20 @@ def test_the_spread_is_the_exponential_of_the_entropy(strong, tiny_images):
 
 
 def test_the_values_of_the_controls_are_read_in_their_order():
-    values = (30, 1.2, 0.1, -2, 3, "one iteration", 5, 1, 2, 0, 0.1, -0.2)
-    found = panels.read(values)
+    values = (30, 1.2, 0.1, -2, 3, "one iteration", 5, 1, 2, 0, 1, 4, 0.1, -0.2)
+    found = settings.read(values)
     assert found.warp == (30, 1.2, 0.1, -2, 3) and found.warp.shift_y_px == 3
     assert found.how == look.Intervention(iterations=1, off=5)
     assert (found.mapped, found.iteration, found.capsule) == (1, 2, 0)
+    assert found.donor == (1, 4)
     assert found.changes == (0.1, -0.2)
-    assert panels.read((*NEUTRAL, 0)).how == look.AS_TRAINED
+    assert settings.read((*NEUTRAL, 0)).how == look.AS_TRAINED
 
 
 def test_every_panel_follows_the_controls(networks):
     image = networks.test_image(1, 0)
-    plain, turned = (panels.read((angle, *NEUTRAL[1:], *[0] * 6)) for angle in (0, 40))
-    changed = panels.read((*NEUTRAL, 0.4, *[0] * 5))
+    plain, turned = (settings.read((angle, *NEUTRAL[1:], *[0] * 6)) for angle in (0, 40))
+    changed = settings.read((*NEUTRAL, 0.4, *[0] * 5))
     found = {s: panels.find(networks, image, s) for s in (plain, turned, changed)}
     for draw in (panels.images, panels.routed, panels.posed):
         before, after = (draw(found[s], networks, s) for s in (plain, turned))
@@ -268,7 +269,7 @@ def test_every_panel_follows_the_controls(networks):
 
 
 def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(networks):
-    image, plain = networks.test_image(1, 0), panels.read((*NEUTRAL, *[0] * 6))
+    image, plain = networks.test_image(1, 0), settings.read((*NEUTRAL, *[0] * 6))
     found = panels.find(networks, image, plain)
     assert panels.flag(found, networks) == ""  # not known
     for limits in (Limits(0.0, 1e3), Limits(2.0, 1e3), Limits(0.0, 0.0)):
@@ -281,16 +282,16 @@ def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(
     pair = found._replace(seen=found.seen._replace(image=two))
     text = panels.flag(pair, replace(networks, limits=Limits(0.0, 1e3)))
     assert "2 separate pieces of ink" in text and "Like the training data" in text
-    uniform = panels.read((*NEUTRAL[:5], "couplings uniform", *NEUTRAL[6:], *[0] * 6))
+    uniform = settings.read((*NEUTRAL[:5], "couplings uniform", *NEUTRAL[6:], *[0] * 6))
     found = panels.find(networks, image, uniform)
     assert panels.flag(found, replace(networks, limits=Limits(2.0, 0.0))) == ""
 
 
 def test_the_longest_capsule_is_meant_unless_a_class_is_named(networks):
     image = networks.test_image(0, 0)
-    found = panels.find(networks, image, panels.read((*NEUTRAL, *[0] * 6)))
+    found = panels.find(networks, image, settings.read((*NEUTRAL, *[0] * 6)))
     assert found.mapped == found.capsule == found.seen.lengths.argmax()
-    named = panels.read((*NEUTRAL[:7], 2, 3, 1, *[0] * 6))
+    named = settings.read((*NEUTRAL[:7], 2, 3, 1, *NEUTRAL[10:], *[0] * 6))
     found = panels.find(networks, image, named)
     assert (found.mapped, found.capsule) == (2, 1)
 
@@ -298,19 +299,19 @@ def test_the_longest_capsule_is_meant_unless_a_class_is_named(networks):
 def test_every_intervention_is_offered_and_explained_in_a_sentence(networks):
     image = networks.test_image(1, 0)
     texts = []
-    for name in panels.ROUTINGS:
-        settings = panels.read((*NEUTRAL[:5], name, *NEUTRAL[6:], *[0] * 6))
-        found = panels.find(networks, image, settings)
-        texts.append(panels.routed(found, networks, settings))
+    for name in settings.ROUTINGS:
+        chosen = settings.read((*NEUTRAL[:5], name, *NEUTRAL[6:], *[0] * 6))
+        found = panels.find(networks, image, chosen)
+        texts.append(panels.routed(found, networks, chosen))
         assert f"about uniform: {found.seen.coupling_sd:.4f}" in texts[-1]
-    assert len(set(texts)) == len(panels.ROUTINGS) == len(tracing.INTERVENTIONS) + 2
-    assert set(panels.MEANINGS) == set(tracing.INTERVENTIONS)
+    assert len(set(texts)) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
+    assert set(panels.MEANINGS) == {*tracing.INTERVENTIONS, look.ANOTHER}
     for name, text in zip(tracing.INTERVENTIONS, texts[1:], strict=False):
         assert panels.MEANINGS[name].split(",")[0].replace("'", "&#x27;") in text
 
 
 def test_couplings_near_uniform_are_said_to_be_so_and_not_to_do_little(networks):
-    image, plain = networks.test_image(1, 0), panels.read((*NEUTRAL, *[0] * 6))
+    image, plain = networks.test_image(1, 0), settings.read((*NEUTRAL, *[0] * 6))
     seen = panels.find(networks, image, plain).seen
     near = seen._replace(entropy_nats=np.full_like(seen.entropy_nats, np.log(2.9)))
     far = seen._replace(entropy_nats=np.full_like(seen.entropy_nats, np.log(1.2)))
@@ -330,18 +331,18 @@ def test_capsules_without_places_have_a_line_in_place_of_a_map(tiny_images):
 
 def test_bars_have_ticks_only_with_an_intervention(networks):
     image = networks.test_image(0, 0)
-    uniform = panels.read((*NEUTRAL[:5], "couplings uniform", *NEUTRAL[6:], *[0] * 6))
+    uniform = settings.read((*NEUTRAL[:5], "couplings uniform", *NEUTRAL[6:], *[0] * 6))
     found = panels.find(networks, image, uniform)
     np.testing.assert_array_equal(found.plain, look.look(networks.model, image).lengths)
     assert "ticks" in panels.scores(found, networks, None)
-    plain = panels.read((*NEUTRAL, *[0] * 6))
+    plain = settings.read((*NEUTRAL, *[0] * 6))
     assert panels.find(networks, image, plain).plain is None
 
 
 def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     shown = source.Shown(networks.test_image(2, 0), 2, "drawing")
-    how, warp = look.Intervention(couplings="uniform", off=0), panels.read((*NEUTRAL, 0)).warp
+    how, warp = look.Intervention(couplings="uniform", off=0), settings.read((*NEUTRAL, 0)).warp
     changes = (0.1, 0, 0, 0, 0, -0.3)
     made = files.save_view(networks, shown, warp, how, 1, changes)
     assert sorted(path.suffix for path in made) == [".json", ".pdf", ".png"]
@@ -362,11 +363,11 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
 def test_the_sheet_of_a_pose_and_its_words_come_from_perturb(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
     monkeypatch.setattr("capsviz.analyses.perturb.N", 10)
-    opened = network.open_networks("digits", "digits")
+    opened = choice.open_choice("digits", "digits").pair("digits", "digits")
     texts = files.explain(opened, 3)
     assert len(texts) == 16 and all(text.startswith("+0.1 in class 3: ") for text in texts)
     shown = source.Shown(opened.test_image(3, 1), 3, "digits-3-1")
-    made = files.save_pose(opened, shown, panels.read((*NEUTRAL, 0)).warp, 3)
+    made = files.save_pose(opened, shown, settings.read((*NEUTRAL, 0)).warp, 3)
     result, _ = figures.read_result(made[-1])
     words = [f"+0.1 in class 3: {text}" for text in result.captions]
     assert len(words) == 6 and words == [texts[d] for d in result.dimensions]
@@ -381,17 +382,18 @@ def without_mnist(tmp_path, monkeypatch):
 
 @pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights are here")
 def test_without_mnist_the_embedded_digits_are_the_test_images(without_mnist):
-    opened = network.open_networks()
+    opened = choice.open_choice()
     assert opened.dataset.name == "digits" and "embedded" in opened.notice
-    assert opened.names == ("mnist", "mnist-resnet") and opened.frame == Frame((1, 28, 28))
+    pair = opened.pair(opened.first, opened.beside)
+    assert pair.names == ("mnist", "mnist-resnet") and pair.frame == Frame((1, 28, 28))
     with pytest.raises(ValueError, match="expected an index"):
-        opened.test_image(2, 10_000)
+        pair.test_image(2, 10_000)
 
 
 @pytest.mark.skipif("mnist-resnet" not in checkpoint.shipped(), reason="no ResNet is here")
 def test_a_network_without_capsules_cannot_be_explored(without_mnist):
     with pytest.raises(ValueError, match="'mnist-resnet' has no capsules"):
-        network.open_networks("mnist-resnet", "digits")
+        choice.open_choice("mnist-resnet", "digits")
 
 
 def test_a_port_that_is_taken_is_named():
@@ -419,7 +421,8 @@ def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
 def test_gradio_is_known_to_the_page_and_its_server_only():
     code = {name: path.read_text(encoding="utf-8") for name, path in MODULES.items()}
     knowing = {name for name, text in code.items() if re.search(r"^\s*import gradio", text, re.M)}
-    assert knowing == {"capsviz.explorer.page", "capsviz.explorer.serve"}
+    shown = {f"capsviz.explorer.{name}" for name in ("page", "layout", "handlers")}
+    assert knowing == {*shown, "capsviz.explorer.serve"}
     for name, text in code.items():
-        if name.startswith("capsviz.explorer") and name != "capsviz.explorer.page":
-            assert "capsviz.explorer.page" not in imports(text)
+        if name.startswith("capsviz.explorer") and name not in shown:
+            assert not shown & set(imports(text)), name

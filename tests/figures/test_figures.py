@@ -55,12 +55,19 @@ def test_redraw_gives_the_identical_files_without_torch(tmp_path):
     made = ["--checkpoint", "digits", "--step", "60", "--width", "single", "--output", tmp_path]
     run = CliRunner().invoke(main, ["rotate", *map(str, made), *chosen])
     assert run.exit_code == 0, run.output
-    args = ["redraw", str(tmp_path / "rotate-digits-2-0.json"), "--output", str(tmp_path / "b")]
+    args = [
+        "redraw",
+        str(tmp_path / "rotate-digits-2-0-step-60.json"),
+        "--output",
+        str(tmp_path / "b"),
+    ]
     code = "import sys; from capsviz.cli import main; sys.modules['torch'] = None; "
     code += f"main({[*args, *reversed(chosen)]!r})"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     for name in formats:
-        one, other = (folder / f"rotate-digits-2-0.{name}" for folder in (tmp_path, tmp_path / "b"))
+        one, other = (
+            folder / f"rotate-digits-2-0-step-60.{name}" for folder in (tmp_path, tmp_path / "b")
+        )
         assert one.read_bytes() == other.read_bytes(), name
 
 
@@ -81,9 +88,10 @@ def test_shipped_captions_are_those_of_their_numbers():
     manifest = json.loads((FIGURES / "manifest.json").read_text(encoding="utf-8"))
     latex = (FIGURES / "figures.tex").read_text(encoding="utf-8")
     for entry in manifest["figures"]:
-        made, about = figures.read_result(FIGURES / f"{entry['name']}.json")
-        module = discovery.load("capsviz.analyses", entry["analysis"], what="analysis")
-        assert entry["caption"] == module.caption(made)
+        (numbers,) = (name for name in entry["files"] if name.endswith(".json"))
+        made, about = figures.read_result(FIGURES / numbers)
+        part = entry.get("part", "")
+        assert entry["caption"] == figures.caption(entry["analysis"], made, part)
         assert entry["commit"] == about["provenance"]["commit"]
         assert escape(entry["caption"]) in latex
 

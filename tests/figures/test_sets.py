@@ -18,6 +18,7 @@ from capsviz.analyses import rotate
 from capsviz.cli import main
 from capsviz.data import digits
 from capsviz.figures import sets as paperset
+from capsviz.figures.venues import width_for
 from capsviz.tracing import remember
 
 
@@ -28,7 +29,7 @@ def run(*args):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("set")
-    result = run("--only", "rotate", "--limit", 20, "--output", folder)
+    result = run("--only", "rotate", "--n", 20, "--output", folder)
     assert result.exit_code == 0, result.stderr
     return folder, result
 
@@ -74,7 +75,7 @@ def test_what_must_be_said_of_the_data_stands_in_captions_and_numbers(tmp_path, 
     load = digits.load
     lossy = "these digits are copies"
     monkeypatch.setattr(digits, "load", lambda *a, **k: replace(load(*a, **k), notice=lossy))
-    result = run("--only", "rotate", "--limit", 5, "--output", tmp_path)
+    result = run("--only", "rotate", "--n", 5, "--output", tmp_path)
     assert result.exit_code == 0 and lossy in result.stderr
     for entry in json.loads((tmp_path / "manifest.json").read_text())["figures"]:
         assert entry["caption"].endswith(f"Note: {lossy}.")
@@ -88,7 +89,7 @@ def test_a_figure_that_fails_is_named_and_loses_no_other(tmp_path, monkeypatch):
 
     original = rotate.paper
     monkeypatch.setattr(rotate, "paper", broken)
-    result = run("--only", "rotate", "--limit", 5, "--output", tmp_path / "x")
+    result = run("--only", "rotate", "--n", 5, "--output", tmp_path / "x")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1] == "Error: 1 failed: rotate"
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
@@ -101,7 +102,7 @@ def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monk
 
     monkeypatch.setattr(rotate, "paper", stopped)
     (tmp_path / "figures.tex").write_text("mine")
-    assert run("--only", "rotate", "--limit", 5, "--output", tmp_path).exit_code == 1
+    assert run("--only", "rotate", "--n", 5, "--output", tmp_path).exit_code == 1
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"figures.tex": "mine"}
 
 
@@ -110,7 +111,7 @@ def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monk
     [
         (["--only", "rotat"], "unknown figure 'rotat'"),
         (["--venue", "nips"], "unknown venue 'nips'"),
-        (["--limit", 361], "expected 1 to 360"),
+        (["--n", 361], "expected 1 to 360"),
         (["--digit", 11], "no class 11"),
         (["--style", "poster"], "poster"),
     ],
@@ -122,10 +123,10 @@ def test_a_wrong_request_is_one_line_and_writes_nothing(tmp_path, args, message)
 
 
 def test_a_venue_gives_its_column_and_text_width():
-    assert paperset.width_for("single", "icml") == 3.25
-    assert paperset.width_for("double", "icml") == 6.75
-    assert paperset.width_for("4", "icml") == "4"
-    assert paperset.width_for("double", None) == "double"
+    assert width_for("single", "icml") == 3.25
+    assert width_for("double", "icml") == 6.75
+    assert width_for("4", "icml") == "4"
+    assert width_for("double", None) == "double"
 
 
 def test_every_analysis_takes_part():
@@ -152,3 +153,51 @@ def test_within_a_set_nothing_is_traced_twice():
     before = len(calls)
     capsviz.trace(model, images)
     assert len(calls) > before
+
+
+def test_a_set_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch):
+    words = ("--only", "rotate", "--only", "reconstruct", "--n", 20, "--output", tmp_path / "x")
+
+    def killed(inputs, settings):
+        yield next(original(inputs, settings))
+        raise KeyboardInterrupt
+
+    original = rotate.paper
+    monkeypatch.setattr(rotate, "paper", killed)
+    assert run(*words).exit_code == 1
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    assert manifest["whole"] == ["reconstruct"] and len(manifest["figures"]) == 2
+    monkeypatch.setattr(rotate, "paper", original)
+    again = run(*words)
+    assert again.exit_code == 0, again.stderr
+    assert "reconstruct: kept, 1 drawn before" in again.stderr
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    assert manifest["whole"] == ["reconstruct", "rotate"] and len(manifest["figures"]) == 3
+    (tmp_path / "x" / "rotate-digits-2-0.png").write_bytes(b"damaged")
+    third = run(*words)
+    assert "reconstruct: kept" in third.stderr and "rotate: kept" not in third.stderr
+    assert (tmp_path / "x" / "rotate-digits-2-0.png").stat().st_size > 1000
+    assert "kept" not in run(*words, "--force").stderr
+
+
+def test_figures_of_another_run_are_not_mixed_with_these(made, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(made[0], folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    other = run("--only", "rotate", "--n", 30, "--output", folder)
+    assert other.exit_code == 2 and "(n differ)" in other.stderr and "--force" in other.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_file_in_the_way_of_a_set_is_kept(tmp_path):
+    (tmp_path / "rotate-digits-2-0.json").write_text("mine")
+    result = run("--only", "rotate", "--n", 5, "--output", tmp_path)
+    assert result.exit_code == 1 and "exists: add --force" in result.stderr
+    assert (tmp_path / "rotate-digits-2-0.json").read_text() == "mine"
+
+
+def test_latex_puts_what_is_wider_than_a_column_over_both():
+    entry = paperset.Entry("a", "rotate", "A caption.", ["a.pdf"], 1.0)
+    wide, narrow = (paperset.latex([entry], "pdf", inches, 3.25) for inches in (6.75, 3.25))
+    assert r"\begin{figure*}" in wide and r"\end{figure*}" in wide and "twocolumn" in wide
+    assert r"\begin{figure}" in narrow and "figure*" not in narrow

@@ -7,6 +7,7 @@ from capsviz.statistics.intervals import (
     mean_interval,
     paired_each,
     paired_interval,
+    student_interval,
     wilson,
     wilson_each,
 )
@@ -58,3 +59,13 @@ def test_too_few_images_are_refused(n):
             interval()
     with pytest.raises(ValueError, match="at least 1 image, got 0"):
         wilson(0, 0)
+
+
+def test_students_interval_is_that_of_scipy():
+    from scipy.stats import ttest_1samp
+
+    values = np.random.default_rng(0).normal(size=(5, 3))
+    mean, ends = student_interval(values)
+    expected = ttest_1samp(values, 0).confidence_interval(0.95)
+    np.testing.assert_allclose(ends, np.stack([expected.low, expected.high], 1))
+    np.testing.assert_allclose(mean, values.mean(0))

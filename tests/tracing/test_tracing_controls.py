@@ -170,3 +170,20 @@ def test_a_layer_can_be_chosen_where_there_are_several(tiny_images):
     last, first = trace(model, tiny_images), trace(model, tiny_images, layer=0)
     torch.testing.assert_close(first.children, 2 * last.children)
     assert (first.grid, last.grid) == ((5, 1, 1), (3, 2, 2))
+    for layer in (2, -3, "a"):
+        with pytest.raises(ValueError, match=f"has 2 routed layers, got layer {layer}"):
+            trace(model, tiny_images, layer=layer)
+
+
+def test_couplings_of_another_layer_are_refused_with_both_shapes(tiny, tiny_images):
+    for shape in ((13, 3), (12, 4), (3, 12), (7, 12, 3), (36,)):
+        with pytest.raises(ValueError, match=r"expected couplings \(8, 12, 3\), got"):
+            trace(tiny, tiny_images, couplings=torch.full(shape, 1 / 3))
+    with pytest.raises(ValueError, match="not finite"):
+        trace(tiny, tiny_images, couplings=torch.full((12, 3), torch.nan))
+
+
+@pytest.mark.parametrize("iterations", [0, -1, 1.5, "two"])
+def test_iterations_that_are_no_number_of_passes_are_refused(tiny, tiny_images, iterations):
+    with pytest.raises(ValueError, match=rf"iterations must be .*{iterations}"):
+        trace(tiny, tiny_images, iterations=iterations)

@@ -51,7 +51,19 @@ INSIDE_ROUTING = {
 
 
 def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNet":
-    """A CapsNet from the fields of `Config`; a preset's values hold where none is given.
+    """A CapsNet, as `CapsNet` makes it."""
+    return CapsNet(image_shape, classes, **options)
+
+
+class CapsNet(ClassPoses):
+    """The network of figure 1 with the decoder of figure 2, for any image size and class count.
+
+    Parameters
+    ----------
+    image_shape  (C, H, W) of its images.
+    classes      how many.
+    options      fields of `capsviz/nn/models/_capsnet_config.py`, e.g. routing="em", types=8; a
+                 preset's values hold where none is given.
 
     Raises
     ------
@@ -59,17 +71,15 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNe
                  than two classes, or images too small.
     MemoryError  if the weights alone would not fit.
     """
-    config = settings_from(Config, "capsnet", image_shape, classes, options)
-    preset = preset_values(config.preset, classes)
-    config = replace(config, **{k: v for k, v in preset.items() if k not in options})
-    return CapsNet(replace(config, **routing_values(config, options)))
 
-
-class CapsNet(ClassPoses):
-    """The network of figure 1 with the decoder of figure 2, for any image size and class count."""
-
-    def __init__(self, config: Config):
+    def __init__(
+        self, image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options
+    ):
         super().__init__()
+        config = settings_from(Config, "capsnet", image_shape, classes, options)
+        preset = preset_values(config.preset, classes)
+        config = replace(config, **{k: v for k, v in preset.items() if k not in options})
+        config = replace(config, **routing_values(config, options))
         check(config)
         self.settings = config
         types, dim = config.types, config.primary_dimensions

@@ -10,9 +10,10 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,6 +21,8 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from capsviz import discovery
+from capsviz.checkpoint import unfinished
+from capsviz.checkpoint.unfinished import STATE
 from capsviz.files import write_bytes, write_text
 from capsviz.nn import models
 
@@ -66,6 +69,8 @@ def shipped() -> list[str]:
 def find(name: str | os.PathLike) -> Path:
     """Path of the weights of a shipped name, a `.safetensors` file or a folder with one such file.
 
+    Of a run that has not ended it is its state, which `load` and `read_card` take as well.
+
     Raises
     ------
     ValueError  for anything else, naming the shipped ones.
@@ -83,6 +88,8 @@ def find(name: str | os.PathLike) -> Path:
         files = [p for p in cards if p.is_file() and not p.stem.endswith(PRIMARY)]
         if len(files) == 1:
             return files[0]
+        if not files and (path / STATE).is_file():
+            return path / STATE
         raise ValueError(f"expected one checkpoint with its card in '{path}', found {len(files)}")
     if path.is_file():
         raise ValueError(
@@ -95,7 +102,9 @@ def find(name: str | os.PathLike) -> Path:
 
 
 def read_card(weights: Path) -> dict:
-    """The card beside a weight file; ValueError if it is missing or not a card."""
+    """The card beside a weight file, or in the state of a run; ValueError if there is none."""
+    if weights.name == STATE:
+        return unfinished.card(weights, read_about(weights))
     path = weights.with_suffix(".json")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
@@ -111,7 +120,14 @@ def read_card(weights: Path) -> dict:
 
 
 def update_card(weights: Path, **parts) -> Path:
-    """Replace parts of the card beside a weight file; the card's path."""
+    """Replace parts of the card beside a weight file; the card's path.
+
+    Raises
+    ------
+    ValueError  for what has no card of its own: the state of a run that has not ended.
+    """
+    if weights.name == STATE:
+        raise ValueError(f"{weights} is the state of a run: its card is written when it ends")
     path = weights.with_suffix(".json")
     write_text(path, json.dumps(read_card(weights) | parts, indent=1) + "\n")
     return path
@@ -145,10 +161,23 @@ def save(
         "stored_as": str(dtype or torch.float32).removeprefix("torch."),
         "parameters": sum(p.numel() for p in model.parameters()),
     }
-    network = {"name": type(model).__module__.rpartition(".")[2], "config": model.config}
-    card = {"format": 1, **card, "model": network, "weights": weights}
+    card = {"format": 1, **card, "model": network(model), "weights": weights}
     write_text(path.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
     return path
+
+
+def network(model: nn.Module) -> dict:
+    """What a card says of a network of `capsviz.nn.models`: its name, and what makes it again."""
+    return {"name": type(model).__module__.rpartition(".")[2], "config": model.config}
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors of a weight file, of a run's state those that count; ValueError if damaged."""
+    tensors, about = read_tensors(path)
+    if path.name != STATE:
+        return tensors
+    chosen = unfinished.weights(path, about, tensors)
+    return read_tensors(chosen)[0] if isinstance(chosen, Path) else chosen
 
 
 def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.Module:
@@ -156,7 +185,8 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
 
     Parameters
     ----------
-    name    a shipped name ("mnist"), a `.safetensors` file, or a folder that holds one.
+    name    a shipped name ("mnist"), a `.safetensors` file, or a folder that holds one, or holds a
+            run that has not ended: of that the weights it would end with if it stopped now.
     device  to put it on.
 
     Raises
@@ -164,9 +194,8 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
     ValueError  for an unknown name, a damaged file, or a card that does not fit its weights.
     """
     path = find(name)
-    tensors, _ = read_tensors(path)
-    card = read_card(path)
-    if card["weights"].get("sha256") != sha256(path):
+    tensors, card = read_weights(path), read_card(path)
+    if path.name != STATE and card["weights"].get("sha256") != sha256(path):
         raise ValueError(
             f"the card {path.with_suffix('.json')} does not fit: it is of other weights, its "
             "SHA-256 is not theirs"
@@ -182,7 +211,7 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
     except (RuntimeError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"the card {path.with_suffix('.json')} does not fit: {reason}") from error
-    model.card = card
+    model.card = card  # type: ignore[assignment]  # a module's attributes are tensors or modules
     return model.to(device).eval()
 
 
@@ -214,7 +243,8 @@ def fresh(model: nn.Module, seed: int = 0, *, preset: str | None = None) -> nn.M
             f"a {kind.__name__} cannot be built anew: expected a `config`, and a `build` in the "
             f"file of its class, {kind.__module__}"
         )
-    config = dict(model.config) | ({} if preset is None else {"preset": preset})
+    config: dict[str, Any] = dict(model.config)  # type: ignore[arg-type]
+    config |= {} if preset is None else {"preset": preset}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         other = build(config.pop("image_shape"), config.pop("classes"), **config)
@@ -225,6 +255,21 @@ def fresh(model: nn.Module, seed: int = 0, *, preset: str | None = None) -> nn.M
         )
     like = next(model.parameters(), torch.zeros(()))
     return other.to(like).eval()
+
+
+def controls(model: nn.Module, seeds: Sequence[int]) -> tuple[dict[str, list], list[str]]:
+    """For each of `presets` the `fresh` networks, one a seed, by name; a line for what is lacking.
+
+    The names begin with "freshly initialised". Without seeds there are none.
+    """
+    networks, notes = {}, []
+    for preset in presets(model) if seeds else ():
+        name = "freshly initialised" + (f" ({preset})" if preset else "")
+        try:
+            networks[name] = [fresh(model, seed, preset=preset) for seed in seeds]
+        except ValueError as error:
+            notes.append(f"no control {name}: {error}")
+    return networks, notes
 
 
 def sha256(path: Path) -> str:

@@ -1,0 +1,80 @@
+"""Drawing for the law of a warp: R2 of the vector and of its change, by law and kind of vector."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from capsviz.analyses.equivariance.law.words import BASELINES, reach
+from capsviz.analyses.equivariance.words import LOWEST
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import MARKERS
+
+WIDE = 5.0  # inches from which on one warp's panels stand side by side, and the key in two columns
+LINE = 0.135  # inches of a line of the key
+PAGE = 9.0  # inches, the height of one
+FIELDS = (("explained", "R² of the vector"), ("change", "R² of its change"))
+
+
+def sheet(result, width):
+    """Two panels for each warp; a key above."""
+    F, S, L = result.explained.value.shape[1], len(result.sources), len(result.laws)
+    across = 2 if width >= WIDE else 1
+    key = LINE * -(-S // across)
+    wide = width >= WIDE or F > 1  # one below the other, several warps would leave the page
+    rows = F if wide else 2 * F
+    tall = min(L * max(0.3, 0.07 * S), (PAGE - key - 0.15) / rows - 0.5)
+    figure = Figure(figsize=(width, rows * (tall + 0.5) + key + 0.15))
+    grid = figure.add_gridspec(rows, 2 if wide else 1)
+    for f in range(F):
+        for p, (field, name) in enumerate(FIELDS):
+            axes = figure.add_subplot(grid[f, p] if wide else grid[2 * f + p, 0])
+            _rows(axes, result, getattr(result, field), f)
+            axes.set_xlabel(f"{name},{' ' if width >= WIDE else chr(10)}{result.warps[f]}")
+            if wide and p:
+                axes.tick_params(labelleft=False)
+            else:
+                axes.set_title(reach(result, f) if p == 0 else "", fontsize=6.5, loc="left")
+    lines = [Line2D([], [], linewidth=0.8, **_look(s)) for s in range(S)]
+    words = [
+        f"{one}: {count:,} numbers"
+        for one, count in zip(result.sources, result.dimensions, strict=True)
+    ]
+    figure.legend(lines, words, loc="outside upper center", ncols=across, handlelength=1.6)
+    return figure
+
+
+def _look(s: int) -> dict:
+    return {
+        "color": COLOURS[s % len(COLOURS)],
+        "marker": MARKERS[s % len(MARKERS)],
+        "markersize": 3,
+    }
+
+
+def _rows(axes, result, estimate, f):
+    """A row for each law, a point with its interval for each kind of vector."""
+    S, L = len(result.sources), len(result.laws)
+    y, low = np.arange(L), float(estimate.low[:, f].min())
+    left = max(LOWEST, min(0.0, low) - 0.05)
+    for s in range(S):
+        look = _look(s)
+        at = y + (s - (S - 1) / 2) * 0.7 / S
+        values = estimate.value[s, f]
+        inside = values >= left
+        ends = np.maximum(estimate.ci95[s, f], left)
+        axes.hlines(at[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
+        axes.plot(values[inside], at[inside], linestyle="none", **look)
+        if not inside.all():
+            arrow = look | {"marker": "<", "fillstyle": "none"}  # beyond the left edge
+            axes.plot([left] * sum(~inside), at[~inside], linestyle="none", clip_on=False, **arrow)
+    for law in BASELINES[1:]:
+        axes.axhline(law - 0.5, color="#BBBBBB", linewidth=0.5)
+    axes.axhline(BASELINES[0] + 0.5, color="#BBBBBB", linewidth=0.5)
+    axes.axvline(0, color="#7F7F7F", linewidth=0.5)
+    axes.set_yticks(y, result.laws)
+    axes.set(xlim=(left, 1.03), ylim=(L - 0.5, -0.5))
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)

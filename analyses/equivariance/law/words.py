@@ -1,0 +1,117 @@
+"""Words of the law of a warp: its rows, what its numbers say, its table and its caption."""
+
+from __future__ import annotations
+
+LAWS = (
+    "own map, whole warp",
+    "half a warp, twice",
+    "extrapolated from half",
+    "one matrix, own offsets",
+    "one map for all classes",
+    "one shift",
+)
+OWN, TWICE, EXTRAPOLATED, ONE_MATRIX, ONE_MAP, SHIFT = range(len(LAWS))
+BASELINES = (OWN, SHIFT)  # that a law is compared with, none themselves
+
+
+def findings(result) -> str:
+    """R2 by law, a line for each, of every kind of vector; what the laws lose, and its control."""
+    others = ", ".join(result.sources[1:])
+    lines = [
+        f"{result.n:,} {result.dataset} images, R2 of the vector under the whole warp by maps "
+        f"fitted on {result.fit_count} {result.fit_of} of each class, and of its change, with 95 % "
+        f"intervals; in round brackets {others}:"
+    ]
+    for f, name in enumerate(result.warps):
+        lines.append(f"{name}, {reach(result, f)}:")
+        for law, words in enumerate(result.laws):
+            parts = []
+            for field in ("explained", "change"):
+                first, *rest = getattr(result, field)[:, f, law]
+                values = ", ".join(f"{one.value:.2f}" for one in rest)
+                parts.append(f"{first:.2f}{f' ({values})' if values else ''}")
+            lines.append(f"  {words}: {parts[0]}; change {parts[1]}")
+        lines += [verdict(result, f), *seeds(result, f)]
+    lines.append(f"cost: {result.looks:,} images looked at in {result.seconds:,.0f} s")
+    return "\n".join([*lines, *result.notes])
+
+
+def reach(result, f: int) -> str:
+    """The sizes of the halves and of the whole."""
+    low, half_low, half, high = (f"{size:.3g}" for size in result.sizes[f])
+    unit = result.units[f]
+    return f"halves {half_low} and {half}{unit}, whole {low} and {high}{unit}"
+
+
+def verdict(result, f: int) -> str:
+    """What each law explains less than the own map, and whether a fresh network does as well."""
+    parts = []
+    for law, words in enumerate(result.laws):
+        if law in BASELINES:
+            continue
+        less = result.to_own[0, f, law] * -1
+        ends = sorted(less.ci95)
+        parts.append(f"{words} {float(less.value):.2f} [{ends[0]:.2f}, {ends[1]:.2f}]")
+    text = f"less than the own map: {', '.join(parts)}"
+    fresh = fresh_kinds(result)
+    if not fresh:
+        return text
+    above = [
+        words
+        for law, words in enumerate(result.laws)
+        if law not in BASELINES
+        and all(result.explained.difference.high[s, f, law] < 0 for s in fresh)
+    ]
+    if above:
+        return f"{text}; above freshly initialised networks, in this training run: {oxford(above)}"
+    return f"{text}; no law is clearly above that of freshly initialised networks"
+
+
+def seeds(result, f: int) -> list[str]:
+    """How far apart the fresh networks of several seeds are, by the own map and by half, twice."""
+    parts = []
+    for s in fresh_kinds(result) if result.seeds > 1 else ():
+        spans = [
+            f"{result.laws[law]} {result.by_seed[s, f, law, 0]:.2f} to "
+            f"{result.by_seed[s, f, law, 1]:.2f}"
+            for law in (OWN, TWICE)
+        ]
+        parts.append(f"{result.sources[s]}, {result.seeds} seeds: {', '.join(spans)}")
+    return ["; ".join(parts)] if parts else []
+
+
+def fresh_kinds(result) -> list[int]:
+    """The kinds of vectors of the first network, freshly initialised."""
+    start = f"{result.sources[0]} freshly"
+    return [s for s, name in enumerate(result.sources) if name.startswith(start)]
+
+
+def oxford(names: list[str]) -> str:
+    """Names in a row, the last after "and"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def table(result):
+    """Header, rows and caption: R2 of every kind of vector, by warp and law."""
+    rows = [
+        [name, words, what, *(f"{one:.2f}" for one in getattr(result, field)[:, f, law])]
+        for f, name in enumerate(result.warps)
+        for law, words in enumerate(result.laws)
+        for what, field in (("vector", "explained"), ("change", "change"))
+    ]
+    return ["Warp", "Predicted by", "R² of", *result.sources], rows, caption(result)
+
+
+def caption(result) -> str:
+    """What the figure shows, with its numbers."""
+    head, *rows = (line.strip() for line in findings(result).split("\n"))
+    several = f", means of {result.seeds} seeds for fresh networks" if result.seeds > 1 else ""
+    return (
+        "Whether the maps of a warp are a law: share of the variance, within its class, of the "
+        "warped image's vector (left) and of its change (right) that is explained by a map fitted "
+        "for that class and warp; by that of half the warp, used twice; by odd and even part of "
+        "the change under half the warp, extrapolated; by one matrix for all classes with the "
+        "offsets of each, by one map for all classes with one offset; by the same "
+        f"shift for all images of a class. Vectors whole{several}. Bars: 95 % intervals, paired "
+        f"bootstrap over images. {head} {'; '.join(rows)}."
+    )

@@ -1,0 +1,174 @@
+"""Drawings for `faithfulness`: one image's maps and curves, and the judgements over a test set."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.colors import CenteredNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import show
+
+GREY = "#7F7F7F"
+SIGNED, ORDER = "RdBu_r", "cividis"
+WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+STYLES = {  # colour, line and marker of a map: controls grey and black, routing blue
+    "random order": (GREY, ":", "x"),
+    "ink": ("black", "--", "s"),
+    "|u| map": (GREY, "-.", "v"),
+    "routing map": (COLOURS[0], "-", "o"),
+    "routing map, uniform": (COLOURS[5], "--", "o"),
+    "gradient": (COLOURS[1], "-", "^"),
+    "integrated gradients": (COLOURS[2], "-", "D"),
+    "occlusion": (COLOURS[3], "-", "P"),
+    "Grad-CAM, first convolution": (COLOURS[4], "--", "<"),
+    "Grad-CAM, last convolution": (COLOURS[8], "-", ">"),
+    "Grad-CAM, the one convolution": (COLOURS[8], "-", ">"),
+}
+SHORT = {
+    "random order": "random\norder",
+    "routing map": "routing\nmap",
+    "routing map, uniform": "routing,\nuniform",
+    "integrated gradients": "integr.\ngradients",
+    "Grad-CAM, first convolution": "Grad-CAM,\nfirst conv.",
+    "Grad-CAM, last convolution": "Grad-CAM,\nlast conv.",
+    "Grad-CAM, the one convolution": "Grad-CAM,\none conv.",
+}
+
+
+def one_image(result, width):
+    """The image, its maps, those of random weights, and the curves."""
+    wide, M = width >= WIDE, len(result.names)
+    columns = M + 1 if width > 6 else 6
+    blocks = -(-(M + 1) // columns)
+    cell = min((width - 0.1) / columns - 0.06, 1.0)
+    tall = blocks * (2 * cell + 0.95)
+    heights = [tall, 1.75 if wide else 3.2]
+    figure = Figure(figsize=(width, sum(heights) + 0.35))
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.01, hspace=0.01)
+    top, bottom = figure.subfigures(2, 1, height_ratios=[tall + 0.35, heights[1]])
+    grid = top.subplots(2 * blocks, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    show(grid[0, 0], result.image, "\nimage")
+    grid[0, 0].set_axis_on()
+    true = "" if result.label in (None, result.target) else f"\n(a {result.classes[result.label]})"
+    grid[0, 0].set_xlabel(f"class\n{result.classes[result.target]}{true}", fontsize=6, labelpad=2)
+    for k, name in enumerate(result.names):
+        block, column = divmod(k + 1, columns)
+        upper, lower = grid[2 * block : 2 * block + 2, column]
+        upper.set_title(SHORT.get(name, f"{name}\n"), fontsize=6, pad=2, color=STYLES[name][0])
+        _map(upper, result.maps[k])
+        upper.set_xlabel(
+            f"del {result.deletion_area[k]:.2f}\nins {result.insertion_area[k]:.2f}\n"
+            f"infid {result.infidelity[k]:.2f}",
+            fontsize=6, labelpad=2,
+        )  # fmt: skip
+        if np.isfinite(result.correlation[k]):
+            _map(lower, result.random_maps[k])
+            lower.set_xlabel(f"ρ {result.correlation[k]:.2f}", fontsize=6, labelpad=2)
+    text = "upper: maps, areas of deletion and insertion, infidelity;"
+    text += " " if width > 6 else "\n"
+    top.suptitle(f"{text}lower: the same maps with random weights in all layers", fontsize=7)
+    _both_curves(bottom, result, (result.deletion, result.insertion), None, wide)
+    return figure
+
+
+def _map(axes, values):
+    """One map on its own scale, centred on zero where it has both signs."""
+    axes.set_axis_on()
+    if values.min() < 0:
+        scale = CenteredNorm(0, np.abs(values).max() or 1.0)
+        axes.imshow(values, cmap=SIGNED, norm=scale)
+    else:
+        axes.imshow(values, cmap=ORDER)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
+
+
+def _both_curves(part, result, values, bands, wide):
+    """Deletion and insertion, with what they are drawn by."""
+    panels = part.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
+    for k, (axes, curves) in enumerate(zip(panels, values, strict=True)):
+        for m, name in enumerate(result.names):
+            colour, line, _ = STYLES[name]
+            thick = 1.6 if name == "routing map" else 0.9
+            axes.plot(result.shares, curves[m], line, color=colour, linewidth=thick, label=name)
+            if bands is not None:
+                low, high = bands[k, m].T
+                axes.fill_between(result.shares, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.set(
+            xlim=(-0.02, 1.02),
+            ylim=(0, 1.02),
+            xlabel=("% of pixels removed", "% of pixels shown")[k],
+        )
+        axes.set_title(("deletion: lower is better", "insertion: higher is better")[k])
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+        axes.xaxis.set_major_formatter(PercentFormatter(1, 0, None))
+        axes.set_ylabel("score of the class" if k == 0 or not wide else None)
+    handles, labels = panels[0].get_legend_handles_labels()
+    part.legend(
+        handles, labels, loc="outside right center" if wide else "outside lower center",
+        ncols=1 if wide else 2, fontsize=6, handlelength=2.6,
+    )  # fmt: skip
+
+
+def judgements(result, width):
+    """Mean curves; areas, infidelity and sanity of each map."""
+    wide, M = width >= WIDE, len(result.names)
+    rows = 0.17 * M + 0.75 if wide else 0.12 * M + 0.6
+    heights = [1.85, rows] if wide else [3.3, 3 * rows]
+    figure = Figure(figsize=(width, sum(heights) + 0.25))
+    top, bottom = figure.subfigures(2, 1, height_ratios=heights)
+    band = result.curves.ci95
+    _both_curves(top, result, result.curves.value, band, wide)
+    panels = bottom.subplots(*((1, 3) if wide else (3, 1)), sharey=True)
+    _points(panels[0], result, result.gap)
+    panels[0].axvline(0, color=GREY, linewidth=0.5)
+    panels[0].set_title("insertion less deletion\n(higher is better)")
+    panels[0].set_xlabel("difference of areas")
+    _points(panels[1], result, result.infidelity)
+    panels[1].set_xlim(-0.03, 1.03)
+    panels[1].set_title("infidelity\n(lower is better)")
+    panels[1].set_xlabel("share of losses unexplained")
+    _sanity(panels[2], result)
+    for axes in panels:
+        axes.set_yticks(range(M), result.names, fontsize=6)
+        axes.set_ylim(M - 0.5, -0.5)
+        axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+        axes.set_axisbelow(True)
+        axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
+    figure.suptitle(
+        f"{result.n:,} {result.dataset} images, class {result.target};"
+        f"{' ' if wide else chr(10)}bars and bands: 95 % intervals; one training run",
+        fontsize=7,
+    )
+    return figure
+
+
+def _points(axes, result, estimate):
+    for m, name in enumerate(result.names):
+        colour, _, marker = STYLES[name]
+        axes.hlines(m, *estimate.ci95[m], color=colour, linewidth=1)
+        axes.plot(estimate.value[m], m, marker, color=colour, markersize=3.5, clip_on=False)
+
+
+def _sanity(axes, result):
+    """Correlation when the class's layer is random, and when all are."""
+    ends = [(0, "none", -0.14), (-1, "full", 0.14)]
+    for m, name in enumerate(result.names):
+        colour, _, marker = STYLES[name]
+        for level, fill, shift in ends[: len(result.stages)]:
+            value, interval = result.sanity.value[m, level], result.sanity.ci95[m, level]
+            if np.isfinite(value):
+                axes.hlines(m + shift, *interval, color=colour, linewidth=0.8)
+                axes.plot(
+                    value, m + shift, marker, color=colour, markersize=3.5, fillstyle=fill,
+                    clip_on=False,
+                )  # fmt: skip
+    axes.axvline(0, color=GREY, linewidth=0.5)
+    axes.set_xlim(-1.03, 1.03)
+    axes.set_title("sanity: random weights\n(near 0 is better)")
+    first, last = result.stages[0], result.stages[-1]
+    axes.set_xlabel(f"rank correlation\nopen: down to {first}\nfilled: down to {last}", fontsize=6)

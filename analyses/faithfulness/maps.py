@@ -1,0 +1,180 @@
+"""The maps that `faithfulness` compares: of routing, by captum, and controls.
+
+A method takes images (B, C, H, W) and classes (B,), and gives `Maps`. Those of routing are maps of
+places; in pixels, a place's evidence is divided among those it sees in proportion to how far they
+are from black, for the black ones are what the others are compared with. The gradient orders pixels
+by its steepness |∂f/∂x|, and says that ∂f/∂x times a pixel is lost with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.analyses.faithfulness.explained import Explained, convolutions
+from capsviz.tracing import evidence, trace
+
+ROUTED, UNIFORM = "routing map", "routing map, uniform"
+CHILDREN, INK, RANDOM = "|u| map", "ink", "random order"
+CONTROLS = (RANDOM, INK, CHILDREN)  # they know nothing of the class
+STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
+WINDOW, STRIDE = 1 / 4, 1 / 6  # of occlusion, of the side of the image
+INSTALL = "maps by captum need it: pip install 'capsviz[attribution]'"
+
+
+class Maps(NamedTuple):
+    """Of B images, double, on the CPU."""
+
+    own: Tensor  # (B, h, w) as it is looked at, of places or pixels
+    order: Tensor  # (B, H, W) by which pixels are removed, the largest first
+    contributions: Tensor  # (B, H, W) what the number is said to lose with each pixel
+
+
+class Method(NamedTuple):
+    """One way to make maps."""
+
+    name: str
+    maps: Callable[[Tensor, Tensor], Maps]  # of images and classes
+
+
+def methods(model: nn.Module, image: Tensor) -> tuple[list[Method], list[str]]:
+    """What can be made of a network, controls first, and what cannot, in words.
+
+    Parameters
+    ----------
+    image  (1, C, H, W), on the network's device; it is passed through once or twice.
+
+    Raises
+    ------
+    ImportError  without captum.
+    ValueError   for scores without a gradient.
+    """
+    captum = _captum()
+    found = [Method(RANDOM, _random(torch.Generator().manual_seed(0))), Method(INK, _ink)]
+    routing, left_out = _of_routing(model, image)
+    explained = Explained(model)
+    by_gradient = [
+        Method("gradient", partial(_gradient, explained)),
+        Method("integrated gradients", partial(_integrated, captum, explained)),
+        Method("occlusion", partial(_occlusion, captum, explained)),
+    ]
+    several = convolutions(model, image)
+    if not several:
+        left_out.append("no Grad-CAM: no convolution with several places leads to the class")
+    ends = dict.fromkeys((several[0], several[-1])) if several else {}
+    names = ("Grad-CAM, first convolution", "Grad-CAM, last convolution")
+    if len(ends) == 1:
+        names = ("Grad-CAM, the one convolution",)
+    grad_cam = [
+        Method(name, partial(_grad_cam, captum, Explained(model, one.number)))
+        for name, one in zip(names, ends, strict=False)
+    ]
+    return [*found, *routing, *by_gradient, *grad_cam], left_out
+
+
+def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
+    """|u|, routing map and the same with uniform couplings, where children lie at places."""
+    if not hasattr(model, "look"):
+        return [], ["no routing map: the network has no capsules"]
+    grid = getattr(model, "grid", None)
+    if not evidence.has_places(grid):
+        return [], ["no routing map: the capsules of this network lie at no places"]
+    fields, found, left_out = evidence.seen_by_places(model), [], []
+    for name, method in (
+        (CHILDREN, partial(_children, model, fields)),
+        (ROUTED, partial(_routing, model, fields, None)),
+        (UNIFORM, partial(_routing, model, fields, "uniform")),
+    ):
+        try:
+            method(image, torch.zeros(1, dtype=torch.long))
+        except ValueError as error:
+            left_out.append(f"no {name}: {error}")
+        else:
+            found.append(Method(name, method))
+    return found, left_out
+
+
+def _children(model, fields, images, classes):
+    norms = trace(model, images, keep=("children",)).children.double().norm(dim=2)
+    return _of_places(norms.unflatten(1, model.grid).sum(1), images, fields)
+
+
+def _routing(model, fields, couplings, images, classes):
+    keep = ("votes", "couplings", "weights", "poses")
+    traced = trace(model, images, keep=keep, couplings=couplings)
+    factors = traced.factors[-1]
+    if factors.dim() != 3:
+        raise ValueError("its places see some children only, expected all to see all")
+    maps = evidence.additive_map(traced.votes, factors, traced.poses[-1], traced.grid)
+    return _of_places(maps[torch.arange(len(maps)), classes.cpu()], images, fields)
+
+
+def _of_places(maps, images, fields):
+    pixels = evidence.in_pixels(maps, images.cpu(), fields)
+    return Maps(maps, pixels, pixels)
+
+
+def _random(generator):
+    return lambda images, classes: _alike(
+        torch.rand(len(images), *images.shape[2:], generator=generator, dtype=torch.double)
+    )
+
+
+def _ink(images, classes):
+    return _alike(_summed(images))
+
+
+def _gradient(explained, images, classes):
+    images = images.detach().clone().requires_grad_()
+    picked = explained(images).gather(1, classes[:, None]).sum()
+    (slope,) = torch.autograd.grad(picked, images)
+    steep = _summed(slope.abs())
+    return Maps(steep, steep, _summed(slope * images.detach()))
+
+
+def _integrated(captum, explained, images, classes):
+    whole = captum.IntegratedGradients(explained).attribute(
+        images, target=classes, n_steps=STEPS, internal_batch_size=max(len(images), STEPS)
+    )
+    return _alike(_summed(whole))
+
+
+def _occlusion(captum, explained, images, classes):
+    channels, *sides = images.shape[1:]
+    window = (channels, *(max(1, round(WINDOW * side)) for side in sides))
+    stride = (channels, *(max(1, round(STRIDE * side)) for side in sides))
+    with torch.no_grad():
+        whole = captum.Occlusion(explained).attribute(
+            images, sliding_window_shapes=window, strides=stride, target=classes,
+            perturbations_per_eval=4,
+        )  # fmt: skip
+    return _alike(_summed(whole))
+
+
+def _grad_cam(captum, explained, images, classes):
+    coarse = captum.LayerGradCam(explained, explained.layer).attribute(
+        images.detach().clone().requires_grad_(), target=classes, relu_attributions=True
+    )
+    fine = captum.LayerAttribution.interpolate(coarse.detach(), tuple(images.shape[2:]), "bilinear")
+    return _alike(_summed(fine))
+
+
+def _summed(values: Tensor) -> Tensor:
+    """(B, C, H, W) -> (B, H, W) double on the CPU."""
+    return values.detach().cpu().double().sum(1)
+
+
+def _alike(maps: Tensor) -> Maps:
+    return Maps(maps, maps, maps)
+
+
+def _captum():
+    try:
+        import captum.attr
+    except ModuleNotFoundError as error:
+        raise ImportError(INSTALL) from error
+    return captum.attr

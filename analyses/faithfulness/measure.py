@@ -1,0 +1,157 @@
+"""Measures of `faithfulness`: maps of images, their curves and errors, a few images at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from capsviz.analyses.faithfulness import curves, randomised
+from capsviz.analyses.faithfulness.explained import Explained
+from capsviz.analyses.faithfulness.maps import RANDOM, Method, methods
+from capsviz.experiments.attacks import frozen
+from capsviz.tracing import scores
+
+AT_A_TIME = 8  # images, each of which is shown in a few hundred forms
+TARGETS = ("read", "true")
+DRAWS, PER_DRAW = 5, 2  # of random weights, and images under each
+
+
+class One(NamedTuple):
+    """One image under M maps."""
+
+    names: list[str]
+    left_out: list[str]
+    target: int
+    shares: Tensor  # (S,)
+    maps: Tensor  # (M, H, W) as they are looked at, places as rectangles
+    curves: Tensor  # (2, M, S)
+    infidelity: Tensor  # (M,)
+    random_maps: Tensor  # (M, H, W) of the network with random weights
+    correlation: Tensor  # (M,) of ranks, with those; NaN for the random order
+
+
+class Many(NamedTuple):
+    """N images under M maps."""
+
+    names: list[str]
+    left_out: list[str]
+    shares: Tensor  # (S,)
+    curves: Tensor  # (2, M, N, S)
+    infidelity: Tensor  # (M, N)
+    stages: list[str]  # (L,)
+    correlations: Tensor  # (DRAWS, M, L) means over the images of a draw
+
+
+def one(model, image: Tensor, label: int | None, *, target: str, steps: int, seed: int) -> One:
+    """Maps of image (1, C, H, W), their curves and errors, and maps of random weights."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = None if label is None else torch.tensor([label])
+    classes = _classes(model, image, labels, target)
+    there = image.to(_like(model))
+    with frozen(model):
+        some, left_out = methods(model, there[:1])
+        maps = [method.maps(there, classes.to(there.device)) for method in some]
+        shares = curves.grid_of(steps)
+        drawn, errors = _judged(model, image, classes, maps, shares, generator)
+        parts = randomised.stages(model, there[:1])
+        weights = [weight for part in parts for weight in part.weights]
+        with randomised.randomised(weights, generator):
+            again = there.clone()
+            later = [method.maps(again, classes.to(there.device)).own for method in some]
+    names = [method.name for method in some]
+    correlation = torch.stack(
+        [
+            (randomised.centred_ranks(a.own) * randomised.centred_ranks(b).nan_to_num(0.0)).sum()
+            for a, b in zip(maps, later, strict=True)
+        ]
+    )
+    correlation[names.index(RANDOM)] = torch.nan
+    return One(
+        names, left_out, int(classes[0]), shares, enlarged([one.own[0] for one in maps], image),
+        drawn[:, :, 0], errors[:, 0], enlarged([one[0] for one in later], image), correlation,
+    )  # fmt: skip
+
+
+def many(
+    model, images: Tensor, labels: Tensor, *, target: str, steps: int, seed: int, progress=iter
+) -> Many:
+    """The same of images (N, C, H, W), and correlations with maps of random weights of some."""
+    generator = torch.Generator().manual_seed(seed)
+    classes = _classes(model, images, labels, target)
+    like, shares = _like(model), curves.grid_of(steps)
+    drawn, errors = [], []
+    with frozen(model):
+        some, left_out = methods(model, images[:1].to(like))
+        for rows in progress(torch.arange(len(images)).split(AT_A_TIME)):
+            there, wanted = images[rows].to(like), classes[rows]
+            maps = [method.maps(there, wanted.to(there.device)) for method in some]
+            pair = _judged(model, images[rows], wanted, maps, shares, generator)
+            drawn.append(pair[0])
+            errors.append(pair[1])
+        parts = randomised.stages(model, images[:1].to(like))
+        correlated = _under_draws(model, some, images, classes, parts, generator)
+    names = [method.name for method in some]
+    stages = [part.name for part in parts]
+    return Many(
+        names, left_out, shares, torch.cat(drawn, 2), torch.cat(errors, 1), stages, correlated
+    )
+
+
+def _judged(model, images, classes, maps, shares, generator) -> tuple[Tensor, Tensor]:
+    """Curves (2, M, B, S) and infidelity (M, B) of `Maps`."""
+    ranks = torch.stack([curves.ranks(one.order, generator) for one in maps])
+    drawn = curves.curves(lambda some: scores(model, some), images, ranks, classes, shares)
+    sides = tuple(images.shape[2:])
+    masks = [curves.patches(curves.PATCHES, sides, generator) for _ in images]
+    masks = torch.stack(masks)
+    losses = curves.lost(lambda some: _values(model, some), images, classes, masks)
+    contributions = torch.stack([one.contributions for one in maps])
+    return drawn, curves.infidelity(contributions, masks, losses)
+
+
+def _under_draws(
+    model, some: Sequence[Method], images: Tensor, classes: Tensor, parts, generator
+) -> Tensor:
+    """Mean correlations (DRAWS, M, L), each draw of weights with images of its own."""
+    like = _like(model)
+    picked = torch.randperm(len(images), generator=generator)
+    picked = picked.repeat(-(-DRAWS * PER_DRAW // len(images)))[: DRAWS * PER_DRAW]
+    result = []
+    for rows in picked.view(DRAWS, PER_DRAW):
+        there = images[rows].to(like)
+        wanted = classes[rows].to(there.device)
+        correlated = randomised.correlations(model, some, there, wanted, parts, generator)
+        result.append(correlated.nanmean(2))
+    return torch.stack(result)
+
+
+def _values(model, images: Tensor) -> Tensor:
+    """The explained number, on the CPU, of images a few at a time."""
+    explained, like = Explained(model), _like(model)
+    with torch.no_grad():
+        return torch.cat([explained(part.to(like)).cpu() for part in images.split(64)])
+
+
+def _classes(model, images: Tensor, labels: Tensor | None, target: str) -> Tensor:
+    """Classes (B,) whose scores are explained."""
+    if target not in TARGETS:
+        raise ValueError(f"expected the class read or the true one, 'read' or 'true', got {target}")
+    if target == "read":
+        return scores(model, images).argmax(1)
+    if labels is None:
+        raise ValueError("the true class of this picture is not known: take --target read")
+    return labels.cpu()
+
+
+def _like(model) -> Tensor:
+    return next(model.parameters(), torch.zeros(()))
+
+
+def enlarged(maps: Sequence[Tensor], image: Tensor) -> Tensor:
+    """Maps (h, w) of unlike size, each place as a rectangle, at that of image: (M, H, W)."""
+    sides = tuple(image.shape[2:])
+    return torch.cat([interpolate(one[None, None], sides)[0] for one in maps])

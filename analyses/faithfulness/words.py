@@ -1,0 +1,98 @@
+"""Words of `faithfulness`: what its numbers say, and the captions of its figures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+ROUTED, UNIFORM = "routing map", "routing map, uniform"
+CONTROLS = ("ink", "|u| map")  # as far as a map gets that knows nothing of the class
+RUN = "one training run: intervals are over images"
+
+
+def caption(result) -> str:
+    """What the figure shows, with its numbers."""
+    if hasattr(result, "gap"):
+        return (
+            f"Faithfulness of maps over {result.n:,} images. Score of the class {result.target} "
+            "when pixels are removed, or alone are shown, in the order of a map; area of insertion "
+            "less deletion; infidelity, the share of squared losses by black squares that a map "
+            "leaves unexplained; and rank correlation of a map with itself after layers of the "
+            f"network have got random weights. Bars and bands: 95 % intervals. {findings(result)}."
+        )
+    return (
+        "Maps of one image, each on its own colour scale; below them the same maps of the network "
+        "with random weights in all layers, with the rank correlation ρ of the two; and the score "
+        "of the class when pixels are removed, or alone are shown, in the order of the map. "
+        f"{findings(result)}."
+    )
+
+
+def findings(result) -> str:
+    """What the numbers say, in a few lines."""
+    lines = _of_many(result) if hasattr(result, "gap") else _of_one(result)
+    return "\n".join([*lines, *result.left_out])
+
+
+def _of_one(result) -> list[str]:
+    name = result.classes[result.target]
+    gap = result.insertion_area - result.deletion_area
+    areas = _listed(result.names, [f"{value:.3f}" for value in gap])
+    errors = _listed(result.names, [f"{value:.2f}" for value in result.infidelity])
+    kept = [
+        f"{one} {value:.2f}"
+        for one, value in zip(result.names, result.correlation, strict=True)
+        if np.isfinite(value)
+    ]
+    return [
+        f"area of insertion less deletion, of the activation of class {name}: {areas}",
+        f"infidelity: {errors}",
+        f"rank correlation with the map of random weights: {', '.join(kept)}",
+        "one image proves nothing: see --evaluate",
+    ]
+
+
+def _of_many(result) -> list[str]:
+    areas = _listed(result.names, [f"{one:.3f}" for one in result.gap])
+    errors = _listed(result.names, [f"{one:.2f}" for one in result.infidelity])
+    kept = [
+        f"{name} {one[-1]:.2f}"
+        for name, one in zip(result.names, result.sanity, strict=True)
+        if np.isfinite(one.value[-1])
+    ]
+    return [
+        f"{result.n:,} {result.dataset} images, area of insertion less deletion, of the score of "
+        f"the class {result.target}: {areas}",
+        *verdicts(result),
+        f"infidelity: {errors}",
+        "rank correlation of a map with itself when all layers are random "
+        f"({result.sanity.n} draws of weights): {', '.join(kept)}",
+        RUN,
+    ]
+
+
+def verdicts(result) -> list[str]:
+    """What the routing map adds to its controls, as far as paired intervals tell."""
+    if result.routed_less is None:
+        return []
+    said = []
+    less = dict(zip(result.names, result.routed_less, strict=True))
+    for other in (UNIFORM, *CONTROLS):
+        if other not in less:
+            continue
+        one = less[other]
+        what = {UNIFORM: "uniform couplings", "ink": "the order by ink"}.get(other, f"the {other}")
+        if one.low > 0:
+            said.append(f"ahead of {what} by {one:.3f}")
+        elif one.high < 0:
+            said.append(f"behind {what} by {-1 * one:.3f}")
+        else:
+            said.append(f"not told from {what} ({one:.3f})")
+    behind = [other for other in CONTROLS if other in less and less[other].low <= 0]
+    text = f"the routing map is {', '.join(said)}"
+    if behind:
+        text += ": as a map of pixels it shows no more than where the strokes lie"
+    return [text]
+
+
+def _listed(names, values) -> str:
+    return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True))

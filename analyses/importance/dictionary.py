@@ -1,0 +1,86 @@
+"""Dictionaries of couplings (Renzulli, Tartaglione & Grangetto 2022, arXiv:2204.01298).
+
+Couplings are rounded to K levels from 0 to 1, evenly apart; the paper's code has 11. The key of an
+image is the rounded couplings of all children to the class that is read; the dictionary of a class
+counts the keys of the images that are read as it. Its entropy in bits is log2 of an effective
+number of parse trees, and cannot exceed log2 of the number of images.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import Z
+
+LEVELS = (3, 11, 51, 101, 501, 1001)
+PUBLISHED = 11
+
+
+class Dictionary(NamedTuple):
+    """Of K numbers of levels; means over the classes that are read."""
+
+    entropy_bits: Estimate  # (K,) of the dictionaries
+    keys: np.ndarray  # (K,) distinct ones, mean over classes
+    child_bits: np.ndarray  # (K,) entropy of one child's rounded coupling, mean over children
+    bound_bits: float  # log2 of the images of a class
+
+
+def rounded(couplings: Tensor, levels: int) -> Tensor:
+    """Couplings at the nearest of some levels from 0 to 1."""
+    return (couplings * (levels - 1) + 0.5).floor() / (levels - 1)
+
+
+def dictionary(couplings: Tensor, read: Tensor, levels=LEVELS) -> Dictionary:
+    """Of couplings (N, I, J) and classes (N,) that are read.
+
+    Intervals by the delta method; an entropy at its bound may be higher with more images.
+    """
+    entropies, variances, keys, child = [], [], [], []
+    classes = read.unique()
+    for count in levels:
+        rows = [_of_class(rounded(couplings[read == k, :, k], count)) for k in classes]
+        bits, spread, number, single = (np.array(column) for column in zip(*rows, strict=True))
+        entropies.append(bits.mean())
+        variances.append(spread.sum() / len(classes) ** 2)
+        keys.append(number.mean())
+        child.append(single.mean())
+    value, half = np.array(entropies), Z * np.sqrt(variances)
+    sizes = [int((read == k).sum()) for k in classes]
+    ends = np.stack([np.maximum(value - half, 0), value + half], 1)
+    return Dictionary(
+        Estimate(value, ends, len(read)), np.array(keys), np.array(child),
+        float(np.log2(sizes).mean()),
+    )  # fmt: skip
+
+
+def _of_class(values: Tensor) -> tuple[float, float, int, float]:
+    """Entropy, its variance, number of keys, and a child's mean entropy, of keys (n, I)."""
+    n = len(values)
+    _, which, counts = values.unique(dim=0, return_inverse=True, return_counts=True)
+    surprise = -(counts / n).double().log2()[which]
+    variance = float(surprise.var()) / n if n > 1 else 0.0
+    ordered = values.sort(0).values
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    group = new.long().cumsum(0) - 1
+    sizes = torch.zeros_like(ordered).scatter_add_(0, group, torch.ones_like(ordered)).double() / n
+    single = torch.special.entr(sizes).sum(0) / np.log(2)
+    return float(surprise.mean()), variance, len(counts), float(single.mean())
+
+
+def apart(couplings: Tensor, read: Tensor, generator) -> Tensor:
+    """Couplings in which each child has those of a random image read as the same class.
+
+    So that children vary as much as they do, but not together.
+    """
+    mixed = couplings.clone()
+    for k in read.unique():
+        own = (read == k).nonzero().flatten()
+        keys = torch.rand(len(own), couplings.shape[1], generator=generator).argsort(0)
+        mixed[own] = couplings[own].gather(0, keys[..., None].expand(-1, -1, couplings.shape[2]))
+    return mixed

@@ -1,0 +1,193 @@
+"""Measures of `importance`: a network without some of its children, or dimensions of their poses.
+
+Where a network's children can be routed again (`tracing.routes_again`), those that are left out are
+zero vectors with activation zero, and the others are routed without them. In other networks the
+couplings of those left out are zero, and the others keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.tracing import CHUNK_IMAGES, inference, routes_again, trace
+from capsviz.tracing.rerouting import chunks
+
+TYPES, PLACES, CHILDREN, DIMENSIONS = "types", "places", "children", "dimensions"
+ORDERS = ("random", "least important first", "most important first")
+STEPS = np.arange(1, 8) / 8  # shares of the groups that the curves remove
+RANDOM = 2  # orders that the random curve is the mean of
+DRAWS = 8  # random removals that the control is the mean of
+MOST = 64  # groups of children that have no places
+
+
+class State(NamedTuple):
+    """A chunk of B images: its children, or its couplings where children cannot be routed again."""
+
+    images: Tensor  # (B, C, H, W)
+    primary: Tensor | None  # (B, I, D)
+    active: Tensor | None  # (B, I)
+    couplings: Tensor | None  # (B, I, J)
+    norms: Tensor  # (B, I) of the children
+
+
+class Outcomes(NamedTuple):
+    """True activation and rightness, the axis of 2, of N images; G groups of a kind."""
+
+    base: Tensor  # (2, N)
+    single: dict[str, Tensor]  # (G, 2, N) without each group
+    control: dict[str, Tensor]  # (2, N) without random children of as large a norm, mean over draws
+    curves: dict[str, Tensor]  # (3, S, 2, N) in the order of `ORDERS`
+
+
+def states(model, images: Tensor, progress=iter) -> Iterator[tuple[slice, State]]:
+    """Rows and state, a chunk after the other."""
+    if routes_again(model):
+        for rows, primary, active in chunks(model, images, progress):
+            norms = primary.norm(dim=2)
+            norms = norms if active is None else norms * active
+            yield rows, State(images[rows], primary, active, None, norms)
+        return
+    for start in progress(range(0, len(images), CHUNK_IMAGES)):
+        rows = slice(start, start + CHUNK_IMAGES)
+        own = trace(model, images[rows], keep=("couplings",)).couplings[-1].clone()
+        try:
+            norms = trace(model, images[rows], keep=("child_activations",)).child_activations
+        except ValueError:  # it shows no children: as many stand for as large ones
+            norms = torch.ones_like(own[..., 0])
+        yield rows, State(images[rows], None, None, own, norms)
+
+
+def without(model, state: State, kept: Tensor | None = None, primary: Tensor | None = None):
+    """Activations (B, J) of the parents.
+
+    Parameters
+    ----------
+    kept     (I,) or (B, I) in [0, 1]: how much of each child is left.
+    primary  other children in place of the state's, where they can be routed again.
+    """
+    if state.primary is None:
+        own = state.couplings if kept is None else state.couplings * kept[..., None]
+        return trace(model, state.images, keep=("lengths",), couplings=own).lengths
+    children, active = state.primary if primary is None else primary, state.active
+    if kept is not None:
+        kept = kept.to(children)
+        children = children * kept[..., None]
+        active = None if active is None else active * kept
+    with inference(model):
+        return model.capsules.couple(children, active).activations.cpu()
+
+
+def groups(state: State, grid: tuple[int, int, int] | None) -> dict[str, Tensor]:
+    """Members of each group, by kind: bool (G, I), of dimensions (D, D).
+
+    Kinds of one group are left out; children without places are groups of consecutive numbers, at
+    most `MOST`.
+    """
+    I = state.norms.shape[1]
+    each = torch.arange(I)
+    if grid is None:
+        numbers = {CHILDREN: each * min(I, MOST) // I}
+    else:
+        places = grid[1] * grid[2]
+        numbers = {TYPES: each // places, PLACES: each % places}
+    members = {kind: torch.arange(int(of.max()) + 1)[:, None] == of for kind, of in numbers.items()}
+    if state.primary is not None:
+        members[DIMENSIONS] = torch.eye(state.primary.shape[2], dtype=torch.bool)
+    return {kind: rows for kind, rows in members.items() if len(rows) > 1}
+
+
+def removed(model, state: State, kind: str, some: Tensor) -> Tensor:
+    """Activations (B, J) without some children (I,) or dimensions (D,), bool."""
+    if kind == DIMENSIONS:
+        return without(model, state, primary=state.primary * ~some)
+    return without(model, state, (~some).to(state.norms))
+
+
+def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -> Tensor:
+    """Activations (B, J) without as much norm, image by image, as the members of a group have.
+
+    Of random children, the last of which in part; or, for a dimension, along a random direction.
+    """
+    if kind == DIMENSIONS:
+        direction = torch.randn(state.primary.shape[2], generator=generator).to(state.primary)
+        direction /= direction.norm()
+        along = torch.where(state.primary @ direction < 0, -1.0, 1.0)
+        size = (state.primary * some).norm(dim=2)
+        turned = state.primary - (size * along)[..., None] * direction
+        return without(model, state, primary=turned)
+    order = torch.randperm(state.norms.shape[1], generator=generator)
+    return without(
+        model, state, kept_of_norm(state.norms, state.norms @ some.to(state.norms), order)
+    )
+
+
+def kept_of_norm(norms: Tensor, wanted: Tensor, order: Tensor) -> Tensor:
+    """How much of each child is left (B, I) if `wanted` (B,) of the norms go, in an order (I,)."""
+    sizes = norms[:, order]
+    before = sizes.cumsum(1) - sizes
+    gone = ((wanted[:, None] - before) / sizes.clamp_min(1e-12)).clamp(0, 1)
+    return torch.empty_like(norms).index_copy_(1, order.to(norms.device), 1 - gone)
+
+
+def outcome(activations: Tensor, labels: Tensor) -> Tensor:
+    """True activation, and whether it is the largest: (2, B)."""
+    true = activations.gather(1, labels[:, None])[:, 0]
+    return torch.stack([true, (activations.argmax(1) == labels).to(true)])
+
+
+def plans(members: Tensor, importance: Tensor, generator) -> Tensor:
+    """What each curve removes at each step: bool (RANDOM + 2, S, I or D), of groups (G, I or D)."""
+    G = len(members)
+    least = importance.argsort()
+    orders = [torch.randperm(G, generator=generator) for _ in range(RANDOM)]
+    numbers = steps(G)
+    return torch.stack([
+        torch.stack([members[order[:m]].any(0) for m in numbers])
+        for order in (*orders, least, least.flip(0))
+    ])  # fmt: skip
+
+
+def steps(count: int) -> list[int]:
+    """How many of `count` groups the curves remove."""
+    return sorted({min(max(1, round(share * count)), count - 1) for share in STEPS})
+
+
+def measure(
+    model, images, labels, kinds, generator, *, planned=None, draws=DRAWS, progress=iter
+) -> Outcomes:
+    """Remove each group, random children of equal norm, and what is planned.
+
+    Parameters
+    ----------
+    kinds    of `groups`.
+    planned  what curves remove, by kind; None: no curves.
+    draws    of the random removals; 0: none.
+    """
+    base, parts = [], {name: {kind: [] for kind in kinds} for name in ("one", "random", "curve")}
+    for rows, state in states(model, images, progress):
+        truth = labels[rows]
+        base.append(outcome(without(model, state), truth))
+        for kind, members in kinds.items():
+            one = [outcome(removed(model, state, kind, some), truth) for some in members]
+            parts["one"][kind].append(torch.stack(one))
+            drawn = torch.randint(len(members), (draws,), generator=generator)
+            if draws:
+                each = (removed_at_random(model, state, kind, members[g], generator) for g in drawn)
+                parts["random"][kind].append(sum(outcome(said, truth) for said in each) / draws)
+            if planned is not None:
+                rows_of = [
+                    torch.stack([outcome(removed(model, state, kind, s), truth) for s in order])
+                    for order in planned[kind]
+                ]
+                mean = torch.stack(rows_of[:RANDOM]).mean(0)
+                parts["curve"][kind].append(torch.stack([mean, *rows_of[RANDOM:]]))
+    joined = {
+        name: {kind: torch.cat(some, -1) for kind, some in by_kind.items() if some}
+        for name, by_kind in parts.items()
+    }
+    return Outcomes(torch.cat(base, 1), joined["one"], joined["random"], joined["curve"])

@@ -1,0 +1,116 @@
+"""Drawings for `importance`: groups over many images, pruning curves, dictionaries."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from capsviz.figures import COLOURS
+
+WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
+RANDOM = "#7F7F7F"
+STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
+
+
+def sheet(result, width):
+    """Change without each group and pruning curves by kind; entropies, and accuracy with them."""
+    wide, K = width >= WIDE, len(result.kinds)
+    if wide:
+        figure = Figure(figsize=(width, 5.6))
+        grid = figure.add_gridspec(3, 6)
+        step = 6 // K
+        places = [[grid[row, k * step : (k + 1) * step] for row in (0, 1)] for k in range(K)]
+        below = [grid[2, :3], grid[2, 3:]]
+    else:
+        figure = Figure(figsize=(width, 1.5 * (K + 2) + 0.6))
+        grid = figure.add_gridspec(K + 2, 2)
+        places = [[grid[k, column] for column in (0, 1)] for k in range(K)]
+        below = [grid[K, :], grid[K + 1, :]]
+    for k, (kind, (top, bottom)) in enumerate(zip(result.kinds, places, strict=True)):
+        _groups(figure.add_subplot(top), result, kind)
+        axes = figure.add_subplot(bottom)
+        _curves(axes, result, kind)
+        if k == 0:
+            figure.legend(
+                *axes.get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
+                ncols=3 if wide else 1, title_fontsize=6.5,
+                title=f"{result.n:,} images of {result.dataset}; dashed: random removals of equal "
+                "norm; curves:" if wide else f"{result.n:,} images of {result.dataset}; dashed:\n"
+                "random removals of equal norm; curves:",
+            )  # fmt: skip
+    _entropies(figure.add_subplot(below[0]), result)
+    _rounded(figure.add_subplot(below[1]), result)
+    return figure
+
+
+def _groups(axes, result, kind):
+    """The change of the true activation without each group, sorted."""
+    change = result.activation_change[kind]
+    order = change.value.argsort()
+    x = np.arange(len(order))
+    axes.vlines(x, change.low[order], change.high[order], color=COLOURS[0], linewidth=0.8)
+    axes.plot(x, change.value[order], ".", color=COLOURS[0], markersize=3)
+    control = result.control_activation_change[kind]
+    axes.axhspan(float(control.low), float(control.high), color=RANDOM, alpha=0.4, linewidth=0)
+    axes.axhline(float(control.value), color=RANDOM, linestyle="--", linewidth=0.8)
+    axes.axhline(0, color="black", linewidth=0.5)
+    axes.set(xlabel=f"{kind}, sorted", ylabel="true activation")
+    axes.set_title("change without one", fontsize=6.5)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _curves(axes, result, kind):
+    """Accuracy against the groups removed, by order, and the mean height of each curve."""
+    removed = np.array([0, *result.removed[kind]])
+    base = result.base[1]
+    areas = []
+    for k, (name, (colour, marker)) in enumerate(zip(result.orders, STYLES, strict=True)):
+        curve = result.curve_accuracy[kind][k]
+        value = np.append(float(base.value), curve.value)
+        low, high = np.append(float(base.low), curve.low), np.append(float(base.high), curve.high)
+        axes.plot(removed, value, f"{marker}-", color=colour, label=name, markersize=3)
+        axes.fill_between(removed, low, high, color=colour, alpha=0.2, linewidth=0)
+        areas.append(f"{100 * float(result.area_accuracy[kind].value[k]):.0f}")
+    axes.set(xlabel=f"{kind} removed", ylabel="accuracy", ylim=(0, 1.03))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    random, least, most = areas
+    axes.set_title(f"mean: random {random},\nleast {least}, most {most} %", fontsize=6.5)
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+
+
+def _entropies(axes, result):
+    """Entropy of the dictionaries against the number of levels, with the controls."""
+    rows = [(result.entropy_bits, COLOURS[0], "o-", "trained")]
+    rows.append((result.apart_bits, COLOURS[2], "D:", "children apart"))
+    if result.fresh_bits is not None:
+        rows.append((result.fresh_bits, RANDOM, "s--", "fresh network"))
+    for estimate, colour, style, name in rows:
+        axes.plot(result.levels, estimate.value, style, color=colour, label=name, markersize=3)
+        axes.fill_between(result.levels, estimate.low, estimate.high, color=colour, alpha=0.2,
+                          linewidth=0)  # fmt: skip
+    axes.plot(result.levels, result.child_bits, "v-", color=COLOURS[1], label="a single child",
+              markersize=3)  # fmt: skip
+    axes.axhline(result.bound_bits, color="black", linewidth=0.6, linestyle=":")
+    axes.annotate("bound: log2 of the images", (result.levels[0], result.bound_bits), xytext=(0, 2),
+                  textcoords="offset points", fontsize=6)  # fmt: skip
+    axes.set(xscale="log", ylim=(-0.2, 1.9 * result.bound_bits), xlabel="levels of couplings")
+    axes.set_ylabel("bits a class")
+    axes.set_title("dictionaries of parse trees", fontsize=6.5)
+    axes.legend(fontsize=6, loc="upper left", ncols=2,
+                handlelength=1.5, columnspacing=0.8, borderaxespad=0.1)  # fmt: skip
+
+
+def _rounded(axes, result):
+    """Accuracy with couplings rounded to so many levels."""
+    own, rest = result.rounded_accuracy[0], result.rounded_accuracy[1:]
+    axes.axhspan(float(own.low), float(own.high), color=RANDOM, alpha=0.3, linewidth=0)
+    axes.axhline(float(own.value), color=RANDOM, linestyle="--", linewidth=0.8, label="own")
+    axes.plot(result.levels, rest.value, "o-", color=COLOURS[0], label="rounded", markersize=3)
+    axes.fill_between(result.levels, rest.low, rest.high, color=COLOURS[0], alpha=0.2, linewidth=0)
+    low = min(float(rest.low.min()), float(own.low))
+    axes.set(xscale="log", xlabel="levels of couplings", ylabel="accuracy")
+    axes.set_ylim(max(0, low - 0.05), 1.01)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, None, " %"))
+    axes.set_title("couplings rounded", fontsize=6.5)
+    axes.legend(fontsize=6)

@@ -1,0 +1,174 @@
+"""The numbers of `importance`, as fields of its results."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz import checkpoint
+from capsviz.analyses.importance import dictionary as dictionaries
+from capsviz.analyses.importance import measure as removal
+from capsviz.analyses.transplant.measure import last_couplings
+from capsviz.statistics.comparison import compare_means, draw_resamples
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.tracing import trace, under_couplings
+
+ROUTED = "the others are routed again"
+KEPT = "the others keep their couplings"
+
+
+def one_image(model, image: Tensor, label: int | None, seed: int) -> dict:
+    """Fields of `Result` but for the image and the classes."""
+    refuse(model, image)
+    generator = torch.Generator().manual_seed(seed)
+    ((_, state),) = removal.states(model, image)
+    whole = removal.without(model, state)[0]
+    kinds = removal.groups(state, getattr(model, "grid", None))
+    watched = int(whole.argmax()) if label is None else label
+    change, control = {}, {}
+    for kind, members in kinds.items():
+        said = [removal.removed(model, state, kind, some)[0, watched] for some in members]
+        change[kind] = (torch.stack(said) - whole[watched]).numpy()
+        drawn = torch.randint(len(members), (4 * removal.DRAWS,), generator=generator)
+        random = [
+            removal.removed_at_random(model, state, kind, members[g], generator)[0, watched]
+            for g in drawn
+        ]
+        control[kind] = np.quantile((torch.stack(random) - whole[watched]).numpy(), [0.05, 0.95])
+    return {
+        "watched": watched, "activations": whole.numpy(), "change": change, "control": control,
+        "grid": getattr(model, "grid", None), "how": how(model),
+    }  # fmt: skip
+
+
+def how(model) -> str:
+    """What the children that are left do."""
+    return ROUTED if removal.routes_again(model) else KEPT
+
+
+def refuse(model, images: Tensor) -> None:
+    """ValueError for a network whose children can neither be routed again nor uncoupled."""
+    own = trace(model, images[:1], keep=("couplings",)).couplings
+    if own.dim() != 4:
+        raise ValueError("expected a last layer in which all parents see all children")
+    if not removal.routes_again(model):
+        trace(model, images[:1], keep=("lengths",), couplings=own[-1])
+
+
+def measure(model, images, labels, others, seed: int, progress) -> dict:
+    """Fields of `Statistics` but for classes, n and the data set's name."""
+    refuse(model, images)
+    generator = torch.Generator().manual_seed(seed)
+    _, state = next(iter(removal.states(model, images[:1])))
+    kinds = removal.groups(state, getattr(model, "grid", None))
+    asked = {"generator": generator, "progress": progress}
+    ranked = removal.measure(model, others.images, others.labels, kinds, draws=0, **asked)
+    rank = {kind: (ranked.base[0] - one[:, 0]).mean(1) for kind, one in ranked.single.items()}
+    planned = {kind: removal.plans(kinds[kind], rank[kind], generator) for kind in kinds}
+    outcomes = removal.measure(model, images, labels, kinds, planned=planned, **asked)
+    counts = draw_resamples(len(images), seed=seed)
+    return {
+        "kinds": list(kinds),
+        "base": _base(outcomes.base, counts),
+        "activation_change": _changes(outcomes, 0, counts),
+        "accuracy_change": _changes(outcomes, 1, counts),
+        "control_activation_change": _controls(outcomes, 0, counts),
+        "control_accuracy_change": _controls(outcomes, 1, counts),
+        "rank_agreement": {kind: _agreement(rank[kind], outcomes, kind) for kind in kinds},
+        "orders": list(removal.ORDERS),
+        "removed": {kind: np.array(removal.steps(len(rows))) for kind, rows in kinds.items()},
+        "curve_accuracy": {kind: _curve(outcomes, kind, 1, counts) for kind in kinds},
+        "curve_activation": {kind: _curve(outcomes, kind, 0, counts) for kind in kinds},
+        "area_accuracy": {kind: _area(outcomes, kinds, kind, 1, counts) for kind in kinds},
+        "area_activation": {kind: _area(outcomes, kinds, kind, 0, counts) for kind in kinds},
+        "grid": getattr(model, "grid", None),
+        "how": how(model),
+        "others": others.name,
+        **_dictionaries(model, images, labels, counts, seed, generator),
+    }
+
+
+def _base(base: Tensor, counts) -> Estimate:
+    """True activation and accuracy (2,)."""
+    each = [compare_means(one[None], counts, shares=k == 1)[0] for k, one in enumerate(base)]
+    return stack(Estimate(one.value, one.ci95, base.shape[1]) for one in each)
+
+
+def _paired(values: Tensor, base: Tensor, counts) -> Estimate:
+    """Means of values (G, N) less those of base (N,)."""
+    both = torch.cat([base[None], values.reshape(-1, base.shape[0])])
+    change = compare_means(both, counts, shares=False).difference[1:]
+    return Estimate(change.value, change.ci95, len(base))
+
+
+def _changes(outcomes, what: int, counts) -> dict[str, Estimate]:
+    return {
+        kind: _paired(one[:, what], outcomes.base[what], counts)
+        for kind, one in outcomes.single.items()
+    }
+
+
+def _controls(outcomes, what: int, counts) -> dict[str, Estimate]:
+    return {
+        kind: _paired(one[what][None], outcomes.base[what], counts)[0]
+        for kind, one in outcomes.control.items()
+    }
+
+
+def _agreement(rank: Tensor, outcomes, kind: str) -> float:
+    """Spearman's correlation of the importance on other images with that on the measured ones."""
+    own = (outcomes.base[0] - outcomes.single[kind][:, 0]).mean(1)
+    if float(rank.std()) == 0 or float(own.std()) == 0:
+        return float("nan")
+    ranks = [one.argsort().argsort().double() for one in (rank, own)]
+    return float(torch.corrcoef(torch.stack(ranks))[0, 1])
+
+
+def _curve(outcomes, kind: str, what: int, counts) -> Estimate:
+    """(3, S) by order and step."""
+    values = outcomes.curves[kind][:, :, what]
+    rows = [compare_means(one, counts, shares=False) for one in values]
+    return stack(Estimate(one.value, one.ci95, values.shape[2]) for one in rows)
+
+
+def _area(outcomes, kinds, kind: str, what: int, counts) -> Estimate:
+    """Mean height of the curves (3,) from nothing removed to the last step, by trapezia."""
+    values = outcomes.curves[kind][:, :, what].double()
+    base = outcomes.base[what].double().expand(len(values), 1, -1)
+    places = torch.tensor([0, *removal.steps(len(kinds[kind]))]).double()
+    heights = torch.cat([base, values], 1)
+    areas = torch.trapezoid(heights, places, dim=1) / places[-1]
+    return compare_means(areas, counts, shares=False)
+
+
+def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
+    """The fields about dictionaries of couplings."""
+    own, _, read = last_couplings(model, images)
+    levels = dictionaries.LEVELS
+    result = dictionaries.dictionary(own, read)
+    apart = dictionaries.dictionary(dictionaries.apart(own, read, generator), read)
+    rows = []
+    for batch in torch.arange(len(images)).split(250):
+        several = [dictionaries.rounded(own[batch], count) for count in levels]
+        said = under_couplings(model, images[batch], [None, *several])
+        rows.append(said.argmax(2) == labels[batch])
+    accuracy = compare_means(torch.cat(rows, 1), counts)
+    fresh = None
+    try:
+        network = checkpoint.fresh(model, seed)
+    except ValueError:
+        pass  # somebody's own network: no such control
+    else:
+        couplings, _, answers = last_couplings(network, images)
+        fresh = dictionaries.dictionary(couplings, answers)
+    return {
+        "levels": list(levels),
+        "entropy_bits": result.entropy_bits,
+        "keys": result.keys,
+        "child_bits": result.child_bits,
+        "bound_bits": result.bound_bits,
+        "apart_bits": apart.entropy_bits,
+        "fresh_bits": None if fresh is None else fresh.entropy_bits,
+        "rounded_accuracy": accuracy,
+    }

@@ -1,0 +1,125 @@
+"""Words of `importance`: what its numbers say, and the captions of its figures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from capsviz.statistics.words import number
+
+SEED = "one training run: another may differ by more than these intervals"
+PUBLISHED = 11  # levels of the published dictionaries
+
+
+def caption(result) -> str:
+    """What the figure shows, with its numbers."""
+    if hasattr(result, "base"):
+        text = (
+            "Importance of child capsules. Top: change of the true class's activation without each "
+            "group, sorted, with random removals of equal norm dashed; middle: accuracy as groups "
+            "are removed; bottom: entropy of the dictionaries of rounded couplings, and accuracy "
+            "with them. Bars and bands: 95 % intervals over images"
+        )
+    else:
+        text = (
+            "One image without each group of its child capsules: change of the activation of class "
+            f"{result.classes[result.watched]}. Band: 5 to 95 % of random removals of equal norm"
+        )
+    return f"{text}. {findings(result)}.".replace("\n", "; ")
+
+
+def findings(result) -> str:
+    """What the numbers say, in a few lines."""
+    return _of_many(result) if hasattr(result, "base") else _of_one(result)
+
+
+def _of_one(result) -> str:
+    name = result.classes[result.watched]
+    parts = []
+    for kind, change in result.change.items():
+        worst, (low, high) = int(change.argmin()), result.control[kind]
+        beyond = int((change < low).sum())
+        parts.append(
+            f"{kind}: most without {_name(result, kind, worst)} ({change[worst]:+.3f}); {beyond} "
+            f"of {len(change)} lose more than 95 % of random removals of equal norm "
+            f"({low:+.3f} to {high:+.3f})"
+        )
+    listed = "\n".join(parts)
+    return (
+        f"activation of class {name} {result.activations[result.watched]:.3f}; what it loses "
+        f"without one of the\n{listed}\none image is an example: see --evaluate"
+    )
+
+
+def _name(result, kind: str, k: int) -> str:
+    if kind == "places" and result.grid is not None:
+        return f"row {k // result.grid[2]}, column {k % result.grid[2]}"
+    return f"{k}"
+
+
+def _of_many(result) -> str:
+    activation, accuracy = result.base
+    lines = [
+        f"{result.n:,} images of {result.dataset}: accuracy {accuracy:.1%}, true activation "
+        f"{activation:.3f}; children left out, {result.how}; importance ranked on {result.others}"
+    ]
+    lines += [_kind(result, kind) for kind in result.kinds]
+    return "\n".join([*lines, _dictionary(result), SEED])
+
+
+def _kind(result, kind: str) -> str:
+    change = result.activation_change[kind]
+    worst = int(change.value.argmin())
+    control = result.control_activation_change[kind]
+    areas = [number(float(one), ".1%") for one in result.area_accuracy[kind].value]
+    least, most = result.area_accuracy[kind].difference[1], result.area_accuracy[kind].difference[2]
+    last = result.removed[kind][-1]
+    return (
+        f"{kind} ({len(change)}): without one, the true activation changes by {change[worst]:+.3f} "
+        f"at worst ({_name(result, kind, worst)}), {float(np.median(change.value)):+.3f} in the "
+        f"median, without random ones of equal norm by {control:+.3f}; mean accuracy until {last} "
+        f"are gone: random {areas[0]}, least important first {areas[1]} (less random "
+        f"{least:+.1%}), most important first {areas[2]} ({most:+.1%}): {verdict(least, most)}"
+    )
+
+
+def verdict(least, most) -> str:
+    """Whether the order of removal matters."""
+    spared, hit = float(least.low) > 0, float(most.high) < 0
+    if spared and hit:
+        return "importance tells which can go"
+    if hit or spared:
+        return "importance tells one end of the order only"
+    return "no order is shown to be better than a random one"
+
+
+def _dictionary(result) -> str:
+    k = result.levels.index(PUBLISHED)
+    fine = len(result.levels) - 1
+    fresh = (
+        "" if result.fresh_bits is None else f", freshly initialised {_bits(result.fresh_bits[k])}"
+    )
+    drop = result.rounded_accuracy[k + 1]
+    coarse = ""
+    if result.keys[k] < 1.5:
+        coarse = (
+            ": one tree in almost every class, for the levels lie further apart than what the "
+            "couplings do"
+        )
+    elif result.entropy_bits.value[k] > 0.99 * result.bound_bits:
+        coarse = (
+            "; this is the bound: almost every image has a tree of its own, and the entropy tells "
+            "the number of images"
+        )
+    return (
+        f"dictionaries of couplings at {PUBLISHED} levels: {_bits(result.entropy_bits[k])}, "
+        f"{result.keys[k]:.1f} trees a class, of at most {result.bound_bits:.2f} bits"
+        f"{fresh}; accuracy with these {drop:.1%}{coarse}\n"
+        f"at {result.levels[fine]} levels: {_bits(result.entropy_bits[fine])}, a single child "
+        f"{result.child_bits[fine]:.2f} bits; children varied apart "
+        f"{_bits(result.apart_bits[fine])}"
+    )
+
+
+def _bits(estimate) -> str:
+    low, high = np.asarray(estimate.ci95)
+    return f"{float(estimate.value):.2f} bits [{low:.2f}, {high:.2f}]"

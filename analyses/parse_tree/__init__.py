@@ -1,0 +1,218 @@
+"""Does a child choose its parent by the image, by its place, or always the same?
+
+Method: the couplings of the last iteration are read as a parse tree, in which each child has a
+favourite parent: the one it gives most. A preference is a coupling less the mean of its child's.
+Over a test set (`--evaluate N`), after Mitterreiter et al. (2023, arXiv:2301.01583): the mean
+square of preferences as an exact sum (what is the same in all images: of parents, places, types,
+single children; what goes with the true class: alike in all children, or child by child; what
+differs between images of a class); how many children change their favourite between two images;
+accuracy with couplings frozen to means of other images, among them one static tree, whose column of
+a class is that class's mean (Renzulli et al. 2022, arXiv:2204.01298); the correlation of an image's
+tree with that of the image moved by one place of the grid, at the place that it moved to, less that
+at other places; of the whole tree, and of what is left of it without its class's usual tree, for a
+moved image keeps its class. One image is shown with another one's tree.
+
+Over training (`--run FOLDER`, of `capsviz train --save-every K`): dead capsules, whose largest
+activation over all images is below a threshold; starved ones, the gradient of whose vector (root
+mean square over images) is below a share of the largest capsule's; and the shares of variance.
+
+Controls: the same network freshly initialised; class labels that are shuffled, which tell what
+share so many classes take by chance; the favourite against another image's class; epoch 0, as the
+run began. Intervals are 95 %, over images, of one training run.
+
+A reader should see what decides a tree: a bar of one colour, and whether the fresh network has the
+same. A class that decides all children alike is no parse of parts: all children follow the winner.
+A tree that a moved image takes along is the image's; one that stays is the place's.
+
+Do not conclude from favourites, or shares of variance, how far a child leans: near-even couplings
+have favourites too, and their standard deviation stands beside. Nor from an accuracy that a frozen
+tree keeps that couplings do nothing: `capsviz transplant` exchanges them. Nor from no dead
+capsule in one layer that deeper ones would live.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import numpy as np
+
+from capsviz.analyses.parse_tree.words import caption, findings
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+from capsviz.statistics.estimate import Estimate
+
+NEEDS = ("couplings",)  # of a network, see tracing.needs
+
+__all__ = ["caption", "findings"]
+
+
+class Result(NamedTuple):
+    """Trees of one image, of another, and of the first by a freshly initialised network, if any."""
+
+    images: np.ndarray  # (S, C, H, W) uint8
+    read: np.ndarray  # (S,) classes that are read
+    labels: list[int | None]  # (S,) true ones, where they are known
+    networks: list[str]  # (S,) "trained" or "freshly initialised"
+    favourites: np.ndarray  # (S, I) parent that each child gives most; -1: all the same
+    margins: np.ndarray  # (S, I) its coupling less the mean of the child's
+    grid: tuple[int, int, int] | None  # types, rows, columns; None: no places
+    coupling_sd: np.ndarray  # (S,) of the couplings about even ones
+    classes: list[str]
+
+
+class Statistics(NamedTuple):
+    """N images; S networks, the first trained, then fresh ones; intervals are 95 %."""
+
+    networks: list[str]  # (S,)
+    components: list[str]  # (7,) where variance lies
+    shares: Estimate  # (S, 7) of the mean square of preferences; NaN: even couplings
+    shuffled: Estimate  # (7,) of the trained network, with class labels shuffled
+    by_child: np.ndarray  # (I, 3) mean squares of each child: always the same, by class, by image
+    coupling_sd: np.ndarray  # (S,) about even ones, over all images
+    choices: list[str]  # (5,) what favourites do
+    favourites: Estimate  # (S, 5) share of children
+    frozen: list[str] | None  # (6,) couplings; None: they cannot be replaced
+    accuracy: Estimate | None  # (6,) with these; difference: less that with its own
+    true_activation: Estimate | None  # (6,) mean of the true class
+    moves: list[str] | None  # (3,) places compared; None: too few places to move by one
+    trees: list[str] | None  # (2,) the whole tree, and less the usual one of the image's class
+    correlation: Estimate | None  # (2, 3) with the moved image's tree; difference: less the first
+    grid: tuple[int, int, int] | None  # types, rows, columns
+    others: str  # images that frozen couplings and usual favourites are of
+    notes: list[str]
+    classes: list[str]
+    n: int
+    dataset: str
+
+
+class Trajectory(NamedTuple):
+    """T epochs of one run, epoch 0 as it began; I children; quantiles are 5, 25, 50, 75, 95 %."""
+
+    epochs: list[int]  # (T,)
+    accuracy: Estimate  # (T,)
+    largest: np.ndarray  # (T, 5) quantiles over children of the largest activation over images
+    dead: np.ndarray  # (T,) children whose largest activation is below `dead_norm`
+    gradient: np.ndarray  # (T, 5) quantiles of gradients' norms, in shares of the largest child's
+    gradient_largest: np.ndarray  # (T,) norm of the largest child's
+    starved: Estimate  # (T,) children whose gradient is below `starved_share` of that
+    components: list[str]  # (7,)
+    shares: Estimate  # (T, 7) as in `Statistics`
+    children: int
+    dead_norm: float
+    starved_share: float
+    run: str
+    n: int
+    dataset: str
+
+
+def compute(model, images, labels=(None, None), *, classes, seed=0) -> Result:
+    """Trees of two images (2, C, H, W), and of the first by a fresh network.
+
+    Parameters
+    ----------
+    labels   true classes, where they are known.
+    classes  names of the classes.
+    seed     of the fresh network.
+    """
+    from capsviz.analyses.parse_tree import statistics
+
+    return Result(
+        **statistics.trees(model, images.cpu(), list(labels), seed), classes=list(classes)
+    )
+
+
+def evaluate(
+    model, images, labels, others, *, classes, dataset, seeds=1, seed=0, progress=iter
+) -> Statistics:
+    """What decides the trees of N images (N, C, H, W) with labels (N,).
+
+    Parameters
+    ----------
+    others   images, labels and a name of other images (`cli.other_images.Others`).
+    classes  names of the classes.
+    dataset  its name, for the record.
+    seeds    freshly initialised networks.
+    seed     of these, of couples, shuffles and the bootstrap.
+    progress wraps the chunks of images, for a progress bar.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 images, or a layer whose places see some children only.
+    """
+    from capsviz.analyses.parse_tree import statistics
+
+    values = statistics.measure(model, images.cpu(), labels.cpu(), others, seeds, seed, progress)
+    return Statistics(**values, classes=list(classes), n=len(images), dataset=dataset)
+
+
+def follow(
+    networks, images, labels, *, run, dataset, dead_norm=0.05, starved_share=0.001, seed=0
+) -> Trajectory:
+    """Deaths and starved gradients by epoch.
+
+    Parameters
+    ----------
+    networks       iterable of (epoch, network).
+    run            its name, for the record.
+    dead_norm      a capsule is dead if its activation is below this in all images.
+    starved_share  of the largest capsule's gradient.
+    seed           of the bootstrap.
+    """
+    from capsviz.analyses.parse_tree import training
+
+    chosen = {"dead_norm": dead_norm, "starved_share": starved_share}
+    values = training.follow(networks, images.cpu(), labels.cpu(), **chosen, seed=seed)
+    return Trajectory(**values, **chosen, run=run, n=len(images), dataset=dataset)
+
+
+def plot(result: Result | Statistics | Trajectory, *, width=7.16):
+    """Trees of two images, what decides them over many, or capsules over training."""
+    from capsviz.analyses.parse_tree import draw, panels
+
+    if isinstance(result, Result):
+        return draw.trees(result, width)
+    return (panels.statistics if isinstance(result, Statistics) else panels.epochs)(result, width)
+
+
+@analysis(__doc__, picture=True)
+@click.option(
+    "--other", type=int, metavar="CLASS",
+    help="Class of the other image. [default: the one after that of the first]",
+)  # fmt: skip
+@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of two.")
+@click.option(
+    "--run", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="A run of `capsviz train --save-every K`: capsules by epoch.",
+)  # fmt: skip
+@click.option("--seeds", default=1, show_default=True, help="Freshly initialised networks.")
+@click.option(
+    "--dead-norm", default=0.05, show_default=True, help="A dead capsule's activation is below it."
+)
+@click.option(
+    "--starved-share", default=0.001, show_default=True,
+    help="A starved capsule's gradient is below this share of the largest one.",
+)  # fmt: skip
+@options.seed
+def command(run, other, n, folder, seeds, dead_norm, starved_share, seed):
+    """Write the figure and its numbers; say what decides a tree."""
+    from capsviz.analyses.parse_tree import inputs
+
+    inputs.check(n, folder, seeds, dead_norm, starved_share)
+    if folder is not None:
+        yield inputs.of_run(run, folder, n, dead_norm, starved_share, seed)
+    elif n is not None:
+        yield inputs.of_many(run.inputs, n, seeds, seed, run.progress("parsing"))
+    else:
+        yield inputs.of_two(run.inputs, run.picture, other, seed)
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: two images, and the test set."""
+    from capsviz.analyses.parse_tree import inputs as chosen
+    from capsviz.cli.inputs import open_picture
+
+    picture = open_picture(inputs, digit=settings.digit, index=settings.index)
+    yield chosen.of_two(inputs, picture, None, settings.seed)
+    yield chosen.of_many(inputs, settings.n, 1, settings.seed, settings.progress("parsing"))

@@ -1,0 +1,143 @@
+"""Drawing for `probes`: R2 by measure, disentanglement, the cycle, and what lies along paths."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from capsviz.analyses.probes.words import NAMES
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import MARKERS
+
+WIDE = 5.0  # inches from which on panels stand side by side
+LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge
+LINE = 0.135  # inches of a line of the key
+PATH, FADE, GREY = COLOURS[0], COLOURS[1], "#7F7F7F"
+
+
+def sheet(result, width):
+    """Probes and DCI above; where poses are decoded, cycle and paths below."""
+    wide = width >= WIDE
+    S = len(result.sources)
+    tall = 6 * max(0.26, 0.055 * S)
+    draws = result.cycle is not None or result.path_read is not None
+    across = 2 if wide else 1
+    key = LINE * (-(-(S + 2) // across))
+    heights = [tall] if wide else [tall, 1.1]
+    heights += ([1.35] if wide else [0.8, 1.35]) * draws
+    figure = Figure(figsize=(width, sum(heights) + 0.45 * len(heights) + key + 0.15))
+    grid = figure.add_gridspec(len(heights), 6 if wide else 2, height_ratios=heights)
+    _probes(figure.add_subplot(grid[0, :4] if wide else grid[0, :]), result)
+    _dci(figure.add_subplot(grid[0, 4:] if wide else grid[1, :]), result)
+    if draws:
+        if wide:
+            below = [grid[1, :2], grid[1, 2:4], grid[1, 4:]]
+        else:
+            below = [grid[2, :], grid[3, 0], grid[3, 1]]
+        if result.cycle is not None:
+            _cycle(figure.add_subplot(below[0]), result)
+        if result.path_read is not None:
+            _path(figure.add_subplot(below[1]), result, "path_activation", "activation")
+        if result.path_distance is not None:
+            _path(figure.add_subplot(below[2]), result, "path_distance", "rms to nearest image")
+    lines = [Line2D([], [], linewidth=0.8, **_look(result, name)) for name in _names(result)]
+    words = [f"{one}{_count(result, one)}" for one in _names(result)]
+    lines.append(Line2D([], [], linestyle="none", marker="o", fillstyle="none", color=GREY))
+    figure.legend(
+        lines, [*words, "hollow: control task"], loc="outside upper center", ncols=across,
+        handlelength=1.6,
+    )  # fmt: skip
+    return figure
+
+
+def _names(result) -> list[str]:
+    return result.codes  # the sources, and the pose turned at random
+
+
+def _count(result, name: str) -> str:
+    if name not in result.sources or "components" in name:
+        return ""
+    return f": {result.dimensions[result.sources.index(name)]} numbers"
+
+
+def _look(result, name: str) -> dict:
+    s = result.codes.index(name)
+    return {
+        "color": COLOURS[s % len(COLOURS)],
+        "marker": MARKERS[s % len(MARKERS)],
+        "markersize": 3,
+    }
+
+
+def _points(axes, estimate, rows, look, left):
+    """Values with intervals; what lies beyond the left edge is an arrow there."""
+    values, inside = estimate.value, estimate.value >= left
+    ends = np.maximum(estimate.ci95, left)
+    axes.hlines(rows[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
+    axes.plot(values[inside], rows[inside], linestyle="none", **look)
+    if not inside.all():
+        arrow = look | {"marker": "<", "fillstyle": "none"}
+        axes.plot([left] * sum(~inside), rows[~inside], linestyle="none", clip_on=False, **arrow)
+
+
+def _rows(axes, names, left, label):
+    axes.axvline(0, color=GREY, linewidth=0.5)
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlim=(left, 1.03), ylim=(len(names) - 0.5, -0.5), xlabel=label)
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+
+
+def _probes(axes, result):
+    """R2 of every measure from every kind of vector, filled; of the control task, hollow."""
+    S, y = len(result.sources), np.arange(len(result.measures))
+    low = min(float(result.r2.low.min()), float(result.control.low.min()))
+    left = max(LOWEST, min(0.0, low) - 0.05)
+    for s, name in enumerate(result.sources):
+        look, rows = _look(result, name), y + (s - (S - 1) / 2) * 0.7 / S
+        _points(axes, result.control[s], rows, look | {"fillstyle": "none"}, left)
+        _points(axes, result.r2[s], rows, look, left)
+    names = [NAMES.get(one, one) for one in result.measures]
+    _rows(axes, names, left, "R² within a class, linear probe")
+
+
+def _dci(axes, result):
+    """Disentanglement and completeness of every code."""
+    S = len(result.codes)
+    pair = (result.disentanglement, result.completeness)
+    for s, name in enumerate(result.codes):
+        shift = (s - (S - 1) / 2) * 0.7 / S
+        for row, estimate in enumerate(pair):
+            one = estimate[s : s + 1]
+            _points(axes, one, np.array([row + shift]), _look(result, name), -1)
+    high = max(float(one.high.max()) for one in pair)
+    _rows(axes, ["disen-\ntangled", "complete"], 0, "DCI, mean over classes")
+    axes.set_xlim(0, min(1.03, high + 0.1))
+
+
+def _cycle(axes, result):
+    """R2 of the pose by that of its drawing, and of the controls."""
+    left = max(-1.6, min(0.0, float(result.cycle.low.min())) - 0.05)
+    rows = np.arange(len(result.returns))
+    look = {"color": COLOURS[0], "marker": "o", "markersize": 3}
+    _points(axes, result.cycle, rows, look, left)
+    short = ["its drawing", "noise as far", "a like one's\ndrawing"]
+    _rows(axes, short, left, "R² of the pose, encoded again")
+
+
+def _path(axes, result, field, name):
+    """One quantity along paths and cross-fades, with 95 % bands."""
+    estimate = getattr(result, field)
+    for one, colour, marker, words in (
+        (estimate[0], PATH, "o", "path of poses"),
+        (estimate[1], FADE, "s", "cross-fade"),
+    ):
+        axes.plot(result.t, one.value, f"{marker}-", color=colour, markersize=2.8, label=words)
+        axes.fill_between(result.t, *one.ci95.T, color=colour, alpha=0.2, linewidth=0)
+    high = float(estimate.high.max())
+    axes.set(xlim=(0, 1), ylim=(0, 1.02 if field == "path_activation" else high * 1.1))
+    axes.set(xlabel="t", ylabel=name, xticks=[0, 0.5, 1])
+    if field == "path_activation":
+        axes.legend(loc="lower center", fontsize=6)

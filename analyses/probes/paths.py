@@ -1,0 +1,150 @@
+"""Drawings of `probes`: poses decoded and encoded again, and straight paths between two of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.statistics.comparison import compare_explained, compare_means, draw_resamples
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.tracing import decode, trace
+
+T = torch.linspace(0, 1, 9)  # steps of a path, both ends too
+COUPLES = 100  # of images, at most: each takes two drawings a step
+RETURNS = ("its drawing", "the image, noise as far", "a like image's drawing")
+
+
+def poses_and_classes(model, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Poses (N, J, E) after the last iteration, and the classes read (N,)."""
+    shown = trace(model, images, keep=("poses", "lengths"))
+    return shown.poses[-1], shown.lengths.argmax(1)
+
+
+def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]:
+    """Drawings along the path of P pairs of images (P, C, H, W), and the cross-fade of their ends.
+
+    Parameters
+    ----------
+    classes  (P,) whose poses are joined, or one for all.
+
+    Returns
+    -------
+    Both (P, T, C, H, W) in [0, 1].
+    """
+    classes = torch.as_tensor(classes).expand(len(first))
+    ends = [trace(model, images, keep=("poses",)).poses[-1] for images in (first, last)]
+    steps = [torch.lerp(*ends, float(t)) for t in T]
+    path = torch.stack([decode(model, poses, classes).float() for poses in steps], 1).clamp(0, 1)
+    t = T[:, None, None, None]
+    return path, (1 - t) * path[:, :1] + t * path[:, -1:]
+
+
+def cycle(model, images: Tensor, *, seed: int) -> dict:
+    """The fields of `Statistics` about decoding a pose and encoding the drawing again.
+
+    Images of a class that is read but once are left out: there is no variance within it.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    poses, read = poses_and_classes(model, images)
+    several = torch.bincount(read, minlength=poses.shape[1])[read] > 1
+    images, poses, read = images[several], poses[several], read[several]
+    if len(images) < 2:
+        return {"notes": ["no two images are read as the same class: no cycle"]}
+    drawn = decode(model, poses, read).float().clamp(0, 1)
+    noise = torch.randn(images.shape, generator=generator)
+    far = (drawn - images).flatten(1).norm(dim=1) / noise.flatten(1).norm(dim=1)
+    noisy = (images + far[:, None, None, None] * noise).clamp(0, 1)
+    like = _following(read)
+    own, back = poses[torch.arange(len(read)), read].double(), []
+    for shown in (drawn, noisy):
+        after, now = poses_and_classes(model, shown)
+        back.append((after[torch.arange(len(read)), read].double(), now == read))
+    back.append((back[0][0][like], back[0][1][like]))
+    means = torch.stack([own[read == k].mean(0) if (read == k).any() else own[0] * 0
+                         for k in range(poses.shape[1])])  # fmt: skip
+    off = np.stack([(after - own).square().sum(1).numpy() for after, _ in back])
+    spread = (own - means[read]).square().sum(1).numpy()
+    counts = draw_resamples(len(images), seed=seed)
+    same = np.stack([now.numpy() for _, now in back])
+    return {
+        "returns": list(RETURNS),
+        "cycle": compare_explained(off, np.tile(spread, (len(back), 1)), counts),
+        "cycle_read": compare_means(same, counts),
+    }
+
+
+def _following(read: Tensor) -> Tensor:
+    """For each image (N,) the next one that is read as the same class."""
+    following = torch.arange(len(read))
+    for k in read.unique():
+        places = (read == k).nonzero().flatten()
+        following[places] = places.roll(-1)
+    return following
+
+
+def couples(read: Tensor, generator: torch.Generator) -> Tensor:
+    """Disjoint couples (P, 2) of images that are read as the same class, at most `COUPLES`."""
+    order = torch.randperm(len(read), generator=generator)
+    parts = [order[read[order] == k] for k in read.unique()]
+    pairs = torch.cat([part[: len(part) // 2 * 2].view(-1, 2) for part in parts])
+    return pairs[torch.randperm(len(pairs), generator=generator)[:COUPLES]]
+
+
+def along(model, images: Tensor, real=None, *, seed: int, progress=iter) -> dict:
+    """The fields of `Statistics` about paths between couples of images.
+
+    Parameters
+    ----------
+    real  images (M, C, H, W) and classes (M,) that drawings are compared with; None: the images
+          themselves, those of the couple left out.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    _, read = poses_and_classes(model, images)
+    pairs = couples(read, generator)
+    if len(pairs) < 2:
+        return {"notes": [f"{len(pairs)} couples are read as the same class: no paths"]}
+    classes = read[pairs[:, 0]]
+    kinds = strips(model, images[pairs[:, 0]], images[pairs[:, 1]], classes)
+    among, of_real = (images, read) if real is None else real
+    counts, values = draw_resamples(len(pairs), seed=seed), []
+    for step in progress(range(len(T))):
+        row = []
+        for strip in kinds:
+            shown = strip[:, step]
+            lengths = trace(model, shown, keep=("lengths",)).lengths
+            far = torch.cdist(shown.flatten(1), among.flatten(1))
+            far[classes[:, None] != of_real] = torch.inf
+            if real is None:
+                far.scatter_(1, pairs, torch.inf)
+            nearest = far.min(1).values / shown[0].numel() ** 0.5
+            row.append(
+                torch.stack(
+                    [
+                        (lengths.argmax(1) == classes).double(),
+                        lengths.gather(1, classes[:, None])[:, 0].double(),
+                        nearest.double(),
+                    ]
+                )
+            )
+        values.append(torch.stack(row, 1).numpy())  # (3, 2, P)
+    values = np.stack(values, 2)
+    values[2][~np.isfinite(values[2])] = np.nan
+    fields = {"t": T.numpy(), "couples": len(pairs)}
+    whole = np.isfinite(values[2]).all((0, 1))  # a class may have no other image
+    for name, one, shares in zip(
+        ("path_read", "path_activation", "path_distance"), values, (True, False, False), strict=True
+    ):
+        if name == "path_distance" and not whole.all():
+            if whole.sum() < 2:
+                continue
+            one, counts = one[..., whole], draw_resamples(int(whole.sum()), seed=seed)
+        fields[name] = _over(one, counts, shares)
+    return fields
+
+
+def _over(values: np.ndarray, counts: np.ndarray, shares: bool) -> Estimate:
+    """Means over couples (2, T, P), the cross-fade's less the path's beside them."""
+    steps = range(values.shape[1])
+    one = stack([compare_means(values[:, t], counts, shares=shares) for t in steps], 1)
+    return Estimate(one.value, one.ci95, values.shape[2], one.difference)

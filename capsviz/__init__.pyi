@@ -1,0 +1,14 @@
+"""What `capsviz.__getattr__` imports when it is first used, for type checkers and editors."""
+
+from capsviz import data as data
+from capsviz import plot as plot
+from capsviz.checkpoint import load as load
+from capsviz.data import Dataset as Dataset
+from capsviz.foreign.wrapping import wrap as wrap
+from capsviz.nn.computation import literal as literal
+from capsviz.nn.models.capsnet import CapsNet as CapsNet
+from capsviz.pictures import open_image as open_image
+from capsviz.tracing import Trace as Trace
+from capsviz.tracing import trace as trace
+
+__version__: str

@@ -1,0 +1,151 @@
+"""Names of figures: what made them, so that two that differ never share one; nothing is lost.
+
+A figure is called ANALYSIS-CHECKPOINT-WHAT-OPTIONS: the checkpoint where its name is not in the
+rest, and every option that is not the default. Where a file of that name lies already, the command
+is refused before anything is computed, unless `--force` is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+PRESENTATION = {  # options that change where a figure goes and what it looks like, not its numbers
+    "output", "formats", "width", "venue", "rc", "font", "force", "as_json", "device", "data_dir",
+    "size", "fps",
+}  # fmt: skip
+NETWORK = {"checkpoint", "first", "others", "network", "weights"}
+WITHIN = {  # what analyses name themselves
+    "dataset", "n", "digit", "index", "image", "donor", "donor_index", "make", "picture",
+}  # fmt: skip
+LONGEST = 60  # letters of the networks, and of the options; longer ones are cut, and told apart
+HEAD = 65536  # bytes of a result's file that hold its options
+
+
+def label(source: str) -> str:
+    """A network as a part of a name: shipped weights by their name, files by theirs and folder."""
+    from capsviz import checkpoint
+
+    if source in checkpoint.shipped():
+        return source
+    file, _, function = str(source).partition(":")  # FILE.py:FUNCTION
+    path = Path(file)
+    parts = [path.stem if path.suffix in (".py", ".safetensors") else path.name, function]
+    folder = path.resolve().parent.name
+    if parts[0] in checkpoint.shipped() or (path.suffix == ".safetensors" and folder != parts[0]):
+        parts.insert(0, folder)
+    return slug("-".join(filter(None, parts)))
+
+
+def slug(text: object) -> str:
+    """Letters that every file system takes."""
+    return re.sub(r"[^\w.+-]+", "-", str(text)).strip("-.") or "unnamed"
+
+
+def stem(
+    base: str, networks: Sequence[str], options: Mapping[str, object], analysis: str | None = None
+) -> str:
+    """The whole name of a figure.
+
+    Parameters
+    ----------
+    base      of the analysis: "rotate-mnist-2-0".
+    networks  labels of the networks that were named, or chosen for the data set.
+    options   those that are not the defaults, by their names on the command line.
+    analysis  the networks stand behind its name, where the base begins with it, else at the end.
+    """
+    named = _cut("-".join(one for one in networks if f"-{one}-" not in f"-{base}-"))
+    first = analysis or base.partition("-")[0]
+    rest = base.removeprefix(first).removeprefix("-")
+    begins = base == first or base.startswith(f"{first}-")
+    name = "-".join(filter(None, (first, named, rest) if begins else (base, named)))
+    tail = [f"{key}{_value(value)}" for key, value in options.items() if _new(value, name)]
+    return "-".join(filter(None, (name, _cut("-".join(tail)))))
+
+
+def _new(value, name: str) -> bool:
+    """Whether a value does not stand in the name already, as a word."""
+    return not (isinstance(value, str) and f"-{slug(value)}-" in f"-{name}-")
+
+
+def _value(value) -> str:
+    if value is True:
+        return ""
+    several = value if isinstance(value, list | tuple) else [value]
+    flat = [v for one in several for v in (one if isinstance(one, tuple) else (one,))]
+    return "".join(f"-{slug(f'{v:g}' if isinstance(v, float) else v)}" for v in flat)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST - 7].rstrip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def changed(context: click.Context) -> dict[str, object]:
+    """Options of the running command that are neither defaults nor in the name without them."""
+    values = {}
+    for option in context.command.params:
+        value = context.params.get(option.name)
+        skipped = option.name in PRESENTATION | NETWORK | WITHIN
+        if not isinstance(option, click.Option) or skipped or value is None or value == ():
+            continue
+        if value != option.get_default(context):
+            off = value is False and option.secondary_opts
+            name = max(option.secondary_opts if off else option.opts, key=len).lstrip("-")
+            values[name] = True if off else value
+    return values
+
+
+def identity(context: click.Context) -> str:
+    """What the numbers of the running command are made of, as one text."""
+    values = {
+        key: value for key, value in context.params.items() if key not in PRESENTATION - {"image"}
+    }
+    return json.dumps(values, default=str, sort_keys=True)
+
+
+def try_folder(folder: Path) -> None:
+    """OSError if files cannot be written to a folder, or it cannot be made; it is not made yet."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(20, os.strerror(20), str(folder))
+    with tempfile.TemporaryFile(dir=there):
+        pass
+
+
+def refuse_existing(path: Path, *, force: bool, kind: str = "") -> None:
+    """ValueError if files of this name, without ending, lie there already, unless `force`.
+
+    Parameters
+    ----------
+    kind  the one ending that is looked for; "" for all.
+    """
+    if not force and path.parent.is_dir():
+        for other in sorted(path.parent.glob("*.*")):
+            if other.name.startswith(f"{path.name}.{kind}"):
+                raise ValueError(
+                    f"{other} exists: add --force to overwrite it, or choose another --output"
+                )
+
+
+def refuse_made(folder: Path, analysis: str, made: str, *, force: bool) -> None:
+    """ValueError if a result of the same options lies in the folder already, unless `force`."""
+    if force or not folder.is_dir():
+        return
+    wanted = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": made})]
+    for path in sorted(folder.glob("*.json")):
+        try:
+            with path.open("rb") as file:
+                head = file.read(HEAD).decode("utf-8", "ignore")
+        except OSError:
+            continue
+        if all(one in head for one in wanted):
+            refuse_existing(path.with_suffix(""), force=False)

@@ -1,0 +1,43 @@
+"""Images that are not those measured: what a statistic is fitted, ranked or averaged on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from capsviz.transforms.augment import to_float
+
+
+class Others(NamedTuple):
+    """Images, labels, and what they are in words."""
+
+    images: Tensor  # (M, C, H, W) in [0, 1]
+    labels: Tensor  # (M,)
+    name: str
+
+
+def other_images(inputs, n: int) -> Others:
+    """Up to n validation images of the same data set, always the same ones, drawn at random.
+
+    Training images, where validation images are what is measured, or there are none.
+
+    Raises
+    ------
+    ValueError  for a data set of which nothing else is at hand.
+    """
+    for split in ("validation", "train"):
+        if split == inputs.dataset.split:
+            continue
+        try:
+            part = inputs.load(split).single()
+        except FileNotFoundError:
+            continue
+        draw = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
+        part = part.take(draw[:n].sort().values)
+        return Others(to_float(part.images), part.labels, f"{len(part)} {split} images")
+    raise ValueError(
+        f"{inputs.dataset.name} has neither validation nor training images at hand, which this "
+        "needs beside those that are measured"
+    )

@@ -1,0 +1,72 @@
+"""One HTML file of a network, or of several: figures, numbers, how to read them, checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from capsviz.cli import options
+
+EXAMPLE = """
+\b
+    capsviz report --checkpoint digits
+    capsviz report --checkpoints mnist mnist-resnet --n 200
+
+The file holds its pictures, needs no network, and prints. A report of `digits` takes a few minutes
+on two cores, of `mnist` longer, most of it for corruptions and attacks: --only NAME is quick.
+"""
+
+
+@click.command(help=f"{__doc__}\n\n{EXAMPLE}")
+@options.networks
+@click.option("--n", type=int, help="Test images behind every statistic. [default: 200]")
+@click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
+@click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
+@click.option("--index", default=0, show_default=True, help="Which image of that class.")
+@options.seed
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write. [default: runs/report-NETWORK.html]",
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def command(networks, n, only, digit, index, seed, output, force):
+    """Compute, and write the page."""
+    from capsviz import reports
+    from capsviz.figures.sets import Settings
+    from capsviz.files import write_text
+    from capsviz.reports import contents
+
+    chosen = [name for text in only for name in text.split(",")]
+    contents.choose(chosen, False)
+    opened = _opened(networks)
+    names = contents.choose(chosen, len(opened) > 1)
+    part = opened[0].dataset
+    n = min(200, len(part)) if n is None else n
+    part.first(n)
+    if part.parts is None:
+        part.nth_of_class(digit, index)
+    called = "-".join(one.name for one in opened)
+    path = output or Path("runs") / f"report-{called}.html"
+    if path.exists() and not force:
+        raise ValueError(f"{path} is there already: add --force, or name another by --output")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.try"), "w"):  # a folder that cannot be written to
+        pass
+    path.with_name(f".{path.name}.try").unlink()
+    settings = Settings(n, digit, index, seed, options.progress, options.command_line())
+    found = reports.collect(opened, names, settings, report=lambda line: click.echo(line, err=True))
+    page = reports.render(found)
+    write_text(path, page)
+    count = sum(len(section.figures) for section in found.sections)
+    click.echo(f"{count} figures in {path}, {len(page.encode()) / 1e6:.1f} MB")
+
+
+def _opened(values: dict) -> list:
+    """The networks that were named; without any, the one of the data set alone."""
+    if values.pop("seeds_of", None):
+        raise ValueError("a report is of networks one by one: name them instead of --seeds-of")
+    named = values["first"] or values["others"] or values["network"]
+    opened = options.open_networks(values, capsules=False)
+    return opened if named else opened[:1]

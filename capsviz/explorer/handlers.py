@@ -1,0 +1,221 @@
+"""What runs when a part of the page is touched: values of its controls in, panels out.
+
+One function, `show`, makes all panels from what is shown and every control: so no panel can be of
+another image or setting than its neighbour.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+
+from capsviz.analyses.view.measure import Warp
+from capsviz.explorer import drawing, files, layout, link, panels, settings, sides, turning
+from capsviz.explorer.cases import Case
+from capsviz.explorer.choice import Choice
+from capsviz.explorer.network import Networks
+from capsviz.explorer.settings import LONGEST
+from capsviz.explorer.source import Shown, from_file, from_sheet
+
+PANELS = 7  # what `show` gives
+OFF, ITERATION, POSE = 6, 8, 12  # places of controls among their values
+
+
+class Handlers:
+    """Of one page; `neutral` are the values of its controls before anything is touched.
+
+    `values` are those of the controls, in the order of `settings.read`; before them come what is
+    shown, the names of both networks, and whether the tab "Side by side" is open.
+    """
+
+    def __init__(self, choice: Choice, cases: dict[str, Case]):
+        self.choice, self.cases = choice, cases
+        self.neutral: list = []
+
+    def arrive(self, text, shown, first, beside, opened, *values):
+        """The state that the address holds; what is wrong with it is said."""
+        told, wrong = link.parse(text or ""), []
+        first, beside = told.get("network", first), told.get("beside", beside)
+        try:
+            networks = self.choice.pair(first, beside)
+        except ValueError as error:
+            wrong.append(str(error))
+            first, beside = self.choice.first, self.choice.beside
+            networks = self.choice.pair(first, beside)
+        try:
+            shown = self._of_link(networks, told) or shown
+        except ValueError as error:
+            wrong.append(str(error))
+        about = networks.about
+        neutral = list(self.neutral)
+        neutral[ITERATION] = about.iterations
+        values, odd = link.values_of(
+            told, neutral, classes=len(networks.classes), types=about.types,
+            iterations=about.iterations,
+        )  # fmt: skip
+        wrong += [f"the link's {name} cannot be had here" for name in odd]
+        status = drawing.note("; ".join(wrong), "cv-warn")
+        made = self.show(shown, first, beside, opened, *values)
+        return (shown, status, first, beside, *self._fitted(about, values), *made)
+
+    def choose(self, shown, first, beside, opened, *values):
+        """Other networks: what can be set follows them, and what was set in poses is undone."""
+        try:
+            about = self.choice.pair(first, beside).about
+        except (ValueError, OSError) as error:
+            note = drawing.note(str(error), "cv-warn")
+            return (note, *[gr.skip()] * (3 + len(values) - POSE + PANELS))
+        values = [*values[:POSE], *[0] * (len(values) - POSE)]
+        values[OFF], values[ITERATION] = settings.NONE, about.iterations
+        fitted = self._fitted(about, values)
+        made = self.show(shown, first, beside, opened, *values)
+        return ("", fitted[OFF], fitted[ITERATION], *fitted[POSE:], "", *made)
+
+    def replacing(self, find, count: int):
+        """A handler that shows another image, or none, or says what was wrong with it."""
+
+        def handle(*values):
+            _, first, beside, *_ = values[count:]
+            try:
+                shown = find(self.choice.pair(first, beside), *values[:count])
+            except ValueError as error:
+                kept = [gr.skip()] * (1 + PANELS)
+                return (gr.skip(), drawing.note(str(error), "cv-warn"), *kept)
+            return (shown, "", "", *self.show(shown, *values[count + 1 :]))
+
+        return handle
+
+    def case(self, key, shown, first, beside, opened, *values):
+        """A prepared case, turned as it is to be, and its question."""
+        case = self.cases[key]
+        shown = _case(case)
+        warp = list(Warp(case.angle_deg))
+        made = self.show(shown, first, beside, opened, *warp, *values[5:])
+        return (shown, drawing.note(case.question), "", *warp, *made)
+
+    def show(self, shown, first, beside, opened, *values):
+        """All panels, the class of the pose, and the query of the link."""
+        if shown is None:
+            empty = drawing.note(panels.EMPTY)
+            told = link.query((first, beside), {}, [], [])
+            return (empty, "", empty, empty, empty, LONGEST, told)
+        networks = self.choice.pair(first, beside)
+        chosen = self.settings(networks, values)
+        try:
+            found = panels.find(networks, shown.image, chosen)
+        except ValueError as error:  # a donor that is not there, couplings that are not replaced
+            note = drawing.note(str(error), "cv-warn")
+            return (gr.skip(), gr.skip(), note, note, *[gr.skip()] * 3)
+        return (
+            panels.images(found, networks, chosen),
+            panels.scores(found, networks, shown.label),
+            panels.routed(found, networks, chosen),
+            sides.compared(networks, shown.image, chosen) if opened else gr.skip(),
+            panels.posed(found, networks, chosen),
+            found.capsule,
+            self._query(shown, (first, beside), values),
+        )
+
+    def open_sides(self, shown, first, beside, _, *values):
+        """The panels, those side by side among them, which cost more and are made from now on."""
+        return (True, *self.show(shown, first, beside, True, *values))
+
+    def settings(self, networks: Networks, values) -> settings.Settings:
+        """What the controls say, with as many changes as the pose has dimensions."""
+        return settings.read(values[: POSE + networks.about.dimensions])
+
+    def tick(self, first, beside, iteration):
+        """The next iteration, and at the last one an end."""
+        last = self.choice.pair(first, beside).about.iterations
+        following = min(int(iteration) + 1, last)
+        return following, gr.Timer(active=following < last)
+
+    def turn(self, shown, first, beside):
+        """The player of a full circle."""
+        if shown is None:
+            return drawing.note(panels.EMPTY)
+        return turning.played(self.choice.pair(first, beside), shown.image)
+
+    def explain(self, capsule, opened, first, beside):
+        """What each dimension of a class's pose does, beside its slider."""
+        count = self.choice.dimensions
+        if not opened or capsule == LONGEST:
+            return [gr.skip()] * count
+        try:
+            texts = files.explain(self.choice.pair(first, beside), int(capsule))
+        except ValueError as error:  # no decoder, or too few images of a class
+            texts = [str(error)] * count
+        return [gr.Slider(info=text) for text in [*texts, *[""] * count][:count]]
+
+    def saving(self, save):
+        """A handler that writes figures of what is shown, and offers them."""
+
+        def handle(shown, first, beside, _, *values):
+            if shown is None:
+                raise gr.Error(panels.EMPTY)
+            networks = self.choice.pair(first, beside)
+            chosen = self.settings(networks, values)
+            try:
+                paths = save(networks, shown, chosen)
+            except ValueError as error:
+                raise gr.Error(str(error)) from error
+            return gr.File([str(path) for path in paths], visible=True)
+
+        return handle
+
+    def drawn(self, networks, drawn):
+        """A drawing; nothing, once it is cleared."""
+        return Shown(from_sheet(drawn, networks.frame), None, "drawing") if drawn else None
+
+    def uploaded(self, networks, path, invert):
+        """A visitor's file."""
+        if path is None:
+            raise ValueError("Choose a picture first.")
+        return Shown(from_file(path, networks.frame, invert), None, Path(path).stem)
+
+    def taken(self, networks, digit, index):
+        """A test image."""
+        digit, index = int(digit), int(index or 0)
+        name = f"{networks.dataset.name}-{digit}-{index}"
+        return Shown(
+            networks.test_image(digit, index), digit, name, {"digit": digit, "index": index}
+        )
+
+    def _of_link(self, networks, told) -> Shown | None:
+        if "case" in told:
+            if told["case"] not in self.cases:
+                raise ValueError(f"there is no case '{told['case']}' here")
+            return _case(self.cases[told["case"]])
+        if "ink" in told:
+            return Shown(link.unpacked(told["ink"], networks.dataset.image_shape), None, "drawing")
+        if "digit" in told:
+            numbers = (told["digit"], told.get("index", "0"))
+            if not all(number.isdecimal() for number in numbers):
+                raise ValueError("the link names no test image")
+            return self.taken(networks, *map(int, numbers))
+        return None
+
+    def _query(self, shown, pair, values) -> str:
+        origin = shown.origin
+        if origin is None:
+            ink = link.packed(shown.image)
+            origin = {} if ink is None else {"ink": ink}
+        neutral = list(self.neutral)
+        neutral[ITERATION] = self.choice.pair(*pair).about.iterations
+        return link.query(pair, origin, values, neutral)
+
+    def _fitted(self, about, values) -> list:
+        """The controls with these values, as far as a network has what they set."""
+        fitted = list(values)
+        fitted[OFF] = gr.Dropdown(layout.types(about.types), value=values[OFF])
+        fitted[ITERATION] = gr.Slider(
+            maximum=max(about.iterations, 2), value=values[ITERATION], visible=about.iterations > 1
+        )
+        for d in range(len(values) - POSE):
+            fitted[POSE + d] = gr.Slider(value=values[POSE + d], visible=d < about.dimensions)
+        return fitted
+
+
+def _case(case: Case) -> Shown:
+    return Shown(case.image, case.label, case.key, {"case": case.key})

@@ -1,0 +1,88 @@
+"""Routed, uniform and transplanted couplings side by side: one image, three answers. No Gradio."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from capsviz.analyses.view.measure import warped
+from capsviz.explorer import drawing, look
+from capsviz.explorer.network import Networks
+from capsviz.explorer.settings import Settings
+
+SENTENCES = {
+    None: "As trained: couplings found by routing.",
+    "uniform": "Every capsule gives every class the same; what is left is what the votes say.",
+    look.ANOTHER: "Couplings of the other image: if they carried the class, it would be {class}.",
+}
+
+
+def compared(networks: Networks, image: Tensor, settings: Settings) -> str:
+    """An image (1, C, H, W), warped as set, under the three couplings, as HTML.
+
+    Raises
+    ------
+    ValueError  for a donor that is not there.
+    """
+    image = warped(image, settings.warp)
+    label, number = settings.donor
+    donor = networks.test_image(label, number)
+    columns, mapped, first = [], None, None
+    for couplings, sentence in SENTENCES.items():
+        how = look.Intervention(
+            couplings=couplings, donor=settings.donor if couplings == look.ANOTHER else None
+        )
+        try:
+            seen = look.look(networks.model, image, how, donor)
+        except ValueError as error:  # couplings that cannot be replaced
+            columns.append(
+                f'<section class="cv-side">{drawing.note(str(error), "cv-warn")}</section>'
+            )
+            continue
+        if mapped is None:
+            mapped, first = int(seen.lengths.argmax()), seen.lengths
+        columns.append(_column(networks, seen, couplings, sentence, mapped, first, donor, label))
+    return _finding(networks, image, settings) + drawing.row(*columns)
+
+
+def _column(networks, seen, couplings, sentence, mapped, first, donor, label) -> str:
+    names = networks.classes
+    title = {None: "trained", "uniform": "uniform", look.ANOTHER: "transplanted"}[couplings]
+    text = sentence.replace("{class}", names[label])
+    parts = [
+        drawing.bars(
+            seen.lengths,
+            names,
+            f"{title.capitalize()} couplings: {networks.names[0]}",
+            text,
+            None if couplings is None else first,
+        ),
+        drawing.evidence(seen, mapped, names[mapped]),
+    ]
+    if seen.reconstruction is not None:
+        name = names[int(seen.lengths.argmax())]
+        parts.append(drawing.pixels(seen.reconstruction, f"Decoded, from the pose of {name}."))
+    if couplings == look.ANOTHER:
+        pixels = (donor[0] * 255).round().byte().numpy()
+        parts.append(drawing.pixels(pixels, f"The other image, a {names[label]}."))
+    sd = f"Standard deviation of these couplings about uniform: {seen.coupling_sd:.4f}."
+    return (
+        f'<section class="cv-side" data-couplings="{title}">{"".join(parts)}'
+        f"{drawing.note(sd)}</section>"
+    )
+
+
+def _finding(networks: Networks, image: Tensor, settings: Settings) -> str:
+    """How much of the answer is left without routing, in a sentence."""
+    routed = look.look(networks.model, image).lengths
+    even = look.look(networks.model, image, look.Intervention(couplings="uniform")).lengths
+    before, after = int(routed.argmax()), int(even.argmax())
+    names = networks.classes
+    same = "also with uniform couplings" if before == after else (
+        f"but {names[after]} with uniform couplings"
+    )  # fmt: skip
+    gap = float(np.abs(routed - even).max())
+    return drawing.note(
+        f"{networks.names[0]} reads {names[before]}, {same}; no length differs by more than "
+        f"{gap:.2f}. This is one image: `capsviz transplant --evaluate` counts many."
+    )

@@ -1,0 +1,80 @@
+"""Evidence for one class by place: a map on the image's own grid of pixels."""
+
+from __future__ import annotations
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.colors import CenteredNorm
+
+from capsviz.figures.panels import picture
+from capsviz.plot import parts
+from capsviz.tracing import Trace
+from capsviz.tracing.evidence import additive_map
+
+
+def evidence(
+    trace: Trace,
+    index: int = 0,
+    *,
+    parent: int | None = None,
+    iteration: int = -1,
+    axes: Axes | None = None,
+    colorbar: bool = True,
+    cmap: str = "RdBu_r",
+) -> Axes:
+    """What each place of an image adds to a class capsule, drawn over the image,
+    whose outline stays above it.
+
+    The map is Σ over types of c_ij (û_ij · v̂_j); over all places it sums to s_j · v̂_j, the
+    class's whole input, as long as the routing adds no bias. Axes are in pixels of the image.
+    Beside it belongs the map of `capsviz.trace(..., couplings="uniform")`: what of it is routing's.
+
+    Parameters
+    ----------
+    trace      of `capsviz.trace`, with votes, couplings and poses.
+    index      which of its images.
+    parent     number of the class; None: the one that is read, the most active.
+    iteration  of routing, an index: -1 is the last.
+    axes       to draw into; None: those of a new figure.
+
+    Returns
+    -------
+    The axes.
+
+    Raises
+    ------
+    ValueError  for a trace without these parts, of a local layer, or whose children have no places
+                on the image.
+    IndexError  for an image, class or iteration that is not in the trace.
+    """
+    parts.require(trace, "votes", "couplings", "poses")
+    assert trace.votes is not None and trace.poses is not None and trace.factors is not None
+    if trace.grid is None or trace.extent is None:
+        raise ValueError("the children of this layer have no places on the image: there is no map")
+    R, N, J, _ = trace.poses.shape
+    image, round_ = parts.position(index, N, "image"), parts.position(iteration, R, "iteration")
+    poses = trace.poses[round_, image : image + 1]
+    if parent is None:
+        read = trace.lengths if trace.lengths is not None else trace.poses[-1].norm(dim=-1)
+        parent = int(read[image].argmax())
+    parent = parts.position(parent, J, "class")
+    votes = trace.votes[image : image + 1]
+    with torch.no_grad():
+        factors = trace.factors[round_, image : image + 1]
+        values = additive_map(votes, factors, poses, trace.grid)[0, parent].numpy()
+    axes = parts.or_new(axes)
+    _, _, height, width = trace.images.shape
+    axes.imshow(picture(trace.images[image].numpy()), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
+    norm = CenteredNorm(0, float(abs(values).max()) or 1e-6)
+    drawn = axes.imshow(
+        values, cmap=cmap, norm=norm, extent=trace.extent, interpolation="none", zorder=2
+    )
+    grey = trace.images[image].mean(0).numpy()
+    if grey.max() > grey.min():
+        half = (float(grey.min()) + float(grey.max())) / 2
+        axes.contour(grey, [half], colors="black", linewidths=0.7, zorder=3)
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xlabel="px", ylabel="px")
+    axes.set_title(f"evidence for class {parent}, sum {values.sum():.2f}")
+    if colorbar:
+        parts.bar(drawn, axes, r"$c_{ij}\,\hat u_{ij}\cdot\hat v_j$, summed over types")
+    return axes

@@ -1,0 +1,26 @@
+"""The documentation as a site: `make docs`. Nothing is fetched, and a warning is an error."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
+
+import capsviz  # noqa: E402
+
+project, author, version = "capsviz", "The capsviz authors", capsviz.__version__
+release, copyright = version, "The capsviz authors"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "docstrings"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "_ext"]
+html_theme = "furo"
+html_title = f"capsviz {version}"
+html_theme_options = {"navigation_with_keys": True}
+html_extra_path = ["own-network.ipynb", "tour.ipynb"]  # linked, and not drawn
+html_copy_source = html_show_sphinx = False
+pygments_style, pygments_dark_style = "friendly", "github-dark"
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+smartquotes = False
+default_role = "literal"

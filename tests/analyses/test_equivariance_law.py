@@ -1,0 +1,299 @@
+"""The law of a warp: vectors whose law is known, fits that see no measured image, and its words."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_strong, build_tiny
+from foreign import Foreign
+from page import assert_fits
+
+from capsviz import figures
+from capsviz.analyses import equivariance
+from capsviz.analyses.equivariance import law
+from capsviz.analyses.equivariance.law import measure, words
+from capsviz.cli import main
+from capsviz.nn import models
+from capsviz.statistics.comparison import draw_resamples
+from capsviz.transforms.warps import family_matrix
+
+E, M, N = 6, 90, 60  # numbers in a vector, images fitted on and measured
+STEPS = np.array(law.STEPS)
+TIMES = np.array([0, -1, -0.5, 0.5, 1])  # whole warps
+CLASSES = np.arange(M + N) % 3
+
+
+def data():
+    rows = np.arange(N + M)
+    images = torch.zeros(N + M, 1, 2, 2)
+    return measure.Data(images, CLASSES, [(rows[:N], rows[N:])], N, M // 3, [])
+
+
+def drawn(seed=0):
+    return np.random.default_rng(seed).normal(size=(N + M, E))
+
+
+def turning(v, angles_deg):
+    """Vectors (5, X, E) that turn in two of three planes, by an angle for each image."""
+    out = np.empty((5, *v.shape))
+    for t, step in enumerate(TIMES):
+        angle = np.radians(angles_deg) * step
+        out[t] = v
+        for a, b in ((0, 1), (2, 3)):
+            out[t, :, a] = np.cos(angle) * v[:, a] - np.sin(angle) * v[:, b]
+            out[t, :, b] = np.sin(angle) * v[:, a] + np.cos(angle) * v[:, b]
+    return out
+
+
+def r2(values, field="spread"):
+    errors = measure.of_vectors(values, data())
+    return 1 - errors.predicted.sum(1) / getattr(errors, field).sum()
+
+
+def test_a_law_holds_for_vectors_that_turn_alike_in_all_classes():
+    values = turning(drawn(), 30.0)
+    values[..., 4:] += TIMES[:, None, None]
+    for field in ("spread", "change"):
+        own, twice, extrapolated, one_matrix, one_map, shift = r2(values, field)
+        assert min(own, twice, one_matrix, one_map) > 0.999 and extrapolated > 0.99
+        assert shift < 0.95
+    assert r2(values, "change")[words.SHIFT] == pytest.approx(0, abs=0.05)
+
+
+def test_classes_that_turn_unlike_have_laws_of_their_own_and_not_one():
+    values = turning(drawn(), np.array([-90.0, 20, 90])[CLASSES])
+    own, twice, _, one_matrix, one_map, _ = r2(values)
+    assert min(own, twice) > 0.999 and max(one_matrix, one_map) < 0.7
+
+
+def test_classes_that_turn_alike_about_places_of_their_own_share_a_matrix_and_no_map():
+    values = turning(drawn(), 60.0)
+    values[[1, 4]] += 5 * np.random.default_rng(3).normal(size=(3, E))[CLASSES]
+    own, *_, one_matrix, one_map, _ = r2(values)
+    assert min(own, one_matrix) > 0.999 and one_map < 0.5
+
+
+def test_two_halves_that_are_no_whole_are_no_law():
+    """The whole warp turns the other way than its halves: each has a map, together no law."""
+    values = turning(drawn(), 60.0)
+    values[[1, 4]] = values[[4, 1]]
+    own, twice, extrapolated, _, one_map, _ = r2(values)
+    assert min(own, one_map) > 0.999
+    assert max(twice, extrapolated) < 0.5
+
+
+def test_a_change_that_the_vector_does_not_tell_is_not_explained():
+    v = drawn()
+    values = v + 0.3 * np.array([0, -2, -1, 1, 2])[:, None, None] * drawn(1)
+    assert r2(values)[words.OWN] > 0.6
+    assert abs(r2(values, "change")[words.OWN]) < 0.1
+
+
+def test_laws_are_predictions_by_hand():
+    values, k = turning(drawn(), 40.0) + 0.2 * drawn(2), 1
+    errors = measure.of_vectors(values, data())
+    test, fit = (np.flatnonzero((k == CLASSES) & side) for side in _sides())
+
+    def line(before, after):
+        x = np.column_stack([values[0, fit], np.ones(len(fit))])
+        slope = np.linalg.lstsq(x, after, rcond=None)[0]
+        return lambda v: np.column_stack([v, np.ones(len(v))]) @ slope
+
+    twice = extrapolated = 0
+    for half, other, whole in ((2, 3, 1), (3, 2, 4)):
+        once = line(None, values[half, fit])
+        twice += ((once(once(values[0, test])) - values[whole, test]) ** 2).sum(1)
+        odd = line(None, (values[half, fit] - values[other, fit]) / 2)
+        even = line(None, (values[half, fit] + values[other, fit]) / 2 - values[0, fit])
+        v = values[0, test]
+        extrapolated += ((v + 2 * odd(v) + 4 * even(v) - values[whole, test]) ** 2).sum(1)
+    found = errors.predicted[:, test]  # by ridge: nearly least squares
+    assert found[words.TWICE].sum() == pytest.approx(twice.sum(), rel=0.1)
+    assert found[words.EXTRAPOLATED].sum() == pytest.approx(extrapolated.sum(), rel=0.2)
+    means = values[[1, 4]][:, fit].mean(1, keepdims=True)
+    assert errors.spread[test] == pytest.approx(
+        ((values[[1, 4]][:, test] - means) ** 2).sum((0, 2))
+    )
+
+
+def _sides():
+    measured = np.arange(N + M) < N
+    return measured, ~measured
+
+
+def test_no_image_is_measured_by_a_fit_that_saw_it():
+    values = turning(drawn(), 40.0) + 0.2 * drawn(2)
+    before = measure.of_vectors(values, data())
+    values[:, 4] += 50
+    after = measure.of_vectors(values, data())
+    others = np.delete(np.arange(N), 4)
+    assert np.array_equal(before.predicted[:, others], after.predicted[:, others])
+    assert not np.allclose(before.predicted[:, 4], after.predicted[:, 4])
+
+
+def test_without_other_images_each_half_is_measured_by_fits_on_the_other():
+    images, labels = torch.zeros(48, 1, 2, 2), torch.arange(48) % 3
+    whole = measure.gather(images, labels, None, None, 250, "x")
+    (one, two), other = whole.folds
+    assert other == (two, one) and sorted([*one, *two]) == list(range(48)) and whole.fit == 8
+    assert all((np.bincount(whole.labels[side]) == 8).all() for side in (one, two))
+
+
+@pytest.mark.parametrize("name", equivariance.REACH)
+def test_two_halves_of_a_warp_are_the_whole(name):
+    sizes = law.warp_sizes(name, equivariance.REACH[name])
+
+    def matrix(size):
+        return torch.cat([family_matrix(name, size, (28, 28))[0], torch.tensor([[0, 0, 1.0]])])
+
+    for half, whole in ((2, 1), (3, 4)):
+        torch.testing.assert_close(
+            matrix(sizes[half]) @ matrix(sizes[half]), matrix(sizes[whole]), rtol=1e-4, atol=1e-4
+        )
+    assert torch.equal(matrix(sizes[0])[:2], family_matrix(name, sizes[0], (28, 28))[0])
+    assert sizes[4] == pytest.approx({"scale": 1.3, "rotation": 30, "shear": 0.6}.get(name, 3.0))
+
+
+def test_several_seeds_count_alike_and_their_ends_are_told():
+    counts = draw_resamples(N, resamples=100)
+    draw = np.random.default_rng(0)
+
+    def errors(share, scale):
+        spread = scale * draw.uniform(1, 2, N)
+        return measure.Errors(np.stack([spread * share] * 6), spread, 2 * spread, E)
+
+    fields = measure.explained([[errors(0.2, 1)], [errors(0.4, 1), errors(0.8, 1000)]], counts)
+    assert fields["explained"].value[:, 0] == pytest.approx([0.8, 0.4])
+    assert fields["change"].value[:, 0] == pytest.approx([0.9, 0.7])
+    assert fields["explained"].difference.value[1, 0] == pytest.approx(-0.4)
+    assert fields["by_seed"][1, 0] == pytest.approx([0.2, 0.6])
+    assert fields["to_own"].value == pytest.approx(0)
+
+
+@pytest.fixture(scope="module")
+def result():
+    draw = torch.Generator().manual_seed(1)
+    images, others = (torch.rand(n, 1, 21, 19, generator=draw) for n in (48, 60))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        cnn = models.build("resnet", (1, 21, 19), 3, channels=(4, 8, 12), blocks=1).eval()
+    return law.compute(
+        [build_strong(), cnn], images, torch.arange(48) % 3, names=["net", "cnn"], dataset="noise",
+        reach={"rotation": 30.0, "scale": 0.3}, fit_images=others, fit_labels=torch.arange(60) % 3,
+        seeds=2, resamples=100,
+    )  # fmt: skip
+
+
+def test_kinds_shapes_and_intervals(result):
+    assert result.sources[-1] == "pixels" and len(result.sources) == 5
+    assert result.dimensions == [6, 6, 6, 12, 21 * 19] and result.fit_count == 20
+    for one in (result.explained, result.change, result.to_own):
+        assert one.value.shape == (5, 2, 6) and np.isfinite(one.ci95).all()
+        assert ((one.low <= one.value) & (one.value <= one.high)).mean() > 0.9
+    assert (result.to_own.value[..., 0] == 0).all() and (result.explained.value <= 1).all()
+    assert (result.by_seed[[0, 3, 4], ..., 0] == result.by_seed[[0, 3, 4], ..., 1]).all()
+    assert (result.by_seed[1, ..., 0] < result.by_seed[1, ..., 1]).any()
+    assert result.looks == 108 * 9 * 6
+
+
+def test_vectors_are_those_of_the_warped_images(result):
+    """R2 of one shift, by hand: the true class's poses of the network."""
+    from capsviz.tracing import trace
+    from capsviz.transforms.warps import warp
+
+    draw = torch.Generator().manual_seed(1)
+    images, others = (torch.rand(n, 1, 21, 19, generator=draw) for n in (48, 60))
+    errors = spread = 0
+    for angle in (-30, 30):
+        for k in range(3):
+            part = []
+            for some in (images, others):
+                some = some[torch.arange(len(some)) % 3 == k]
+                turned = warp(some, family_matrix("rotation", angle, (21, 19))).clamp(0, 1)
+                pair = [trace(build_strong(), x).poses[-1][:, k].double() for x in (some, turned)]
+                part.append(pair)
+            (before, after), (start, end) = part
+            errors += float((before + (end - start).mean(0) - after).square().sum())
+            spread += float((after - end.mean(0)).square().sum())
+    found = result.explained.value[0, 0, words.SHIFT]
+    assert found == pytest.approx(1 - errors / spread, abs=1e-4)
+
+
+@pytest.mark.parametrize("width", ["single", 5.5, "double"])
+def test_a_result_is_redrawn_from_its_numbers_and_stays_on_the_page(result, tmp_path, width):
+    about = {"analysis": "equivariance", "kind": "Law", "width": width}
+    figures.write_result(tmp_path / "x", result, about)
+    stored, _ = figures.read_result(tmp_path / "x.json")
+    assert equivariance.caption(stored) == equivariance.caption(result)
+    figure = figures.draw("equivariance", stored, width)
+    assert_fits(figure)
+    assert figure.get_figheight() < 9.5
+    header, rows, _ = equivariance.table(stored)
+    assert len(rows) == 2 * 6 * 2 and len(header) == 3 + 5
+
+
+def test_findings_follow_the_numbers(result):
+    text = equivariance.findings(result)
+    assert f"half a warp, twice: {result.explained[0, 0, 1]:.2f}" in text
+    assert "2 seeds: own map" in text and "20 training images of each class" in text
+    ends = result.explained.difference.ci95.copy()
+    ends[:] = -0.5, -0.4
+    difference = result.explained.__class__(result.explained.difference.value, ends)
+    above = result._replace(
+        explained=result.explained.__class__(
+            result.explained.value, result.explained.ci95, result.n, difference
+        )
+    )
+    assert "above freshly initialised networks, in this training run: half" in words.verdict(
+        above, 0
+    )
+    ends[1] = -0.1, 0.1  # one preset reaches as much
+    assert "no law is clearly above" in words.verdict(above, 0)
+
+
+def test_a_network_that_cannot_be_built_anew_has_no_control_and_says_so():
+    model = Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
+    images = torch.rand(48, 1, 21, 19, generator=torch.Generator().manual_seed(0))
+    found = law.compute(
+        [model], images, torch.arange(48) % 3, names=["net"], dataset="noise",
+        reach={"shift-x": 3.0}, resamples=100,
+    )  # fmt: skip
+    assert found.sources == ["net", "pixels"] and found.fit_count == 8
+    assert "Foreign cannot be built anew" in equivariance.findings(found)
+    with pytest.raises(ValueError, match="no capsules"):
+        law.compute(
+            [torch.nn.Flatten()], images, torch.arange(48) % 3, names=["a"], dataset="b",
+            reach={"shift-x": 3.0},
+        )  # fmt: skip
+
+
+def test_a_network_is_left_as_it_was():
+    model, images = build_tiny().train(), torch.rand(48, 1, 21, 19)
+    state = torch.get_rng_state()
+    law.compute(
+        [model], images, torch.arange(48) % 3, names=["net"], dataset="noise",
+        reach={"shift-x": 3.0}, resamples=100, seeds=1,
+    )  # fmt: skip
+    assert model.training and torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_command_writes_figure_table_and_numbers(tmp_path):
+    arguments = ["equivariance", "--law", "--checkpoints", "digits", "--n", "40", "--fit", "9"]
+    arguments += ["--seeds", "0", "--format", "svg", "--output", str(tmp_path), "--json"]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["warps"] == ["rotation"]
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {f"equivariance-law-digits-40-images.{end}" for end in ("svg", "json", "md")} <= names
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--fit", "5"), ("--warp", "zoom"), ("--seeds", "-1"), ("--n", "0")]
+)
+def test_a_wrong_request_is_refused_in_one_line(wrong, tmp_path):
+    arguments = ["equivariance", "--law", "--checkpoints", "digits", *wrong]
+    done = CliRunner().invoke(main, [*arguments, "--output", str(tmp_path)])
+    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,183 @@
+"""Faithfulness: statistics of many images, words, figures and the command."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_strong
+from elsewhere import elsewhere, same
+from exact import Exact
+from foreign import Foreign
+from page import assert_fits
+
+from capsviz import data, figures
+from capsviz.analyses import faithfulness
+from capsviz.analyses.faithfulness import maps, measure
+from capsviz.cli import main, options
+from capsviz.cli.inputs import Inputs
+from capsviz.nn import models
+from capsviz.statistics.estimate import Estimate
+from capsviz.tracing import scores
+
+CLASSES = ["a", "b", "c"]
+SOME = {"classes": CLASSES, "steps": 3}
+
+
+@pytest.fixture
+def model():
+    return build_strong()
+
+
+@pytest.fixture
+def images(generator):
+    images = torch.rand(5, 1, 21, 19, generator=generator)
+    return images * (images > 0.5)
+
+
+LABELS = torch.tensor([0, 1, 2, 0, 1])
+
+
+def test_one_image_is_judged_by_the_class_that_is_read_or_the_true_one(model, images):
+    read = int(scores(model, images[:1]).argmax())
+    result = faithfulness.compute(model, images[:1], (read + 1) % 3, **SOME)
+    assert result.target == read and result.label != read
+    intact = scores(model, images[:1])[0, read]
+    black = scores(model, torch.zeros(1, 1, 21, 19))[0, read]
+    for curve, ends in ((result.deletion, (intact, black)), (result.insertion, (black, intact))):
+        for k, end in ((0, ends[0]), (-1, ends[1])):
+            np.testing.assert_allclose(curve[:, k], float(end), rtol=1e-5)
+    other = faithfulness.compute(model, images[:1], (read + 1) % 3, **SOME, target="true")
+    assert other.target == (read + 1) % 3
+    kept = dict(zip(result.names, result.correlation, strict=True))
+    assert np.isnan(kept[maps.RANDOM]) and kept[maps.INK] == pytest.approx(1)
+    with pytest.raises(ValueError, match="true class of this picture is not known"):
+        faithfulness.compute(model, images[:1], **SOME, target="true")
+
+
+def test_statistics_are_means_of_images_and_paired_with_the_random_order(model, images):
+    result = faithfulness.evaluate(model, images, LABELS, dataset="noise", **SOME)
+    many = measure.many(model, images, LABELS, target="read", steps=3, seed=0)
+    assert result.names == many.names and result.n == 5
+    areas = torch.trapezoid(many.curves, many.shares)
+    np.testing.assert_allclose(result.deletion.value, areas[0].mean(1), rtol=1e-5)
+    gap = areas[1] - areas[0]
+    np.testing.assert_allclose(result.gap.value, gap.mean(1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result.gap.difference.value, (gap - gap[0]).mean(1), atol=1e-6)
+    routed = result.names.index(maps.ROUTED)
+    expected = (gap[routed] - gap).mean(1)
+    np.testing.assert_allclose(result.routed_less.value, expected, atol=1e-6)
+    np.testing.assert_allclose(result.curves.value, many.curves.mean(2), rtol=1e-6)
+    assert result.sanity.value.shape == (len(result.names), 3)
+    assert result.sanity.n == measure.DRAWS and result.stages[-1] == "conv1"
+    np.testing.assert_allclose(result.sanity.value[1], 1)
+
+
+def test_the_network_is_left_as_it_was(model, images):
+    before = [one.clone() for one in model.parameters()]
+    model.train()
+    faithfulness.compute(model, images[:1], **SOME)
+    assert model.training and all(one.requires_grad for one in model.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_equal_seeds_give_equal_numbers_and_images_may_be_on_another_device(model, images):
+    chosen = {"dataset": "noise", **SOME}
+    first = faithfulness.evaluate(model, images, LABELS, **chosen)
+    again = faithfulness.evaluate(model, elsewhere(images)[0], elsewhere(LABELS)[0], **chosen)
+    assert figures.to_json(first) == figures.to_json(again)
+    other = faithfulness.evaluate(model, images, LABELS, **chosen, seed=1)
+    assert not same(first.gap, other.gap)
+
+
+def test_a_faithful_map_is_called_ahead_and_one_that_knows_no_more_than_ink_is_not(generator):
+    model, images = Exact(), torch.rand(30, 1, 4, 5, generator=generator)
+    result = faithfulness.evaluate(model, images, torch.zeros(30).long(), dataset="noise", **SOME)
+    of = dict(zip(result.names, result.infidelity.value, strict=True))
+    assert of[maps.ROUTED] < 1e-6 and of[maps.INK] > 0.01
+    text = faithfulness.findings(result)
+    assert "ahead of the order by ink" in text and "strokes lie" not in text
+    assert "not told from uniform couplings" in text  # its couplings are uniform
+    assert "one training run" in text
+    less = result.routed_less
+    behind = Estimate(less.value - 1, less.ci95 - 1, less.n)
+    text = faithfulness.findings(result._replace(routed_less=behind))
+    assert "behind the order by ink" in text and "no more than where the strokes lie" in text
+
+
+def test_images_of_which_no_square_changes_the_score_are_left_out(model, images):
+    images[0] = 0
+    result = faithfulness.evaluate(model, images, LABELS, dataset="noise", **SOME)
+    assert result.infidelity.n == 4 and np.isfinite(result.infidelity.value).all()
+    images[:4] = 0
+    result = faithfulness.evaluate(model, images, LABELS, dataset="noise", **SOME)
+    assert np.isnan(result.infidelity.value).all() and "nan" in faithfulness.findings(result)
+
+
+@pytest.mark.parametrize("width", ["single", 3.25, 5.5, "double"])
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
+    model, images, tmp_path, width
+):
+    with torch.random.fork_rng():
+        plain = models.build("cnn", (1, 21, 19), 3, channels=(4,), hidden=(8,)).eval()
+    for name, result in (
+        ("one", faithfulness.compute(model, images[:1], 1, **SOME)),
+        ("many", faithfulness.evaluate(model, images, LABELS, dataset="noise", **SOME)),
+        ("plain", faithfulness.evaluate(plain, images, LABELS, dataset="noise", **SOME)),
+    ):
+        about = {"analysis": "faithfulness", "kind": type(result).__name__, "width": width}
+        figures.write_result(tmp_path / name, result, about)
+        read, _ = figures.read_result(tmp_path / f"{name}.json")
+        assert faithfulness.caption(read) == faithfulness.caption(result)
+        figure = figures.draw("faithfulness", read, width)
+        assert_fits(figure)
+        assert figure.get_figheight() < 9
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Runs `capsviz faithfulness` on a foreign network and the embedded digits."""
+    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
+    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
+
+    def run(*arguments):
+        chosen = ["faithfulness", "--output", str(tmp_path), "--format", "svg", *arguments]
+        return CliRunner().invoke(main, chosen)
+
+    return run
+
+
+def test_the_command_writes_figures_and_numbers(command, tmp_path):
+    done = command("--digit", "9")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "faithfulness-digits-9-0.svg").exists()
+    done = command("--evaluate", "4", "--steps", "3", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["n"] == 4
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--target", "best"),
+        ("--steps", "1"),
+        ("--evaluate", "1"),
+        ("--evaluate", "999"),
+        ("--evaluate", "9", "--index", "1"),
+        ("--digit", "11"),
+    ],
+)
+def test_a_wrong_request_is_refused_and_writes_nothing(wrong, command, tmp_path):
+    done = command(*wrong)
+    assert done.exit_code == 2, done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_captum_one_line_says_how_to_install_it(command, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "captum.attr", None)
+    monkeypatch.setitem(sys.modules, "captum", None)
+    done = command()
+    assert done.exit_code == 1 and "pip install 'capsviz[attribution]'" in done.output
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,300 @@
+"""Importance: what is left out, in which order, and dictionaries of couplings."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_strong, build_tiny
+from foreign import Foreign
+from page import assert_fits
+
+from capsviz import data, figures
+from capsviz.analyses import importance
+from capsviz.analyses.importance import dictionary, measure, words
+from capsviz.cli import main, options
+from capsviz.cli.inputs import Inputs
+from capsviz.cli.other_images import Others, other_images
+from capsviz.nn.functional import squash
+from capsviz.statistics.estimate import Estimate
+from capsviz.tracing import trace
+
+CLASSES = ["a", "b", "c"]
+
+
+@pytest.fixture
+def model():
+    return build_strong()
+
+
+@pytest.fixture
+def images(generator):
+    return torch.rand(20, 1, 21, 19, generator=generator)
+
+
+@pytest.fixture
+def labels():
+    return torch.arange(20) % 3
+
+
+@pytest.fixture
+def others(generator):
+    return Others(torch.rand(9, 1, 21, 19, generator=generator), torch.arange(9) % 3, "9 others")
+
+
+def measured(model, images, labels, others, **more):
+    asked = {"classes": CLASSES, "dataset": "noise", **more}
+    return importance.evaluate(model, images, labels, others, **asked)
+
+
+def state_of(model, images):
+    return next(iter(measure.states(model, images)))[1]
+
+
+def test_groups_are_types_places_and_dimensions(model, images):
+    kinds = measure.groups(state_of(model, images), (2, 3, 2))
+    assert {kind: tuple(rows.shape) for kind, rows in kinds.items()} == {
+        "types": (2, 12), "places": (6, 12), "dimensions": (4, 4),
+    }  # fmt: skip
+    assert kinds["types"][1].nonzero().flatten().tolist() == list(range(6, 12))
+    assert kinds["places"][2].nonzero().flatten().tolist() == [2, 8]
+    for rows in kinds.values():
+        assert (rows.sum(0) == 1).all()
+
+
+def test_children_left_out_are_those_of_a_network_built_without_them(model, images):
+    """Routed anew on the votes of the other children alone."""
+    state = state_of(model, images)
+    some = measure.groups(state, model.grid)["types"][1]
+    said = measure.removed(model, state, "types", some)
+    votes = trace(model, images, keep=("votes",)).votes[:, ~some]
+    from capsviz.nn.routing import dynamic
+
+    expected = dynamic.route(votes, iterations=3).activations[-1]
+    torch.testing.assert_close(said, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_dimension_is_left_out_of_every_child(model, images):
+    state = state_of(model, images)
+    some = torch.tensor([False, True, False, False])
+    said = measure.removed(model, state, "dimensions", some)
+    children = trace(model, images, keep=("children",)).children.clone()
+    children[..., 1] = 0
+    torch.testing.assert_close(said, model.capsules.couple(children).activations.detach())
+
+
+def test_random_removals_take_as_much_norm_in_every_image(generator):
+    norms = torch.rand(5, 12, generator=generator)
+    wanted = norms[:, 3:7].sum(1)
+    kept = measure.kept_of_norm(norms, wanted, torch.randperm(12, generator=generator))
+    torch.testing.assert_close(((1 - kept) * norms).sum(1), wanted)
+    assert ((kept > 0) & (kept < 1)).sum(1).max() <= 1
+
+
+def test_a_random_direction_loses_as_much_as_the_dimension(model, images, generator, monkeypatch):
+    state, taken = state_of(model, images), []
+    monkeypatch.setattr(
+        measure, "without", lambda *_, primary=None, **__: taken.append(primary) or primary
+    )
+    some = torch.tensor([False, True, False, False])
+    measure.removed_at_random(model, state, "dimensions", some, generator)
+    lost = (state.primary - taken[0]).norm(dim=2)
+    torch.testing.assert_close(lost, state.primary[..., 1].abs(), rtol=1e-4, atol=1e-6)
+
+
+def test_where_one_type_alone_matters_all_importance_is_its_own(images, labels, others):
+    model = build_strong()
+    with torch.no_grad():
+        model.capsules.weight[6:] = 0  # what the second type says reaches nobody
+    result = measured(model, images, labels, others)
+    first, second = result.activation_change["types"].value
+    assert second == pytest.approx(0, abs=1e-6) and first < -0.01
+    assert result.activation_change["types"].high[0] < 0
+    one = importance.compute(model, images[:1], 0, classes=CLASSES)
+    assert one.change["types"].argmin() == 0 and abs(one.change["types"][1]) < 1e-6
+
+
+def test_importance_is_ranked_on_other_images(model, images, labels, others, monkeypatch):
+    seen = []
+    plans = measure.plans
+    monkeypatch.setattr(measure, "plans", lambda m, rank, g: seen.append(rank) or plans(m, rank, g))
+    result = measured(model, images, labels, others)
+    state = state_of(model, others.images)
+    whole = measure.outcome(measure.without(model, state), others.labels)[0]
+    for members, rank in zip(measure.groups(state, model.grid).values(), seen, strict=True):
+        kind = {2: "types", 6: "places", 4: "dimensions"}[len(members)]
+        for some, one in zip(members, rank, strict=True):
+            said = measure.outcome(measure.removed(model, state, kind, some), others.labels)[0]
+            assert float(one) == pytest.approx(float((whole - said).mean()), abs=1e-6)
+    assert result.others == "9 others"
+
+
+def test_curves_remove_by_rank_and_areas_are_their_mean_heights(model, images, labels, others):
+    members = torch.eye(5, dtype=torch.bool)
+    rank = torch.tensor([0.3, 0.1, 0.5, 0.2, 0.4])
+    planned = measure.plans(members, rank, torch.Generator().manual_seed(0))
+    least, most = planned[-2], planned[-1]
+    assert measure.steps(5) == [1, 2, 3, 4]
+    assert least[0].nonzero().flatten().tolist() == [1] and least[1].sum() == 2
+    assert most[0].nonzero().flatten().tolist() == [2]
+    assert most[3].nonzero().flatten().tolist() == [0, 2, 3, 4]
+    result = measured(model, images, labels, others)
+    for kind in result.kinds:
+        x = [0, *result.removed[kind]]
+        curve = np.insert(result.curve_accuracy[kind].value, 0, result.base.value[1], 1)
+        np.testing.assert_allclose(
+            result.area_accuracy[kind].value, np.trapezoid(curve, x) / x[-1], rtol=1e-5
+        )
+
+
+def test_a_dictionary_counts_rounded_trees_of_the_class_that_is_read():
+    read = torch.tensor([0, 0, 0, 0, 1, 1])
+    couplings = torch.zeros(6, 2, 2)
+    couplings[:, :, 0] = torch.tensor([[0.1, 0.5], [0.12, 0.5], [0.1, 0.5], [0.3, 0.5], [0.9, 0.9],
+                                       [0.0, 0.1]])  # fmt: skip
+    couplings[:, :, 1] = 0.5
+    result = dictionary.dictionary(couplings, read, (11, 101))
+    one = -(0.75 * np.log2(0.75) + 0.25 * np.log2(0.25))
+    assert result.entropy_bits.value[0] == pytest.approx(one / 2)
+    assert result.keys.tolist() == [1.5, 2]
+    assert result.entropy_bits.value[1] == pytest.approx(1.5 / 2)
+    assert result.child_bits[0] == pytest.approx(one / 4)
+    assert result.bound_bits == pytest.approx((2 + 1) / 2)
+    edges = np.linspace(-0.05, 1.05, 12)  # of the published code
+    values = np.random.default_rng(0).random(999)
+    mine = dictionary.rounded(torch.tensor(values), 11).numpy() * 10
+    np.testing.assert_allclose(mine, np.digitize(values, edges) - 1)
+
+
+def test_a_fixed_routing_has_one_tree_and_no_entropy(images, labels, others):
+    result = measured(build_tiny(routing="uniform"), images, labels, others)
+    assert (result.entropy_bits.value == 0).all() and (result.keys == 1).all()
+    assert (result.child_bits == 0).all() and (result.entropy_bits.ci95 == 0).all()
+    assert "one tree in almost every class" in importance.findings(result)
+
+
+def test_children_varied_apart_keep_what_each_of_them_does(generator):
+    couplings = torch.rand(30, 4, 3, generator=generator)
+    read = torch.arange(30) % 3
+    mixed = dictionary.apart(couplings, read, generator)
+    for k in range(3):
+        torch.testing.assert_close(
+            mixed[read == k].sort(0).values, couplings[read == k].sort(0).values
+        )
+    assert not torch.equal(mixed, couplings)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["em", "variational", "self_attention", "self_routing", "inverted_attention", "k_means",
+     "max_min"],
+)  # fmt: skip
+def test_every_routing_can_be_pruned(kind, images, labels, others):
+    model = build_tiny(routing=kind)
+    result = measured(model, images, labels, others)
+    assert result.kinds == ["types", "places", "dimensions"]
+    assert np.isfinite(result.area_accuracy["types"].value).all()
+    state = state_of(model, images)
+    none = torch.zeros(12)
+    said = measure.without(model, state, 1 - none)
+    torch.testing.assert_close(said, measure.without(model, state))
+    assert measure.without(model, state, none).isfinite().all()
+
+
+def test_a_network_of_somebody_else_loses_couplings(images, labels, others):
+    model = Foreign((1, 21, 19), 3, grid=(2, 3, 2)).eval()
+    result = measured(model, images, labels, others)
+    assert result.how == "the others keep their couplings" and result.fresh_bits is None
+    assert result.kinds == ["types", "places"]
+    state = state_of(model, images)
+    some = measure.groups(state, model.grid)["types"][0]
+    said = measure.removed(model, state, "types", some)
+    traced = trace(model, images)
+    total = torch.einsum("bij,bije->bje", traced.couplings[-1][:, 6:], traced.votes[:, 6:])
+    torch.testing.assert_close(said, squash(total).norm(dim=2), rtol=1e-4, atol=1e-6)
+    model.grid = None
+    bare = measured(model, images, labels, others)
+    assert bare.kinds == ["children"] and len(bare.activation_change["children"]) == 12
+    for one in (bare, importance.compute(model, images[:1], classes=CLASSES)):
+        for width in ("single", "double"):
+            assert_fits(figures.draw("importance", one, width))
+
+
+def test_a_network_whose_couplings_cannot_be_replaced_is_refused(images, labels, others):
+    class Closed(Foreign):
+        def look(self, images, *, keep, iterations=None):
+            return super().look(images, keep=keep, iterations=iterations)
+
+    model = Closed((1, 21, 19), 3).eval()
+    with pytest.raises(ValueError, match="couplings cannot be replaced"):
+        measured(model, images, labels, others)
+    with pytest.raises(ValueError, match="couplings cannot be replaced"):
+        importance.compute(model, images[:1], classes=CLASSES)
+
+
+def test_words_follow_the_intervals():
+    def away(value):
+        return Estimate(np.array(value), np.array([value - 0.05, value + 0.05]))
+
+    assert "tells which can go" in words.verdict(away(0.1), away(-0.1))
+    assert "one end" in words.verdict(away(0.0), away(-0.1))
+    assert "no order" in words.verdict(away(0.0), away(0.0))
+
+
+@pytest.mark.parametrize("width", ["single", 3.25, 5.5, "double"])
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
+    model, images, labels, others, tmp_path, width
+):
+    for name, result in (
+        ("one", importance.compute(model, images[:1], 1, classes=CLASSES)),
+        ("many", measured(model, images, labels, others)),
+    ):
+        about = {"analysis": "importance", "kind": type(result).__name__, "width": width}
+        figures.write_result(tmp_path / name, result, about)
+        read, _ = figures.read_result(tmp_path / f"{name}.json")
+        assert importance.caption(read) == importance.caption(result)
+        figure = figures.draw("importance", read, width)
+        assert_fits(figure)
+        assert figure.get_figheight() < 9.5
+
+
+def test_other_images_are_of_another_split():
+    inputs = Inputs(Foreign().eval(), data.load("digits", "validation"), None)
+    assert other_images(inputs, 30).name == "30 train images"
+    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
+    few = other_images(inputs, 30)
+    assert few.name == "30 validation images" and few.images.shape == (30, 1, 28, 28)
+    assert torch.equal(few.images, other_images(inputs, 30).images)
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Runs `capsviz importance` on a foreign network and the embedded digits."""
+    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
+    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
+
+    def run(*arguments):
+        words = ["importance", "--output", str(tmp_path), "--format", "svg", *arguments]
+        return CliRunner().invoke(main, words)
+
+    return run
+
+
+def test_the_command_writes_figures_and_numbers(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(importance, "OTHERS", 20)
+    done = command("--digit", "9")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "importance-digits-9-0.svg").exists()
+    done = command("--evaluate", "20", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["n"] == 20
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--digit", "11"), ("--evaluate", "9999"), ("--evaluate", "9", "--digit", "1")]
+)
+def test_a_wrong_request_is_refused_and_writes_nothing(wrong, command, tmp_path):
+    done = command(*wrong)
+    assert done.exit_code == 2, done.output
+    assert not list(tmp_path.iterdir())

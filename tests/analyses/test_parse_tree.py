@@ -1,0 +1,381 @@
+"""Parse trees: where variance lies, what favourites do, frozen and moved trees, deaths by epoch."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_strong, build_tiny
+from foreign import Foreign
+from page import assert_fits
+
+from capsviz import checkpoint, data, figures
+from capsviz.analyses import parse_tree
+from capsviz.analyses.parse_tree import inputs as chosen
+from capsviz.analyses.parse_tree import measure, training, variance
+from capsviz.cli import main, options
+from capsviz.cli.inputs import Inputs
+from capsviz.cli.other_images import Others
+from capsviz.nn.functional import squash
+from capsviz.nn.models import Output
+from capsviz.tracing import trace, under_couplings
+
+CLASSES = ["a", "b", "c"]
+GRID = (2, 3, 2)
+
+
+class Fixed(Foreign):
+    """Its couplings are the same in every image."""
+
+    def look(self, images, *, keep, couplings=None, iterations=None):
+        I, J = self.matrices.shape[:2]
+        own = torch.rand(I, J, generator=torch.Generator().manual_seed(3))
+        own = own / own.sum(1, keepdim=True) if couplings is None else couplings
+        return super().look(images, keep=keep, couplings=own)
+
+
+@pytest.fixture
+def model():
+    return build_strong()
+
+
+@pytest.fixture
+def images(generator):
+    return torch.rand(24, 1, 21, 19, generator=generator)
+
+
+@pytest.fixture
+def labels():
+    return torch.arange(24) % 3
+
+
+@pytest.fixture
+def others(generator):
+    return Others(torch.rand(15, 1, 21, 19, generator=generator), torch.arange(15) % 3, "15 others")
+
+
+def measured(model, images, labels, others, **more):
+    asked = {"classes": CLASSES, "dataset": "noise", **more}
+    return parse_tree.evaluate(model, images, labels, others, **asked)
+
+
+def once(values, labels, grid=GRID):
+    return variance.components(values, labels, grid, torch.ones(1, len(values)))[0]
+
+
+def test_components_are_those_of_loops_and_sum_to_the_mean_square(generator):
+    x = torch.randn(9, 12, 5, generator=generator).double() + torch.randn(12, 5).double()
+    labels = torch.tensor([0, 0, 1, 1, 1, 1, 2, 2, 2])
+    parts = dict(zip(variance.COMPONENTS, once(x, labels), strict=True))
+    assert sum(parts.values()) == pytest.approx(float(x.square().mean()))
+    mean, grand = x.mean(0), x.mean((0, 1))
+    expected = dict.fromkeys(variance.COMPONENTS, 0.0)
+    for i in range(12):
+        of_type, of_place = mean[i // 6 * 6 :][:6].mean(0), mean[i % 6 :: 6].mean(0)
+        expected["parents"] += 9 * float(grand.square().sum())
+        expected["types"] += 9 * float((of_type - grand).square().sum())
+        expected["places"] += 9 * float((of_place - grand).square().sum())
+        rest = mean[i] - of_type - of_place + grand
+        expected["children"] += 9 * float(rest.square().sum())
+        for n in range(9):
+            of_class = x[labels == labels[n]].mean(0)
+            alike = of_class.mean(0) - grand
+            expected["classes"] += float(alike.square().sum())
+            expected["by child"] += float((of_class[i] - mean[i] - alike).square().sum())
+            expected["images"] += float((x[n, i] - of_class[i]).square().sum())
+    for name, value in expected.items():
+        assert parts[name] == pytest.approx(value / x.numel()), name
+
+
+@pytest.mark.parametrize("component", ["parents", "classes", "by child", "images", "types"])
+def test_a_planted_cause_takes_all_of_the_variance(component, generator):
+    def draw(*shape):
+        values = torch.randn(*shape, generator=generator)
+        return values - values.mean(-1, keepdim=True)
+
+    labels = torch.arange(30) % 3
+    planted = {
+        "parents": draw(5).expand(30, 12, 5),
+        "types": (draw(2, 1, 5) * torch.tensor([1.0, -1.0])[:, None, None])[:1]
+        .mul(torch.tensor([1.0, -1.0])[:, None, None]).expand(2, 6, 5).reshape(12, 5)
+        .expand(30, 12, 5),
+        "classes": torch.stack([a := draw(5), -a, 0 * a])[labels][:, None].expand(30, 12, 5),
+        "by child": torch.stack([b := draw(12, 5), -b, 0 * b])[labels],
+        "images": torch.cat([c := draw(15, 12, 5), -c]),
+    }[component]  # fmt: skip
+    if component == "by child":
+        planted = planted - planted.mean(1, keepdim=True)
+    if component == "images":
+        labels = torch.arange(15).repeat(2) % 3
+    parts = once(planted.double(), labels)
+    assert parts[variance.COMPONENTS.index(component)] > 0.85 * parts.sum()
+
+
+def test_shuffled_labels_take_what_so_many_classes_take_by_chance(generator):
+    x = torch.randn(60, 12, 5, generator=generator).double()
+    parts = once(x, torch.arange(60) % 3)
+    assert parts[4:6].sum() / parts[4:].sum() == pytest.approx(2 / 59, rel=0.3)
+
+
+def test_intervals_hold_the_value_of_another_draw(generator):
+    centre = torch.randn(3, 12, 5, generator=generator)
+    labels = torch.arange(400) % 3
+    counts = np.random.default_rng(0).multinomial(200, np.full(200, 1 / 200), 300)
+
+    def share(rows):
+        x = centre[labels[rows]] + 2 * torch.randn(200, 12, 5, generator=generator)
+        return variance.shares(x, labels[rows], GRID, counts.astype(np.float32))
+
+    one, two = share(slice(0, 200)), share(slice(200, 400))
+    assert (one.low <= one.value).all() and (one.value <= one.high).all()
+    assert one.low[6] <= two.value[6] <= one.high[6]
+
+
+def test_a_fixed_routing_has_one_tree_and_nothing_by_image(images, labels, others):
+    model = Fixed((1, 21, 19), 3, grid=GRID).eval()
+    result = measured(model, images, labels, others, seeds=0)
+    assert result.shares.value[0, :4].sum() == pytest.approx(1)
+    np.testing.assert_allclose(result.favourites.value[0, :3], 0)
+    assert "a static tree" in parse_tree.findings(result)
+    assert len(result.networks) == 1
+
+
+def test_even_couplings_are_no_tree_at_all(images, labels, others):
+    model = build_tiny(routing="uniform")
+    result = measured(model, images, labels, others)
+    assert np.isnan(result.shares.value).all() and result.correlation is None
+    assert (result.favourites.value[0] == 0).all()
+    text = parse_tree.findings(result)
+    assert "no child favours any parent" in text and "all couplings are even" in text
+    two = parse_tree.compute(model, images[:2], classes=CLASSES)
+    assert (two.favourites == -1).all()
+    for one in (result, two):
+        for width in ("single", "double"):
+            assert_fits(figures.draw("parse_tree", one, width))
+
+
+def test_favourites_are_counted_pair_by_pair():
+    favourite = torch.tensor([[0, 1], [0, 2], [1, 1], [1, 1]])
+    labels = torch.tensor([0, 0, 1, 1])
+    known, read = torch.tensor([0, 1]), torch.tensor([0, 0, 1, 2])
+    generator = torch.Generator().manual_seed(0)
+    shares = measure.choices(favourite, known, labels, read, generator).value
+    assert shares[1] == pytest.approx((0.5 + 0) / 2)
+    assert shares[2] == pytest.approx((0 + 0.5 + 0.5 + 0.5) / 4)
+    assert shares[3] == pytest.approx((0.5 + 0.5 + 1 + 0) / 4)
+    assert measure.usual(favourite, 3).tolist() == [0, 1]
+    assert measure.favourites(torch.full((2, 4, 3), 1 / 3)).eq(-1).all()
+
+
+def test_frozen_couplings_are_mixed_by_hand(model, images, labels, others):
+    own, known = measure.observe(model, images), measure.observe(model, others.images)
+    generator = torch.Generator().manual_seed(0)
+    said = measure.frozen(model, images, own, known, others.labels, generator)
+    votes = trace(model, images, keep=("votes",)).votes
+    of_class = [known.couplings[others.labels == k].mean(0) for k in range(3)]
+    tree = torch.stack([of_class[k][:, k] for k in range(3)], 1)
+    for n in range(3):
+        several = (own.couplings[n], known.couplings.mean(0), tree, of_class[own.read[n]])
+        for k, couplings in enumerate(several):
+            total = torch.einsum("ij,ije->je", couplings, votes[n])
+            np.testing.assert_allclose(said[k, n], squash(total).norm(dim=1), rtol=1e-4, atol=1e-6)
+    assert measure.FROZEN[0] == "its own" and torch.allclose(said[5], under_even(model, images))
+
+
+def under_even(model, images):
+    return trace(model, images, keep=("lengths",), couplings="uniform").lengths
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "em", "self_routing", "variational"])
+def test_children_kept_for_several_couplings_say_what_a_trace_says(kind, images, generator):
+    model = build_tiny(routing=kind)
+    couplings = torch.rand(24, 12, 3, generator=generator)
+    said = under_couplings(model, images, [None, couplings, couplings[0]])
+    for one, asked in zip(said, (None, couplings, couplings[0]), strict=True):
+        expected = trace(model, images, keep=("lengths",), couplings=asked).lengths
+        torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-6)
+
+
+class Seen(Foreign):
+    """Couplings of the pixel at each place (`moving`), or of the place alone."""
+
+    moving = True
+    px = 3
+
+    def receptive_field(self, row, column):
+        rows, columns = (slice(self.px * at, self.px * at + self.px) for at in (row, column))
+        return rows, columns
+
+    def look(self, images, *, keep, couplings=None, iterations=None):
+        small = images[:, 0, 1 :: self.px, 1 :: self.px]
+        if not self.moving:
+            small = torch.rand(small.shape[1:], generator=torch.Generator().manual_seed(0))
+            small = small.expand(len(images), -1, -1)
+        own = torch.stack([small, 1 - small, 0 * small], -1).flatten(1, 2)
+        own = own if couplings is None else couplings
+        shown = super().look(images, keep=keep, couplings=own)
+        del shown["primary"]  # they see everything
+        return shown
+
+
+@pytest.mark.parametrize("moving", [True, False])
+def test_a_tree_of_pixels_moves_with_the_image_and_one_of_places_stays(moving, generator):
+    model = Seen((1, 15, 12), 3, grid=(1, 5, 4)).eval()
+    model.moving = moving
+    images = torch.rand(6, 1, 15, 12, generator=generator)
+    own = measure.observe(model, images)
+    apart = measure.steps(model, own.grid)
+    assert apart == [(0, 3), (1, 3)]
+    values = measure.moved(model, images, own, torch.zeros_like(own.couplings), apart)
+    expected = 0 if moving else 1
+    np.testing.assert_allclose(values[0, expected], 1, atol=1e-4)
+    assert (values[0, 1 - expected] < 0.9).all() and (values[0, 2] < 0.9).all()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["em", "variational", "self_attention", "self_routing", "inverted_attention", "k_means",
+     "max_min"],
+)  # fmt: skip
+def test_every_routing_has_a_tree(kind, images, labels, others):
+    model = build_tiny(routing=kind)
+    with torch.no_grad():
+        for values in model.capsules.learned.values():
+            values += torch.randn(values.shape)  # self-routing begins evenly
+    result = measured(model, images, labels, others)
+    np.testing.assert_allclose(result.shares.value[0].sum(), 1)
+    assert result.networks == ["trained", "freshly initialised"]
+    assert result.accuracy.value.shape == (6,)
+    assert result.correlation.value.shape == (2, 3)
+    assert parse_tree.findings(result).count("freshly initialised") == 2
+
+
+def test_a_network_without_grid_or_open_couplings_is_measured_as_far_as_it_goes(
+    images, labels, others
+):
+    class Closed(Foreign):
+        def look(self, images, *, keep, iterations=None):
+            return super().look(images, keep=keep, iterations=iterations)
+
+    model = Closed((1, 21, 19), 3).eval()
+    model.grid = None
+    result = measured(model, images, labels, others)
+    assert result.accuracy is None and result.grid is None
+    text = parse_tree.findings(result)
+    assert "no fresh network" in text and "no frozen couplings" in text
+    for one in (result, parse_tree.compute(model, images[:2], classes=CLASSES)):
+        for width in ("single", "double"):
+            assert_fits(figures.draw("parse_tree", one, width))
+
+
+def test_gradients_are_those_of_each_image_alone_and_deaths_those_of_the_largest(images, labels):
+    model = build_tiny()
+    with torch.no_grad():
+        model.capsules.weight[4] = 0  # what it says reaches nobody
+        model.primary.convolution.weight[4:] *= 1e-4  # the second type is dead
+        model.primary.convolution.bias[4:] = 0
+    squares, largest, _ = training.gradients(model, images, labels)
+    u = model.encode(images[:1])[0].detach().requires_grad_()
+    said = model.capsules.couple(u)
+    output = Output(said.activations, said.poses, u)
+    model.objective(output, images[:1], labels[:1]).loss.backward()
+    np.testing.assert_allclose(squares[0], u.grad[0].square().sum(1), rtol=1e-3)
+    result = parse_tree.follow([(0, model)], images, labels, run="x", dataset="noise")
+    assert result.dead.tolist() == [6] and (largest[6:] < 1e-3).all()
+    assert squares[:, 4].max() == 0 and result.starved.value[0] >= 1
+    assert result.starved.low[0] <= result.starved.value[0] <= result.starved.high[0]
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A run of two epochs on the digits with the weights of each."""
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    words = [
+        "train", "--dataset", "digits", "--types", 2, "--channels", 8, "--epochs", 2, "--option",
+        "hidden=[8]", "--save-every", 1, "--output", folder, "--limit", 200,
+    ]  # fmt: skip
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
+    words = ["parse-tree", "--run", run_folder, "--evaluate", 60, "--output", tmp_path, "--json"]
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    assert result["epochs"] == [0, 1, 2] and result["children"] == 72
+    read, _ = figures.read_result(tmp_path / "parse-tree-epochs-small.json")
+    assert "epoch 2" in parse_tree.findings(read)
+    for width in ("single", "double"):
+        assert_fits(figures.draw("parse_tree", read, width))
+    first, last = (dict(chosen.opened(chosen.weights(run_folder), "cpu"))[k] for k in (0, 2))
+    again = checkpoint.fresh(last, last.card["recipe"]["seed"])
+    assert torch.equal(first.capsules.weight, again.capsules.weight)
+    assert not torch.equal(first.capsules.weight, last.capsules.weight)
+
+
+@pytest.mark.parametrize("width", ["single", 3.25, 5.5, "double"])
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
+    model, images, labels, others, tmp_path, width
+):
+    for name, result in (
+        ("two", parse_tree.compute(model, images[:2], classes=CLASSES)),
+        ("many", measured(model, images, labels, others, seeds=2)),
+    ):
+        about = {"analysis": "parse_tree", "kind": type(result).__name__, "width": width}
+        figures.write_result(tmp_path / name, result, about)
+        read, _ = figures.read_result(tmp_path / f"{name}.json")
+        assert parse_tree.caption(read) == parse_tree.caption(result)
+        figure = figures.draw("parse_tree", read, width)
+        assert_fits(figure)
+        assert figure.get_figheight() < 9.5
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Runs `capsviz parse-tree` on a foreign network and the embedded digits."""
+    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
+    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
+
+    def run(*arguments):
+        words = ["parse-tree", "--output", str(tmp_path), "--format", "svg", *arguments]
+        return CliRunner().invoke(main, words)
+
+    return run
+
+
+def test_the_command_writes_figures_and_numbers(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(Inputs, "load", lambda self, split: data.load("digits", split))
+    done = command("--digit", "9")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "parse-tree-digits-9-0-0-0.svg").exists()  # the class after 9 is 0
+    done = command("--evaluate", "40", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["n"] == 40
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--other", "11"),
+        ("--evaluate", "9999"),
+        ("--evaluate", "9", "--other", "1"),
+        ("--seeds", "2"),
+        ("--evaluate", "9", "--seeds", "-1"),
+        ("--dead-norm", "0.1"),
+        ("--run", "nowhere"),
+        ("--run", "nowhere", "--digit", "1"),
+        ("--run", "nowhere", "--starved-share", "1"),
+    ],
+)
+def test_a_wrong_request_is_refused_and_writes_nothing(wrong, command, tmp_path):
+    done = command(*wrong)
+    assert done.exit_code == 2, done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_without_weights_by_epoch_is_told_how_to_get_them(command, tmp_path_factory):
+    done = command("--run", str(tmp_path_factory.mktemp("empty")))
+    assert done.exit_code == 2 and "--save-every" in done.output

@@ -1,0 +1,448 @@
+"""Probes: known answers, what no fit may see, control tasks, cycles, paths, and what is said."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_strong, build_tiny
+from elsewhere import elsewhere
+from foreign import Foreign
+from page import assert_fits
+from scipy.stats import entropy
+
+from capsviz import data, figures
+from capsviz.analyses import probes
+from capsviz.analyses.probes import dci, measure, paths, vectors
+from capsviz.cli import main, options
+from capsviz.cli.inputs import Inputs
+from capsviz.nn import models
+from capsviz.statistics.estimate import Estimate
+from capsviz.tracing import trace
+
+M = 6  # measures
+
+
+def drawn(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def probed(values, factors, again=None):
+    """R2 of M measures and of their control task: 60 images measured, 100 fitted on, 40 again."""
+    rows, again = np.arange(40), values[60:100] if again is None else again
+    errors = measure.probe(
+        values[:60], values[60:], again, factors[:60], factors[60:], rows, np.random.default_rng(0)
+    )
+    one = 1 - errors.real.sum(0) / errors.spread.sum(0)
+    return one, 1 - errors.control.sum(0) / errors.control_spread.sum(0)
+
+
+def test_what_a_linear_pose_knows_is_read_whole():
+    factors = drawn(0, 160, M)
+    known, control = probed(factors @ drawn(1, M, M) + 3, factors * [1, 10, 0.1, 5, 2, 3] + 7)
+    assert (known > 0.999).all() and (control < 0.3).all()
+
+
+def test_what_a_vector_does_not_know_is_not_read():
+    known, _ = probed(drawn(2, 160, M), drawn(0, 160, M))
+    assert (known < 0.1).all()
+
+
+def test_long_vectors_learn_the_control_task_by_heart():
+    """As many numbers as images: other images' measures are told as well as their own."""
+    factors = drawn(0, 160, M)
+    values = np.concatenate([factors, 0.3 * drawn(3, 160, 120)], 1)
+    known, control = probed(values, factors)
+    short, little = probed(values[:, :M], factors)
+    assert (control > little + 0.3).all() and (short - little > known - control).all()
+
+
+def test_probes_are_those_of_scikit_learn():
+    from sklearn.linear_model import RidgeCV
+    from sklearn.metrics import r2_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    factors = drawn(0, 160, M)
+    values = factors @ drawn(1, M, 9) + drawn(4, 160, 9)
+    known, _ = probed(values, factors)
+    for j in range(M):
+        twin = make_pipeline(StandardScaler(), RidgeCV(measure.PENALTIES))
+        y = factors[60:, j]
+        fitted = twin.fit(values[60:], (y - y.mean()) / y.std()).predict(values[:60])
+        off = ((fitted * y.std() + y.mean() - factors[:60, j]) ** 2).sum()
+        assert known[j] == pytest.approx(1 - off / ((factors[:60, j] - y.mean()) ** 2).sum())
+        fitted = fitted * y.std() + y.mean()
+        assert known[j] == pytest.approx(r2_score(factors[:60, j], fitted), abs=0.05)
+
+
+def test_a_code_of_one_measure_a_dimension_is_disentangled_and_complete_and_turned_it_is_not():
+    factors = drawn(0, 400, M)
+    order, signs = np.random.default_rng(1).permutation(M), np.array([1, -1, 3, 0.1, -5, 1])
+    for code in (factors, (factors * signs)[:, order]):
+        assert min(dci.dci(code, factors)) > 0.95
+    turned = dci.turned(factors, np.random.default_rng(2))
+    assert max(dci.dci(turned, factors)) < 0.45
+    assert dci.dci(np.ones((400, 4)), factors) == (0, 0)
+
+
+def test_a_measure_of_several_dimensions_is_disentangled_and_not_complete():
+    code = drawn(0, 400, 6)
+    disentangled, complete = dci.dci(code, code[:, :3] + code[:, 3:])
+    assert disentangled > 0.95 and complete == pytest.approx(1 - np.log(2) / np.log(6), abs=0.05)
+
+
+def test_dci_is_by_entropies_of_weights():
+    factors = drawn(0, 200, 3)
+    code = factors @ drawn(1, 3, 5) + drawn(2, 200, 5)
+    weights = dci.importance(code, factors)
+    rows = [1 - entropy(row, base=3) for row in weights]
+    columns = [1 - entropy(column, base=5) for column in weights.T]
+    expected = (
+        np.average(rows, weights=weights.sum(1)),
+        np.average(columns, weights=weights.sum(0)),
+    )
+    assert dci.dci(code, factors) == pytest.approx(expected)
+
+
+def test_a_rotation_is_one():
+    turn = dci.rotation(5, np.random.default_rng(0))
+    np.testing.assert_allclose(turn @ turn.T, np.eye(5), atol=1e-12)
+
+
+class Mirror(torch.nn.Module):
+    """Poses are the pixels, drawings the poses; class 0 or 1 by the brighter half."""
+
+    grid, peculiar = None, {"norms": "scores are shares of brightness"}
+
+    def __init__(self, size=8, keep=1.0):
+        super().__init__()
+        self.shape, self.keep = (1, size, size), keep
+        self.card = {"name": "mirror", "dataset": {"name": "noise"}}
+        self.config = {"image_shape": self.shape, "classes": 2}
+
+    def look(self, images, *, keep, iterations=None):
+        halves = images.flatten(1).unflatten(1, (-1, images.shape[3] // 2)).sum(2)
+        left, right = halves[:, ::2].sum(1), halves[:, 1::2].sum(1)
+        lengths = torch.stack([left, right], 1) / (left + right + 1e-6)[:, None]
+        poses = images.flatten(1)[:, None].expand(-1, 2, -1)
+        return {
+            "primary": images.flatten(1)[..., None],
+            "poses": poses[None],
+            "lengths": lengths,
+            "reconstruction": self.decode(poses, lengths.argmax(1)),
+        }
+
+    def decode(self, poses, classes):
+        own = poses[torch.arange(len(classes)), classes].unflatten(1, self.shape)
+        return self.keep * own + (1 - self.keep) * 0.5
+
+
+def bars(count, seed=0, size=8):
+    """Grey rectangles in one half or the other, of unlike sizes and places."""
+    draw = np.random.default_rng(seed)
+    images = np.zeros((count, 1, size, size), np.float32)
+    for k, image in enumerate(images):
+        left = 1 + (k % 2) * size // 2 + draw.integers(0, 2)
+        top, height = draw.integers(1, 3), draw.integers(2, 5)
+        image[0, top : top + height, left : left + draw.integers(1, 3)] = draw.uniform(0.5, 1)
+    return torch.from_numpy(images)
+
+
+def test_the_cycle_of_an_exact_autoencoder_is_one_and_of_a_blind_decoder_is_not():
+    images = bars(40)
+    exact = paths.cycle(Mirror(), images, seed=0)
+    assert exact["cycle"].value[0] == pytest.approx(1) and exact["cycle_read"].value[0] == 1
+    assert exact["cycle"].value[1] == pytest.approx(1)  # the drawing is no step away
+    assert exact["cycle"].value[2] < 0
+    assert paths.cycle(Mirror(keep=0.0), images, seed=0)["cycle"].value[0] < 0
+
+
+def test_the_cycle_by_hand():
+    """A decoder that fades to grey: errors and spread of the pixels, class by class."""
+    images, model = bars(30), Mirror(keep=0.9)
+    read = trace(model, images, keep=("lengths",)).lengths.argmax(1)
+    off = ((0.9 * images + 0.05 - images) ** 2).sum()
+    means = torch.stack([images[read == k].mean(0) for k in range(2)])
+    found = paths.cycle(model, images, seed=0)
+    expected = 1 - float(off / ((images - means[read]) ** 2).sum())
+    assert found["cycle"].value[0] == pytest.approx(expected, abs=1e-5)
+    like = found["cycle"].value[2]
+    other = images[paths._following(read)]
+    spread = ((images - means[read]) ** 2).sum()
+    expected = 1 - float(((0.9 * other + 0.05 - images) ** 2).sum() / spread)
+    assert like == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_path_of_a_linear_decoder_is_the_cross_fade():
+    images = bars(8)
+    path, fade = paths.strips(Mirror(), images[:4:2], images[4::2], 0)
+    torch.testing.assert_close(path, fade)
+    torch.testing.assert_close(path[:, 0], images[:4:2])
+    torch.testing.assert_close(path[:, -1], images[4::2])
+    assert path.shape == (2, 9, 1, 8, 8)
+
+
+def test_a_path_is_decoded_from_straight_steps_of_the_pose(tiny_images):
+    model = build_strong()
+    path, fade = paths.strips(model, tiny_images[:2], tiny_images[2:4], torch.tensor([1, 2]))
+    poses = trace(model, tiny_images[:4]).poses[-1]
+    mixed = 0.75 * poses[1] + 0.25 * poses[3]
+    expected = model.decode(mixed[None], torch.tensor([2])).detach()
+    torch.testing.assert_close(path[1, 2:3], expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(fade[1, 4], (path[1, 0] + path[1, 8]) / 2)
+
+
+def test_couples_are_of_one_class_and_disjoint():
+    read = torch.tensor([0, 1, 1, 0, 2, 1, 1, 0, 0])
+    pairs = paths.couples(read, torch.Generator().manual_seed(0))
+    assert len(pairs) == 4 and (read[pairs[:, 0]] == read[pairs[:, 1]]).all()
+    assert len(pairs.flatten().unique()) == 8
+
+
+def test_the_nearest_image_is_another_one_of_the_class():
+    images = bars(24)
+    fields = paths.along(Mirror(), images, seed=0)
+    read = trace(Mirror(), images, keep=("lengths",)).lengths.argmax(1)
+    pairs = paths.couples(read, torch.Generator().manual_seed(0))
+    far = []
+    for a, b in pairs.tolist():
+        others = [i for i in range(24) if i not in (a, b) and read[i] == read[a]]
+        far.append(min(float((images[i] - images[a]).square().mean().sqrt()) for i in others))
+    assert fields["path_distance"].value[0, 0] == pytest.approx(np.mean(far), abs=1e-6)
+    known = paths.along(Mirror(), images, (images, read), seed=0)
+    assert known["path_distance"].value[0, 0] == pytest.approx(0, abs=1e-3)
+    assert fields["couples"] == len(pairs) and fields["path_read"].value[:, 0].tolist() == [1, 1]
+
+
+def test_images_are_shifted_by_whole_pixels_and_measured_where_they_are():
+    images = torch.zeros(50, 1, 9, 9)
+    images[:, :, 4, 4] = 1
+    shown = vectors.shifted(images, 2, torch.Generator().manual_seed(0))
+    rows, columns = shown[:, 0].flatten(1).argmax(1) // 9, shown[:, 0].flatten(1).argmax(1) % 9
+    torch.testing.assert_close(shown.sum((1, 2, 3)), torch.ones(50))
+    assert set(rows.tolist()) == set(columns.tolist()) == {2, 3, 4, 5, 6}
+    found = vectors.moments(shown.numpy())
+    np.testing.assert_allclose(found.x_px, columns - 4, atol=1e-4)
+    assert vectors.shifted(images, 0, torch.Generator()) is images
+
+
+def test_a_label_of_the_control_task_belongs_to_an_image_however_it_is_shifted():
+    images = bars(40, size=12)
+    whole = vectors.gather(Mirror(12), images[:16], images[16:], shift_px=1, seed=0)
+    assert len(whole.images) == len(whole.classes) == len(whole.poses) == 40 + len(whole.again)
+    for row, origin in whole.again.items():
+        assert origin >= 16 and whole.classes[row] == whole.classes[origin]
+        mass = whole.images[[row, origin]].sum((1, 2, 3))
+        assert mass[0] == pytest.approx(float(mass[1]), rel=1e-4)
+    groups = measure.grouped(whole)
+    assert all((test < 16).all() and (fit >= 16).all() for test, fit, _ in groups)
+
+
+def test_without_other_images_the_halves_take_turns():
+    whole = vectors.gather(Mirror(), bars(40), None, shift_px=0, seed=0)
+    (one, two), other = whole.folds
+    assert other == (two, one) and sorted([*one, *two]) == list(range(40))
+    for test, fit, again in measure.grouped(whole):
+        assert not set(test) & set(fit) and len(set(whole.classes[[*test, *fit, *again]])) == 1
+
+
+def test_what_is_not_drawn_is_left_out_and_told():
+    images = bars(40)
+    images[3] = 0
+    whole = vectors.gather(Mirror(), images[:16], images[16:], shift_px=0, seed=0)
+    assert whole.n == 15 and "1 images in which nothing is drawn" in whole.notes[0]
+
+
+def noise(count, seed):
+    """Images that `build_strong` reads as several classes."""
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(count, 1, 21, 19, generator=generator)
+    return images * torch.rand(count, 1, 1, 1, generator=generator)
+
+
+def run(model, **more):
+    chosen = {"name": "net", "dataset": "noise", "seeds": 2, "shift_px": 1}
+    labels = {} if "fit_images" not in more else {"fit_labels": torch.arange(120) % 3}
+    return probes.evaluate(model, noise(60, 1), **chosen, **labels, **more)
+
+
+@pytest.fixture(scope="module")
+def result():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        cnn = models.build("resnet", (1, 21, 19), 3, channels=(4, 8, 12), blocks=1).eval()
+    return run(build_strong(), fit_images=noise(120, 2), baselines={"cnn": cnn})
+
+
+ESTIMATES = ("r2", "control", "selectivity", "informed", "disentanglement", "completeness")
+
+
+def test_kinds_shapes_and_intervals(result):
+    fresh = [f"net freshly initialised ({preset})" for preset in ("paper", "authors")]
+    assert result.sources == ["net", *fresh, "cnn", "pixels, 6 components"]
+    assert result.dimensions == [6, 6, 6, 12, 6] and result.r2.value.shape == (5, M)
+    assert result.codes == ["net", "net turned at random", *fresh, "cnn", "pixels, 6 components"]
+    for name in ESTIMATES:
+        one = getattr(result, name)
+        assert np.isfinite(one.ci95).all() and one.value.max() <= 1 + (name == "selectivity")
+        assert ((one.low <= one.value + 1e-9) & (one.value <= one.high + 1e-9)).mean() > 0.9
+    np.testing.assert_allclose(result.selectivity.value, result.r2.value - result.control.value)
+    np.testing.assert_allclose(result.informed.value, result.r2.value.mean(1))
+    assert result.cycle.value.shape == (3,) and result.path_read.value.shape == (2, 9)
+    assert result.fitted <= 120 and result.n <= 60 and result.probed >= 1
+
+
+def test_poses_are_those_of_the_class_read(result):
+    model = build_strong()
+    whole = vectors.gather(model, noise(20, 1), noise(30, 2), shift_px=1, seed=0)
+    for row in range(0, 50, 9):
+        shown = trace(model, whole.images[row : row + 1])
+        assert whole.classes[row] == int(shown.lengths.argmax())
+        expected = shown.poses[-1, 0, whole.classes[row]]
+        np.testing.assert_allclose(whole.poses[row], expected, atol=1e-5)
+
+
+def test_of_independent_estimates_the_difference_is_mover():
+    one = Estimate(np.array(0.8), np.array([0.7, 0.85]))
+    other = Estimate(np.array(0.1), np.array([0.0, 0.3]))
+    gap = measure.less(one, other)
+    assert float(gap.value) == pytest.approx(0.7)
+    assert gap.ci95 == pytest.approx([0.7 - np.hypot(0.1, 0.2), 0.7 + np.hypot(0.05, 0.1)])
+
+
+def test_no_image_is_measured_by_a_probe_that_saw_it(result, monkeypatch):
+    fits = []
+    own = measure.probe
+    monkeypatch.setattr(measure, "probe", lambda *a: fits.append((a[0], a[1])) or own(*a))
+    run(build_strong(), fit_images=noise(120, 2))
+    assert fits
+    for test, fit in fits:
+        assert not {tuple(row) for row in test} & {tuple(row) for row in fit}
+
+
+def test_without_a_decoder_probes_are_measured_and_the_rest_is_said_to_be_left_out():
+    model = build_tiny(reconstruction_weight=0.0)
+    found = run(model, fit_images=noise(120, 2))
+    assert found.cycle is None and found.path_read is None and found.r2.value.shape[1] == M
+    assert "no decoder: neither cycle nor paths" in probes.findings(found)
+    for width in ("single", "double"):
+        assert_fits(figures.draw("probes", found, width))
+    with pytest.raises(ValueError, match="--evaluate N probes its poses"):
+        probes.compute(model, noise(2, 0), classes=["a", "b", "c"])
+
+
+def test_any_capsule_network_is_probed_and_lacks_what_cannot_be_built_anew():
+    found = run(Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval())
+    assert found.sources == ["net", "pixels, 5 components"] and found.seeds == 0
+    assert "cannot be built anew" in probes.findings(found)
+    assert "halves take turns" in found.fit_of
+
+
+def test_a_class_that_is_read_too_rarely_is_left_out_or_refused():
+    with pytest.raises(ValueError, match="no class often enough"):
+        probes.evaluate(Mirror(), bars(10), name="m", dataset="x", shift_px=0)
+
+
+def test_images_may_be_on_another_device():
+    there, others = elsewhere(noise(40, 1), noise(60, 2))
+    labels = torch.arange(60) % 3
+    chosen = {"name": "net", "dataset": "noise", "seeds": 1, "fit_labels": labels}
+    far = probes.evaluate(build_strong(), there, fit_images=others, **chosen)
+    near = probes.evaluate(build_strong(), noise(40, 1), fit_images=noise(60, 2), **chosen)
+    assert figures.to_json(far._replace(seconds=0)) == figures.to_json(near._replace(seconds=0))
+
+
+def test_a_network_is_left_as_it_was():
+    model, state = build_tiny().train(), torch.get_rng_state()
+    run(model, fit_images=noise(120, 2))
+    assert model.training and torch.equal(torch.get_rng_state(), state)
+
+
+def test_findings_follow_the_intervals(result):
+    def shifted(estimate, by):
+        ends = estimate.difference.ci95 * 0 + np.array([by - 0.01, by + 0.01])
+        difference = Estimate(estimate.difference.value, ends)
+        return Estimate(estimate.value, estimate.ci95, estimate.n, difference)
+
+    above = result._replace(r2=shifted(result.r2, -0.2))
+    assert "in this training run: slant, width" in probes.findings(above)
+    assert "no measure is clearly above" in probes.findings(
+        result._replace(r2=shifted(result.r2, 0.0))
+    )
+    more = result._replace(disentanglement=shifted(result.disentanglement, -0.1))
+    assert "more to one measure each than axes drawn" in probes.findings(more)
+    same = result._replace(disentanglement=shifted(result.disentanglement, 0.0))
+    assert "not clearly more" in probes.findings(same)
+
+
+def test_a_film_says_what_both_ways_are_read_as(tiny_images):
+    model, classes = build_strong(), ["a", "b", "c"]
+    found = probes.compute(model, tiny_images[:2], (0, 1), classes=classes)
+    assert found.path.shape == (9, 1, 21, 19) and found.labels == [0, 1]
+    shown = trace(model, torch.from_numpy(found.path).float() / 255, keep=("lengths",)).lengths
+    np.testing.assert_allclose(found.path_activations, shown, atol=0.02)
+    assert found.capsule == int(found.activations[0].argmax())
+    assert "along the path" in probes.findings(found)
+    with pytest.raises(ValueError, match="two images"):
+        probes.compute(model, tiny_images[:3], classes=classes)
+
+
+@pytest.mark.parametrize("width", ["single", 5.5, "double"])
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
+    result, tiny_images, tmp_path, width
+):
+    film = probes.compute(build_strong(), tiny_images[:2], classes=["a", "b", "c"])
+    for name, one in (("film", film), ("many", result)):
+        about = {"analysis": "probes", "kind": type(one).__name__, "width": width}
+        figures.write_result(tmp_path / name, one, about)
+        stored, _ = figures.read_result(tmp_path / f"{name}.json")
+        assert probes.caption(stored) == probes.caption(one)
+        figure = figures.draw("probes", stored, width)
+        assert_fits(figure)
+        assert figure.get_figheight() < 9
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Runs `capsviz probes` on a foreign network and the embedded digits."""
+    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
+    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
+    monkeypatch.setattr(Inputs, "load", lambda self, split: data.load("digits", split))
+
+    def run(*arguments):
+        chosen = ["probes", "--output", str(tmp_path), "--format", "svg", *arguments]
+        return CliRunner().invoke(main, chosen)
+
+    return run
+
+
+def test_the_command_writes_figures_and_numbers(command, tmp_path):
+    done = command("--digit", "9", "--index", "3")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "probes-digits-9-3-to-4.svg").exists()
+    done = command("--evaluate", "60", "--fit", "20", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["measures"][0] == "slant_deg"
+    assert (tmp_path / "probes-digits-60-images.svg").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("--other-index", "999"),
+        ("--other-index", "0"),  # the picture itself
+        ("--evaluate", "9999"),
+        ("--evaluate", "1"),
+        ("--evaluate", "50", "--other-index", "1"),
+        ("--evaluate", "50", "--fit", "3"),
+        ("--evaluate", "50", "--shift-px", "-1"),
+        ("--evaluate", "50", "--seeds", "-1"),
+        ("--fit", "50"),
+    ],
+)
+def test_a_wrong_request_is_refused_and_writes_nothing(wrong, command, tmp_path):
+    done = command(*wrong)
+    assert done.exit_code == 2, done.output
+    assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())

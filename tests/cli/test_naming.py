@@ -1,0 +1,153 @@
+"""Names of figures: they hold what made them, and nothing that is there is overwritten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from capsviz.cli import main, naming
+
+SMALL = ("--step", 90, "--format", "png", "--output", "out")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(main, [str(word) for word in words])
+
+
+def names(folder):
+    return sorted(path.name for path in Path(folder).glob("*.json"))
+
+
+def test_a_name_holds_the_checkpoint_and_what_is_not_the_default(run, tmp_path):
+    assert run("rotate", "--checkpoint", "digits", "--digit", 3, *SMALL).exit_code == 0
+    assert names("out") == ["rotate-digits-3-0-step-90.json"]
+    context = click.Context(main.get_command(None, "rotate"))
+    with context:
+        context.params = {"start": -90.0, "stop": 360.0, "step": 4.0, "digit": 5, "fps": 3}
+        assert naming.changed(context) == {"from": -90.0}
+
+
+@pytest.mark.parametrize(
+    ("base", "networks", "options", "name"),
+    [
+        ("rotate-mnist-2-0", ["mnist"], {}, "rotate-mnist-2-0"),
+        ("rotate-mnist-2-0", ["mnist-attention"], {}, "rotate-mnist-attention-mnist-2-0"),
+        ("rotate-drawing", ["digits"], {}, "rotate-digits-drawing"),
+        ("sweep-shear-mnist-9-images", ["a", "b"], {}, "sweep-a-b-shear-mnist-9-images"),
+        ("rotate-mnist-2-0", ["mnist"], {"step": 0.5}, "rotate-mnist-2-0-step-0.5"),
+        ("pca-mnist-poses", ["mnist"], {"method": "pca"}, "pca-mnist-poses"),
+        ("perturb-mnist-2-0", ["mnist"], {"all": True}, "perturb-mnist-2-0-all"),
+        ("detect-x", ["x"], {"eps": (0.1, 0.3)}, "detect-x-eps-0.1-0.3"),
+        ("view-x", ["x"], {"change": ((3, 0.2),)}, "view-x-change-3-0.2"),
+    ],
+)
+def test_the_parts_of_a_name(base, networks, options, name):
+    assert naming.stem(base, networks, options) == name
+
+
+def test_the_network_stands_behind_the_analysis_or_at_the_end():
+    assert naming.stem("mean-lengths", ["x"], {}, "my_own") == "mean-lengths-x"
+    assert naming.stem("tour-images", ["x"], {}, "tour") == "tour-x-images"
+    assert naming.stem("tour", ["x"], {}, "tour") == "tour-x"
+
+
+def test_long_names_are_cut_and_stay_different():
+    one, other = (
+        naming.stem("sweep-x", [f"network-{k}{end}" for k in range(12)], {}) for end in "ab"
+    )
+    assert one != other and max(len(one), len(other)) < 80
+
+
+def test_a_network_is_called_by_its_file_and_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert naming.label("mnist") == "mnist"
+    assert naming.label("runs/first") == "first"
+    assert naming.label("runs/digits") == "runs-digits", "not the shipped one"
+    assert naming.label("runs/first/mine.safetensors") == "first-mine"
+    assert naming.label("net.py:build") == "net-build"
+
+
+def test_what_is_there_is_not_overwritten_and_nothing_is_computed(run, monkeypatch):
+    from capsviz.analyses import rotate
+
+    words = ("rotate", "--checkpoint", "digits", *SMALL)
+    assert run(*words).exit_code == 0
+    before = {path: path.read_bytes() for path in Path("out").iterdir()}
+    monkeypatch.setattr(rotate, "compute", None)  # called, it would fail
+    again = run(*words)
+    assert again.exit_code == 2, again.output
+    (line,) = again.stderr.strip().splitlines()
+    assert "exists: add --force to overwrite it" in line
+    assert {path: path.read_bytes() for path in Path("out").iterdir()} == before
+    monkeypatch.undo()
+    assert run(*words[:-1], Path("out").absolute(), "--force").exit_code == 0
+
+
+def test_a_file_that_somebody_else_put_there_is_not_overwritten(run):
+    Path("out").mkdir()
+    Path("out/rotate-digits-2-0-step-90.png").write_text("mine")
+    result = run("rotate", "--checkpoint", "digits", *SMALL)
+    assert result.exit_code == 2 and "exists" in result.stderr
+    assert Path("out/rotate-digits-2-0-step-90.png").read_text() == "mine"
+    assert names("out") == []
+
+
+def test_a_folder_is_tried_before_anything_is_computed(run, monkeypatch):
+    from capsviz.analyses import rotate
+
+    Path("file").write_text("")
+    monkeypatch.setattr(rotate, "compute", None)
+    result = run("rotate", "--checkpoint", "digits", *SMALL[:-1], "file/inside")
+    assert result.exit_code == 1 and "Not a directory" in result.stderr
+
+
+def test_trying_a_folder_makes_none(tmp_path):
+    naming.try_folder(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_redraw_overwrites_pictures_with_force_alone(run):
+    words = ("rotate", "--checkpoint", "digits", *SMALL)
+    assert run(*words, "--venue", "icml").exit_code == 0
+    (path,) = Path("out").glob("*.json")
+    assert json.loads(path.read_text())["width"] == 6.75
+    assert "exists" in run("redraw", path, "--format", "png").stderr
+    assert run("redraw", path, "--format", "svg").exit_code == 0
+    assert run("redraw", path, "--format", "png", "--force", "--width", "single").exit_code == 0
+
+
+def test_settings_and_font_are_drawn_with_and_redrawn_with(run):
+    Path("mine.rc").write_text("# mine\naxes.linewidth: 3\naxes.facecolor: EEEEEE\n")
+    words = ("rotate", "--checkpoint", "digits", *SMALL)
+    assert run(*words, "--rc", "mine.rc", "--font", "DejaVu Serif").exit_code == 0
+    (path,) = Path("out").glob("*.json")
+    look = {"rc": {"axes.linewidth": "3", "axes.facecolor": "EEEEEE"}, "font": "DejaVu Serif"}
+    assert json.loads(path.read_text())["look"] == look
+    Path("mine.rc").unlink()
+    assert run("redraw", path, "--format", "png", "--output", "again").exit_code == 0
+    png = path.with_suffix(".png")
+    assert (Path("again") / png.name).read_bytes() == png.read_bytes()
+    assert run("redraw", path, "--format", "png", "--output", "b", "--font", "DejaVu Sans")
+    assert (Path("b") / png.name).read_bytes() != png.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--venue", "nips"], "unknown venue 'nips'"),
+        (["--font", "Nothing Sans"], "unknown font 'Nothing Sans'"),
+        (["--font", "none.ttf"], "is no font's file"),
+        (["--rc", "none.rc"], "none.rc"),
+        (["--rc", "bad.rc"], "bad.rc, line 2"),
+    ],
+)
+def test_a_look_that_cannot_be_is_one_line(run, words, message):
+    Path("bad.rc").write_text("axes.linewidth: 1\naxes.linewidht: 3\n")
+    result = run("rotate", "--checkpoint", "digits", *words)
+    assert result.exit_code == 2 and message in result.stderr.splitlines()[-1]

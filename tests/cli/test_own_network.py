@@ -1,0 +1,179 @@
+"""Somebody's own network at the command line: what is wrong with it is one line, exit status 2."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from PIL import Image
+
+from capsviz import data
+from capsviz.cli import main
+
+FILE = """
+import capsviz
+import torch
+from torch import nn
+
+
+class Gray(nn.Module):
+    def __init__(self, channels=1, classes=10):
+        super().__init__()
+        self.maps = nn.Conv2d(channels, 4, 9, 9)
+        self.matrices = nn.Parameter(torch.randn(9, classes, 5, 4))
+
+    def forward(self, images):
+        children = torch.tanh(self.maps(images)).flatten(2).transpose(1, 2)
+        votes = torch.einsum("ijed,bid->bije", self.matrices, children)
+        logits = torch.zeros(votes.shape[:3])
+        for _ in range(2):
+            s = (logits.softmax(2)[..., None] * votes).sum(1)
+            norm = s.norm(dim=-1, keepdim=True)
+            poses = s * norm / (1 + norm**2)
+            logits = logits + (votes * poses[:, None]).sum(3)
+        return poses.norm(dim=-1)
+
+
+class Told(Gray):
+    def forward(self, images, labels):
+        return super().forward(images)
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = Gray(), Gray()
+
+    def forward(self, images):
+        return self.one(images) / 2 + self.two(images) / 2
+
+
+def build():
+    torch.manual_seed(0)
+    return Gray()
+
+
+def colour():
+    return Gray(channels=3)
+
+
+def five():
+    return Gray(classes=5)
+
+
+def wrapped_five():
+    return capsviz.wrap(Gray(classes=5), (1, 28, 28), 5)
+
+
+def told():
+    return Told()
+
+
+def heads():
+    return Heads()
+
+
+def plain():
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Softmax(1))
+
+
+def number():
+    return 7
+
+
+def raises():
+    raise RuntimeError("no\\nfile")
+
+
+def needs(depth):
+    return Gray()
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run a command beside `networks.py` and a picture, without any data but the embedded ones."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "networks.py").write_text(FILE)
+    torch.save({"fc.weight": torch.ones(2)}, "other.pt")
+    Image.fromarray(data.load("digits", "test").images[3, 0].numpy()).save("seven.png")
+
+    def invoke(*args):
+        return CliRunner().invoke(main, [*map(str, args)], prog_name="capsviz")
+
+    return invoke
+
+
+WRONG = {
+    "networks.py": "expected FILE.py:FUNCTION",
+    "none.py:build": "there is no file 'none.py'",
+    "networks.py:bild": "unknown function 'bild', expected one of: build, colour, .*'build'",
+    "networks.py:raises": r"raises\(\) raises RuntimeError: no file",
+    "networks.py:number": r"number\(\) returns int, expected a torch module",
+    "networks.py:needs": "needs needs depth: write a function without arguments",
+    "networks.py:told": "cannot be called with images alone",
+    "networks.py:colour": r"refuses images \(7, 1, 28, 28\)",
+    "networks.py:wrapped_five": r"of 5 classes, but digits has \(1, 28, 28\) of 10",
+    "networks.py:heads": "2 softmaxes have an equal claim",
+}
+
+
+@pytest.mark.parametrize("spec", WRONG)
+@pytest.mark.parametrize("command", ["routing", "predict seven.png", "explore --no-browser"])
+def test_a_network_that_is_wrong_is_refused_in_one_line(run, command, spec):
+    done = run(*command.split(), "--network", spec, "--dataset", "digits")
+    assert done.exit_code == 2, (done.output, done.exception)
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert re.search(WRONG[spec], done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("command", ["routing", "explore --no-browser", "tsne"])
+def test_a_network_without_capsules_is_offered_what_it_can_be_shown_to(run, command):
+    done = run(*command.split(), "--network", "networks.py:plain", "--dataset", "digits")
+    assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
+    assert "no capsules" in done.stderr and "evaluate, sweep and corrupt" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sweep --n 10", "predict seven.png"])
+def test_a_network_without_capsules_can_be_evaluated(run, command):
+    done = run(*command.split(), "--network", "networks.py:plain", "--dataset", "digits")
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("command", ["routing", "predict seven.png", "explore --no-browser"])
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--network", "networks.py:build", "--weights", "other.pt"), "missing .* not the network"),
+        (("--network", "networks.py:build", "--weights", "none.pt"), "no file 'none.pt'"),
+        (("--weights", "other.pt"), "--network FILE.py:FUNCTION"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused_in_one_line(run, command, more, said):
+    done = run(*command.split(), *more)
+    assert done.exit_code == 2, done.output
+    (line,) = [line for line in done.stderr.splitlines() if "embedded 'digits'" not in line]
+    assert re.search(said, line)
+
+
+def test_predict_takes_somebodys_own_network(run):
+    own = ("--network", "networks.py:build", "--dataset", "digits")
+    done = run("predict", "seven.png", *own, "--json", "--save-figure", "steps.png")
+    assert done.exit_code == 0, done.output
+    (record,) = json.loads(done.stdout)
+    assert len(record["classes"]) == 3 and record["reconstruction_sse"] is None
+    assert record["unlike_training_data"] is None
+    assert "a network of one's own was trained on is not known" in done.stderr
+    about = json.loads(Path("steps.json").read_text())
+    assert about["result"]["network"] == "networks-build"
+
+
+def test_predict_takes_either_a_checkpoint_or_a_network(run):
+    done = run("predict", "seven.png", "--checkpoint", "digits", "--network", "networks.py:build")
+    assert done.exit_code == 2 and "expected one of them" in done.stderr
+    done = run("predict", "seven.png", "--checkpoint", "digits", "--dataset", "digits")
+    assert done.exit_code == 2 and "--dataset: only for a network of your own" in done.stderr

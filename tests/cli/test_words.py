@@ -1,0 +1,141 @@
+"""One word for one thing in every command: options, their help, examples, errors. By discovery."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from capsviz import discovery
+from capsviz.cli import PACKAGES, main, options
+
+COMMANDS = {name: package for package in PACKAGES for name in discovery.names(package)}
+SINGLE = {"checkpoints", "evaluate", "nets", "weights-file", "num", "count", "samples", "out"}
+NO_STATISTIC = {"train", "reproduce"}  # their --limit is of training images
+STRANGERS = {"--no-deps", "--help"}  # words with dashes that are of other programs
+
+
+def command(name):
+    return main.get_command(None, name)
+
+
+def shown(name):
+    """The names of a command's options, as its help shows them."""
+    params = [p for p in command(name).params if isinstance(p, click.Option)]
+    return {text for option in params for text in (*option.opts, *option.secondary_opts)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_thing_has_the_same_word_everywhere(name):
+    names = {text.lstrip("-") for text in shown(name)}
+    assert not names & SINGLE, names & SINGLE
+    assert "limit" not in names or name in NO_STATISTIC
+    for option in command(name).params:
+        if option.name == "n":
+            assert option.opts == ["--n"], option.opts
+        if option.name in ("checkpoint", "first"):
+            assert option.opts == ["--checkpoint"]
+            assert option.multiple or name != "sweep"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_draws_a_figure_can_be_told_a_venue_settings_a_font_and_to_overwrite(name):
+    names = shown(name)
+    assert ("--venue" in names) == ("--width" in names)
+    if "--venue" in names:
+        assert {"--width", "--rc", "--font", "--force"} <= names
+    elif COMMANDS[name] == "capsviz.analyses":
+        raise AssertionError(f"{name} draws figures, and takes no --venue")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_that_is_taken_and_a_time(name):
+    text = CliRunner().invoke(main, [name.replace("_", "-"), "--help"]).output
+    lines = text.partition("Examples, with their time on two CPU cores:\n")[2].splitlines()
+    lines = [line for line in lines if line.strip()]
+    assert lines, "no example"
+    for line in lines:
+        example, time = re.fullmatch(r"\s+(capsviz .+?)\s{2,}(.+)", line).groups()
+        assert re.search(r"\d+ (s|min)\b|hour", time), line
+        _, called, *words = shlex.split(example)
+        assert called.replace("-", "_") == name, line
+        command(name).make_context(called, words)  # no usage error
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_help_text_begins_with_of(name):
+    texts = [p.help or "" for p in command(name).params if isinstance(p, click.Option)]
+    assert not [text for text in texts if text.startswith("Of ")]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_errors_name_only_options_that_the_command_has(name):
+    source = discovery.source(COMMANDS[name], name)
+    files = source.parent.glob("*.py") if source.name == "__init__.py" else [source]
+    known = shown(name) | STRANGERS
+    for path in files:
+        if path.name == "train.py" and name == "primary":  # a program of its own
+            continue
+        for text in messages(ast.parse(path.read_text(encoding="utf-8"))):
+            for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text):
+                assert word in known, f"{path.name}: {text}"
+
+
+def messages(tree):
+    """The texts of what is raised."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            for part in ast.walk(node.exc):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.value
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["rotate", "--evaluate", "5"], "n", 5),
+        (["rotate", "--n", "5"], "n", 5),
+        (["tsne", "--evaluate", "60"], "n", 60),
+        (["segment", "--limit", "5"], "n", 5),
+        (["figures", "--limit", "5"], "n", 5),
+        (["evaluate", "--limit", "5"], "limit", 5),
+        (["evaluate", "--n", "5"], "limit", 5),
+        (["sweep", "--n", "5"], "n", 5),
+    ],
+)
+def test_names_of_before_are_taken_and_nowhere_shown(words, name, value):
+    context = command(words[0]).make_context(words[0], words[1:])
+    assert context.params[name] == value
+    assert "--evaluate" not in shown(words[0]) and "--limit" not in shown(words[0])
+    usage = CliRunner().invoke(main, [words[0], "--help"]).output
+    assert "--evaluate" not in usage and "--limit" not in usage
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--checkpoint", "a", "--checkpoint", "b"],
+        ["--checkpoints", "a", "b"],
+        ["--checkpoints", "a", "--checkpoints", "b"],
+        ["a", "b"],
+    ],
+)
+def test_networks_that_are_compared_are_named_by_checkpoint_each(words):
+    networks = command("sweep").make_context("sweep", words).params
+    assert (*networks["first"], *networks["others"]) == ("a", "b")
+    assert "--checkpoints" not in CliRunner().invoke(main, ["sweep", "--help"]).output
+
+
+def test_an_alias_is_shown_nowhere_and_errors_say_todays_name():
+    @click.command()
+    @options.number("How many.", "--old")
+    def one(n):
+        click.echo(n)
+
+    assert CliRunner().invoke(one, ["--old", "3"]).output == "3\n"
+    assert "--old" not in CliRunner().invoke(one, ["--help"]).output
+    assert "'--n'" in CliRunner().invoke(one, ["--old", "x"]).output

@@ -1,0 +1,74 @@
+"""Notebooks of docs/: what their cells say, and their cells run anew."""
+
+import itertools
+import os
+import re
+
+import pytest
+import sources
+
+nbformat = pytest.importorskip("nbformat", reason="pip install nbformat nbclient ipykernel")
+nbclient = pytest.importorskip("nbclient", reason="pip install nbclient ipykernel")
+
+NUMBER = re.compile(r"[-+−]?\d+(?:\.\d+)?")
+VARIES = "varies"  # tag of a cell whose numbers may differ from machine to machine
+
+
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def text(cell):
+    """What a cell printed and returned, without its pictures."""
+    printed = "".join(o.text for o in cell.outputs if o.output_type == "stream")
+    shown = [o for o in cell.outputs if o.output_type != "stream" and "image/png" not in o.data]
+    return "\n".join([printed, *(o.data["text/plain"] for o in shown)])
+
+
+def kinds(cell):
+    """Of its outputs, in order; what is printed may come in several pieces."""
+    return [kind for kind, _ in itertools.groupby(o.output_type for o in cell.outputs)]
+
+
+def read(path):
+    """A notebook as it was committed."""
+    return nbformat.read(path, as_version=4)
+
+
+def execute(path, folder):
+    """The same cells, run now in a folder, without any data but the embedded ones."""
+    notebook = read(path)
+    for cell in code(notebook):
+        cell.outputs = []
+    env = {**os.environ, "PYTHONPATH": str(sources.ROOT), "OMP_NUM_THREADS": "1"}
+    env |= {"XDG_CACHE_HOME": str(folder), "IPYTHONDIR": str(folder)}
+    env.pop("CAPSVIZ_DATA", None)
+    client = nbclient.NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute(env=env)  # CellExecutionError with the traceback if a cell fails
+    return notebook
+
+
+def assert_committed_in_order(notebook):
+    """Its cells were run once, from first to last, and none of them failed or warned."""
+    assert [cell.execution_count for cell in code(notebook)] == [*range(1, len(code(notebook)) + 1)]
+    outputs = [output for cell in code(notebook) for output in cell.outputs]
+    assert {output.output_type for output in outputs} <= {
+        "stream", "display_data", "execute_result"
+    }  # fmt: skip
+    assert {o.name for o in outputs if o.output_type == "stream"} == {"stdout"}
+
+
+def assert_says_the_same(committed, executed):
+    """The same words, and but for cells that vary the same numbers."""
+    for before, now in zip(code(committed), code(executed), strict=True):
+        assert kinds(before) == kinds(now), now.source
+        if VARIES in before.metadata.get("tags", ()):
+            continue
+        then, today = text(before), text(now)
+        assert NUMBER.sub("#", then) == NUMBER.sub("#", today), now.source
+        numbers = [
+            [float(n.replace("−", "-")) for n in NUMBER.findall(words)] for words in (then, today)
+        ]
+        assert numbers[1] == pytest.approx(numbers[0], rel=0.02, abs=0.011), now.source

@@ -1,0 +1,93 @@
+"""Parts of a trace in one's own axes: what is drawn is what the trace holds, where it lies."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import build_strong
+from foreign import Foreign
+from matplotlib.figure import Figure
+
+import capsviz
+from capsviz import plot
+from capsviz.tracing import extent
+
+
+@pytest.fixture
+def model():
+    return build_strong()
+
+
+@pytest.fixture
+def trace(model, tiny_images):
+    return capsviz.trace(model, tiny_images)
+
+
+@pytest.fixture
+def axes():
+    return Figure(figsize=(3.5, 3)).subplots()
+
+
+def values(axes):
+    """The array of the last image that was drawn."""
+    return np.asarray(axes.images[-1].get_array())
+
+
+def test_couplings_are_the_means_over_the_places_of_a_type(trace, axes):
+    assert plot.couplings(trace, 3, iteration=1, axes=axes) is axes
+    expected = trace.couplings[1, 3].reshape(2, 6, 3).mean(1).T
+    np.testing.assert_allclose(values(axes), expected, atol=1e-7)
+    assert axes.images[0].norm.vcenter == pytest.approx(1 / 3)
+    assert axes.get_title() == "iteration 2 of 3"
+
+
+def test_children_without_a_grid_are_drawn_one_by_one(trace, axes):
+    plot.couplings(replace(trace, grid=None), axes=axes, classes=["a", "b", "c"])
+    np.testing.assert_array_equal(values(axes), trace.couplings[-1, 0].T)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c"]
+
+
+def test_evidence_sums_to_what_the_class_gets_and_lies_where_the_places_are(trace, model, axes):
+    plot.evidence(trace, 2, parent=1, axes=axes)
+    total = torch.einsum("ij,ije->je", trace.couplings[-1, 2], trace.votes[2])[1]
+    along = total @ torch.nn.functional.normalize(trace.poses[-1, 2, 1], dim=0)
+    assert values(axes).sum() == pytest.approx(float(along), rel=1e-4)
+    assert values(axes).shape == model.grid[1:]
+    assert list(axes.images[-1].get_extent()) == extent(model) == list(trace.extent)
+    assert axes.get_xlim() == (-0.5, 18.5) and axes.get_ylim() == (20.5, -0.5)  # 21 x 19 px
+
+
+def test_without_a_class_the_evidence_is_for_the_one_that_is_read(trace, axes):
+    plot.evidence(trace, 5, axes=axes)
+    assert f"class {int(trace.lengths[5].argmax())}," in axes.get_title()
+
+
+def test_without_axes_a_figure_of_pyplot_is_made(trace):
+    from matplotlib import pyplot
+
+    made = plot.couplings(trace, colorbar=False)
+    assert made.figure.number in pyplot.get_fignums()
+    pyplot.close(made.figure)
+
+
+def test_what_a_trace_lacks_is_said(trace, axes):
+    with pytest.raises(ValueError, match=r"no votes: trace with 'votes'"):
+        plot.evidence(replace(trace, votes=None), axes=axes)
+    with pytest.raises(ValueError, match="no places on the image"):
+        plot.evidence(replace(trace, extent=None), axes=axes)
+    with pytest.raises(ValueError, match="this layer is local"):
+        plot.couplings(replace(trace, links=object()), axes=axes)
+    with pytest.raises(ValueError, match="names of 3 classes, got 2"):
+        plot.couplings(trace, axes=axes, classes=["a", "b"])
+    for wrong in ({"index": 8}, {"iteration": 3}):
+        with pytest.raises(IndexError, match="expected -"):
+            plot.couplings(trace, axes=axes, **wrong)
+    with pytest.raises(IndexError, match="class 3"):
+        plot.evidence(trace, parent=3, axes=axes)
+
+
+def test_a_network_that_shares_no_layer_with_ours_is_drawn_too(tiny_images, axes):
+    foreign = Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
+    plot.evidence(capsviz.trace(foreign, tiny_images), axes=axes)
+    assert values(axes).shape == (3, 2)

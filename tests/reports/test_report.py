@@ -1,0 +1,158 @@
+"""The report: one file that holds all it shows, for one network or several, in a browser too."""
+
+import re
+from html.parser import HTMLParser
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from browsers import browser
+from click.testing import CliRunner
+
+from capsviz import discovery
+from capsviz.cli import main
+from capsviz.reports import numbers, words
+from capsviz.reports.contents import choose
+from capsviz.statistics.estimate import Estimate
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A report of one network."""
+    path = tmp_path_factory.mktemp("report") / "r.html"
+    done = invoke("digits", "--n", 12, "--only", "routing,reconstruct", "--output", path)
+    assert done.exit_code == 0, done.output
+    assert "3 figures in" in done.stdout
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(path):
+    return path.read_text(encoding="utf-8")
+
+
+class Addresses(HTMLParser):
+    """Everything that a page would fetch or lead to, and its ids."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.ids = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("src", "href", "srcset"):
+                self.found.append(value)
+            if name == "id":
+                self.ids.append(value)
+
+
+def test_the_file_holds_all_that_it_shows(page):
+    every = Addresses(page)
+    assert {a.partition(":")[0] for a in every.found if not a.startswith("#")} == {"data"}
+    assert {a[1:] for a in every.found if a.startswith("#")} <= set(every.ids)
+    assert len(every.ids) == len(set(every.ids))
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    assert not re.search(r"@import|url\(", style) and "<script" not in page
+    assert len(page.encode()) < 8_000_000
+
+
+def test_it_has_card_figures_numbers_words_checks_and_provenance(page):
+    for part in (
+        "<dd>1,129,360</dd>", "dynamic, 3 iterations", "12 of the 360 test images of digits",
+        "How to read it", "What not to conclude", "Numbers with their intervals",
+        "Do not conclude from couplings near uniform", "All verdicts", "weights sha256",
+    ):  # fmt: skip
+        assert part in page, part
+    assert page.count("<figure>") == 3 and page.count("<figcaption>") == 3
+    assert page.count("<source media") == 3  # each for a narrow page too
+
+
+def test_several_networks_are_compared_on_the_same_images(tmp_path, monkeypatch):
+    found = []
+    monkeypatch.setattr("capsviz.reports.contents._compared", lambda *a: found.append(a) or [])
+    out = tmp_path / "r.html"
+    words = ["mnist", "mnist-resnet", "--n", 8, "--only", "reconstruct", "--output", out]
+    done = invoke(*words, "--dataset", "digits")
+    assert done.exit_code == 0, done.output
+    page = out.read_text(encoding="utf-8")
+    assert "<h1>mnist beside mnist-resnet</h1>" in page and "less mnist, paired" in page
+    assert re.search(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\] points", page)
+    assert "reconstruct of mnist-resnet: this network has no capsules" in page
+    assert "Not examined: it has no capsules" in page
+    ((networks, settings),) = found
+    assert [one.name for one in networks] == ["mnist", "mnist-resnet"] and settings.n == 8
+
+
+@pytest.mark.slow
+def test_the_comparison_draws_warps_and_corruptions_of_all(tmp_path):
+    out = tmp_path / "r.html"
+    words = ["mnist", "mnist-resnet", "--n", 2, "--only", "reconstruct", "--dataset", "digits"]
+    done = invoke(*words, "--output", out)
+    assert done.exit_code == 0, done.output
+    page = out.read_text(encoding="utf-8")
+    assert "sweep <small>compared</small>" in page and "corrupt <small>compared</small>" in page
+    assert "Table: corrupt-digits" in page
+
+
+def test_what_is_asked_wrongly_is_one_line_before_anything_is_computed(path, tmp_path, monkeypatch):
+    monkeypatch.setattr("capsviz.reports.collect", None)
+    for arguments, said in (
+        (["digits", "--only", "rooting"], "did you mean 'routing'?"),
+        (["digits", "--output", path], "is there already: add --force"),
+        (["digits", "--n", 400, "--output", tmp_path / "a.html"], "expected 1 to 360"),
+        (["digitz", "--output", tmp_path / "a.html"], "unknown checkpoint 'digitz'"),
+    ):
+        done = invoke(*arguments)
+        assert done.exit_code == 2 and said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_without_names_several_networks_share_a_few_analyses():
+    assert set(choose((), True)) < set(choose((), False))
+    assert "affnist" not in choose((), False)
+    assert choose(("sweep",), True) == ["sweep"]
+
+
+@pytest.mark.parametrize("name", discovery.names("capsviz.analyses"))
+def test_every_analysis_says_how_to_read_it_and_what_not_to_conclude(name):
+    about = words.about(name)
+    assert all(about), about
+    assert about.question.endswith((".", "?"))
+    assert "Do not conclude" not in about.reading and "A reader should see" not in about.method
+
+
+def test_numbers_are_named_by_what_the_result_names():
+    class Result(NamedTuple):
+        hits: Estimate
+        curve: Estimate
+        names: list[str]
+
+    apart = Estimate(np.array([0.0, -0.2]), np.array([[0.0, 0], [-0.3, -0.1]]))
+    two = Estimate(np.array([0.5, 0.25]), np.array([[0.4, 0.6], [0.1, 0.5]]), 9, apart)
+    long = Estimate(np.zeros(30), np.zeros((30, 2)))
+    result = Result(two, long, ["a", "b"])
+    assert numbers.rows(result)[1] == ("hits, b", "0.25", "[0.1, 0.5]", "9", "-0.2 [-0.3, -0.1]")
+    assert len(numbers.rows(result)) == 2 and numbers.left_out(result) == ["curve"]
+
+
+@pytest.mark.slow
+def test_it_opens_in_a_browser_wide_narrow_dark_and_offline(path):
+    with browser() as chromium:
+        for width, scheme in ((1280, "light"), (390, "light"), (1280, "dark")):
+            context = chromium.new_context(
+                viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
+            )
+            page, asked = context.new_page(), []
+            page.on("request", lambda request, asked=asked: asked.append(request.url))
+            page.goto(path.as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("[...document.images].every(i => i.naturalWidth > 100)")
+            assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+            paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+            context.close()

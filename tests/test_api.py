@@ -1,0 +1,73 @@
+"""What `import capsviz` offers: names, own pictures, networks, torch.hub."""
+
+import ast
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import capsviz
+from capsviz import discovery, pictures
+from capsviz.nn import models
+
+STUB = discovery.folder("capsviz") / "__init__.pyi"
+
+
+def test_dir_shows_what_is_offered_and_nothing_else():
+    assert dir(capsviz) == sorted(capsviz.__all__)
+    code = "import capsviz\ncapsviz.load('digits'), capsviz.plot, capsviz.wrap, capsviz.augment\n"
+    code += "assert dir(capsviz) == sorted(capsviz.__all__), dir(capsviz)"
+    subprocess.run([sys.executable, "-c", code], cwd=discovery.root(), check=True)
+
+
+def test_type_checkers_are_told_of_the_same_names():
+    tree = ast.parse(STUB.read_text(encoding="utf-8"))
+    names = {a.asname for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names}
+    names |= {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
+    assert names == set(capsviz.__all__)
+    assert (STUB.parent / "py.typed").exists()
+
+
+def test_every_name_has_a_docstring():
+    for name in set(capsviz.__all__) - {"__version__"}:
+        assert getattr(capsviz, name).__doc__, name
+
+
+def test_a_network_is_made_by_its_class_as_by_its_name():
+    options = {"types": 2, "channels": 5, "routing": "em"}
+    one = capsviz.CapsNet((1, 21, 19), 3, **options)
+    two = models.build("capsnet", (1, 21, 19), 3, **options)
+    assert isinstance(two, capsviz.CapsNet) and one.config == two.config
+    assert capsviz.CapsNet(types=2).config["image_shape"] == (1, 28, 28)
+    with pytest.raises(ValueError, match="rooting"):
+        capsviz.CapsNet(rooting="em")
+
+
+def test_a_picture_is_opened_for_a_network(tmp_path):
+    pixels = np.full((200, 300), 255, np.uint8)
+    pixels[40:160, 140:160] = 0  # a one on paper
+    Image.fromarray(pixels).save(tmp_path / "one.png")
+    image = capsviz.open_image(tmp_path / "one.png")
+    assert image.shape == (1, 1, 28, 28) and image.dtype == torch.float32
+    assert image.max() > 0.9 and image[..., :4].max() == 0  # bright ink in the middle
+    model = capsviz.load("digits")
+    expected = pictures.read(tmp_path / "one.png", pictures.frame(model))
+    assert torch.equal(capsviz.open_image(tmp_path / "one.png", model), expected)
+    fresh = capsviz.CapsNet((3, 24, 20), types=2)  # without a card
+    assert capsviz.open_image(tmp_path / "one.png", fresh).shape == (1, 3, 24, 20)
+    assert capsviz.trace(model, image).lengths.shape == (1, 10)
+    with pytest.raises(ValueError, match="there is no file"):
+        capsviz.open_image(tmp_path / "two.png")
+    with pytest.raises(ValueError, match=r"Linear does not say .* capsviz\.wrap"):
+        capsviz.open_image(tmp_path / "one.png", torch.nn.Linear(2, 2))
+
+
+def test_torch_hub_loads_trained_and_new_networks_from_a_checkout():
+    place = {"repo_or_dir": str(discovery.root()), "source": "local"}
+    model = torch.hub.load(model="pretrained", name="digits", **place)
+    assert model.card["name"] == "digits" and not model.training
+    small = torch.hub.load(model="capsnet", classes=3, types=2, routing="k_means", **place)
+    assert small.config["classes"] == 3 and small.config["routing"] == "k_means"
