@@ -30,12 +30,12 @@ COMMANDS = {  # but for the images, what each is run with
     "corrupt": ["--n"],
     "detect": ["--eps", "0.1", "--eps", "0.3", "--steps", "15", "--n"],
     "equivariance": ["--warp", "rotation", "--warp", "shift-x", "--n"],
-    "faithfulness": ["--evaluate"],
-    "parse-tree": ["--evaluate"],
-    "rotate": ["--step", "30", "--evaluate"],
-    "routing": ["--evaluate"],
+    "faithfulness": ["--n"],
+    "parse-tree": ["--n"],
+    "rotate": ["--step", "30", "--n"],
+    "routing": ["--n"],
     "sweep": ["--step", "15", "--grid", "3", "--n"],
-    "transplant": ["--evaluate"],
+    "transplant": ["--n"],
 }
 
 
