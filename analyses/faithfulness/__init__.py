@@ -21,7 +21,7 @@ Three judgements:
 Controls that know nothing of the class: pixels in random order, by their ink, and by |u|, the
 norms of the children summed over types, divided among pixels likewise. A network without capsules,
 or whose capsules lie at no places, has no routing map; the others are judged all the same. Over a
-test set (`--evaluate N`) areas and errors are compared image by image, intervals are 95 % by
+test set (`--n N`) areas and errors are compared image by image, intervals are 95 % by
 bootstrap of the images; those of the sanity check are by Student's t over draws of the weights, a
 few images under each.
 
@@ -46,6 +46,11 @@ from capsviz.analyses.faithfulness.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+
+EXAMPLES = """
+capsviz faithfulness --digit 4  # 15 s
+capsviz faithfulness --n 50  # about 2 min
+"""
 
 NEEDS = ()  # scores with a gradient, of a network with capsules or without
 
@@ -217,10 +222,7 @@ def plot(result: Result | Statistics, *, width=7.16):
 
 
 @analysis(__doc__, picture=True)
-@click.option(
-    "--evaluate", "n", type=int, metavar="N",
-    help="Over N test images instead of one; mnist: about 2 CPU seconds each.",
-)  # fmt: skip
+@options.number("Over N test images instead of one; mnist: about 2 CPU seconds each.", "--evaluate")
 @click.option(
     "--target", default="read", show_default=True, metavar="read|true", help="Class explained."
 )

@@ -46,7 +46,7 @@ def _of_one(result) -> list[str]:
         f"area of insertion less deletion, of the activation of class {name}: {areas}",
         f"infidelity: {errors}",
         f"rank correlation with the map of random weights: {', '.join(kept)}",
-        "one image proves nothing: see --evaluate",
+        "one image proves nothing: see --n",
     ]
 
 
