@@ -141,7 +141,7 @@ def judgements(result, width):
         axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
     figure.suptitle(
         f"{result.n:,} {result.dataset} images, class {result.target};"
-        f"{' ' if wide else chr(10)}bars and bands: 95 % intervals; one training run",
+        f"{' ' if wide else chr(10)}bars and bands: 95 % intervals",
         fontsize=7,
     )
     return figure

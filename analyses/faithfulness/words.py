@@ -6,7 +6,6 @@ import numpy as np
 
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CONTROLS = ("ink", "|u| map")  # as far as a map gets that knows nothing of the class
-RUN = "one training run: intervals are over images"
 
 
 def caption(result) -> str:
@@ -66,7 +65,6 @@ def _of_many(result) -> list[str]:
         f"infidelity: {errors}",
         "rank correlation of a map with itself when all layers are random "
         f"({result.sanity.n} draws of weights): {', '.join(kept)}",
-        RUN,
     ]
 
 

@@ -27,7 +27,6 @@ def findings(result) -> str:
         )
         lines.append(f"{kind}{control}: {values}")
     lines += [*verdicts(result), *of_units(result)]
-    lines.append("one training run of each network: intervals are over images")
     return "\n".join(lines)
 
 

@@ -100,7 +100,6 @@ def test_a_faithful_map_is_called_ahead_and_one_that_knows_no_more_than_ink_is_n
     text = faithfulness.findings(result)
     assert "ahead of the order by ink" in text and "knows nothing of the class" not in text
     assert "not told from uniform couplings" in text  # its couplings are uniform
-    assert "one training run" in text
     less = result.routed_less
     behind = Estimate(less.value - 1, less.ci95 - 1, less.n)
     text = faithfulness.findings(result._replace(routed_less=behind))
