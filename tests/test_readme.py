@@ -109,9 +109,10 @@ def test_the_analysis_of_the_docs_is_a_command(plugins):
     assert re.search(rf"mean-lengths +{re.escape(line)}", run("--help"))
     said = run("mean-lengths", "--checkpoint", "digits", "--output", plugins, "--format", "png")
     assert "shortest: class" in said and "n = 360" in said
-    result, _ = figures.read_result(plugins / "mean-lengths.json")
+    (path,) = plugins.glob("mean-lengths*.json")
+    result, _ = figures.read_result(path)
     assert result.n == 360 and result.lengths.min() > 0.5
-    assert (plugins / "mean-lengths.png").stat().st_size > 5000
+    assert path.with_suffix(".png").stat().st_size > 5000
 
 
 def test_the_routing_and_the_data_set_of_the_docs_are_trained_with(plugins):
