@@ -75,6 +75,7 @@ def test_a_module_is_wrapped_and_gets_a_card(file):
 def test_a_network_that_asks_for_a_gpu_and_was_wrapped_in_its_file_runs_without_one(file):
     net = open_network(f"{file}:on_gpu")
     assert capsviz.trace(net, torch.rand(2, *zoo.SHAPE)).lengths.shape == (2, zoo.CLASSES)
+    assert net.recipe.cuda and not open_network(f"{file}:wrapped").recipe.cuda
 
 
 def test_the_commit_of_their_checkout_is_in_the_card(file):

@@ -166,13 +166,16 @@ class Handlers:
 
     def drawn(self, networks, drawn):
         """A drawing; nothing, once it is cleared."""
-        return Shown(from_sheet(drawn, networks.frame), None, "drawing") if drawn else None
+        if not drawn:
+            return None
+        return Shown(_as_in_link(from_sheet(drawn, networks.frame)), None, "drawing")
 
     def uploaded(self, networks, path, invert):
         """A visitor's file."""
         if path is None:
             raise ValueError("Choose a picture first.")
-        return Shown(from_file(path, networks.frame, invert), None, Path(path).stem)
+        image = _as_in_link(from_file(path, networks.frame, invert))
+        return Shown(image, None, Path(path).stem)
 
     def taken(self, networks, digit, index):
         """A test image."""
@@ -219,3 +222,8 @@ class Handlers:
 
 def _case(case: Case) -> Shown:
     return Shown(case.image, case.label, case.key, {"case": case.key})
+
+
+def _as_in_link(image):
+    """An image at the 256 levels of a link, so that who opens one sees the very same."""
+    return (image * 255).round() / 255

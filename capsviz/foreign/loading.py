@@ -20,6 +20,7 @@ from capsviz.discovery import unknown
 from capsviz.foreign.bare import Bare
 from capsviz.foreign.device import without_cuda
 from capsviz.foreign.wrapping import NoCapsulesError, wrap
+from capsviz.tracing import evaluating
 
 INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights")
 
@@ -102,12 +103,25 @@ def open_module(
         built = _built(_function(_module(path), path, name), path, name)
     network = built.network if isinstance(built, Bare) else built
     if isinstance(built, Bare) and not torch.cuda.is_available():
-        built.recipe.cuda = True  # whether its code asks for a GPU was not seen in there
+        built.recipe.cuda = _asks_for_a_gpu(built)  # not seen while it was built
     card = _card(path, name, network, dataset)
     if weights is not None:
         card["weights"] = _load(network, Path(weights), spec)
     network.to(device)
     return built, card
+
+
+def _asks_for_a_gpu(built: Bare) -> bool:
+    """Whether a pass of one image ends in an error that names CUDA."""
+    like = next(built.network.parameters(), torch.zeros(()))
+    image = torch.zeros(1, *built.recipe.image_shape).to(like)
+    try:
+        with evaluating(built.network), torch.no_grad():
+            built.passed(image)
+    except Exception as error:  # of many kinds, by what the code does
+        reason = str(error).lower()
+        return "cuda" in reason or "nvidia" in reason
+    return False
 
 
 def open_function(spec: str, *, arguments: int = 0):

@@ -24,5 +24,5 @@ class ParentNorm(nn.Module):
         self.logits = nn.BatchNorm1d(parents, affine=False)
 
     def forward(self, poses: Tensor, activations: Tensor) -> Parents:
-        """Poses (B, J, E) and activations (B, J)."""
+        """Poses (B, J, E) and activations (B, J), or (B, J, places) of both."""
         return Parents(self.poses(poses), self.logits(torch.logit(activations, CLOSEST)).sigmoid())

@@ -1,179 +1,20 @@
-"""The explorer as a visitor has it: a real browser, offline, with what comes with capsviz alone."""
+"""The explorer as a visitor has it: drawing, uploading, turning, changing, saving."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
-from PIL import Image, ImageDraw
-
-from capsviz import checkpoint
 
 pytest.importorskip("gradio", reason="the page needs Gradio: pip install 'capsviz[app]'")
-playwright = pytest.importorskip("playwright.sync_api", reason="no Playwright is here")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is here: apt-get install chromium"),
-    pytest.mark.skipif(
-        not {"mnist", "mnist-resnet"} <= set(checkpoint.shipped()), reason="no MNIST weights"
-    ),
-]
-QUIET = (  # a browser that calls nobody
-    "no-sandbox disable-gpu disable-quic no-first-run disable-background-networking "
-    "disable-component-update disable-sync"
-)
-TWO = (  # on a sheet of 280 x 280
-    (85, 95), (95, 65), (130, 50), (170, 60), (185, 95), (165, 140), (125, 185), (85, 225),
-    (140, 222), (205, 218),
-)  # fmt: skip
-SEVEN = ((75, 60), (200, 60), (160, 140), (120, 230))
-PATIENCE_MS = 30_000  # on a machine that is busy with other things
+pytest.importorskip("playwright.sync_api", reason="no Playwright is here")
 
+import visitor
+from PIL import Image, ImageDraw
+from visitor import MARKS, SEVEN, TWO, draw, html_of, predictions, saved, settled, slide, wait_for
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    """Where `capsviz explore` serves its page; it must end at Ctrl+C without a traceback."""
-    home = tmp_path_factory.mktemp("home")
-    env = {k: v for k, v in os.environ.items() if k != "CAPSVIZ_DATA"}
-    env |= {"XDG_CACHE_HOME": str(home), "GRADIO_TEMP_DIR": str(home / "gradio")}
-    (home / "tmp").mkdir()
-    env["TMPDIR"] = str(home / "tmp")
-    command = [sys.executable, "-m", "capsviz", "explore", "--no-browser", "--port", "0"]
-    with (home / "err").open("w") as errors:
-        ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # one that is ignored is
-        server = subprocess.Popen(  # ignored by what is started, too
-            command, env=env, text=True, stdout=subprocess.PIPE, stderr=errors
-        )
-        signal.signal(signal.SIGINT, ours)
-    try:
-        line = server.stdout.readline()
-        found = re.match(r"(http://127\.0\.0\.1:\d+/) \(Ctrl\+C ends it\)", line)
-        assert found, line + (home / "err").read_text()
-        yield found[1]
-    finally:
-        server.send_signal(signal.SIGINT)
-        try:
-            assert server.wait(20) == 0
-        finally:
-            server.kill()
-            server.stdout.close()
-    assert not list((home / "tmp").glob("capsviz-*"))  # figures that were made
-    said = (home / "err").read_text()
-    assert "embedded 'digits'" in said and "Traceback" not in said, said
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(
-            executable_path=CHROMIUM, args=[f"--{flag}" for flag in QUIET.split()]
-        )
-        yield opened
-        opened.close()
-
-
-@pytest.fixture
-def visit(browser, address):
-    """Open the page as another visitor; whatever is asked of another address is refused."""
-    asked, contexts = [], []
-
-    def guard(route):
-        url = route.request.url
-        if url.startswith((address, "data:", "blob:")):
-            return route.continue_()
-        asked.append(url)
-        return route.abort()
-
-    def open_page(width=1280):
-        context = browser.new_context(viewport={"width": width, "height": 900})
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        page.route("**/*", guard)
-        page.on("pageerror", lambda error: asked.append(str(error)))
-        page.goto(address)
-        page.wait_for_selector("#routed .cv-map")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert asked == []
-
-
-def draw(page, points):
-    """Draw with the mouse, on a sheet of whatever size it is shown."""
-    sheet = page.locator("#sheet canvas")
-    sheet.scroll_into_view_if_needed()
-    box = sheet.bounding_box()
-    places = [(box["x"] + x * box["width"] / 280, box["y"] + y * box["height"] / 280)
-              for x, y in points]  # fmt: skip
-    page.mouse.move(*places[0])
-    page.mouse.down()
-    for place in places[1:]:
-        page.mouse.move(*place, steps=3)
-    page.mouse.up()
-
-
-def slide(page, name, value, until):
-    """Set a number until it tells: a panel just opened may forget what is typed into it."""
-    box = page.locator(f"#{name} input[type=number]")
-
-    def told():
-        box.fill(str(value))
-        box.press("Enter")
-        for _ in range(60):
-            if until():
-                return True
-            page.wait_for_timeout(50)
-        return False
-
-    wait_for(page, told)
-
-
-def predictions(page):
-    bars = page.locator("#scores .cv-bars")
-    return [bars.nth(k).get_attribute("data-predicted") for k in range(bars.count())]
-
-
-def html_of(page, place):
-    return page.locator(f"#{place} .cv-row").first.inner_html()
-
-
-def wait_for(page, condition, *given):
-    """Until the condition holds, letting the page go on meanwhile."""
-    end = time.monotonic() + PATIENCE_MS / 1000
-    while not condition(*given):
-        assert time.monotonic() < end, f"never: {condition}"
-        page.wait_for_timeout(50)
-
-
-def settled(page, place):
-    """The HTML of a panel, once it has stopped changing."""
-    before = None
-    while before != (now := html_of(page, place)):
-        before = now
-        page.wait_for_timeout(700)
-    return now
-
-
-def saved(page, name, folder):
-    """Ask for a figure and download its JSON."""
-    page.locator(f"#save-{name}").click()
-    link = page.locator(f"#files-{name} a[download$='.json']").first
-    with page.expect_download() as caught:
-        link.click()
-    path = folder / caught.value.suggested_filename
-    caught.value.save_as(path)
-    return json.loads(path.read_text())
+address, browser, visit = visitor.address, visitor.browser, visitor.visit
+pytestmark = MARKS
 
 
 def test_a_two_is_drawn_turned_changed_and_saved(visit, tmp_path):
@@ -245,13 +86,13 @@ def test_uploads_right_and_wrong(visit, tmp_path):
 def test_a_file_past_the_limit_is_refused(visit, address, tmp_path):
     page = visit()
     page.get_by_role("tab", name="Upload").click()
-    (tmp_path / "large.png").write_bytes(bytes(11_000_000))
+    (tmp_path / "large.png").write_bytes(bytes(26_500_000))
     page.locator("#file input[type=file]").set_input_files(tmp_path / "large.png")
     page.get_by_text("exceed the maximum").first.wait_for()
     page.get_by_role("tab", name="Draw").click()
     draw(page, SEVEN)
     wait_for(page, lambda: predictions(page)[1] == "7")
-    large = {"name": "large.png", "mimeType": "image/png", "buffer": bytes(11_000_000)}
+    large = {"name": "large.png", "mimeType": "image/png", "buffer": bytes(26_500_000)}
     answer = page.request.post(f"{address}gradio_api/upload", multipart={"files": large})
     assert answer.status == 413  # nor by another way than the page
 

@@ -6,14 +6,14 @@ with an activation beside it. By default A = 64 channels and B, C, D = 8, 16, 16
 published reruns; the paper has 32 of each. Initial weights are the authors'. Their temperature is
 not: an activation is read from a cost that grows with a parent's mass, so with fewer capsules all
 activations would stay near 1/2; here its limit is J/I, parents' types by children, of each layer.
-Another routing may be given; batch norm between the layers, which the authors of variational
-routing have, is not here.
+Another routing may be given; where it asks for batch norm of parents, each layer has one.
 """
 
 from collections.abc import Collection
 from dataclasses import asdict, replace
 from inspect import signature
 
+import torch
 from torch import Tensor, nn
 
 from capsviz.nn import children, decoders, functional, routing, stems
@@ -23,6 +23,8 @@ from capsviz.nn.models import Output
 from capsviz.nn.models._class_poses import ClassPoses
 from capsviz.nn.models._matrix_config import KERNELS, Config, check
 from capsviz.nn.models._settings import settings_from
+from capsviz.nn.parent_norm import ParentNorm
+from capsviz.nn.routing import Parents, Routing
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
 
@@ -83,6 +85,10 @@ class MatrixCapsNet(ClassPoses):
             )
             for n, grid in enumerate(config.grids)
         )
+        self.norms = nn.ModuleList(
+            ParentNorm(J) if routing.norms_parents(config.routing) else nn.Identity()
+            for J in parents
+        )
         self.decoder = None
         if config.reconstruction_weight > 0:
             sizes = {"hidden": config.hidden} if config.decoder == "fully_connected" else {}
@@ -119,8 +125,8 @@ class MatrixCapsNet(ClassPoses):
         """Images (B, C, H, W) in [0, 1] -> activations (B, J), poses (B, J, 16), primary."""
         primary, active = self.encode(images)
         poses, activations = primary, active
-        for layer in self.layers:
-            poses, activations = layer(poses, activations)
+        for n, layer in enumerate(self.layers):
+            poses, activations = self._normed(n, layer(poses, activations))
         return Output(activations, poses, primary)
 
     def look(
@@ -149,13 +155,14 @@ class MatrixCapsNet(ClassPoses):
         shown = {}
         for n, capsules in enumerate(self.layers):
             if n != layer % len(self.layers):
-                poses, active = capsules(poses, active)
+                poses, active = self._normed(n, capsules(poses, active))
                 continue
             active = functional.lengths(poses) if active is None else active
             votes, routed = capsules.route(
                 poses, active, couplings=couplings, **capsules.rounds(iterations)
             )
             shown = {"primary": poses, "child_activations": active, "votes": votes}
+            routed = self._each_normed(n, routed)
             shown |= routed._asdict()
             if capsules.links is not None:
                 shown["links"] = capsules.links
@@ -166,6 +173,34 @@ class MatrixCapsNet(ClassPoses):
         if self.decoder is not None and "reconstruction" in keep:
             shown["reconstruction"] = self.decode(poses, functional.predict(active))
         return shown
+
+    def _normed(self, layer: int, parents: Parents) -> Parents:
+        """Parents of a layer (B, J * places, E), with batch norm by type where the routing asks."""
+        norm = self.norms[layer]
+        if isinstance(norm, nn.Identity):
+            return parents
+        poses, active = (
+            part.unflatten(1, (self.layers[layer].parent_types, -1)) for part in parents
+        )
+        normed = norm(poses.flatten(2), active)
+        return Parents(normed.poses.view_as(parents.poses), normed.activations.flatten(1))
+
+    def _each_normed(self, layer: int, routed: Routing) -> Routing:
+        """The same of what happened in each iteration: poses (R, B, [Q,] J, E)."""
+        if isinstance(self.norms[layer], nn.Identity):
+            return routed
+        poses, active = routed.poses.transpose(-3, -2), routed.activations.transpose(-2, -1)
+        if self.layers[layer].links is None:
+            poses, active = routed.poses, routed.activations
+        each = [
+            self._normed(layer, Parents(p.flatten(1, -2), a.flatten(1)))
+            for p, a in zip(poses, active, strict=True)
+        ]
+        poses = torch.stack([one.poses for one in each]).view(poses.shape)
+        active = torch.stack([one.activations for one in each]).view(active.shape)
+        if self.layers[layer].links is not None:
+            poses, active = poses.transpose(-3, -2), active.transpose(-2, -1)
+        return routed._replace(poses=poses, activations=active)
 
     @property
     def grids(self) -> list[tuple[int, int, int]]:

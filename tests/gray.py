@@ -1,0 +1,28 @@
+"""A small capsule network that knows nothing of capsviz, for images of 28 x 28 pixels."""
+
+import torch
+from torch import nn
+
+
+class Gray(nn.Module):
+    def __init__(self, channels=1, classes=10):
+        super().__init__()
+        self.maps = nn.Conv2d(channels, 4, 9, 9)
+        self.matrices = nn.Parameter(torch.randn(9, classes, 5, 4))
+
+    def forward(self, images):
+        children = torch.tanh(self.maps(images)).flatten(2).transpose(1, 2)
+        votes = torch.einsum("ijed,bid->bije", self.matrices, children)
+        logits = torch.zeros(votes.shape[:3])
+        for _ in range(2):
+            s = (logits.softmax(2)[..., None] * votes).sum(1)
+            norm = s.norm(dim=-1, keepdim=True)
+            poses = s * norm / (1 + norm**2)
+            logits = logits + (votes * poses[:, None]).sum(3)
+        return poses.norm(dim=-1)
+
+
+def build():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Gray()

@@ -1,0 +1,185 @@
+"""A visitor of the explorer: a real browser, offline, with what comes with capsviz alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gray
+import pytest
+
+from capsviz import checkpoint
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+MARKS = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is here: apt-get install chromium"),
+    pytest.mark.skipif(
+        not {"mnist", "mnist-resnet"} <= set(checkpoint.shipped()), reason="no MNIST weights"
+    ),
+]
+QUIET = (  # a browser that calls nobody
+    "no-sandbox disable-gpu disable-quic no-first-run disable-background-networking "
+    "disable-component-update disable-sync"
+)
+TWO = (  # on a sheet of 280 x 280
+    (85, 95), (95, 65), (130, 50), (170, 60), (185, 95), (165, 140), (125, 185), (85, 225),
+    (140, 222), (205, 218),
+)  # fmt: skip
+SEVEN = ((75, 60), (200, 60), (160, 140), (120, 230))
+PATIENCE_MS = 30_000  # on a machine that is busy with other things
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """Where `capsviz explore` serves its page; it must end at Ctrl+C without a traceback."""
+    home = tmp_path_factory.mktemp("home")
+    env = {k: v for k, v in os.environ.items() if k != "CAPSVIZ_DATA"}
+    env |= {"XDG_CACHE_HOME": str(home), "GRADIO_TEMP_DIR": str(home / "gradio")}
+    (home / "tmp").mkdir()
+    env["TMPDIR"] = str(home / "tmp")
+    command = [sys.executable, "-m", "capsviz", "explore", "--no-browser", "--port", "0"]
+    command += [
+        "--checkpoint",
+        "mnist",
+        "--compare",
+        "mnist-resnet",
+        "--network",
+        f"{Path(gray.__file__)}:build",
+    ]
+    with (home / "err").open("w") as errors:
+        ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # one that is ignored is
+        server = subprocess.Popen(  # ignored by what is started, too
+            command, env=env, text=True, stdout=subprocess.PIPE, stderr=errors
+        )
+        signal.signal(signal.SIGINT, ours)
+    try:
+        line = server.stdout.readline()
+        found = re.match(r"(http://127\.0\.0\.1:\d+/) \(Ctrl\+C ends it\)", line)
+        assert found, line + (home / "err").read_text()
+        yield found[1]
+    finally:
+        server.send_signal(signal.SIGINT)
+        try:
+            assert server.wait(20) == 0
+        finally:
+            server.kill()
+            server.stdout.close()
+    assert not list((home / "tmp").glob("capsviz-*"))  # figures that were made
+    said = (home / "err").read_text()
+    assert "embedded 'digits'" in said and "Traceback" not in said, said
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        opened = driver.chromium.launch(
+            executable_path=CHROMIUM, args=[f"--{flag}" for flag in QUIET.split()]
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open the page as another visitor; whatever is asked of another address is refused."""
+    asked, contexts = [], []
+
+    def guard(route):
+        url = route.request.url
+        if url.startswith((address, "data:", "blob:")):
+            return route.continue_()
+        asked.append(url)
+        return route.abort()
+
+    def open_page(width=1280, url=address, **how):
+        context = browser.new_context(viewport={"width": width, "height": 900}, **how)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.route("**/*", guard)
+        page.on("pageerror", lambda error: asked.append(str(error)))
+        page.goto(url)
+        page.wait_for_selector("#routed .cv-heat")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert asked == []
+
+
+def draw(page, points):
+    """Draw with the mouse, on a sheet of whatever size it is shown."""
+    sheet = page.locator("#sheet canvas")
+    sheet.scroll_into_view_if_needed()
+    box = sheet.bounding_box()
+    places = [(box["x"] + x * box["width"] / 280, box["y"] + y * box["height"] / 280)
+              for x, y in points]  # fmt: skip
+    page.mouse.move(*places[0])
+    page.mouse.down()
+    for place in places[1:]:
+        page.mouse.move(*place, steps=3)
+    page.mouse.up()
+
+
+def slide(page, name, value, until):
+    """Set a number until it tells: a panel just opened may forget what is typed into it."""
+    box = page.locator(f"#{name} input[type=number]")
+
+    def told():
+        box.fill(str(value))
+        box.press("Enter")
+        for _ in range(60):
+            if until():
+                return True
+            page.wait_for_timeout(50)
+        return False
+
+    wait_for(page, told)
+
+
+def predictions(page):
+    bars = page.locator("#scores .cv-bars")
+    return [bars.nth(k).get_attribute("data-predicted") for k in range(bars.count())]
+
+
+def html_of(page, place):
+    return page.locator(f"#{place} .cv-row").first.inner_html()
+
+
+def wait_for(page, condition, *given):
+    """Until the condition holds, letting the page go on meanwhile."""
+    end = time.monotonic() + PATIENCE_MS / 1000
+    while not condition(*given):
+        assert time.monotonic() < end, f"never: {condition}"
+        page.wait_for_timeout(50)
+
+
+def settled(page, place):
+    """The HTML of a panel, once it has stopped changing."""
+    before = None
+    while before != (now := html_of(page, place)):
+        before = now
+        page.wait_for_timeout(700)
+    return now
+
+
+def saved(page, name, folder):
+    """Ask for a figure and download its JSON."""
+    page.locator(f"#save-{name}").click()
+    link = page.locator(f"#files-{name} a[download$='.json']").first
+    with page.expect_download() as caught:
+        link.click()
+    path = folder / caught.value.suggested_filename
+    caught.value.save_as(path)
+    return json.loads(path.read_text())
