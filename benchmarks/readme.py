@@ -1,7 +1,7 @@
 """Fill README.md and pages of docs/: outputs of commands, results from the cards, lists.
 
-`python -m benchmarks.readme` rewrites the marked parts of `PAGES`, and docs/claims.md; `--no-run`
-keeps the commands' outputs.
+`python -m benchmarks.readme` rewrites the marked parts of `PAGES`, docs/claims.md and
+docs/leaderboard.md; `--no-run` keeps the commands' outputs.
 """
 
 import json
@@ -11,12 +11,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, claims, parity, robustness
+from benchmarks import RESULTS, claims, leaderboard, parity, robustness
 from benchmarks.table import table
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
 from capsviz.experiments import reproductions
-from capsviz.experiments.reproduce import READING, gather
+from capsviz.experiments.gathering import READING, gather
 from capsviz.figures import tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,7 +59,7 @@ def results() -> str:
     return "\n".join([*rows, *(["", *several] if several else [])])
 
 
-def leaderboard() -> str:
+def leaderboard_head() -> str:
     """The head of docs/leaderboard.md; without that page, the accuracies of the shipped weights."""
     page = ROOT / "docs" / "leaderboard.md"
     if page.exists():
@@ -161,7 +161,7 @@ def fill(text: str, *, run: bool) -> str:
             body = output(what.removeprefix("run: "))
         else:
             body = {
-                "leaderboard": leaderboard,
+                "leaderboard": leaderboard_head,
                 "durations": durations,
                 "results": results,
                 "speed": speeds,
@@ -179,3 +179,4 @@ if __name__ == "__main__":
         text = fill(path.read_text("utf-8"), run="--no-run" not in sys.argv)
         path.write_text(text, "utf-8")
     claims.write()
+    leaderboard.write()

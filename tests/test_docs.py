@@ -62,14 +62,3 @@ def test_what_capsviz_offers_has_a_docstring_that_can_be_printed(docstrings, nam
     lines = inspect.getdoc(getattr(capsviz, name)).splitlines()
     assert tree(docstrings.converted(lines)).astext().strip()
     assert f"capsviz.{name}\n" in (PATH.parents[1] / "api.md").read_text(encoding="utf-8")
-
-
-def test_no_help_text_begins_with_of():
-    from capsviz.cli import PACKAGES
-
-    for package in PACKAGES:
-        for name in discovery.names(package):
-            command = discovery.load(package, name, what="command").command
-            for option in command.params:
-                text = getattr(option, "help", None) or ""
-                assert not text.startswith("Of "), f"{name} {option.name}: {text}"

@@ -21,7 +21,7 @@ FLOORS = (
     ("checks", "data"),
     ("testing", "training"),
     ("experiments", "figures"),
-    ("cli",),
+    ("cli", "leaderboard"),
     ("analyses",),
     ("explorer", "plot", "reports"),
     ("commands",),

@@ -21,13 +21,12 @@ Three judgements:
 Controls that know nothing of the class: pixels in random order, by their ink, and by |u|, the
 norms of the children summed over types, divided among pixels likewise. A network without capsules,
 or whose capsules lie at no places, has no routing map; the others are judged all the same. Over a
-test set (`--evaluate N`) areas and errors are compared image by image, intervals are 95 % by
+test set (`--n N`) areas and errors are compared image by image, intervals are 95 % by
 bootstrap of the images; those of the sanity check are by Student's t over draws of the weights, a
 few images under each.
 
 A reader should see whether the routing map is ahead of its own controls: of uniform couplings, and
-of ink and |u|, which need no routing. Where it is not, its bright places say where the strokes
-lie.
+of ink and |u|, which need no routing. Where it is not, its bright places say no more than those.
 
 Do not conclude that a map which deletes well is what the network "looks at": images with removed
 pixels are none that it was trained on, and an order by ink does well on white digits on black, for
@@ -47,6 +46,11 @@ from capsviz.analyses.faithfulness.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+
+EXAMPLES = """
+capsviz faithfulness --digit 4  # 15 s
+capsviz faithfulness --n 50  # about 2 min
+"""
 
 NEEDS = ()  # scores with a gradient, of a network with capsules or without
 
@@ -218,10 +222,7 @@ def plot(result: Result | Statistics, *, width=7.16):
 
 
 @analysis(__doc__, picture=True)
-@click.option(
-    "--evaluate", "n", type=int, metavar="N",
-    help="Over N test images instead of one; mnist: about 2 CPU seconds each.",
-)  # fmt: skip
+@options.number("Over N test images instead of one; mnist: about 2 CPU seconds each.", "--evaluate")
 @click.option(
     "--target", default="read", show_default=True, metavar="read|true", help="Class explained."
 )

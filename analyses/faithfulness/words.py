@@ -47,7 +47,7 @@ def _of_one(result) -> list[str]:
         f"area of insertion less deletion, of the activation of class {name}: {areas}",
         f"infidelity: {errors}",
         f"rank correlation with the map of random weights: {', '.join(kept)}",
-        "one image proves nothing: see --evaluate",
+        "one image proves nothing: see --n",
     ]
 
 
@@ -82,15 +82,15 @@ def verdicts(result) -> list[str]:
         one = less[other]
         what = {UNIFORM: "uniform couplings", "ink": "the order by ink"}.get(other, f"the {other}")
         if one.low > 0:
-            said.append(f"ahead of {what} by {one:.3f}")
+            said.append(f"ahead of {what} ({one:.3f})")
         elif one.high < 0:
-            said.append(f"behind {what} by {-1 * one:.3f}")
+            said.append(f"behind {what} ({one:.3f})")
         else:
             said.append(f"not told from {what} ({one:.3f})")
     behind = [other for other in CONTROLS if other in less and less[other].low <= 0]
-    text = f"the routing map is {', '.join(said)}"
+    text = f"insertion less deletion, the routing map is {', '.join(said)}"
     if behind:
-        text += ": as a map of pixels it shows no more than where the strokes lie"
+        text += ": its order of pixels is no better than one that knows nothing of the class"
     return [text]
 
 

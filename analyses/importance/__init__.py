@@ -2,9 +2,9 @@
 
 Method: children are left out: those of a capsule type, of a place of the grid, or one dimension of
 every child's pose (set to zero), and the others are routed again without them. Importance is what
-the true class's activation loses. One image shows it group by group. Over a test set (`--evaluate
-N`): the change of activation and accuracy by each group; and pruning curves, on which groups go
-least important first, most important first, or at random, with the area under each (mean height).
+the true class's activation loses. One image shows it group by group. Over a test set (`--n N`): the
+change of activation and accuracy by each group; and pruning curves, on which groups go least
+important first, most important first, or at random, with the area under each (mean height).
 Importance is ranked on validation images, never on those that are measured. A network that is not
 capsviz's own is not routed again: the couplings of what is left out are set to zero.
 
@@ -33,13 +33,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import click
 import numpy as np
 
 from capsviz.analyses.importance.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+
+EXAMPLES = """
+capsviz importance --digit 4  # 10 s
+capsviz importance --n 100  # about 2 min
+"""
 
 NEEDS = ("couplings",)  # of a network, see tracing.needs
 OTHERS = 200  # images that importance is ranked on, at most
@@ -108,7 +112,7 @@ def compute(model, image, label=None, *, classes, seed=0) -> Result:
     ValueError  for a network whose children cannot be left out.
     """
     from capsviz.analyses.importance import statistics
-    from capsviz.analyses.routing.measure import extent, has_places
+    from capsviz.tracing.places import extent, has_places
     from capsviz.transforms.augment import to_uint8
 
     image = image.cpu()
@@ -152,7 +156,7 @@ def plot(result: Result | Statistics, *, width=7.16):
 
 
 @analysis(__doc__, picture=True)
-@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of one.")
+@options.number("Over N test images instead of one.", "--evaluate")
 @options.seed
 def command(run, n, seed):
     """Write the figure and its numbers; say what the answer needs."""

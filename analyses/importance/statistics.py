@@ -9,10 +9,10 @@ from torch import Tensor
 from capsviz import checkpoint
 from capsviz.analyses.importance import dictionary as dictionaries
 from capsviz.analyses.importance import measure as removal
-from capsviz.analyses.transplant.measure import last_couplings
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import trace, under_couplings
+from capsviz.tracing.many import last_couplings
 
 ROUTED = "the others are routed again"
 KEPT = "the others keep their couplings"

@@ -46,7 +46,7 @@ def _of_one(result) -> str:
     listed = "\n".join(parts)
     return (
         f"activation of class {name} {result.activations[result.watched]:.3f}; what it loses "
-        f"without one of the\n{listed}\none image is an example: see --evaluate"
+        f"without one of the\n{listed}\none image is an example: see --n"
     )
 
 

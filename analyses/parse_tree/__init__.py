@@ -2,7 +2,7 @@
 
 Method: the couplings of the last iteration are read as a parse tree, in which each child has a
 favourite parent: the one it gives most. A preference is a coupling less the mean of its child's.
-Over a test set (`--evaluate N`), after Mitterreiter et al. (2023, arXiv:2301.01583): the mean
+Over a test set (`--n N`), after Mitterreiter et al. (2023, arXiv:2301.01583): the mean
 square of preferences as an exact sum (what is the same in all images: of parents, places, types,
 single children; what goes with the true class: alike in all children, or child by child; what
 differs between images of a class); how many children change their favourite between two images;
@@ -42,6 +42,11 @@ from capsviz.analyses.parse_tree.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+
+EXAMPLES = """
+capsviz parse-tree --digit 4  # 10 s
+capsviz parse-tree --n 1000  # about 1 min
+"""
 
 NEEDS = ("couplings",)  # of a network, see tracing.needs
 
@@ -181,7 +186,7 @@ def plot(result: Result | Statistics | Trajectory, *, width=7.16):
     "--other", type=int, metavar="CLASS",
     help="Class of the other image. [default: the one after that of the first]",
 )  # fmt: skip
-@click.option("--evaluate", "n", type=int, metavar="N", help="Over N test images instead of two.")
+@options.number("Over N test images instead of two.", "--evaluate")
 @click.option(
     "--run", "folder", type=click.Path(path_type=Path), metavar="FOLDER",
     help="A run of `capsviz train --save-every K`: capsules by epoch.",
@@ -201,11 +206,16 @@ def command(run, other, n, folder, seeds, dead_norm, starved_share, seed):
 
     inputs.check(n, folder, seeds, dead_norm, starved_share)
     if folder is not None:
-        yield inputs.of_run(run, folder, n, dead_norm, starved_share, seed)
+        stem, given = inputs.epochs(run, folder, n)
+        chosen = {"dead_norm": dead_norm, "starved_share": starved_share, "seed": seed}
+        yield stem, follow(**given, **chosen)
     elif n is not None:
-        yield inputs.of_many(run.inputs, n, seeds, seed, run.progress("parsing"))
+        stem, given = inputs.many(run.inputs, n)
+        progress = run.progress("parsing")
+        yield stem, evaluate(run.model, **given, seeds=seeds, seed=seed, progress=progress)
     else:
-        yield inputs.of_two(run.inputs, run.picture, other, seed)
+        stem, given = inputs.two(run.inputs, run.picture, other)
+        yield stem, compute(run.model, **given, seed=seed)
 
 
 def paper(inputs, settings):
@@ -214,5 +224,8 @@ def paper(inputs, settings):
     from capsviz.cli.inputs import open_picture
 
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
-    yield chosen.of_two(inputs, picture, None, settings.seed)
-    yield chosen.of_many(inputs, settings.n, 1, settings.seed, settings.progress("parsing"))
+    stem, given = chosen.two(inputs, picture, None)
+    yield stem, compute(inputs.model, **given, seed=settings.seed)
+    stem, given = chosen.many(inputs, settings.n)
+    progress = settings.progress("parsing")
+    yield stem, evaluate(inputs.model, **given, seed=settings.seed, progress=progress)

@@ -8,10 +8,8 @@ from pathlib import Path
 import torch
 
 from capsviz import checkpoint
-from capsviz.analyses import parse_tree
-from capsviz.analyses.transplant import next_class
 from capsviz.cli import options
-from capsviz.cli.other_images import other_images
+from capsviz.cli.other_images import next_class, other_images
 from capsviz.transforms.augment import to_float
 
 OTHERS = 500  # images that means are of, at most
@@ -37,40 +35,33 @@ def check(n, folder, seeds, dead_norm, starved_share) -> None:
         )
 
 
-def of_two(inputs, picture, other: int | None, seed: int):
-    """Stem and result of a picture and an image of the data set."""
+def two(inputs, picture, other: int | None) -> tuple[str, dict]:
+    """Stem, and what `compute` takes, of a picture and an image of the data set."""
     other = next_class(inputs, picture) if other is None else other
     second, _ = inputs.dataset.nth_of_class(other, 0)
     images = torch.cat([picture.image.cpu(), to_float(second)])
-    labels, classes = (picture.label, other), inputs.dataset.classes
-    result = parse_tree.compute(inputs.model, images, labels, classes=classes, seed=seed)
-    return f"parse-tree-{picture.name}-{other}-0", result
+    given = {"images": images, "labels": (picture.label, other), "classes": inputs.dataset.classes}
+    return f"parse-tree-{picture.name}-{other}-0", given
 
 
-def of_many(inputs, n: int, seeds: int, seed: int, progress):
-    """Stem and result of n images."""
+def many(inputs, n: int) -> tuple[str, dict]:
+    """Stem, and what `evaluate` takes, of n images."""
     name = inputs.dataset.name
     images, labels = inputs.images(n)
-    others = other_images(inputs, OTHERS)
-    result = parse_tree.evaluate(
-        inputs.model, images, labels, others, classes=inputs.dataset.classes, dataset=name,
-        seeds=seeds, seed=seed, progress=progress,
-    )  # fmt: skip
-    return f"parse-tree-{name}-{n}-images", result
+    given = {"images": images, "labels": labels, "others": other_images(inputs, OTHERS)}
+    about = {"classes": inputs.dataset.classes, "dataset": name}
+    return f"parse-tree-{name}-{n}-images", given | about
 
 
-def of_run(run, folder: Path, n: int | None, dead_norm: float, starved_share: float, seed: int):
-    """Stem and result of the epochs of a run, whose last network is then that of `run`."""
+def epochs(run, folder: Path, n: int | None) -> tuple[str, dict]:
+    """Stem, and what `follow` takes, of a run's epochs; its last network is then that of `run`."""
     files = weights(folder)
     run.choose(str(files[max(files)]))
     images, labels = run.images(n)
     name = folder.resolve().name
     networks = opened(files, run.inputs.device, run.progress("epochs"))
-    result = parse_tree.follow(
-        networks, images, labels, run=name, dataset=run.dataset, dead_norm=dead_norm,
-        starved_share=starved_share, seed=seed,
-    )  # fmt: skip
-    return f"parse-tree-epochs-{name}", result
+    given = {"networks": networks, "images": images, "labels": labels}
+    return f"parse-tree-epochs-{name}", given | {"run": name, "dataset": run.dataset}
 
 
 def weights(folder: Path) -> dict[int, Path]:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from capsviz.analyses.parse_tree.variance import NOTHING, preferences
-from capsviz.analyses.transplant.measure import couples, require_all_to_all
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
 from capsviz.tracing import CHUNK_IMAGES, even_couplings, trace, under_couplings
+from capsviz.tracing.many import couples, require_all_to_all
 from capsviz.transforms.augment import cut
 
 CHOICES = (

@@ -9,6 +9,7 @@ from torch import Tensor
 from capsviz import checkpoint
 from capsviz.analyses.parse_tree import measure as measures
 from capsviz.analyses.parse_tree import variance
+from capsviz.analyses.parse_tree.words import COMPONENTS
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import stack
 from capsviz.tracing import coupling_sd
@@ -73,7 +74,7 @@ def measure(model, images, labels, others, seeds: int, seed: int, progress) -> d
     correlation, no_moves = _moved(model, images, labels, *about[:3], progress, counts)
     return {
         "networks": ["trained", *names],
-        "components": list(variance.COMPONENTS),
+        "components": list(COMPONENTS),
         "shares": stack(shares),
         "shuffled": _shares(own, mixed, counts),
         "by_child": variance.of_children(variance.preferences(own.couplings), labels),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from capsviz.analyses.parse_tree import variance
 from capsviz.analyses.parse_tree.measure import observe
+from capsviz.analyses.parse_tree.words import COMPONENTS
 from capsviz.nn.functional import lengths
 from capsviz.nn.models import Output
 from capsviz.statistics.comparison import draw_resamples
@@ -44,7 +45,7 @@ def follow(
         **joined, **arrays, **estimates,
         "largest": np.quantile(active, QUANTILES, axis=1).T,
         "dead": (active < dead_norm).sum(1),
-        "components": list(variance.COMPONENTS),
+        "components": list(COMPONENTS),
         "children": active.shape[1],
     }  # fmt: skip
 

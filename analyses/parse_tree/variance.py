@@ -22,8 +22,6 @@ from torch import Tensor
 
 from capsviz.statistics.estimate import Estimate
 
-COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
-FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6
 BLOCK = 50  # resamples at a time
 NOTHING = 1e-6  # of the largest coupling: smaller preferences are rounding
 

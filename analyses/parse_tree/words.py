@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.analyses.parse_tree.variance import FIXED, OF_CLASS, OF_IMAGE
 from capsviz.statistics.words import number
 
+COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
+FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
 MOST = 0.5  # of the variance
 SEED = "one training run: another may differ by more than these intervals"
 
@@ -52,7 +53,7 @@ def _of_two(result) -> str:
         f"children whose favourite is the class that is read ({'; '.join(parts[:2])}{fresh}); "
         f"{differ} have another favourite in the other image\n"
         f"standard deviation of the couplings about even ones: {sd}\n"
-        "two images are examples: see --evaluate"
+        "two images are examples: see --n"
     )
 
 

@@ -288,5 +288,5 @@ def caption(result: Result) -> str:
     alarms = f" Unlike: {' or '.join(beyond)}, as 5 % of validation images are." if beyond else ""
     return (
         f"Pictures on their way to the network '{result.network}', step by step. "
-        f"{pictures}.{alarms}"
+        f"In numbers, {pictures}.{alarms}"
     )

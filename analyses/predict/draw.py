@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
 from capsviz.analyses.predict.lines import remarks
 from capsviz.figures.panels import mosaic
@@ -20,6 +22,7 @@ HEADS = {
 TEXT = 1.6  # inches of the words beside a row
 CELL = 1.0  # inches of a picture, at most
 HEAD = 0.75  # inches of the longest head
+LINE = 0.115  # inches of a line of these words
 LONGEST = 22  # letters of a file's name
 
 
@@ -28,16 +31,27 @@ def sheet(result, width):
     count, steps = len(result.files), len(result.steps)
     cell = min(CELL, (width - TEXT) / steps)
     turned = cell < HEAD
-    figure = Figure(figsize=(width, count * cell + (HEAD if turned else 0.25)))
-    axes = figure.subplots()
-    axes.set_anchor("W")
-    y, x = mosaic(axes, result.pictures, steps)
-    heads = [HEADS[name] for name in result.steps]
-    axes.xaxis.tick_top()
-    axes.set_xticks(x, heads, rotation=90 if turned else 0)
-    axes.yaxis.tick_right()
-    axes.set_yticks(y, [_words(result, row) for row in range(count)], fontsize=6)
-    axes.tick_params(length=0)
+    words = [_words(result, row) for row in range(count)]
+    heights = [max(cell, LINE * (text.count("\n") + 1)) + 0.06 for text in words]
+    height = sum(heights) + (HEAD if turned else 0.25)
+    # Not "none": saving sets that back to the house style's own layout.
+    figure = Figure(figsize=(width, height), layout=PlaceHolderLayoutEngine(True, False))
+    top = 0.04
+    for row, text in reversed(list(enumerate(words))):
+        middle = top + heights[row] / 2
+        top += heights[row]
+        place = (0.04, middle - cell / 2, cell * steps, cell)
+        axes = figure.add_axes(np.divide(place, (width, height, width, height)))
+        axes.set_anchor("W")
+        y, x = mosaic(axes, result.pictures[row : row + 1], steps)
+        axes.set_xticks([])
+        if row == 0:
+            axes.xaxis.tick_top()
+            heads = [HEADS[name] for name in result.steps]
+            axes.set_xticks(x, heads, rotation=90 if turned else 0)
+        axes.yaxis.tick_right()
+        axes.set_yticks(y, [text], fontsize=6)
+        axes.tick_params(length=0)
     return figure
 
 

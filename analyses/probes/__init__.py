@@ -13,7 +13,7 @@ weights of a lasso, does a dimension serve one measure (disentanglement), is a m
 dimension (completeness); informativeness is the mean R2. *Cycle*: the pose is decoded and the
 drawing encoded again; R2 of the pose within its class. *Paths*: (1 - t) v_a + t v_b of two images
 read as the same class, decoded: what the drawing is read as, and how far it is from the nearest
-training image of the class. One pair is shown as a film strip; `--evaluate N` measures.
+training image of the class. One pair is shown as a film strip; `--n N` measures.
 
 Controls: networks freshly initialised (the classes take turns among three seeds), principal
 components of the pixels, as many as the pose has numbers, and the last features of the data set's
@@ -42,8 +42,15 @@ from capsviz.analyses.probes.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import mean
+
+EXAMPLES = """
+capsviz probes --digit 2 --other-index 5
+capsviz probes --n 1000  # a few minutes
+"""
 
 NEEDS = ("poses",)  # of a network, see tracing.needs; what needs a decoder is left out without one
+OVER_RUNS = {"spread": mean, "seconds": sum, "n": min, "fitted": min, "probed": min, "couples": min}
 
 __all__ = ["caption", "findings"]
 
@@ -188,7 +195,7 @@ def plot(result: Result | Statistics, *, width=7.16):
     "--other-index", type=int, metavar="K",
     help="Which image of the class the path leads to. [default: the one after --index]",
 )  # fmt: skip
-@click.option("--evaluate", "n", type=int, metavar="N", help="Probes over N test images.")
+@options.number("Probes over N test images instead of a path.", "--evaluate")
 @click.option(
     "--fit", default=FIT, show_default=True, metavar="N",
     help="Training images of each class that a probe is fitted on.",

@@ -12,14 +12,14 @@ def require_drawings(model) -> None:
 
     if not reconstructs(model):
         raise ValueError(
-            "this network has no decoder, so no path can be drawn: --evaluate N probes its poses"
+            "this network has no decoder, so no path can be drawn: --n N probes its poses"
         )
 
 
 def check(n: int, *, fit: int, shift_px: int, seeds: int) -> None:
     """ValueError for numbers that make no sense, before anything is computed."""
     if n < 2:
-        raise ValueError(f"expected at least 2 images for an interval, got --evaluate {n}")
+        raise ValueError(f"expected at least 2 images for an interval, got --n {n}")
     if fit < LEAST:
         raise ValueError(f"expected at least {LEAST} images of a class to fit on, got --fit {fit}")
     if shift_px < 0:

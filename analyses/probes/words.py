@@ -65,7 +65,8 @@ def _of_many(result) -> str:
         )
     first, *rest = result.informed
     values = ", ".join(f"{one.value:.2f}" for one in rest)
-    lines += [f"informativeness, mean R2: {first:.2f} ({values})", _dci(result), verdict(result)]
+    lines += [f"informativeness, mean R2: {first:.2f} ({values})", _dci(result)]
+    lines += [text] if (text := verdict(result)) else []
     if result.cycle is not None:
         lines.append(_cycle(result))
     if result.path_read is not None:
@@ -97,9 +98,11 @@ def verdict(result) -> str:
     ]
     parts = []
     if fresh:
-        above = f"clearly above freshly initialised networks, in this training run: {_row(known)}"
+        above = f"clearly above freshly initialised networks: {_row(known)}"
         none = "no measure is clearly above freshly initialised networks"
         parts.append(above if known else none)
+    if result.disentanglement.difference is None:  # of one class alone
+        return "; ".join(parts)
     gap = result.disentanglement.difference[TURNED]
     if float(gap.high) < 0:
         parts.append("axes of the pose are more to one measure each than axes drawn at random")

@@ -12,6 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from capsviz.tracing.places import extent, has_places
+
+__all__ = ["extent", "has_places"]
+
 INSIDE = ("votes", "couplings", "weights", "poses", "activations")
 
 

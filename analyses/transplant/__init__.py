@@ -38,6 +38,7 @@ import numpy as np
 from capsviz.analyses.transplant.words import CONDITIONS, caption, findings, verdict
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
+from capsviz.cli.other_images import next_class
 from capsviz.statistics.estimate import Estimate
 
 EXAMPLES = """
@@ -205,16 +206,6 @@ def command(run, donor, donor_index, n, parts, seed):
     donor = next_class(run.inputs, run.picture) if donor is None else donor
     result = of_two(run.inputs, run.picture, donor, donor_index, seed)
     yield f"transplant-{run.picture.name}-{donor}-{donor_index}", result
-
-
-def next_class(inputs, picture) -> int:
-    """The class after that of a picture, or after what it is read as."""
-    from capsviz.tracing import scores
-
-    own = picture.label
-    if own is None:
-        own = int(scores(inputs.model, picture.image).argmax())
-    return (own + 1) % len(inputs.dataset.classes)
 
 
 def of_two(inputs, picture, donor: int, index: int, seed: int) -> Result:

@@ -12,8 +12,8 @@ from capsviz import tracing
 from capsviz.statistics.comparison import compare_means
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import CHUNK_IMAGES, control_couplings, coupling_sd, even_couplings, trace
+from capsviz.tracing.many import couples, last_couplings, require_all_to_all
 
-ROUNDS = 100  # of attempts to part couples of equal class
 PAIR = ("own", "the other's", "the other's, shuffled", "even")  # couplings of the picture
 
 
@@ -132,49 +132,10 @@ def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:
     return replace(one.undrawn(), n=values.shape[1])  # another run has other couples
 
 
-def last_couplings(model, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Own couplings (N, I, J) of the last iteration, even ones (I, J), and classes read (N,)."""
-    own, read = [], []
-    for batch in images.split(CHUNK_IMAGES):
-        traced = trace(model, batch, keep=("couplings", "lengths"))
-        require_all_to_all(traced.couplings)
-        own.append(traced.couplings[-1].clone())
-        read.append(traced.lengths.argmax(1))
-        even = even_couplings(traced.couplings)
-    return torch.cat(own), even, torch.cat(read)
-
-
-def require_all_to_all(couplings: Tensor) -> None:
-    """ValueError for couplings of a layer whose places see some children only."""
-    if couplings.dim() != 4:
-        raise ValueError(
-            "couplings are exchanged child by child, expected a last layer in which all parents "
-            f"see all children, got couplings of the shape {tuple(couplings.shape)}"
-        )
-
-
 def noise(own: Tensor, even: Tensor, generator: torch.Generator) -> Tensor:
     """Random couplings (B, I, J) with the standard deviation about even ones that `own` have."""
     history = torch.stack([even.expand_as(own), own])  # as of a routing that starts evenly
     return control_couplings("matched", history, generator)[-1]
-
-
-def couples(read: Tensor, generator: torch.Generator) -> Tensor:
-    """Disjoint couples (C, 2) of images of unlike class, at random, as many as can be found."""
-    order = torch.randperm(len(read), generator=generator)
-    pairs = order[: len(order) // 2 * 2].view(-1, 2)
-    for _ in range(ROUNDS):
-        equal = read[pairs[:, 0]] == read[pairs[:, 1]]
-        if not equal.any():
-            break
-        others = (~equal).nonzero().flatten()
-        some = others[torch.randperm(len(others), generator=generator)[: int(equal.sum())]]
-        again = torch.cat([equal.nonzero().flatten(), some])
-        drawn = pairs[again].flatten()
-        drawn = drawn[torch.randperm(len(drawn), generator=generator)].view(-1, 2)
-        if (read[drawn[:, 0]] == read[drawn[:, 1]]).sum() <= equal.sum():
-            pairs[again] = drawn
-    return pairs[read[pairs[:, 0]] != read[pairs[:, 1]]]
 
 
 def of_like_class(read: Tensor, chosen: Tensor) -> Tensor:

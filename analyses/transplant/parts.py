@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.analyses.transplant.measure import couples, last_couplings, over_pairs
+from capsviz.analyses.transplant.measure import over_pairs
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import stack
 from capsviz.tracing import trace
+from capsviz.tracing.many import couples, last_couplings
 
 SHARES = (0.25, 0.5, 0.75, 0.9)  # of the types, places or capsules
 COUPLES = 100  # at most: there are a dozen passes for each image

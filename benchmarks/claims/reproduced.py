@@ -3,7 +3,7 @@
 from benchmarks.claims.claim import DESCRIPTION, Claim, Missing
 from capsviz import discovery
 from capsviz.experiments import reproductions
-from capsviz.experiments.reproduce import MEASURES, gather
+from capsviz.experiments.gathering import MEASURES, gather
 
 FOLDER = "trained/reproduce"
 

@@ -152,7 +152,7 @@ def analysis(
             )
             runs = run.each()
             for stem, result, others, about in _results(module, function, runs, values):
-                paths = options.save(stem, name, result, run.inputs, figure, named, about)
+                paths = options.save(stem, name, result, run.inputs, figure, about)
                 with options.looking(figure):
                     paths += [write(paths[-1]) for write in others]
                 findings = [module.findings(result), *_of_runs(result, run.networks, about)]
@@ -184,7 +184,7 @@ def _require_statistic(module, name: str, *, one: bool) -> None:
         )
     if one:
         raise ValueError(
-            "several training runs are for statistics, and one image is shown: add --evaluate N"
+            "several training runs are for statistics, and one image is shown: add --n N"
         )
 
 

@@ -409,28 +409,25 @@ def width(figure_options: dict) -> str | float:
     return width_for(figure_options["width"], figure_options["venue"])
 
 
-def sources(named: dict, inputs) -> list[str]:
+def sources(inputs) -> list[str]:
     """Networks as they were named on the command line; of none, that of the data set."""
-    texts = []
+    texts, given = [], click.get_current_context().params
     for key in ("checkpoint", "first", "others", "network"):
-        value = named.get(key) or ()
+        value = given.get(key) or ()
         texts += [value] if isinstance(value, str) else map(str, value)
     return texts or [inputs.source]
 
 
-def save(
-    name: str, analysis: str, result, inputs, figure_options: dict, named=None, runs=None
-) -> list[Path]:
+def save(name: str, analysis: str, result, inputs, figure_options: dict, runs=None) -> list[Path]:
     """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
 
     Parameters
     ----------
-    named  what `@inputs` or `@networks` gave.
-    runs   what training runs it is of, where it is of several.
+    runs  what training runs it is of, where it is of several.
     """
     from capsviz.cli import naming
 
-    path = target(name, figure_options, sources(named or {}, inputs), analysis)
+    path = target(name, figure_options, sources(inputs), analysis)
     about = {"card": inputs.model.card, "device": str(inputs.device)}
     context = click.get_current_context()
     return write(

@@ -41,3 +41,13 @@ def other_images(inputs, n: int) -> Others:
         f"{inputs.dataset.name} has neither validation nor training images at hand, which this "
         "needs beside those that are measured"
     )
+
+
+def next_class(inputs, picture) -> int:
+    """The class after that of a picture, or after what it is read as."""
+    from capsviz.tracing import scores
+
+    own = picture.label
+    if own is None:
+        own = int(scores(inputs.model, picture.image).argmax())
+    return (own + 1) % len(inputs.dataset.classes)

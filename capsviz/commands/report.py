@@ -8,19 +8,16 @@ import click
 
 from capsviz.cli import options
 
-EXAMPLE = """
-\b
-    capsviz report --checkpoint digits
-    capsviz report --checkpoints mnist mnist-resnet --n 200
-
-The file holds its pictures, needs no network, and prints. A report of `digits` takes a few minutes
-on two cores, of `mnist` longer, most of it for corruptions and attacks: --only NAME is quick.
+USUAL = 200  # images of a statistic: a report has many of them
+EXAMPLES = """
+capsviz report --checkpoint digits --only routing,rotate  # about 1 min
+capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 20 min
 """
 
 
-@click.command(help=f"{__doc__}\n\n{EXAMPLE}")
+@click.command(help=__doc__)
 @options.networks
-@click.option("--n", type=int, help="Test images behind every statistic. [default: 200]")
+@options.number(f"Test images behind every statistic. [default: {USUAL}, or all if fewer]")
 @click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
 @click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
 @click.option("--index", default=0, show_default=True, help="Which image of that class.")
@@ -34,6 +31,7 @@ on two cores, of `mnist` longer, most of it for corruptions and attacks: --only 
 def command(networks, n, only, digit, index, seed, output, force):
     """Compute, and write the page."""
     from capsviz import reports
+    from capsviz.cli import naming
     from capsviz.figures.sets import Settings
     from capsviz.files import write_text
     from capsviz.reports import contents
@@ -43,7 +41,7 @@ def command(networks, n, only, digit, index, seed, output, force):
     opened = _opened(networks)
     names = contents.choose(chosen, len(opened) > 1)
     part = opened[0].dataset
-    n = min(200, len(part)) if n is None else n
+    n = min(USUAL, len(part)) if n is None else n
     part.first(n)
     if part.parts is None:
         part.nth_of_class(digit, index)
@@ -51,13 +49,11 @@ def command(networks, n, only, digit, index, seed, output, force):
     path = output or Path("runs") / f"report-{called}.html"
     if path.exists() and not force:
         raise ValueError(f"{path} is there already: add --force, or name another by --output")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_name(f".{path.name}.try"), "w"):  # a folder that cannot be written to
-        pass
-    path.with_name(f".{path.name}.try").unlink()
+    naming.try_folder(path.parent)
     settings = Settings(n, digit, index, seed, options.progress, options.command_line())
     found = reports.collect(opened, names, settings, report=lambda line: click.echo(line, err=True))
     page = reports.render(found)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page)
     count = sum(len(section.figures) for section in found.sections)
     click.echo(f"{count} figures in {path}, {len(page.encode()) / 1e6:.1f} MB")

@@ -84,5 +84,5 @@ def _finding(networks: Networks, image: Tensor, settings: Settings) -> str:
     gap = float(np.abs(routed - even).max())
     return drawing.note(
         f"{networks.names[0]} reads {names[before]}, {same}; no length differs by more than "
-        f"{gap:.2f}. This is one image: `capsviz transplant --evaluate` counts many."
+        f"{gap:.2f}. This is one image: `capsviz transplant --n 1000` counts many."
     )

@@ -60,7 +60,7 @@ def played(networks: Networks, image: Tensor) -> str:
         + drawing.note(
             "The image turns counter-clockwise as it was given, without the warp above; both "
             "networks answer at every angle, as trained. One image proves nothing about "
-            "robustness: `capsviz rotate --evaluate` looks at many."
+            "robustness: `capsviz rotate --n 1000` looks at many."
         )
     )
 

@@ -10,6 +10,8 @@ from matplotlib.colors import CenteredNorm
 from capsviz.plot import parts
 from capsviz.tracing import Trace
 
+ROUNDING = 1e-6  # couplings nearer to 1/J are uniform
+
 
 def couplings(
     trace: Trace,
@@ -17,6 +19,7 @@ def couplings(
     *,
     iteration: int = -1,
     classes: Sequence[str] | None = None,
+    spread: float | None = None,
     axes: Axes | None = None,
     colorbar: bool = True,
     cmap: str = "cividis",
@@ -32,6 +35,8 @@ def couplings(
     index      which of its images.
     iteration  of routing, an index: -1 is the last.
     classes    their names, J of them; None: numbers.
+    spread     couplings from the middle of the colour scale to its ends, for several on one scale;
+               None: as far as these reach.
     axes       to draw into; None: those of a new figure.
 
     Returns
@@ -54,13 +59,17 @@ def couplings(
     if len(names) != J:
         raise ValueError(f"expected names of {J} classes, got {len(names)}")
     axes = parts.or_new(axes)
-    spread = float((values - 1 / J).abs().max()) or 1e-6
+    apart = float((values - 1 / J).abs().max())
+    uniform = apart < ROUNDING
+    if spread is None:
+        spread = 0.1 / J if uniform else apart
     norm = CenteredNorm(1 / J, spread)
     drawn = axes.imshow(values.T.numpy(), cmap=cmap, norm=norm, aspect="auto", interpolation="none")
     axes.set_yticks(range(J), names)
     axes.set_xlabel("child" if trace.grid is None else "type of capsule")
     axes.set_ylabel("class")
-    axes.set_title(f"iteration {round_ + 1} of {R}" if R > 1 else "couplings")
+    title = f"iteration {round_ + 1} of {R}" if R > 1 else "couplings"
+    axes.set_title(f"{title}: uniform" if uniform else title)
     if colorbar:
-        parts.bar(drawn, axes, r"mean coupling $c_{ij}$" if trace.grid else r"coupling $c_{ij}$")
+        parts.bar(drawn, axes, r"mean $c_{ij}$" if trace.grid else r"$c_{ij}$")
     return axes

@@ -74,7 +74,7 @@ def evidence(
         half = (float(grey.min()) + float(grey.max())) / 2
         axes.contour(grey, [half], colors="black", linewidths=0.7, zorder=3)
     axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xlabel="px", ylabel="px")
-    axes.set_title(f"evidence for class {parent}, sum {values.sum():.2f}")
+    axes.set_title(f"evidence for {parent}, Σ {values.sum():.2f}")
     if colorbar:
-        parts.bar(drawn, axes, r"$c_{ij}\,\hat u_{ij}\cdot\hat v_j$, summed over types")
+        parts.bar(drawn, axes, r"$c_{ij}\,\hat u_{ij}\cdot\hat v_j$ by place")
     return axes

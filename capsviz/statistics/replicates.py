@@ -41,21 +41,25 @@ def over_runs(
     kinds = sorted({type(one).__name__ for one in results})
     if len(kinds) > 1:
         raise ValueError(f"expected results of one kind, got {', '.join(kinds)}")
-    values, of_first, rules = {}, [], rules or {}
+    values: dict[str, Any] = {}
+    of_first: list[str] = []
+    rules = rules or {}
     for name in results[0]._fields:
         parts = [getattr(one, name) for one in results]
         if all(_equal(parts[0], one) for one in parts[1:]):
             values[name] = parts[0]
         elif name in rules:
-            values[name] = parts[0] if rules[name] is None else rules[name](parts)
-            of_first += [name] if rules[name] is None else []
+            rule = rules[name]
+            values[name] = parts[0] if rule is None else rule(parts)
+            of_first += [name] if rule is None else []
         else:
             try:
                 values[name], whole = _combined(parts)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
             of_first += [] if whole else [name]
-    return Combined(type(results[0])(**values), of_first)
+    kind: Any = type(results[0])
+    return Combined(kind(**values), of_first)
 
 
 def _combined(parts: list) -> tuple[Any, bool]:
@@ -150,7 +154,7 @@ def _between(result) -> list[str]:
 
     Of a field of several numbers the median.
     """
-    shares = {}
+    shares: dict[str, Any] = {}
     for name, one in estimates_of(result):
         if one.runs is not None and (varied := np.ptp(one.runs, 0) > 0).any():
             share = float(np.median(one.between[varied]))

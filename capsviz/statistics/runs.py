@@ -55,14 +55,14 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
         ends = [np.clip(end, 0, 1) for end in ends]
     excess = np.maximum(variance - (1 - left) * S / (S - 1) * own, 0)
     total = excess + own
-    counts = [one.n for one in estimates]
-    differences = [one.difference for one in estimates]
+    counts = [one.n for one in estimates if one.n is not None]
+    differences = [one.difference for one in estimates if one.difference is not None]
     draws = _draws(estimates)
     return Estimate(
         value,
         np.stack(ends, -1),
-        None if None in counts else min(counts),
-        None if None in differences else combine(differences),
+        min(counts) if len(counts) == S else None,
+        combine(differences) if len(differences) == S else None,
         runs=values,
         between=np.divide(excess, total, out=np.zeros_like(total), where=total > 0),
         draws=None if draws is None else draws.mean(0),

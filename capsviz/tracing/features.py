@@ -20,8 +20,9 @@ def features(model, images: Tensor, classes: Tensor) -> Tensor:
     ValueError  for a network that has neither.
     """
     if hasattr(model, "look"):
-        poses = trace(model, images, keep=("poses",)).poses[-1]
-        return poses[torch.arange(len(classes)), classes.cpu()].double()
+        poses = trace(model, images, keep=("poses",)).poses
+        assert poses is not None  # what is asked for is there, or `trace` says so
+        return poses[-1][torch.arange(len(classes)), classes.cpu()].double()
     linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if not linear:
         raise ValueError("this network has neither capsules nor a linear layer at its end")

@@ -1,9 +1,14 @@
-"""Where the places of a grid of capsules lie on the image."""
+"""Where capsules lie: places of a grid, and on the image."""
 
 from __future__ import annotations
 
 from functools import partial
 from inspect import signature
+
+
+def has_places(grid: tuple[int, int, int] | None) -> bool:
+    """Whether children lie at several places, so that there is a map to draw."""
+    return grid is not None and grid[1] * grid[2] > 1
 
 
 def extent(model, layer: int = -1) -> list[float]:

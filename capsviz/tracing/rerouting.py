@@ -40,10 +40,9 @@ def under_couplings(
     check_images(images)
     if not routes_again(model):
         traced = [
-            trace(model, images, keep=("lengths",), couplings=one).lengths
-            for one in progress(several)
+            trace(model, images, keep=("lengths",), couplings=one) for one in progress(several)
         ]
-        return torch.stack(traced)
+        return torch.stack([one.lengths for one in traced if one.lengths is not None])
     parts = []
     for rows, primary, active in chunks(model, images, progress):
         votes = model.capsules.votes(primary)

@@ -108,11 +108,9 @@ def strings():
         first = discovery.source("capsviz.analyses", name)
         for path in first.parent.rglob("*.py") if first.name == "__init__.py" else [first]:
             tree = ast.parse(path.read_text(encoding="utf-8"))
-            statements = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
-            for node in ast.walk(tree):
-                text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-                if text and id(node) not in statements:
-                    yield f"{name}/{path.name}", node.value
+            alone = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+            texts = (n for n in ast.walk(tree) if isinstance(getattr(n, "value", None), str))
+            yield from ((f"{name}/{path.name}", n.value) for n in texts if id(n) not in alone)
 
 
 def counts_runs(text):

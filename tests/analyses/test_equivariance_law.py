@@ -246,9 +246,7 @@ def test_findings_follow_the_numbers(result):
             result.explained.value, result.explained.ci95, result.n, difference
         )
     )
-    assert "above freshly initialised networks, in this training run: half" in words.verdict(
-        above, 0
-    )
+    assert "above freshly initialised networks: half" in words.verdict(above, 0)
     ends[1] = -0.1, 0.1  # one preset reaches as much
     assert "no law is clearly above" in words.verdict(above, 0)
 

@@ -98,13 +98,13 @@ def test_a_faithful_map_is_called_ahead_and_one_that_knows_no_more_than_ink_is_n
     of = dict(zip(result.names, result.infidelity.value, strict=True))
     assert of[maps.ROUTED] < 1e-6 and of[maps.INK] > 0.01
     text = faithfulness.findings(result)
-    assert "ahead of the order by ink" in text and "strokes lie" not in text
+    assert "ahead of the order by ink" in text and "knows nothing of the class" not in text
     assert "not told from uniform couplings" in text  # its couplings are uniform
     assert "one training run" in text
     less = result.routed_less
     behind = Estimate(less.value - 1, less.ci95 - 1, less.n)
     text = faithfulness.findings(result._replace(routed_less=behind))
-    assert "behind the order by ink" in text and "no more than where the strokes lie" in text
+    assert "behind the order by ink" in text and "knows nothing of the class" in text
 
 
 def test_images_of_which_no_square_changes_the_score_are_left_out(model, images):

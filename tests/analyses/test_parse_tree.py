@@ -14,6 +14,7 @@ from capsviz import checkpoint, data, figures
 from capsviz.analyses import parse_tree
 from capsviz.analyses.parse_tree import inputs as chosen
 from capsviz.analyses.parse_tree import measure, training, variance
+from capsviz.analyses.parse_tree.words import COMPONENTS
 from capsviz.cli import main, options
 from capsviz.cli.inputs import Inputs
 from capsviz.cli.other_images import Others
@@ -67,10 +68,10 @@ def once(values, labels, grid=GRID):
 def test_components_are_those_of_loops_and_sum_to_the_mean_square(generator):
     x = torch.randn(9, 12, 5, generator=generator).double() + torch.randn(12, 5).double()
     labels = torch.tensor([0, 0, 1, 1, 1, 1, 2, 2, 2])
-    parts = dict(zip(variance.COMPONENTS, once(x, labels), strict=True))
+    parts = dict(zip(COMPONENTS, once(x, labels), strict=True))
     assert sum(parts.values()) == pytest.approx(float(x.square().mean()))
     mean, grand = x.mean(0), x.mean((0, 1))
-    expected = dict.fromkeys(variance.COMPONENTS, 0.0)
+    expected = dict.fromkeys(COMPONENTS, 0.0)
     for i in range(12):
         of_type, of_place = mean[i // 6 * 6 :][:6].mean(0), mean[i % 6 :: 6].mean(0)
         expected["parents"] += 9 * float(grand.square().sum())
@@ -109,7 +110,7 @@ def test_a_planted_cause_takes_all_of_the_variance(component, generator):
     if component == "images":
         labels = torch.arange(15).repeat(2) % 3
     parts = once(planted.double(), labels)
-    assert parts[variance.COMPONENTS.index(component)] > 0.85 * parts.sum()
+    assert parts[COMPONENTS.index(component)] > 0.85 * parts.sum()
 
 
 def test_shuffled_labels_take_what_so_many_classes_take_by_chance(generator):

@@ -90,11 +90,27 @@ def test_effects_of_a_decoder_that_moves_stretches_and_slants_are_found(measured
 def test_captions_name_the_largest_clear_effect_and_none_where_nothing_changes(measured):
     texts = perturb.captions(measured)
     low, high = measured.effect.ci95[0, measured.measures.index("x_px")]
-    assert texts[0] == f"moves right by {(low + high) / 2:.3f} ±{(high - low) / 2:.3f} px"
+    text = f"centre further right by {(low + high) / 2:.3f} ±{(high - low) / 2:.3f} px"
+    assert texts[0] == text, "no second one that is half as large"
     assert texts[1].startswith("taller by")
     assert texts[2].startswith("leans left by")
     assert texts[3] == "no clear effect"
     assert "dim 3: no clear effect" in perturb.findings(measured)
+
+
+def test_a_caption_names_a_second_effect_that_is_at_least_half_as_large(measured):
+    standardised = measured.standardised.copy()
+    width, stroke = (measured.measures.index(name) for name in ("width_px", "thickness_px"))
+    standardised[1] = 0
+    value, ends = measured.effect.value.copy(), measured.effect.ci95.copy()
+    for m, size in ((width, 1.0), (stroke, -0.6)):
+        standardised[1, m] = value[1, m] = size
+        ends[1, m] = size - 0.01, size + 0.01
+    effect = Estimate(value, ends, measured.effect.n)
+    both = measured._replace(standardised=standardised, effect=effect)
+    assert perturb.captions(both)[1] == "wider by 1.00 ±0.01 px, thinner by 0.60 ±0.01 px"
+    standardised[1, stroke] = -0.4
+    assert perturb.captions(both)[1] == "wider by 1.00 ±0.01 px"
 
 
 def test_a_caption_needs_an_effect_that_is_clear_of_zero(measured):

@@ -329,7 +329,7 @@ def test_without_a_decoder_probes_are_measured_and_the_rest_is_said_to_be_left_o
     assert "no decoder: neither cycle nor paths" in probes.findings(found)
     for width in ("single", "double"):
         assert_fits(figures.draw("probes", found, width))
-    with pytest.raises(ValueError, match="--evaluate N probes its poses"):
+    with pytest.raises(ValueError, match="--n N probes its poses"):
         probes.compute(model, noise(2, 0), classes=["a", "b", "c"])
 
 
@@ -343,6 +343,13 @@ def test_any_capsule_network_is_probed_and_lacks_what_cannot_be_built_anew():
 def test_a_class_that_is_read_too_rarely_is_left_out_or_refused():
     with pytest.raises(ValueError, match="no class often enough"):
         probes.evaluate(Mirror(), bars(10), name="m", dataset="x", shift_px=0)
+
+
+def test_a_network_that_reads_one_class_alone_has_no_difference_over_classes(result):
+    codes = np.full((len(result.codes), 1, 2), 0.5).tolist()
+    one = result._replace(**measure.concentrated(codes, 0))
+    assert one.disentanglement.difference is None and "random axes" not in probes.findings(one)
+    assert "disentanglement 0.50" in probes.findings(one)
 
 
 def test_images_may_be_on_another_device():
@@ -367,7 +374,7 @@ def test_findings_follow_the_intervals(result):
         return Estimate(estimate.value, estimate.ci95, estimate.n, difference)
 
     above = result._replace(r2=shifted(result.r2, -0.2))
-    assert "in this training run: slant, width" in probes.findings(above)
+    assert "networks: slant, width" in probes.findings(above)
     assert "no measure is clearly above" in probes.findings(
         result._replace(r2=shifted(result.r2, 0.0))
     )
@@ -422,7 +429,7 @@ def test_the_command_writes_figures_and_numbers(command, tmp_path):
     done = command("--digit", "9", "--index", "3")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "probes-digits-9-3-to-4.svg").exists()
-    done = command("--evaluate", "60", "--fit", "20", "--json")
+    done = command("--n", "60", "--fit", "20", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["measures"][0] == "slant_deg"
     assert (tmp_path / "probes-digits-60-images.svg").exists()
@@ -433,12 +440,12 @@ def test_the_command_writes_figures_and_numbers(command, tmp_path):
     [
         ("--other-index", "999"),
         ("--other-index", "0"),  # the picture itself
-        ("--evaluate", "9999"),
-        ("--evaluate", "1"),
-        ("--evaluate", "50", "--other-index", "1"),
-        ("--evaluate", "50", "--fit", "3"),
-        ("--evaluate", "50", "--shift-px", "-1"),
-        ("--evaluate", "50", "--seeds", "-1"),
+        ("--n", "9999"),
+        ("--n", "1"),
+        ("--n", "50", "--other-index", "1"),
+        ("--n", "50", "--fit", "3"),
+        ("--n", "50", "--shift-px", "-1"),
+        ("--n", "50", "--seeds", "-1"),
         ("--fit", "50"),
     ],
 )

@@ -116,8 +116,8 @@ def test_rotate_writes_gif_figures_and_numbers(run, tmp_path):
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("predicted ")
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert names == [f"rotate-digits-2-0.{k}" for k in ("gif", "json", "pdf", "png")]
-    with Image.open(tmp_path / "out" / "rotate-digits-2-0.gif") as gif:
+    assert names == [f"rotate-digits-2-0-step-45.{k}" for k in ("gif", "json", "pdf", "png")]
+    with Image.open(tmp_path / "out" / "rotate-digits-2-0-step-45.gif") as gif:
         assert gif.size[0] == 300 and gif.n_frames == 8
 
 
@@ -134,7 +134,10 @@ def test_rotate_takes_a_users_picture(run, tmp_path):
     image.save(tmp_path / "one.png")
     args = ["--image", "one.png", "--step", 90, "--format", "png", "--output", "out"]
     assert run("rotate", *DIGITS, *args).exit_code == 0
-    assert json.loads((tmp_path / "out/rotate-one.json").read_text())["result"]["label"] is None
+    assert (
+        json.loads((tmp_path / "out/rotate-digits-one-step-90.json").read_text())["result"]["label"]
+        is None
+    )
 
 
 def test_without_mnist_the_digits_serve_and_one_line_says_so(run):
@@ -170,8 +173,8 @@ def test_asking_for_mnist_never_falls_back(run):
         (["rotate", *DIGITS, "--fps", 0], ["0"]),
         (["rotate", *DIGITS, "--size", 10], ["10"]),
         (["rotate", *DIGITS, "--device", "tpu"], ["device 'tpu'"]),
-        (["routing", *DIGITS, "--dead-norm", 0.1], ["drop --dead-norm, or add --evaluate"]),
-        (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --evaluate"]),
+        (["routing", *DIGITS, "--dead-norm", 0.1], ["drop --dead-norm, or add --n"]),
+        (["primary", *DIGITS, "--seed", 1], ["drop --seed, or add --n"]),
         (["sweep", "--checkpoints", "digits", "--no-worst", "--grid", 7], ["drop --grid"]),
         (["tsne", *DIGITS, "--method", "pca", "--perplexity", 5], ["drop --perplexity"]),
         (["affnist", "--picture", "--run"], ["drop --run"]),

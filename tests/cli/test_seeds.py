@@ -6,29 +6,11 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from several import SMALL, train
 
-from capsviz import checkpoint, figures
+from capsviz import figures
 from capsviz.analyses.transplant import findings
 from capsviz.cli import main
-from capsviz.nn import models
-
-SMALL = {"types": 2, "channels": 8, "hidden": [8], "reconstruction_weight": 0.01}
-
-
-def train(folder, seed, **recipe):
-    """A finished run of one recipe: a network with random weights and its card."""
-    torch.manual_seed(seed)
-    recipe = {"dataset": "digits", "epochs": 3, "options": SMALL, "seed": seed, **recipe}
-    model = models.build("capsnet", (1, 28, 28), 10, **recipe["options"])
-    with torch.no_grad():
-        model.capsules.weight.mul_(8)
-    about = {
-        "name": "small",
-        "dataset": {"name": "digits", "image_shape": [1, 28, 28], "options": {}},
-        "recipe": recipe,
-        "training": {"epochs": recipe["epochs"], "precision": "fp32"},
-    }
-    return checkpoint.save(folder / "small.safetensors", model, about)
 
 
 @pytest.fixture
@@ -146,7 +128,7 @@ def test_one_run_twice_or_alone_or_of_one_seed_is_refused(runs):
 
 def test_several_runs_are_refused_where_no_statistic_is_made(runs):
     both = ["--seeds-of", "runs/x-*"]
-    refused(invoke("transplant", *both), "one image is shown: add --evaluate N")
+    refused(invoke("transplant", *both), "one image is shown: add --n N")
     refused(invoke("view", *both), "no statistic with an interval: expected one training run")
     refused(invoke("perturb", *both, "--evaluate", 20), "in another order in each training run")
     refused(transplant(*both, "--network", "mine.py:build"), "--seeds-of and --network")

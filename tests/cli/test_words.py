@@ -81,7 +81,8 @@ def test_errors_name_only_options_that_the_command_has(name):
         if path.name == "train.py" and name == "primary":  # a program of its own
             continue
         for text in messages(ast.parse(path.read_text(encoding="utf-8"))):
-            for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", text):
+            own = re.sub(r"`capsviz [^`]*`?", "", text)  # without what names another command
+            for word in re.findall(r"(?<![\w-])--[a-z][a-z-]+", own):
                 assert word in known, f"{path.name}: {text}"
 
 

@@ -42,6 +42,16 @@ def test_couplings_are_the_means_over_the_places_of_a_type(trace, axes):
     assert axes.get_title() == "iteration 2 of 3"
 
 
+def test_uniform_couplings_are_said_to_be_so_and_lie_in_the_middle_of_the_scale(trace, axes):
+    even = replace(trace, couplings=torch.full_like(trace.couplings, 1 / 3) + 1e-8)
+    plot.couplings(even, axes=axes)
+    norm = axes.images[0].norm
+    assert axes.get_title() == "iteration 3 of 3: uniform"
+    assert np.allclose(norm(values(axes)), 0.5, atol=1e-3)
+    plot.couplings(trace, spread=0.25, axes=axes)
+    assert axes.images[-1].norm.vmax == pytest.approx(1 / 3 + 0.25)
+
+
 def test_children_without_a_grid_are_drawn_one_by_one(trace, axes):
     plot.couplings(replace(trace, grid=None), axes=axes, classes=["a", "b", "c"])
     np.testing.assert_array_equal(values(axes), trace.couplings[-1, 0].T)
@@ -60,7 +70,7 @@ def test_evidence_sums_to_what_the_class_gets_and_lies_where_the_places_are(trac
 
 def test_without_a_class_the_evidence_is_for_the_one_that_is_read(trace, axes):
     plot.evidence(trace, 5, axes=axes)
-    assert f"class {int(trace.lengths[5].argmax())}," in axes.get_title()
+    assert f"for {int(trace.lengths[5].argmax())}," in axes.get_title()
 
 
 def test_without_axes_a_figure_of_pyplot_is_made(trace):

@@ -63,7 +63,7 @@ def verdict(result, f: int) -> str:
         and all(result.explained.difference.high[s, f, law] < 0 for s in fresh)
     ]
     if above:
-        return f"{text}; above freshly initialised networks, in this training run: {oxford(above)}"
+        return f"{text}; above freshly initialised networks: {oxford(above)}"
     return f"{text}; no law is clearly above that of freshly initialised networks"
 
 

@@ -199,7 +199,7 @@ def test_small_images_are_refused_in_words():
 
 
 def test_a_layer_that_is_not_there_is_refused(images):
-    with pytest.raises(ValueError, match="3 routed layers.* got (layer )?3"):
+    with pytest.raises(ValueError, match=r"3 routed layers.* got (layer )?3"):
         capsviz.trace(build(), images, layer=3)
 
 

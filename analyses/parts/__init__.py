@@ -1,0 +1,122 @@
+"""Is a digit whose parts are exchanged still read? Intact against broken images, by every score.
+
+Method: images are broken: their quarters exchanged crosswise, the lower half taken of an image of
+another class, the lower half moved aside by a seventh of the width. A network that knows how parts
+make a whole should be less sure of these than of intact images; how often it is, is the area under
+the ROC curve (AUROC) of 1 less its largest score, intact against broken: 0.5 tells nothing, 1 all.
+Beside it, of networks that draw, the distance of the image to its reconstruction.
+
+Controls: images treated alike that stay whole, a lower half of another image of the same class, and
+the whole image moved as far; the same networks without capsules; and scores of pixels alone that
+know no parts: the length of all edges, how far the amount of ink is from the mean, the distance to
+the nearest intact image. Intervals are 95 %, by bootstrap of the images, each together with what
+was made of it.
+
+Beside it stands the published method for part-whole claims (Tawalbeh & Oramas 2023,
+arXiv:2305.05349), done anew on halves of strokes: each unit of the class capsule goes from its
+lowest to its highest value over the data, and what changes in the decoded picture is its relevance;
+units of the layer below are selected forward, without classes. Relevance mass accuracy is the share
+of it on the stroke, and of that the share in one half. Its controls are random directions, and
+another image's stroke. How units are selected is our reading, for we have the paper's abstract
+alone; the halves and controls are ours.
+
+A reader should see whether the capsule network tells broken images beyond its controls, and better
+than a network without capsules and than pixels do.
+
+Do not conclude from an area near 1 that a network represents parts and wholes: a broken image is
+also unlike the training data in its edges and its places. Only what goes beyond the controls speaks
+of arrangement. Each network is one training run.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from capsviz.analyses.parts.words import caption, findings
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+from capsviz.statistics.estimate import Estimate
+
+NEEDS = ()  # scores are enough
+
+__all__ = ["caption", "findings"]
+
+
+class Result(NamedTuple):
+    """N images in B forms, under S scores."""
+
+    scores: list[str]  # (S,) the first network's largest score first
+    kinds: list[str]  # (B,) of breaking, and controls
+    auroc: Estimate  # (S, B); differences are to the first score
+    examples: np.ndarray  # (1 + B, C, H, W) uint8, the first image intact and in each form
+    networks: list[str]
+    n: int
+    dataset: str
+    perturbed: Estimate | None = None  # (2, 3) random directions, units: see `relevance.Relevance`
+    selected: Estimate | None = None  # (2, 2) another image's stroke, the image's own
+    chosen: list[int] | None = None  # selected types of primary capsules of the first network
+    explained: float = float("nan")  # share of their layer's variance that they explain
+
+
+def compute(models, names, images, labels, *, dataset, seed=0) -> Result:
+    """How well scores tell images (N, C, H, W) from the same images broken.
+
+    Parameters
+    ----------
+    models   networks, with capsules or without; the first one is spoken of.
+    names    of the networks.
+    labels   (N,) true classes.
+    dataset  its name, for the record.
+    seed     of partners, directions and the bootstrap.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 images of each of 2 classes.
+    """
+    from capsviz.analyses.parts import measure, relevance
+    from capsviz.transforms.augment import to_uint8
+
+    images, labels = images.cpu(), labels.cpu()
+    forms = measure.broken(images, labels, seed=seed)
+    clean, said = measure.suspicion(models, names, images, images)
+    suspect = [measure.suspicion(models, names, one, images)[0] for one in forms.values()]
+    examples = [images[0], *(one[0] for one in forms.values())]
+    return Result(
+        scores=said,
+        kinds=list(forms),
+        auroc=measure.told_apart(clean, suspect, seed=seed),
+        examples=np.stack([to_uint8(one) for one in examples]),
+        networks=list(names),
+        n=len(images),
+        dataset=dataset,
+        **relevance.relevance(models[0], images, seed=seed)._asdict(),
+    )
+
+
+def plot(result: Result, *, width=7.16):
+    """An image in each form, and the areas."""
+    from capsviz.analyses.parts import draw
+
+    return draw.forms(result, width)
+
+
+@analysis(__doc__, networks=True)
+@options.n
+@options.seed
+def command(run, n, seed):
+    """Write the figure and its numbers; say what tells broken images."""
+    from capsviz.cli.inputs import together
+
+    n = options.usual(n, run.inputs)
+    result = compute(**together(run.networks, n), seed=seed)
+    yield f"parts-{run.dataset}-{n}-images", result
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`: the network beside the shipped ones without capsules."""
+    from capsviz.cli.inputs import together, with_baselines
+
+    result = compute(**together(with_baselines(inputs), settings.n), seed=settings.seed)
+    yield f"parts-{inputs.dataset.name}-{settings.n}-images", result

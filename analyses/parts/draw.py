@@ -1,0 +1,103 @@
+"""Drawing for `parts`: an image in each form, and how well each score tells it."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from capsviz.analyses.parts.words import CONTROLS
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import MARKERS, show
+
+GREY = "#7F7F7F"
+WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+
+
+def forms(result, width):
+    """The forms of one image above the areas of all scores."""
+    S, B = result.auroc.value.shape
+    cell = min(0.9, (width - 0.2) / (B + 1))
+    rows, measured = 0.26 * S + 0.95, _measured(result)
+    heights = [
+        cell + 0.55,
+        rows + (0 if width >= WIDE else 0.3),
+        *([0.17 * len(measured) + 0.95] if measured else []),
+    ]
+    figure = Figure(figsize=(width, sum(heights)))
+    top, bottom, *last = figure.subfigures(len(heights), 1, height_ratios=heights)
+    names = ["intact", *result.kinds]
+    for axes, image, name in zip(
+        top.subplots(1, B + 1, squeeze=False)[0], result.examples, names, strict=True
+    ):
+        show(axes, image)
+        axes.set_title("\n".join(_folded(name, 12 if width >= WIDE else 8)), fontsize=6, pad=2)
+    axes = bottom.subplots()
+    for b, kind in enumerate(result.kinds):
+        one, shift = result.auroc[:, b], (b - (B - 1) / 2) * 0.14
+        places = np.arange(S) + shift
+        control = kind in CONTROLS
+        axes.hlines(places, one.low, one.high, color=COLOURS[b], linewidth=0.9)
+        axes.plot(
+            one.value, places, MARKERS[b], color=COLOURS[b], markersize=3.2, clip_on=False,
+            fillstyle="none" if control else "full",
+            label=f"{kind} (control)" if control else kind,
+        )  # fmt: skip
+    axes.axvline(0.5, color=GREY, linewidth=0.6)
+    axes.set_yticks(range(S), result.scores, fontsize=6)
+    axes.set(ylim=(S - 0.5, -0.5), xlim=(0, 1.01), xlabel="AUROC, intact against broken")
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+    bottom.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", fontsize=6,
+        ncols=3 if width >= WIDE else 1, handlelength=1, columnspacing=0.8,
+        title=f"{result.n:,} {result.dataset} images; bars: 95 % intervals", title_fontsize=6,
+    )  # fmt: skip
+    if measured:
+        _relevance(last[0], measured)
+    return figure
+
+
+def _measured(result):
+    """Names, control and units of the relevance masses that there are."""
+    rows = []
+    if result.perturbed is not None:
+        names = ("units: on the stroke", "units: of that in one half", "units: overlap of two")
+        rows += [(name, *result.perturbed[:, k]) for k, name in enumerate(names)]
+    if result.selected is not None:
+        names = ("types: on the stroke", "types: of that in one half")
+        rows += [(name, *result.selected[:, k]) for k, name in enumerate(names)]
+    return rows
+
+
+def _relevance(part, measured):
+    """Relevance masses of units and of their controls."""
+    axes = part.subplots()
+    for k, (_, *pair) in enumerate(measured):
+        for one, fill, shift, label in zip(
+            pair, ("none", "full"), (0.14, -0.14),
+            ("control: random directions, another's stroke", "units, types of primary capsules"),
+            strict=True,
+        ):  # fmt: skip
+            axes.hlines(k + shift, *one.ci95, color=COLOURS[0], linewidth=0.9)
+            axes.plot(
+                one.value, k + shift, "o", color=COLOURS[0], fillstyle=fill, markersize=3.2,
+                label=label if k == 0 else None,
+            )  # fmt: skip
+    axes.set_yticks(range(len(measured)), [name for name, *_ in measured], fontsize=6)
+    axes.set(ylim=(len(measured) - 0.5, -0.5), xlim=(0, 1.01))
+    axes.set_xlabel("relevance mass, or cosine of two maps")
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+    part.legend(loc="outside lower center", fontsize=6)
+
+
+def _folded(name: str, letters: int) -> list[str]:
+    """Words on lines of about that many letters."""
+    lines = [""]
+    for word in name.split():
+        if len(lines[-1]) + len(word) > letters and lines[-1]:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return lines

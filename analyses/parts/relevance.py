@@ -1,0 +1,155 @@
+"""Are units tied to parts? Relevance mass on strokes and their halves, for `parts`.
+
+After Tawalbeh & Oramas 2023 (arXiv:2305.05349), done anew on the halves of digits: units of the
+class capsule are set to their lowest and highest value over the data, units of the layer below are
+selected forward without looking at classes, and what they are relevant for is measured by relevance
+mass accuracy (Arras, Osman & Samek 2022, arXiv:2003.07258): the share of a map's mass that lies in
+a mask. The selection by explained variance, the halves, and the controls are ours.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from capsviz.statistics.comparison import compare_means, draw_resamples
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.tracing import decode, evidence, reconstructs, trace
+
+STROKE = 0.25  # of full ink: what a pixel of the stroke has, at least
+SELECTED = 4  # one unit of as many in the layer below
+TURNS = 3  # sets of random directions, over which a control is averaged
+
+
+class Relevance(NamedTuple):
+    """The control first, then the units; None: the network lacks what it takes."""
+
+    perturbed: Estimate | None  # (2, 3) mass on the stroke, in one half of that, overlap of units
+    selected: Estimate | None  # (2, 2) mass on the stroke, in one half of that
+    chosen: list[int]  # selected types of the layer below, the most explaining first
+    explained: float  # share of that layer's variance that they explain; NaN: none selected
+
+
+def relevance(model, images: Tensor, *, seed: int) -> Relevance:
+    """Perturbed and selected units of a network, on images (N, C, H, W)."""
+    strokes = images.mean(1) > STROKE
+    some = strokes.flatten(1).sum(1) > 1
+    images, strokes = images[some], strokes[some]
+    none = Relevance(None, None, [], float("nan"))
+    if not hasattr(model, "look") or len(images) < 2:
+        return none
+    counts, halves = draw_resamples(len(images), seed=seed), upper_and_lower(strokes)
+    generator = torch.Generator().manual_seed(seed)
+    perturbed = selected = None
+    chosen, explained = none.chosen, none.explained
+    if reconstructs(model):
+        poses = trace(model, images, keep=("poses", "lengths"))
+        read, poses = poses.lengths.argmax(1), poses.poses[-1]
+        own = poses[torch.arange(len(poses)), read]
+        E = own.shape[1]
+        turned = [
+            _measured(changes(model, poses, own, read, _turned(E, generator)), strokes, halves)
+            for _ in range(TURNS)
+        ]
+        units = _measured(changes(model, poses, own, read, torch.eye(E)), strokes, halves)
+        measured = [[torch.stack(one).mean(0) for one in zip(*turned, strict=True)], units]
+        perturbed = stack(
+            [
+                compare_means(torch.stack(pair).numpy(), counts, shares=False)
+                for pair in zip(*measured, strict=True)
+            ],
+            axis=1,
+        )
+    if evidence.has_places(getattr(model, "grid", None)):
+        norms = trace(model, images, keep=("children",)).children.norm(dim=2)
+        places = norms.unflatten(1, model.grid)
+        count = max(1, model.grid[0] // SELECTED)
+        chosen, explained = forward_selection(places.flatten(2).mean(2), count)
+        fields = evidence.seen_by_places(model)
+        fields = (fields / fields.sum((2, 3), keepdim=True).clamp_min(1)).float()
+        maps = torch.einsum("btrc,rchw->bthw", places[:, chosen], fields)
+        other = torch.arange(len(images)).roll(1)
+        pairs = zip(
+            *(_measured(maps, strokes[k], halves[k])[:2] for k in (other, slice(None))), strict=True
+        )
+        selected = stack(
+            [compare_means(torch.stack(one).numpy(), counts, shares=False) for one in pairs], axis=1
+        )
+    return Relevance(perturbed, selected, chosen, explained)
+
+
+def _turned(E: int, generator: torch.Generator) -> Tensor:
+    """Random orthonormal directions (E, E)."""
+    return torch.linalg.qr(torch.randn(E, E, generator=generator)).Q
+
+
+def changes(model, poses: Tensor, own: Tensor, read: Tensor, axes: Tensor) -> Tensor:
+    """What each of U directions changes when it goes from its lowest to its highest value.
+
+    Parameters
+    ----------
+    poses  (N, J, E) of all classes.
+    own    (N, E) of the class read.
+    read   (N,).
+    axes   (U, E) orthonormal; the identity for the units themselves. Lowest and highest are those
+           of the images that are read as the same class.
+
+    Returns
+    -------
+    (N, U, H, W) absolute change of the picture, mean over channels.
+    """
+    along = own @ axes.T
+    low, high = torch.empty_like(along), torch.empty_like(along)
+    for k in read.unique():
+        low[read == k], high[read == k] = along[read == k].aminmax(dim=0)
+    maps = []
+    for u, axis in enumerate(axes):
+        ends = []
+        for end in (low, high):
+            moved = poses.clone()
+            moved[torch.arange(len(poses)), read] = own + (end[:, u] - along[:, u])[:, None] * axis
+            ends.append(decode(model, moved, read))
+        maps.append((ends[1] - ends[0]).abs().mean(1))
+    return torch.stack(maps, 1)
+
+
+def upper_and_lower(strokes: Tensor) -> Tensor:
+    """Halves (N, 2, H, W) of strokes (N, H, W), cut where half of their pixels lie above."""
+    rows = strokes.sum(2).cumsum(1)
+    upper = (rows <= rows[:, -1:] / 2)[:, :, None]
+    return torch.stack([strokes & upper, strokes & ~upper], 1)
+
+
+def _measured(maps: Tensor, strokes: Tensor, halves: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Means (N,) over the maps (N, U, H, W): mass on the stroke, in one half, overlap of two."""
+    flat = maps.flatten(2)
+    tiny = torch.finfo(flat.dtype).tiny
+    on = torch.einsum("nup,np->nu", flat, strokes.flatten(1).to(flat))
+    half = torch.einsum("nup,nhp->nuh", flat, halves.flatten(2).to(flat)).amax(2)
+    unit = flat / flat.norm(dim=2, keepdim=True).clamp_min(tiny)
+    U = flat.shape[1]
+    overlap = (unit.sum(1).square().sum(1) - unit.square().sum((1, 2))) / max(1, U * (U - 1))
+    whole = on / flat.sum(2).clamp_min(tiny)
+    return whole.mean(1), (half / on.clamp_min(tiny)).mean(1), overlap
+
+
+def forward_selection(activations: Tensor, count: int) -> tuple[list[int], float]:
+    """Units that explain the most variance of all units (N, U), one added at a time.
+
+    Returns
+    -------
+    Up to `count` of them, the first the most explaining alone, and the share that all explain.
+    """
+    left = activations.double() - activations.double().mean(0)
+    total, chosen = left.square().sum(), []
+    while len(chosen) < count and left.square().sum() > 1e-9 * total:
+        products = left.T @ left
+        own = products.diag()
+        gains = torch.where(own > 1e-12 * total, products.square().sum(0) / own, 0.0)
+        best = int(gains.argmax())
+        chosen.append(best)
+        axis = left[:, best] / own[best].sqrt()
+        left = left - axis[:, None] * (axis @ left)
+    return chosen, float(1 - left.square().sum() / total) if chosen else float("nan")

@@ -1,0 +1,82 @@
+"""Words of `parts`: what its numbers say, and the caption of its figure."""
+
+from __future__ import annotations
+
+CONTROLS = ("halves of one class", "whole moved")
+OF = {"halves of two classes": "halves of one class", "lower half moved": "whole moved"}
+
+
+def caption(result) -> str:
+    """What the figure shows, with its numbers."""
+    return (
+        "Broken images against intact ones. Top: an image in each form; below: chance that a "
+        "broken image is more suspect than an intact one (AUROC), by the largest score of each "
+        "network, by its reconstruction error, and by pixels alone. Open markers: controls, which "
+        "are whole. "
+        f"Bars: 95 % intervals. {findings(result)}."
+    )
+
+
+def findings(result) -> str:
+    """What the numbers say, in a few lines."""
+    lines = [f"{result.n:,} {result.dataset} images, AUROC of intact against"]
+    for b, kind in enumerate(result.kinds):
+        control = " (control)" if kind in CONTROLS else ""
+        values = ", ".join(
+            f"{name} {one[b]:.2f}" for name, one in zip(result.scores, result.auroc, strict=True)
+        )
+        lines.append(f"{kind}{control}: {values}")
+    lines += [*verdicts(result), *of_units(result)]
+    lines.append("one training run of each network: intervals are over images")
+    return "\n".join(lines)
+
+
+def verdicts(result) -> list[str]:
+    """Does the first score tell broken images beyond its own controls, and beyond pixels?"""
+    said = []
+    for kind, control in OF.items():
+        own = result.auroc[0][result.kinds.index(kind)]
+        whole = result.auroc[0][result.kinds.index(control)]
+        verb = "beyond" if own.low > whole.high else "no further than"
+        said.append(f"{kind} {verb} its control ({own:.2f}; {whole:.2f})")
+    lines = [f"{result.scores[0]} tells {', '.join(said)}"]
+    first = result.kinds.index("quarters exchanged")
+    better = [
+        name
+        for name, one in zip(result.scores[1:], result.auroc.difference[1:], strict=True)
+        if one.low[first] > 0
+    ]
+    if better:
+        lines.append(f"quarters exchanged are told better by {', '.join(better)}")
+    return lines
+
+
+def of_units(result) -> list[str]:
+    """What relevance mass on parts says of the first network's units, beside their controls."""
+    lines, name = [], result.networks[0]
+    if result.perturbed is not None:
+        control, units = result.perturbed
+        said = [
+            f"{units[k]:.3f} {what} (random directions {control[k]:.3f})"
+            for k, what in enumerate(
+                ("on the stroke", "of that in one half", "overlap of two units' maps")
+            )
+        ]
+        tied, apart = units.difference[1], units.difference[2]
+        lines.append(
+            f"units of the class capsule of {name}, relevance mass when each goes from its lowest "
+            f"to its highest value: {', '.join(said)}: they are "
+            + ("" if tied.low > 0 else "no ")
+            + f"more tied to a half than random directions, by {tied:.3f} (0.5 is both halves "
+            f"alike, 1 one alone), and {'' if apart.high < 0 else 'no '}less entangled, "
+            f"by {apart:.3f}"
+        )
+    if result.selected is not None:
+        control, units = result.selected
+        lines.append(
+            f"{len(result.chosen)} types of primary capsules, selected forward, explain "
+            f"{result.explained:.0%} of their layer's variance; relevance mass {units[0]:.3f} on "
+            f"the stroke (another image's {control[0]:.3f}), {units[1]:.3f} of that in one half "
+            f"({control[1]:.3f})"
+        )
+    return lines

@@ -1,0 +1,109 @@
+"""Statistics over training runs of one recipe, to be shipped without their weights.
+
+    python -m benchmarks.seeds NAME 'GLOB' [--n N]
+
+Every analysis of `COMMANDS` that the networks have the parts for is run by its command, over all
+runs that the globs match, and its numbers are written to trained/seeds/NAME; with those of the
+cards in runs.json. What is there of an earlier call is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from capsviz import checkpoint, discovery
+from capsviz.cli import main, runs
+from capsviz.files import write_text
+
+ROOT = discovery.root()
+FOLDER = ROOT / "trained/seeds"
+DETECTED = 100  # images at most: attacks take long
+COMMANDS = {  # but for the images, what each is run with
+    "corrupt": ["--n"],
+    "detect": ["--eps", "0.1", "--eps", "0.3", "--steps", "15", "--n"],
+    "equivariance": ["--warp", "rotation", "--warp", "shift-x", "--n"],
+    "faithfulness": ["--evaluate"],
+    "parse-tree": ["--evaluate"],
+    "rotate": ["--step", "30", "--evaluate"],
+    "routing": ["--evaluate"],
+    "sweep": ["--step", "15", "--grid", "3", "--n"],
+    "transplant": ["--evaluate"],
+}
+
+
+@click.command(help=__doc__.partition("\n")[0])
+@click.argument("name")
+@click.argument("patterns", nargs=-1, required=True, metavar="'GLOB'...")
+@click.option("--n", default=1000, show_default=True, help="Test images, or all if fewer.")
+@click.option("--only", multiple=True, metavar="COMMAND", help="These alone; several times.")
+def command(name, patterns, n, only):
+    """Run the commands over the runs and keep their numbers."""
+    named = runs.named((), patterns)
+    cards = [checkpoint.read_card(checkpoint.find(run)) for run in named]
+    folder = FOLDER / name
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "runs.json", json.dumps(summary(name, cards), indent=1) + "\n")
+    n = min(n, cards[0]["results"]["test"]["n"])
+    known = [one for one in COMMANDS if one in main.list_commands(None)]
+    for one in only or known:
+        images = min(n, DETECTED) if one == "detect" else n
+        click.echo(f"{one}: {measure(folder, one, patterns, images)}", err=True)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    click.echo(f"{folder.relative_to(ROOT)}: {size / 1e3:.0f} kB")
+
+
+def summary(name: str, cards: list[dict]) -> dict:
+    """What the cards say of the runs: seeds, accuracies, sizes, times."""
+    return {
+        "recipe": name,
+        "dataset": cards[0]["dataset"]["name"],
+        "model": cards[0]["model"],
+        "parameters": cards[0]["weights"]["parameters"],
+        "terms": {k: v for k, v in cards[0]["recipe"].items() if k != "seed"},
+        "runs": [
+            {
+                "seed": card["recipe"]["seed"],
+                "weights_sha256": card["weights"]["sha256"],
+                "n": card["results"]["test"]["n"],
+                "accuracy": card["results"]["test"]["accuracy"],
+                "accuracy_ci95": card["results"]["test"]["accuracy_ci95"],
+                "epochs": card["training"]["epochs"],
+                "seconds": card["training"]["seconds"],
+                "hardware": card["training"]["hardware"],
+            }
+            for card in cards
+        ],
+    }
+
+
+def measure(folder: Path, name: str, patterns, images: int) -> str:
+    """One command over all runs; its JSON is put into the folder. How it went, in words."""
+    begin = time.process_time()
+    with tempfile.TemporaryDirectory() as place:
+        words = [name, *(word for one in patterns for word in ("--seeds-of", one))]
+        words += [*COMMANDS[name], str(images), "--format", "png", "--output", place]
+        argv, sys.argv = sys.argv, ["capsviz", *words]  # what the record of the result says
+        try:
+            done = CliRunner().invoke(main, words)
+        finally:
+            sys.argv = argv
+        made = sorted(Path(place).glob("*.json"))
+        if done.exit_code or not made:
+            return f"left out: {(done.stderr or str(done.exception)).strip().splitlines()[-1]}"
+        for earlier in folder.glob(f"{made[0].name.split('-')[0]}-*"):
+            earlier.unlink()
+        for path in (*made, *Path(place).glob("*.npz")):
+            shutil.copy(path, folder / path.name)
+    return f"{time.process_time() - begin:.0f} s of CPU"
+
+
+if __name__ == "__main__":
+    command()

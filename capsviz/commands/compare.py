@@ -1,0 +1,61 @@
+"""Networks side by side, from cards and results alone: nothing is computed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from capsviz.cli import options
+
+
+@click.command(
+    help=__doc__
+    + "\n\nA PLACE is a name of shipped weights, a training run, weights or their card; or a "
+    "result of an analysis, or a folder of results. Without any, all that is shipped. Networks "
+    "are looked up in the shipped results too.\n\n"
+    "Example: capsviz compare mnist mnist-resnet runs/mine runs/figures"
+)
+@click.argument("places", nargs=-1, metavar="[PLACE]...")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="STEM",
+    help="Write the table as STEM.md and STEM.tex.",
+)
+@options.as_json
+def command(places, output, as_json):
+    """Print the table and what holds over seeds."""
+    from capsviz import leaderboard
+    from capsviz.figures import tables
+
+    table = leaderboard.table(places)
+    if not table:
+        raise ValueError("these results are of no network that is known: name its card too")
+    header, rows = leaderboard.cells(table)
+    said = leaderboard.claims(table)
+    if as_json:
+        click.echo(options.to_json([_plain(row) for row in table]))
+    else:
+        click.echo(tables.markdown(header, rows))
+        click.echo(leaderboard.caption())
+        click.echo("\n".join(["", "holds over seeds:", *said]) if said else _nothing())
+    if output is not None:
+        for path in tables.write(output.with_suffix(""), header, rows, leaderboard.caption()):
+            click.echo(f"wrote {path}", err=True)
+
+
+def _nothing() -> str:
+    from capsviz.leaderboard.words import SEVERAL
+
+    return f"\nnothing is said of networks: none has results of {SEVERAL} training runs or more"
+
+
+def _plain(row) -> dict:
+    network = row.network._asdict()
+    return network | {
+        "cells": {
+            title: {"estimate": cell.estimate, "runs": cell.runs, "file": cell.path}
+            for title, cell in row.cells.items()
+        }
+    }

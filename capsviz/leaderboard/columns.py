@@ -1,0 +1,138 @@
+"""Columns of a leaderboard: what is taken of which analysis's results.
+
+Of a result a column yields (network, estimate): the network by its name, or `FIRST` for the one, or
+the training runs of one, that the result is of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from capsviz.statistics.estimate import Estimate
+
+FIRST = None
+
+
+class Column(NamedTuple):
+    """One number of each network."""
+
+    title: str
+    meaning: str
+    analysis: str  # whose results it is taken from
+    take: Callable[[NamedTuple], Iterator[tuple[str | None, Estimate]]]
+    form: str = ".1%"
+    higher: bool | None = True  # whether that is better; None: neither is
+    level: float | None = None  # that a claim compares it with
+    above: str = ""  # what it means that it lies above, in every run's interval
+    below: str = ""
+
+
+def corruption(result):
+    """Mean error over the corruptions."""
+    yield from zip(_names(result.networks), result.mean, strict=True)
+
+
+def rotation(result):
+    """Mean accuracy over the sizes of a rotation."""
+    if result.warp == "rotation":
+        yield from zip(_names(result.names), result.area, strict=True)
+
+
+def detection(result):
+    """Share of images that the attack which knows the detector gets misread and not flagged."""
+    adaptive = [a for a, kind in enumerate(result.kinds) if kind == "adaptive"]
+    if adaptive:
+        yield FIRST, result.undetected[adaptive[-1]]
+
+
+def over_fresh(result):
+    """R2 of affine maps under rotation, less that of the network freshly initialised."""
+    fresh = [s for s, name in enumerate(result.sources) if "freshly initialised" in name]
+    if fresh and "rotation" in result.warps:
+        less = result.mean.difference[fresh[0], result.warps.index("rotation")]
+        ends = -less.ci95[..., ::-1]
+        yield (
+            FIRST,
+            Estimate(-less.value, ends, result.n, runs=None if less.runs is None else -less.runs),
+        )
+
+
+def transplant(result):
+    """Share of pairs read as the image whose couplings they got."""
+    if hasattr(result, "couples"):
+        yield FIRST, result.as_partner[result.conditions.index("of an unlike image")]
+
+
+def parents(result):
+    """Effective parents of a capsule, as a share of all."""
+    if hasattr(result, "effective_parents"):
+        yield FIRST, result.effective_parents[-1] * (1 / len(result.classes))
+
+
+def faithfulness(result):
+    """Insertion less deletion of the routing map, less that of pixels in random order."""
+    if hasattr(result, "gap") and "routing map" in result.names:
+        k = result.names.index("routing map")
+        if result.gap.difference is not None:
+            yield FIRST, result.gap.difference[k]
+
+
+def within(result):
+    """Accuracy of affine digits within the trained places."""
+    yield from _affine(result, "within")
+
+
+def beyond(result):
+    """Accuracy of affine digits beyond the trained places."""
+    yield from _affine(result, "beyond")
+
+
+def _affine(result, field: str):
+    estimate = getattr(result, field, None)
+    if estimate is not None:
+        yield from zip(affine_names(result), estimate, strict=True)
+
+
+def affine_names(result) -> list[str]:
+    """Names of the rows of a result of `capsviz affnist`."""
+    return [f"affnist {n}, {s}" for n, s in zip(result.networks, result.states, strict=True)]
+
+
+def _names(names) -> list[str | None]:
+    """The first network by its digest, the others by their names."""
+    return [FIRST, *names[1:]]
+
+
+COLUMNS = (
+    Column("affine, within", "affine digits moved by no more than in training, read right",
+           "affnist", within),
+    Column("affine, beyond", "those moved further", "affnist", beyond),
+    Column("corrupted", "mean error over MNIST-C's corruptions", "corrupt", corruption,
+           higher=False),
+    Column("turned", "mean accuracy over rotations from -90° to 90°", "sweep", rotation),
+    Column("undetected", "misread and not flagged under R-PGD, the attack that knows the detector, "
+           "at its largest bound", "detect", detection, higher=False),
+    Column("equivariance", "R² of affine maps of the pose under rotation, less that of the network "
+           "freshly initialised", "equivariance", over_fresh, form=".2f", level=0.0,
+           above="its pose follows a rotation more lawfully than before training",
+           below="its pose follows a rotation less lawfully than before training"),
+    Column("transplant", "read as the image whose couplings they got", "transplant", transplant,
+           higher=None, level=0.5,
+           above="images with another's couplings are mostly read as that other's class",
+           below="images with another's couplings are mostly not read as that other's class"),
+    Column("parents", "effective parents of a capsule, of all", "routing", parents, higher=None,
+           level=0.9, above="its couplings lie near uniform, at 90 % of all parents or more",
+           below="its couplings are not near uniform, at fewer than 90 % of all parents"),
+    Column("faithfulness", "area of insertion less deletion of the routing map, less that of "
+           "pixels in random order", "faithfulness", faithfulness, form=".2f", level=0.0,
+           above="its routing map is more faithful than pixels in random order",
+           below="its routing map is less faithful than pixels in random order"),
+)  # fmt: skip
+
+
+def number_of_runs(estimate: Estimate) -> int:
+    """Training runs behind an estimate."""
+    return 1 if estimate.runs is None else len(np.asarray(estimate.runs))

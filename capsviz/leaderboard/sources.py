@@ -1,0 +1,196 @@
+"""Where a leaderboard's numbers come from: cards of networks, and files of results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from capsviz import checkpoint, discovery
+from capsviz.figures import read_result
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.runs import combine
+
+NONE = "–"  # what is not known
+RUNS = "runs.json"  # beside the statistics of several training runs: what their cards say
+
+
+class Network(NamedTuple):
+    """A network, or the training runs of one recipe."""
+
+    name: str
+    dataset: str
+    seeds: list[int]  # of its training runs
+    digests: list[str]  # SHA-256 of their weights
+    accuracy: Estimate | None  # on the test set; None: a card without results
+    parameters: int | None
+    seconds: float | None  # of training, mean over runs
+    hardware: str | None
+
+
+class Record(NamedTuple):
+    """A result of an analysis and what is known of it."""
+
+    result: NamedTuple
+    about: dict
+    path: Path
+
+    @property
+    def digests(self) -> set[str]:
+        """Of the first network's weights, all its runs."""
+        runs = self.about.get("runs")
+        return set(runs["weights_sha256"] if runs else [self.about["provenance"]["weights_sha256"]])
+
+
+class Sources(NamedTuple):
+    """Networks and results, in the order in which they were found."""
+
+    networks: list[Network]
+    records: list[Record]
+
+    @classmethod
+    def read(cls, places: Iterable[str | Path]) -> Sources:
+        """What names, files and folders hold.
+
+        Parameters
+        ----------
+        places  names of shipped weights, folders of training runs, weights or their cards; results,
+                or folders of results, those of several runs among them.
+
+        Raises
+        ------
+        ValueError  for a place that is none of these, or a network that is named twice.
+        """
+        networks, records = [], []
+        for place in map(Path, places):
+            one, some = _read(place)
+            networks += [(network, place) for network in one]
+            records += [r for r in some if r.path not in [known.path for known in records]]
+        return cls(_different(networks), records)
+
+    def beside(self, others: Sources) -> Sources:
+        """With the networks of others whose names are not taken, and their results."""
+        taken = {network.name for network in self.networks}
+        more = [network for network in others.networks if network.name not in taken]
+        known = {record.path for record in self.records}
+        records = [record for record in others.records if record.path not in known]
+        return Sources([*self.networks, *more], [*self.records, *records])
+
+    def unnamed(self) -> list[Network]:
+        """Networks that results are of and no card or summary tells of, from the results alone."""
+        known = set().union(*(network.digests for network in self.networks))
+        found = {}
+        for record in self.records:
+            runs, made = record.about.get("runs"), record.about["provenance"]
+            if record.digests <= known or made["weights"] is None:
+                continue
+            name = runs["recipe"] if runs else Path(made["weights"]).stem
+            data = getattr(record.result, "dataset", NONE)
+            seeds = runs["seeds"] if runs else [0]
+            found[name] = Network(name, data, seeds, sorted(record.digests), *[None] * 4)
+        return list(found.values())
+
+
+def _different(found: list[tuple[Network, Path]]) -> list[Network]:
+    """One of each name: runs of a recipe stand for one of them, other namesakes add their places.
+
+    ValueError for one that is named twice.
+    """
+    kept: list[tuple[Network, Path]] = []
+    for network, place in found:
+        digests = set(network.digests)
+        if any(digests <= set(other.digests) for other, _ in kept):
+            if any(digests == set(other.digests) for other, _ in kept):
+                raise ValueError(f"'{place}' is named twice, as '{network.name}'")
+            continue
+        kept = [pair for pair in kept if not set(pair[0].digests) <= digests]
+        kept.append((network, place))
+    names = [network.name for network, _ in kept]
+    return [
+        one if names.count(one.name) == 1 else one._replace(name=f"{one.name} ({place.name})")
+        for one, place in kept
+    ]
+
+
+def shipped() -> list[Path]:
+    """Folders of the results that come with capsviz: those of seeds, and the figures' numbers."""
+    trained = discovery.folder(checkpoint.SHIPPED) / "seeds"
+    seeds = sorted(path.parent for path in trained.glob(f"*/{RUNS}"))
+    figures = discovery.root() / "figures"
+    return [*seeds, *([figures] if figures.is_dir() else [])]
+
+
+def _read(place: Path) -> tuple[list[Network], list[Record]]:
+    if place.is_dir() and not _holds_weights(place):
+        return _folder(place)
+    if place.suffix != ".json":
+        return [network(checkpoint.read_card(checkpoint.find(place)))], []
+    about = _json(place)
+    if place.name == RUNS and about is not None:
+        return [_of_runs(place)], []
+    if isinstance(about, dict) and "analysis" in about:
+        return [], [Record(*read_result(place), place)]
+    return [network(checkpoint.read_card(place))], []
+
+
+def _holds_weights(folder: Path) -> bool:
+    return any(card.with_suffix(".safetensors").is_file() for card in folder.glob("*.json"))
+
+
+def _folder(place: Path) -> tuple[list[Network], list[Record]]:
+    """Results of a folder, and the runs that they are of; other JSON files are passed over."""
+    networks = [_of_runs(place / RUNS)] if (place / RUNS).is_file() else []
+    records = []
+    for path in sorted(place.glob("*.json")):
+        about = _json(path)
+        if isinstance(about, dict) and {"analysis", "kind", "result"} <= set(about):
+            records.append(Record(*read_result(path), path))
+    if not networks and not records:
+        raise ValueError(f"'{place}' holds neither weights with a card nor results of capsviz")
+    return networks, records
+
+
+def _json(path: Path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+
+
+def network(card: dict) -> Network:
+    """From the card of weights."""
+    test, training = card.get("results", {}).get("test"), card.get("training", {})
+    accuracy = (
+        None if test is None else Estimate(test["accuracy"], test["accuracy_ci95"], test["n"])
+    )
+    return Network(
+        card.get("name", "unnamed"),
+        card["dataset"]["name"],
+        [card.get("recipe", {}).get("seed", 0)],
+        [card["weights"].get("sha256")],
+        accuracy,
+        card["weights"].get("parameters"),
+        training.get("seconds"),
+        training.get("hardware"),
+    )
+
+
+def _of_runs(path: Path) -> Network:
+    """From what is shipped of several training runs."""
+    about = _json(path)
+    try:
+        runs = about["runs"]
+        each = [Estimate(run["accuracy"], run["accuracy_ci95"], run["n"]) for run in runs]
+        return Network(
+            about["recipe"],
+            about["dataset"],
+            [run["seed"] for run in runs],
+            [run["weights_sha256"] for run in runs],
+            combine(each),
+            about["parameters"],
+            sum(run["seconds"] for run in runs) / len(runs),
+            "; ".join(dict.fromkeys(run["hardware"] for run in runs)),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"'{path}' does not tell of training runs ({error})") from error

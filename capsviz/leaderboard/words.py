@@ -1,0 +1,131 @@
+"""Words of a leaderboard: its cells, what is beside it, and what holds over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from capsviz.leaderboard.columns import COLUMNS, Column
+from capsviz.leaderboard.rows import Cell, Row
+from capsviz.leaderboard.sources import NONE
+
+SEVERAL = 3  # training runs, of each network: what is said of fewer would be of these weights
+
+
+def cells(table: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of texts; a column that no row has is kept, for it says so."""
+    header = ["network", "data", "runs", "accuracy, %", *map(_title, COLUMNS), "parameters",
+              "training, min"]  # fmt: skip
+    return header, [
+        [
+            row.network.name,
+            row.network.dataset,
+            str(len(row.network.seeds)),
+            _accuracy(row),
+            *(_cell(row.cells.get(column.title), column, row) for column in COLUMNS),
+            NONE if row.network.parameters is None else f"{row.network.parameters:,}",
+            NONE if row.network.seconds is None else f"{row.network.seconds / 60:.0f}",
+        ]
+        for row in table
+    ]
+
+
+def _title(column: Column) -> str:
+    return f"{column.title}, %" if column.form.endswith("%") else column.title
+
+
+def _accuracy(row: Row) -> str:
+    accuracy = row.network.accuracy
+    return NONE if accuracy is None else _interval(accuracy, ".1%")
+
+
+def _cell(cell: Cell | None, column: Column, row: Row) -> str:
+    if cell is None:
+        return NONE
+    apart = cell.runs != len(row.network.seeds) and bool(row.network.digests)
+    return _interval(cell.estimate, column.form) + (f" ({_runs(cell.runs)})" if apart else "")
+
+
+def _runs(number: int) -> str:
+    return f"{number} run{'s' * (number > 1)}"
+
+
+def _interval(estimate, form: str) -> str:
+    """A number with its ends, in percent without the sign."""
+    scale, form = (100, form.replace("%", "f")) if form.endswith("%") else (1, form)
+    value, low, high = (f"{scale * float(one):{form}}" for one in (estimate.value, *estimate.ci95))
+    return f"{value} [{low}, {high}]".replace("-", "−")
+
+
+def caption() -> str:
+    """What the columns are."""
+    columns = "; ".join(
+        f"{column.title}: {column.meaning}{_better(column.higher)}" for column in COLUMNS
+    )
+    return (
+        f"Each number with its 95 % interval: over images for one training run, over runs and "
+        f"images for several. {NONE}: no result. {columns[0].upper()}{columns[1:]}. Rows of other "
+        "data sets, and of other numbers of images, are not to be compared."
+    )
+
+
+def _better(higher: bool | None) -> str:
+    return "" if higher is None else f" ({'higher' if higher else 'lower'} is better)"
+
+
+def claims(table: Sequence[Row]) -> list[str]:
+    """What holds over seeds: of one network, and of two of the same data set.
+
+    Of networks with at least `SEVERAL` runs alone: an interval that leaves the column's level, or
+    two that do not overlap, which is more than a difference needs. Not corrected for their number.
+    """
+    said = []
+    for column in COLUMNS:
+        having = [
+            (row, cell)
+            for row in table
+            if (cell := row.cells.get(column.title)) is not None and cell.runs >= SEVERAL
+        ]
+        for row, cell in having:
+            said += _of_one(row, cell, column)
+        for (row, cell), (other, its) in combinations(having, 2):
+            if row.network.dataset == other.network.dataset:
+                said += _of_two(
+                    column.title, (row, cell.estimate), (other, its.estimate), column.form
+                )
+    several = [
+        row
+        for row in table
+        if len(row.network.seeds) >= SEVERAL and row.network.accuracy is not None
+    ]
+    for row, other in combinations(several, 2):
+        if row.network.dataset == other.network.dataset:
+            pair = ((one, one.network.accuracy) for one in (row, other))
+            said += _of_two("accuracy", *pair, ".1%")
+    return said
+
+
+def _of_one(row: Row, cell: Cell, column: Column) -> list[str]:
+    if column.level is None:
+        return []
+    estimate = cell.estimate
+    if estimate.low > column.level:
+        meaning = column.above
+    elif estimate.high < column.level:
+        meaning = column.below
+    else:
+        return []
+    return [
+        f"{row.network.name}: {meaning} ({column.title} {_interval(estimate, column.form)}, "
+        f"{cell.runs} training runs)"
+    ]
+
+
+def _of_two(title: str, one, other, form: str) -> list[str]:
+    (row, a), (second, b) = sorted((one, other), key=lambda pair: -float(pair[1].value))
+    if a.low <= b.high:
+        return []
+    return [
+        f"{title}: {row.network.name} {_interval(a, form)} lies above {second.network.name} "
+        f"{_interval(b, form)} ({len(row.network.seeds)} and {len(second.network.seeds)} runs)"
+    ]

@@ -1,0 +1,50 @@
+"""Couplings of many images, and images in couples, for analyses that compare them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from capsviz.tracing.forward import CHUNK_IMAGES, trace
+from capsviz.tracing.interventions import even_couplings
+
+ROUNDS = 100  # of attempts to part couples of equal class
+
+
+def last_couplings(model, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Own couplings (N, I, J) of the last iteration, even ones (I, J), and classes read (N,)."""
+    own, read = [], []
+    for batch in images.split(CHUNK_IMAGES):
+        traced = trace(model, batch, keep=("couplings", "lengths"))
+        require_all_to_all(traced.couplings)
+        own.append(traced.couplings[-1].clone())
+        read.append(traced.lengths.argmax(1))
+        even = even_couplings(traced.couplings)
+    return torch.cat(own), even, torch.cat(read)
+
+
+def require_all_to_all(couplings: Tensor) -> None:
+    """ValueError for couplings of a layer whose places see some children only."""
+    if couplings.dim() != 4:
+        raise ValueError(
+            "couplings are exchanged child by child, expected a last layer in which all parents "
+            f"see all children, got couplings of the shape {tuple(couplings.shape)}"
+        )
+
+
+def couples(read: Tensor, generator: torch.Generator) -> Tensor:
+    """Disjoint couples (C, 2) of images of unlike class, at random, as many as can be found."""
+    order = torch.randperm(len(read), generator=generator)
+    pairs = order[: len(order) // 2 * 2].view(-1, 2)
+    for _ in range(ROUNDS):
+        equal = read[pairs[:, 0]] == read[pairs[:, 1]]
+        if not equal.any():
+            break
+        others = (~equal).nonzero().flatten()
+        some = others[torch.randperm(len(others), generator=generator)[: int(equal.sum())]]
+        again = torch.cat([equal.nonzero().flatten(), some])
+        drawn = pairs[again].flatten()
+        drawn = drawn[torch.randperm(len(drawn), generator=generator)].view(-1, 2)
+        if (read[drawn[:, 0]] == read[drawn[:, 1]]).sum() <= equal.sum():
+            pairs[again] = drawn
+    return pairs[read[pairs[:, 0]] != read[pairs[:, 1]]]

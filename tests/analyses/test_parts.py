@@ -1,0 +1,243 @@
+"""Parts: how images are broken, what tells them, and relevance mass where the answer is known."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_strong
+from foreign import Foreign
+from page import assert_fits
+from sklearn.metrics import roc_auc_score
+from torch import nn
+
+from capsviz import data, figures
+from capsviz.analyses import parts
+from capsviz.analyses.parts import broken, measure, relevance
+from capsviz.cli import main, options
+from capsviz.cli.inputs import Inputs
+from capsviz.nn import models
+from capsviz.nn.models import Scores
+
+CLASSES = 3
+
+
+class Quarter(nn.Module):
+    """Reads the upper left quarter alone."""
+
+    def forward(self, images):
+        top, left = images.shape[2] // 2, images.shape[3] // 2
+        ink = images[:, :, :top, :left].mean((1, 2, 3))
+        return Scores(torch.stack([ink, 1 - ink], 1), torch.zeros(len(images), 2))
+
+
+class Templates(nn.Module):
+    """The squared cosine of an image to the template of each class."""
+
+    def __init__(self, templates):
+        super().__init__()
+        self.templates = templates
+
+    def forward(self, images):
+        flat, known = images.flatten(1), self.templates.flatten(1)
+        cosine = (flat @ known.T) / (flat.norm(dim=1)[:, None] * known.norm(dim=1))
+        return Scores(cosine.square(), cosine)
+
+
+@pytest.fixture
+def templates(generator):
+    return (torch.rand(CLASSES, 1, 12, 10, generator=generator) > 0.6).float()
+
+
+@pytest.fixture
+def labelled(templates, generator):
+    labels = torch.arange(60) % CLASSES
+    noise = 0.3 * torch.rand(60, 1, 12, 10, generator=generator)
+    return (0.7 * templates[labels] + noise), labels
+
+
+def told(model, labelled):
+    result = parts.compute([model], ["one"], *labelled, dataset="noise")
+    return dict(zip(result.kinds, result.auroc[0], strict=True))
+
+
+def test_a_network_that_reads_one_quarter_cannot_tell(labelled):
+    areas = told(Quarter(), labelled)
+    for kind in ("halves of two classes", "lower half moved", "halves of one class"):
+        assert float(areas[kind].value) == 0.5
+
+
+def test_a_network_that_matches_whole_templates_can(templates, labelled):
+    areas = told(Templates(templates), labelled)
+    for kind in ("quarters exchanged", "halves of two classes", "lower half moved"):
+        assert areas[kind].low > 0.95
+    assert 0.4 < float(areas["halves of one class"].value) < 0.6
+
+
+def test_quarters_are_exchanged_crosswise():
+    image = torch.arange(16.0).view(1, 1, 4, 4)
+    found = broken.quarters_exchanged(image, None, None)[0, 0]
+    expected = [[10, 11, 8, 9], [14, 15, 12, 13], [2, 3, 0, 1], [6, 7, 4, 5]]
+    assert found.tolist() == expected
+    odd = broken.quarters_exchanged(torch.ones(1, 1, 5, 5), None, None)[0, 0]
+    assert (odd[2] == 0).all() and (odd[:, 2] == 0).all() and odd.sum() == 16
+
+
+def test_halves_are_those_of_the_partners(labelled, generator):
+    images, labels = labelled
+    for alike in (False, True):
+        partner = broken.partners(labels, generator, alike=alike)
+        assert ((labels[partner] == labels) == alike).all()
+        assert (partner != torch.arange(60)).all()
+    forms = measure.broken(images, labels, seed=0)
+    for name in ("halves of two classes", "halves of one class", "lower half moved"):
+        assert torch.equal(forms[name][:, :, :6], images[:, :, :6])
+        assert not torch.equal(forms[name][:, :, 6:], images[:, :, 6:])
+    moved, whole = forms["lower half moved"], forms["whole moved"]
+    assert torch.equal(moved[:, :, 6:], whole[:, :, 6:])  # the same way
+    left = [torch.equal(w[:, :, :-1], i[:, :, 1:]) for w, i in zip(whole, images, strict=True)]
+    right = [torch.equal(w[:, :, 1:], i[:, :, :-1]) for w, i in zip(whole, images, strict=True)]
+    assert all(a != b for a, b in zip(left, right, strict=True)) and 10 < sum(left) < 50
+
+
+def test_areas_are_those_of_scikit_learn_and_differences_are_to_the_first(generator):
+    clean, suspect = torch.rand(2, 3, 40, generator=generator).numpy()
+    found = measure.told_apart(clean, [suspect, clean], seed=0)
+    for s in range(3):
+        truth, values = [0] * 40 + [1] * 40, np.concatenate([clean[s], suspect[s]])
+        assert found.value[s, 0] == pytest.approx(roc_auc_score(truth, values))
+    np.testing.assert_allclose(found.value[:, 1], 0.5)
+    np.testing.assert_allclose(found.difference.value, found.value - found.value[0])
+    assert (found.low <= found.value).all() and (found.value <= found.high).all()
+
+
+def test_pixels_are_measured_without_any_network(labelled):
+    images, _ = labelled
+    values, said = measure.suspicion([], [], images[:7], images[:7])
+    assert said == list(measure.PIXELS)
+    edges = np.abs(np.diff(images[3, 0].double(), axis=0)).sum()
+    edges += np.abs(np.diff(images[3, 0].double(), axis=1)).sum()
+    assert values[0, 3] == pytest.approx(edges)
+    apart = [float((images[3] - images[k]).double().norm()) for k in range(7) if k != 3]
+    assert values[2, 3] == pytest.approx(min(apart), rel=1e-5)
+
+
+class OneHalfEach(nn.Module):
+    """A decoder whose first unit draws the upper half of the picture, the second the lower."""
+
+    grid = None
+    decoder = True
+
+    def look(self, images, *, keep, iterations=None):
+        halves = images.mean((1, 3)).view(len(images), 2, -1).mean(2)
+        poses = torch.stack([halves, halves / 2], 1)[None]
+        zeros = torch.zeros(len(images), 2, 2)
+        return {
+            "primary": zeros, "votes": poses[0][:, None].expand(-1, 2, -1, -1),
+            "logits": zeros[None], "couplings": zeros[None] + 0.5, "poses": poses,
+            "lengths": poses[-1].norm(dim=2),
+            "reconstruction": self.decode(poses[-1], poses[-1].norm(dim=2).argmax(1)),
+        }  # fmt: skip
+
+    def decode(self, poses, classes):
+        own = poses[torch.arange(len(poses)), classes]
+        return own[:, None, :, None].repeat_interleave(6, 2).expand(-1, 1, 12, 10)
+
+
+def test_units_that_draw_one_half_each_are_tied_and_random_directions_are_not(generator):
+    images = torch.rand(30, 1, 12, 10, generator=generator) * 0.6 + 0.3  # stroke everywhere
+    found = relevance.relevance(OneHalfEach().eval(), images, seed=0)
+    control, units = found.perturbed
+    np.testing.assert_allclose(units.value, [1, 1, 0], atol=1e-6)
+    assert control.value[1] < 0.99 and control.value[2] > 0.05
+    assert units.difference[1].low > 0 and units.difference[2].high < 0
+    assert found.selected is None and np.isnan(found.explained)
+
+
+def test_perturbed_units_end_at_the_lowest_and_highest_value_of_their_class(generator):
+    model = OneHalfEach()
+    own = torch.rand(6, 2, generator=generator)
+    read = torch.tensor([0, 0, 0, 1, 1, 1])
+    poses = torch.zeros(6, 2, 2)
+    poses[torch.arange(6), read] = own
+    found = relevance.changes(model, poses, own, read, torch.eye(2))
+    for n in range(6):
+        some = own[read == read[n]]
+        for u in range(2):
+            reach = float(some[:, u].max() - some[:, u].min())
+            assert float(found[n, u].max()) == pytest.approx(reach, abs=1e-6)
+
+
+def test_forward_selection_takes_what_explains_most_and_ends_with_all(generator):
+    a, b = torch.randn(2, 200, 1, generator=generator)
+    activations = torch.cat([0.1 * b, a, a * 2, a + b, torch.zeros(200, 1)], 1)
+    chosen, explained = relevance.forward_selection(activations, 5)
+    assert len(chosen) == 2 and explained == pytest.approx(1)
+    first, share = relevance.forward_selection(activations, 1)
+    shares = []
+    for k in range(4):
+        one = activations[:, k : k + 1] - activations[:, k : k + 1].mean()
+        rest = activations - activations.mean(0)
+        fitted = one @ torch.linalg.lstsq(one, rest).solution
+        shares.append(float(fitted.square().sum() / rest.square().sum()))
+    assert first == [int(np.argmax(shares))] and share == pytest.approx(max(shares), rel=1e-4)
+
+
+def test_strokes_are_cut_where_half_of_them_lies_above():
+    strokes = torch.zeros(1, 4, 3, dtype=torch.bool)
+    strokes[0, 1], strokes[0, 3, 0], strokes[0, 2, :2] = True, True, True
+    halves = relevance.upper_and_lower(strokes)
+    assert halves[0].flatten(1).sum(1).tolist() == [3, 3]
+    assert torch.equal(halves.any(1), strokes)
+
+
+def test_any_networks_are_compared_and_figures_are_redrawn(tmp_path, generator):
+    with torch.random.fork_rng():
+        plain = models.build("cnn", (1, 21, 19), 3, channels=(4,), hidden=(8,)).eval()
+    images = torch.rand(12, 1, 21, 19, generator=generator)
+    labels = torch.arange(12) % 3
+    for names in (["caps", "plain"], ["plain"]):
+        known = {"caps": build_strong(), "plain": plain}
+        chosen = [known[name] for name in names]
+        result = parts.compute(chosen, names, images, labels, dataset="noise")
+        assert (result.perturbed is None) == (names == ["plain"])
+        assert result.scores[0] == f"{names[0]}: largest score"
+        assert "one training run" in parts.findings(result)
+        figures.write_result(tmp_path / "x", result,
+                             {"analysis": "parts", "kind": "Result", "width": 3.5})  # fmt: skip
+        read, _ = figures.read_result(tmp_path / "x.json")
+        assert parts.caption(read) == parts.caption(result)
+        for width in ("single", 3.25, 5.5, "double"):
+            figure = figures.draw("parts", read, width)
+            assert_fits(figure)
+            assert figure.get_figheight() < 9
+    with pytest.raises(ValueError, match="at least 2 images of each of 2 classes"):
+        parts.compute([plain], ["plain"], images, torch.zeros(12).long(), dataset="noise")
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Runs `capsviz parts` on a foreign network and the embedded digits."""
+    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
+    monkeypatch.setattr(options, "open_networks", lambda chosen, **how: [inputs])
+
+    def run(*arguments):
+        chosen = ["parts", "--output", str(tmp_path), "--format", "svg", *arguments]
+        return CliRunner().invoke(main, chosen)
+
+    return run
+
+
+def test_the_command_writes_a_figure_and_its_numbers(command, tmp_path):
+    done = command("--n", "60", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["n"] == 60
+    assert (tmp_path / "parts-digits-60-images.svg").exists()
+
+
+@pytest.mark.parametrize("n", ["0", "1", "999"])
+def test_a_wrong_request_is_refused_and_writes_nothing(n, command, tmp_path):
+    done = command("--n", n)
+    assert done.exit_code == 2, done.output
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,220 @@
+"""Networks side by side: which number stands in which cell, and what is said to hold over seeds."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import leaderboard as page
+from capsviz import leaderboard
+from capsviz.analyses.sweep import Result as Sweep
+from capsviz.analyses.transplant import Statistics
+from capsviz.cli import main
+from capsviz.figures.results import write_result
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.runs import combine
+
+CONDITIONS = ["its own", "of an unlike image"]
+
+
+def card(folder, name, digest, accuracy=0.9):
+    """A card without its weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    test = {"accuracy": accuracy, "accuracy_ci95": [accuracy - 0.02, accuracy + 0.02], "n": 500}
+    about = {
+        "name": name,
+        "dataset": {"name": "digits"},
+        "model": {"name": "capsnet", "config": {}},
+        "weights": {"sha256": digest, "parameters": 1234},
+        "training": {"seconds": 120, "hardware": "cpu"},
+        "results": {"test": test},
+    }
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(about))
+    return path
+
+
+def runs(folder, name, digests, accuracy=0.9):
+    """What `benchmarks.seeds` writes of training runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    one = {"n": 500, "accuracy": accuracy, "seconds": 60, "hardware": "cpu"}
+    one["accuracy_ci95"] = [accuracy - 0.01, accuracy + 0.01]
+    each = [{**one, "seed": k, "weights_sha256": d} for k, d in enumerate(digests)]
+    about = {"recipe": name, "dataset": "digits", "parameters": 99, "runs": each}
+    (folder / "runs.json").write_text(json.dumps(about))
+
+
+def shares(share, several=0):
+    """(2,) shares, the second one `share`, of one run or several."""
+    value = np.array([0.01, share])
+    one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), 100)
+    return combine([one * (1 + 0.001 * k) for k in range(several)]) if several else one
+
+
+def transplant(folder, share, digests, *, several=False, n=100, name="t"):
+    """A result of `transplant` of weights, or of several."""
+    one = shares(share, len(digests) * several)
+    same = dict.fromkeys(
+        ("as_own", "as_partner", "as_neither", "own_activation", "partner_activation",
+         "coupling_sd"), one,
+    )  # fmt: skip
+    result = Statistics(CONDITIONS, **same, couples=n // 2, n=n, classes=["a", "b"], dataset="x")
+    return _write(folder, name, "transplant", result, digests, several)
+
+
+def _write(folder, name, analysis, result, digests, several):
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {
+        "analysis": analysis,
+        "kind": type(result).__name__,
+        "width": "double",
+        "provenance": {"weights": "w.safetensors", "weights_sha256": digests[0]},
+    }
+    if several:
+        seeds = list(range(len(digests)))
+        about["runs"] = {"recipe": "net", "seeds": seeds, "weights_sha256": digests}
+    return write_result(folder / name, result, about)[-1]
+
+
+def sweep(folder, digests, names, *, several=0):
+    """A result of `sweep` of networks, the first of which may be several runs."""
+    value = np.array([[0.9], [0.5]])
+    one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), 100)
+    one = combine([one * (1 - 0.001 * k) for k in range(several)]) if several else one
+    result = Sweep(
+        "rotation", "°", "angle", np.array([0.0]), names, ["length"] * 2, one, one, one,
+        np.ones((2, 1)), one[:, 0], None, None, 100, "digits", 1000,
+    )  # fmt: skip
+    return _write(folder, "s", "sweep", result, digests, several)
+
+
+def cell(table, name, title):
+    (row,) = [row for row in table if row.network.name == name]
+    return row.cells.get(title)
+
+
+def test_a_result_stands_in_the_row_of_its_weights_alone(tmp_path):
+    places = [card(tmp_path, "one", "aa"), card(tmp_path, "two", "bb")]
+    places.append(transplant(tmp_path / "r", 0.7, ["aa"]))
+    table = leaderboard.table(places)
+    assert [row.network.name for row in table] == ["one", "two"]
+    assert cell(table, "one", "transplant").estimate.value == 0.7
+    assert cell(table, "two", "transplant") is None
+    header, rows = leaderboard.cells(table)
+    assert rows[0][header.index("transplant, %")] == "70.0 [69.0, 71.0]"
+    assert rows[1][header.index("transplant, %")] == "–"
+    assert rows[0][header.index("accuracy, %")] == "90.0 [88.0, 92.0]"
+    assert rows[0][header.index("parameters")] == "1,234" and rows[0][-1] == "2"
+
+
+def test_the_result_of_most_runs_and_then_of_most_images_counts(tmp_path):
+    runs(tmp_path, "net", ["aa", "bb", "cc"])
+    transplant(tmp_path, 0.7, ["aa", "bb", "cc"], several=True, name="a")
+    transplant(tmp_path, 0.2, ["aa"], n=9000, name="b")
+    assert cell(leaderboard.table([tmp_path]), "net", "transplant").runs == 3
+    few = tmp_path / "few"
+    runs(few, "net", ["aa", "bb", "cc"])
+    transplant(few, 0.2, ["bb"], name="b")
+    header, (row,) = leaderboard.cells(leaderboard.table([few]))
+    assert row[header.index("transplant, %")].endswith("(1 run)")
+
+
+def test_a_claim_needs_three_runs_and_an_interval_that_leaves_the_level(tmp_path):
+    for digests, share, said in (
+        (["aa", "bb", "cc"], 0.7, "mostly read as that other's"),
+        (["aa", "bb", "cc"], 0.3, "mostly not read as that other's"),
+        (["aa", "bb", "cc"], 0.505, None),
+        (["aa", "bb"], 0.7, None),
+    ):
+        place = tmp_path / f"{share}-{len(digests)}"
+        runs(place, "net", digests)
+        transplant(place, share, digests, several=True)
+        lines = leaderboard.claims(leaderboard.table([place]))
+        assert len(lines) == (said is not None), (share, lines)
+        assert said is None or (said in lines[0] and "3 training runs" in lines[0])
+    single = [card(tmp_path, "one", "aa"), transplant(tmp_path / "r", 0.7, ["aa"])]
+    assert leaderboard.claims(leaderboard.table(single)) == []
+
+
+def test_two_recipes_are_told_apart_where_their_intervals_are(tmp_path):
+    runs(tmp_path / "a", "low", ["aa", "bb", "cc"], accuracy=0.8)
+    runs(tmp_path / "b", "high", ["dd", "ee", "ff"], accuracy=0.9)
+    runs(tmp_path / "c", "like", ["gg", "hh", "ii"], accuracy=0.901)
+    table = leaderboard.table([tmp_path / name for name in "abc"])
+    lines = leaderboard.claims(table)
+    assert lines == [
+        "accuracy: high 90.0 [89.0, 91.0] lies above low 80.0 [79.0, 81.0] (3 and 3 runs)",
+        "accuracy: like 90.1 [89.1, 91.1] lies above low 80.0 [79.0, 81.0] (3 and 3 runs)",
+    ]
+
+
+def test_a_network_beside_the_runs_of_another_is_one_run(tmp_path):
+    digests = ["aa", "bb", "cc"]
+    runs(tmp_path, "net", digests)
+    places = [tmp_path, card(tmp_path / "other", "other", "dd")]
+    sweep(tmp_path, digests, ["net", "other"], several=3)
+    table = leaderboard.table(places)
+    assert cell(table, "net", "turned").runs == 3 and cell(table, "other", "turned").runs == 1
+    assert leaderboard.claims(table) == []
+
+
+def test_results_alone_make_a_row_of_their_weights(tmp_path):
+    transplant(tmp_path, 0.7, ["aa", "bb", "cc"], several=True)
+    (row,) = leaderboard.table([tmp_path])
+    assert row.network.name == "net" and row.network.accuracy is None
+    assert leaderboard.cells([row])[1][0][3] == "–"
+
+
+def test_runs_stand_for_one_of_them_and_namesakes_say_where_they_are_from(tmp_path):
+    runs(tmp_path / "r", "net", ["aa", "bb"])
+    places = [card(tmp_path / "x", "net", "aa"), tmp_path / "r", card(tmp_path / "y", "net", "zz")]
+    names = [row.network.name for row in leaderboard.table(places)]
+    assert names == ["net (r)", "net (net.json)"]
+
+
+def compare(*words):
+    return CliRunner().invoke(main, ["compare", *(str(word) for word in words)])
+
+
+def test_the_command_prints_and_writes_the_table(tmp_path):
+    place = card(tmp_path, "one", "aa")
+    done = compare(place, transplant(tmp_path / "r", 0.7, ["aa"]), "--output", tmp_path / "table")
+    assert done.exit_code == 0 and "| one | digits | 1 |" in done.stdout
+    assert "none has results of 3 training runs or more" in done.stdout
+    assert "| one |" in (tmp_path / "table.md").read_text()
+    assert r"\begin{tabular}" in (tmp_path / "table.tex").read_text()
+    (row,) = json.loads(compare(place, tmp_path / "r", "--json").stdout)
+    assert row["cells"]["transplant"]["estimate"]["value"] == 0.7
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["nowhere"], "unknown checkpoint 'nowhere'"),
+        (["empty"], "'empty' holds neither weights with a card nor results"),
+        (["digits", "digits"], "'digits' is named twice"),
+        (["broken.json"], "broken.json is not a card"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path, monkeypatch, words, part):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.json").write_text("{")
+    done = compare(*words)
+    (line,) = done.stderr.splitlines()
+    assert done.exit_code == 2 and part in line
+
+
+def test_the_page_is_what_the_results_say():
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run `make readme`"
+
+
+def test_the_page_names_every_shipped_network_and_changes_with_a_result(tmp_path):
+    text = page.page()
+    for name in ("digits", "mnist", "mnist-attention", "mnist-resnet", "multimnist"):
+        assert f"| {name} |" in text
+    table = leaderboard.table()
+    (row,) = [row for row in table if row.network.name == "mnist"]
+    del row.cells["transplant"]
+    assert page.page(table) != text

@@ -1,0 +1,67 @@
+"""Statistics over seeds as they are shipped: the numbers of the commands, without weights."""
+
+import pytest
+import torch
+from click.testing import CliRunner
+from several import train
+
+from benchmarks import seeds
+from capsviz import checkpoint, discovery, figures, leaderboard
+from capsviz.leaderboard.columns import COLUMNS
+from capsviz.statistics.replicates import count
+
+SHIPPED = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Two commands over three runs, for three images in ten of the digits."""
+    with torch.random.fork_rng():
+        for seed in range(3):
+            train(tmp_path / f"x-{seed}", seed)
+    monkeypatch.setattr(seeds, "FOLDER", tmp_path / "seeds")
+    monkeypatch.setattr(seeds, "ROOT", tmp_path)
+    words = [
+        "small",
+        str(tmp_path / "x-*"),
+        "--n",
+        "30",
+        "--only",
+        "rotate",
+        "--only",
+        "transplant",
+    ]
+    done = CliRunner().invoke(seeds.command, words)
+    assert done.exit_code == 0, done.output
+    return tmp_path / "seeds/small", done
+
+
+def test_numbers_are_kept_and_neither_weights_nor_pictures(made):
+    folder, done = made
+    names = ["rotate-digits-30-images-3-runs.json", "runs.json",
+             "transplant-digits-30-images-3-runs.json"]  # fmt: skip
+    assert sorted(path.name for path in folder.iterdir()) == names
+    result, about = figures.read_result(folder / names[0])
+    assert count(result) == 3 and about["command"].startswith("capsviz rotate --seeds-of")
+    assert "seeds/small: " in done.stdout and "s of CPU" in done.stderr
+
+
+def test_a_leaderboard_reads_them(made):
+    (row,) = leaderboard.table([made[0]])
+    assert row.network.seeds == [0, 1, 2] and row.cells["transplant"].runs == 3
+    assert row.network.accuracy.runs.tolist() == [0.1] * 3 and row.network.seconds == 60
+
+
+def test_a_command_that_fails_is_left_out_and_says_why(tmp_path):
+    words = seeds.measure(tmp_path, "rotate", [str(tmp_path / "none-*")], 30)
+    assert words.startswith("left out: Error: --seeds-of") and "matches no training run" in words
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=[path.name for path in SHIPPED])
+def test_what_is_shipped_is_of_several_runs_and_small(folder):
+    (row,) = leaderboard.table([folder])
+    assert len(row.network.seeds) >= 3 and row.cells
+    assert set(row.cells) <= {column.title for column in COLUMNS}
+    assert all(cell.runs == len(row.network.seeds) for cell in row.cells.values())
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1e6
