@@ -84,7 +84,7 @@ def of_units(result) -> list[str]:
         lines.append(
             f"{len(result.chosen)} types of primary capsules, selected forward, explain "
             f"{number(result.explained, '.0%')} of their layer's variance; relevance mass "
-            f"{units[0]:.3f} on the stroke (another image's {control[0]:.3f}), {units[1]:.3f} of that in one half "
-            f"({control[1]:.3f})"
+            f"{units[0]:.3f} on the stroke (another image's {control[0]:.3f}), {units[1]:.3f} of "
+            f"that in one half ({control[1]:.3f})"
         )
     return lines
