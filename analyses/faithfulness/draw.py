@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import show
@@ -43,7 +43,8 @@ def one_image(result, width):
     columns = M + 1 if width > 6 else 6
     blocks = -(-(M + 1) // columns)
     cell = min((width - 0.1) / columns - 0.06, 1.0)
-    tall = blocks * (2 * cell + 0.95)
+    _, rows, across = result.image.shape
+    tall = blocks * (2 * cell * max(1, rows / across) + 0.95)
     figure = Figure(figsize=(width, tall + 0.35))
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.01, hspace=0.01)
     grid = figure.subplots(2 * blocks, columns, squeeze=False)
@@ -126,6 +127,7 @@ def judgements(result, width):
     panels[0].axvline(0, color=GREY, linewidth=0.5)
     panels[0].set_title("insertion less deletion\n(higher is better)")
     panels[0].set_xlabel("difference of areas")
+    panels[0].xaxis.set_major_locator(MaxNLocator(4))
     _points(panels[1], result, result.infidelity)
     panels[1].set_xlim(-0.03, 1.03)
     panels[1].set_title("infidelity\n(lower is better)")
@@ -139,7 +141,7 @@ def judgements(result, width):
         axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
     figure.suptitle(
         f"{result.n:,} {result.dataset} images, class {result.target};"
-        f"{' ' if wide else chr(10)}bars and bands: 95 % intervals",
+        f"{' ' if wide else chr(10)}bars: 95 % intervals",
         fontsize=7,
     )
     return figure
