@@ -6,7 +6,6 @@ import numpy as np
 
 from capsviz.statistics.words import number, sentence, sentences
 
-SEED = "one training run: another may differ by more than these intervals"
 PUBLISHED = 11  # levels of the published dictionaries
 
 
@@ -23,13 +22,12 @@ def caption(result, part="") -> str:
         return (
             "Entropy of the dictionaries of rounded couplings by number of levels, and accuracy "
             f"with the rounded couplings. Bands: 95 % intervals over {result.n:,} images of "
-            f"{result.dataset}. {sentences(_dictionary(result))} {sentence(SEED)}"
+            f"{result.dataset}. {sentences(_dictionary(result))}"
         )
     return (
         "Importance of child capsules: change of the true class's activation without each group, "
         "sorted, and accuracy as groups are removed. Bars and bands: 95 % intervals over images. "
         f"{sentence(_head(result))} {' '.join(sentence(_brief(result, k)) for k in result.kinds)} "
-        f"{sentence(SEED)}"
     )
 
 
@@ -68,7 +66,7 @@ def _name(result, kind: str, k: int) -> str:
 
 def _of_many(result) -> str:
     lines = [_head(result), *(_kind(result, kind) for kind in result.kinds)]
-    return "\n".join([*lines, _dictionary(result), SEED])
+    return "\n".join([*lines, _dictionary(result)])
 
 
 def _head(result) -> str:

@@ -9,7 +9,6 @@ from capsviz.statistics.words import number, sentences
 COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
 MOST = 0.5  # of the variance
-SEED = "one training run: another may differ by more than these intervals"
 
 
 def caption(result, part="") -> str:
@@ -33,13 +32,13 @@ def caption(result, part="") -> str:
             "correlation of trees. Bars: 95 % intervals over "
             f"{result.n:,} images of {result.dataset}."
         )
-        said = "\n".join([*_frozen(result), *_trees(result), SEED])
+        said = "\n".join([*_frozen(result), *_trees(result)])
     else:
         text = (
             "What decides which parent a child prefers: shares of the variance of couplings, and "
             "children that change their favourite. Bars: 95 % intervals over images."
         )
-        said = "\n".join([_variance(result), _favourites(result), *result.notes, SEED])
+        said = "\n".join([_variance(result), _favourites(result), *result.notes])
     return f"{text} {sentences(said)}"
 
 
@@ -73,7 +72,7 @@ def total(estimate, part) -> float:
 
 def _of_many(result) -> str:
     lines = [_variance(result), _favourites(result), *_frozen(result), *_trees(result)]
-    return "\n".join([*lines, *result.notes, SEED])
+    return "\n".join([*lines, *result.notes])
 
 
 def _frozen(result) -> list[str]:
@@ -186,6 +185,6 @@ def _of_run(result) -> str:
         f"[{starved.low[-1]:.0f}, {starved.high[-1]:.0f}] in epoch {last}",
         f"variance of preferences in epoch {first}: {_three(result.shares[0])}; in epoch {last}: "
         f"{_three(result.shares[-1])}",
-        "a maximum over more images can only revive a capsule; one training run",
+        "a maximum over more images can only revive a capsule",
     ]
     return "\n".join(lines)
