@@ -1,4 +1,4 @@
-"""Is the routing map faithful: does the class fall when the pixels it points at are removed?
+"""Is the routing map faithful: does the class fall without the pixels it points at?
 
 Method: the additive map of routing, Σ over types of c_ij (û_ij · v̂_j), each place's evidence
 divided among the pixels that it sees in proportion to how far they are from black, and the same

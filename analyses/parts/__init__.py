@@ -1,4 +1,4 @@
-"""Is a digit whose parts are exchanged still read? Intact against broken images, by every score.
+"""Is a digit with exchanged parts still read? Intact against broken, by every score.
 
 Method: images are broken: their quarters exchanged crosswise, the lower half taken of an image of
 another class, the lower half moved aside by a seventh of the width. A network that knows how parts

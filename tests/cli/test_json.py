@@ -117,9 +117,10 @@ def test_the_other_commands_print_strict_json_too(monkeypatch, tmp_path):
     cells = (["x"], [[math.nan]], "caption", {"x": math.inf})
     monkeypatch.setattr(gathering, "gather", lambda *args, **values: cells)
     lines = {
-        "evaluate": ["evaluate", *digits, "--limit", "3"],
+        "evaluate": ["evaluate", *digits, "--n", "3"],
         "describe": ["describe", *digits],
         "check": ["check", *digits],
+        "compare": ["compare", "digits", "--json"],
         "reproduce": ["reproduce", "paper", "--show", "--json"],
     }
     assert set(lines) == COMMANDS - set(ANALYSES)
