@@ -46,7 +46,7 @@ from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
 capsviz probes --digit 2 --other-index 5
-capsviz probes --n 1000  # a few minutes
+capsviz probes --n 1000  # about 5 min
 """
 
 NEEDS = ("poses",)  # of a network, see tracing.needs; what needs a decoder is left out without one
