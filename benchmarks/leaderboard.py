@@ -31,7 +31,10 @@ def page(table=None) -> str:
     parts.append("\n## From which files\n")
     for row in table:
         if files := sorted(
-            {cell.path.relative_to(root()).as_posix() for cell in row.cells.values()}
+            {
+                cell.path.resolve().relative_to(root().resolve()).as_posix()
+                for cell in row.cells.values()
+            }
         ):
             parts.append(f"- {row.network.name}: {', '.join(f'`{name}`' for name in files)}")
     return "\n".join(parts) + "\n"

@@ -78,6 +78,6 @@ def capsnet(
 
 def literal(network: CapsNet) -> Literal:
     """The same network with the same weights, computed as the paper's text reads."""
-    made = Literal(network.settings)
-    made.load_state_dict(network.state_dict())
-    return made
+    twin = Literal(**network.config)
+    twin.load_state_dict(network.state_dict())
+    return twin

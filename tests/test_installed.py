@@ -314,12 +314,15 @@ def assert_used(run, tmp_path, name, *more, **how):
     assert f"{name} " in text and "How many images are there, of a user?" in text
     small = ["--types", "2", "--channels", "4", "--epochs", "1", "--output", name]
     commands = [["train", "--dataset", name, "--routing", name, "--decoder", name, *small]]
-    commands += [[one, "--checkpoint", name, "--format", "png"] for one in (name, *more)]
+    commands += [
+        [one, "--checkpoint", name, "--format", "png", "--output", f"of-{one}"]
+        for one in (name, *more)
+    ]
     code = "from capsviz.cli import main\n"
     code += f"for words in {commands!r}:\n main(words, standalone_mode=False)"
     text = good(run(code, **how))
     assert "test accuracy" in text and text.count("there are 40 images") == 1 + len(more)
-    assert (tmp_path / "runs/figures/count.png").exists()
+    assert len(list(tmp_path.glob("of-*/count*.png"))) == 1 + len(more)
 
 
 def test_a_folder_of_plugins_is_listed_run_and_trained_with(run, tmp_path):

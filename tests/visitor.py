@@ -34,7 +34,7 @@ TWO = (  # on a sheet of 280 x 280
     (140, 222), (205, 218),
 )  # fmt: skip
 SEVEN = ((75, 60), (200, 60), (160, 140), (120, 230))
-PATIENCE_MS = 30_000  # on a machine that is busy with other things
+PATIENCE_MS = 60_000  # on a machine that is busy with other things
 
 
 @pytest.fixture(scope="module")

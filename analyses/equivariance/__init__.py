@@ -51,7 +51,7 @@ from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
 capsviz equivariance --n 200  # about 7 min for all vectors
-capsviz equivariance --law --n 1000  # several minutes
+capsviz equivariance --law --n 1000  # about 10 min
 """
 
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs

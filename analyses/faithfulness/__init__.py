@@ -1,4 +1,4 @@
-"""Is the routing map faithful: does the class fall when the pixels it points at are removed?
+"""Is the routing map faithful: does the class fall without the pixels it points at?
 
 Method: the additive map of routing, Σ over types of c_ij (û_ij · v̂_j), each place's evidence
 divided among the pixels that it sees in proportion to how far they are from black, and the same
@@ -42,7 +42,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from capsviz.analyses.faithfulness.words import caption, findings
+from capsviz.analyses.faithfulness.words import caption, findings, parts
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
@@ -54,7 +54,7 @@ capsviz faithfulness --n 50  # about 2 min
 
 NEEDS = ()  # scores with a gradient, of a network with capsules or without
 
-__all__ = ["caption", "findings"]
+__all__ = ["caption", "findings", "parts"]
 
 
 class Result(NamedTuple):
@@ -212,13 +212,12 @@ def _require(steps: int) -> None:
         raise ValueError(f"curves need at least 2 steps, got {steps}")
 
 
-def plot(result: Result | Statistics, *, width=7.16):
-    """Maps of one image with their curves, or the judgements over a test set."""
+def plot(result: Result | Statistics, *, width=7.16, part=""):
+    """Maps of one image, or the judgements over a test set; or their "curves"."""
     from capsviz.analyses.faithfulness import draw
 
-    if isinstance(result, Statistics):
-        return draw.judgements(result, width)
-    return draw.one_image(result, width)
+    drawn = draw.judgements if isinstance(result, Statistics) else draw.one_image
+    return (draw.both_curves if part == "curves" else drawn)(result, width)
 
 
 @analysis(__doc__, picture=True)

@@ -1,11 +1,11 @@
-"""Drawings for `faithfulness`: one image's maps and curves, and the judgements over a test set."""
+"""Drawings for `faithfulness`: one image's maps, curves, and the judgements over a test set."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import show
@@ -38,17 +38,16 @@ SHORT = {
 
 
 def one_image(result, width):
-    """The image, its maps, those of random weights, and the curves."""
-    wide, M = width >= WIDE, len(result.names)
+    """The image, its maps, and those of random weights."""
+    M = len(result.names)
     columns = M + 1 if width > 6 else 6
     blocks = -(-(M + 1) // columns)
     cell = min((width - 0.1) / columns - 0.06, 1.0)
-    tall = blocks * (2 * cell + 0.95)
-    heights = [tall, 1.75 if wide else 3.2]
-    figure = Figure(figsize=(width, sum(heights) + 0.35))
+    _, rows, across = result.image.shape
+    tall = blocks * (2 * cell * max(1, rows / across) + 0.95)
+    figure = Figure(figsize=(width, tall + 0.35))
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.01, hspace=0.01)
-    top, bottom = figure.subfigures(2, 1, height_ratios=[tall + 0.35, heights[1]])
-    grid = top.subplots(2 * blocks, columns, squeeze=False)
+    grid = figure.subplots(2 * blocks, columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
     show(grid[0, 0], result.image, "\nimage")
@@ -70,8 +69,7 @@ def one_image(result, width):
             lower.set_xlabel(f"ρ {result.correlation[k]:.2f}", fontsize=6, labelpad=2)
     text = "upper: maps, areas of deletion and insertion, infidelity;"
     text += " " if width > 6 else "\n"
-    top.suptitle(f"{text}lower: the same maps with random weights in all layers", fontsize=7)
-    _both_curves(bottom, result, (result.deletion, result.insertion), None, wide)
+    figure.suptitle(f"{text}lower: the same maps with random weights in all layers", fontsize=7)
     return figure
 
 
@@ -87,9 +85,13 @@ def _map(axes, values):
     axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
 
 
-def _both_curves(part, result, values, bands, wide):
-    """Deletion and insertion, with what they are drawn by."""
-    panels = part.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
+def both_curves(result, width):
+    """Deletion and insertion, with what they are drawn by; 95 % bands over a test set."""
+    wide, many = width >= WIDE, hasattr(result, "curves")
+    values = result.curves.value if many else (result.deletion, result.insertion)
+    bands = result.curves.ci95 if many else None
+    figure = Figure(figsize=(width, 2.0 if wide else 4.0))
+    panels = figure.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
     for k, (axes, curves) in enumerate(zip(panels, values, strict=True)):
         for m, name in enumerate(result.names):
             colour, line, _ = STYLES[name]
@@ -108,26 +110,24 @@ def _both_curves(part, result, values, bands, wide):
         axes.xaxis.set_major_formatter(PercentFormatter(1, 0, None))
         axes.set_ylabel("score of the class" if k == 0 or not wide else None)
     handles, labels = panels[0].get_legend_handles_labels()
-    part.legend(
+    figure.legend(
         handles, labels, loc="outside right center" if wide else "outside lower center",
         ncols=1 if wide else 2, fontsize=6, handlelength=2.6,
     )  # fmt: skip
+    return figure
 
 
 def judgements(result, width):
-    """Mean curves; areas, infidelity and sanity of each map."""
+    """Areas, infidelity and sanity of each map."""
     wide, M = width >= WIDE, len(result.names)
     rows = 0.17 * M + 0.75 if wide else 0.12 * M + 0.6
-    heights = [1.85, rows] if wide else [3.3, 3 * rows]
-    figure = Figure(figsize=(width, sum(heights) + 0.25))
-    top, bottom = figure.subfigures(2, 1, height_ratios=heights)
-    band = result.curves.ci95
-    _both_curves(top, result, result.curves.value, band, wide)
-    panels = bottom.subplots(*((1, 3) if wide else (3, 1)), sharey=True)
+    figure = Figure(figsize=(width, (1 if wide else 3) * rows + 0.25))
+    panels = figure.subplots(*((1, 3) if wide else (3, 1)), sharey=True)
     _points(panels[0], result, result.gap)
     panels[0].axvline(0, color=GREY, linewidth=0.5)
     panels[0].set_title("insertion less deletion\n(higher is better)")
     panels[0].set_xlabel("difference of areas")
+    panels[0].xaxis.set_major_locator(MaxNLocator(4))
     _points(panels[1], result, result.infidelity)
     panels[1].set_xlim(-0.03, 1.03)
     panels[1].set_title("infidelity\n(lower is better)")
@@ -141,7 +141,7 @@ def judgements(result, width):
         axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
     figure.suptitle(
         f"{result.n:,} {result.dataset} images, class {result.target};"
-        f"{' ' if wide else chr(10)}bars and bands: 95 % intervals",
+        f"{' ' if wide else chr(10)}bars: 95 % intervals",
         fontsize=7,
     )
     return figure

@@ -4,26 +4,53 @@ from __future__ import annotations
 
 import numpy as np
 
+from capsviz.statistics.words import sentences
+
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CONTROLS = ("ink", "|u| map")  # as far as a map gets that knows nothing of the class
 
 
-def caption(result) -> str:
-    """What the figure shows, with its numbers."""
-    if hasattr(result, "gap"):
-        return (
-            f"Faithfulness of maps over {result.n:,} images. Score of the class {result.target} "
-            "when pixels are removed, or alone are shown, in the order of a map; area of insertion "
-            "less deletion; infidelity, the share of squared losses by black squares that a map "
-            "leaves unexplained; and rank correlation of a map with itself after layers of the "
-            f"network have got random weights. Bars and bands: 95 % intervals. {findings(result)}."
+def parts(result) -> tuple[str, ...]:
+    """Names of its pictures."""
+    return ("", "curves")
+
+
+def caption(result, part="") -> str:
+    """What a picture shows, with its numbers."""
+    many = hasattr(result, "gap")
+    if part == "curves":
+        text = (
+            f"Score of the class {result.target if many else result.classes[result.target]} when "
+            "pixels are removed, or alone are shown, in the order of a map."
         )
-    return (
-        "Maps of one image, each on its own colour scale; below them the same maps of the network "
-        "with random weights in all layers, with the rank correlation ρ of the two; and the score "
-        "of the class when pixels are removed, or alone are shown, in the order of the map. "
-        f"{findings(result)}."
+        if many:
+            bands = f"Means of {result.n:,} {result.dataset} images; bands: 95 % intervals."
+            return f"{text} {bands} {sentences(chr(10).join(verdicts(result)))}".strip()
+        return f"{text} {sentences(_areas(result))} One image proves nothing."
+    if many:
+        text = (
+            f"Faithfulness of maps over {result.n:,} {result.dataset} images: area under insertion "
+            f"less deletion, of the score of the class {result.target}; infidelity, the share of "
+            "squared losses by black squares that a map leaves unexplained; and rank correlation "
+            f"of a map with itself after layers have got random weights ({result.sanity.n} draws). "
+            "Bars: 95 % intervals."
+        )
+        return " ".join([text, *map(sentences, [*verdicts(result), *result.left_out])])
+    text = (
+        f"Maps of one image for class {result.classes[result.target]}, each on its own colour "
+        "scale; below them the same maps of the network with random weights in all layers, with "
+        "the rank correlation ρ of the two. Numbers: areas of deletion and insertion, infidelity. "
+        "One image proves nothing."
     )
+    return " ".join([text, *map(sentences, result.left_out)])
+
+
+def _areas(result) -> str:
+    """Of one image, the area of the routing map, or of the first, and of its controls."""
+    gap = dict(zip(result.names, result.insertion_area - result.deletion_area, strict=True))
+    few = [name for name in (ROUTED, UNIFORM, *CONTROLS, "random order") if name in gap]
+    listed = "; ".join(f"{name} {gap[name]:.3f}" for name in few)  # names hold commas
+    return f"area under insertion less deletion: {listed}"
 
 
 def findings(result) -> str:

@@ -149,10 +149,17 @@ def evaluate(
     return Statistics(**values, classes=list(classes), n=len(images), dataset=dataset)
 
 
-def plot(result: Result | Statistics, *, width=7.16):
-    """Importance in one image, or over many, with pruning curves and dictionaries."""
+def parts(result: Result | Statistics) -> tuple[str, ...]:
+    """Names of its pictures."""
+    return ("",) if isinstance(result, Result) else ("", "dictionaries")
+
+
+def plot(result: Result | Statistics, *, width=7.16, part=""):
+    """Importance in one image, or over many, with pruning curves; or "dictionaries"."""
     from capsviz.analyses.importance import draw, panels
 
+    if part == "dictionaries":
+        return panels.dictionaries(result, width)
     return (draw.one_image if isinstance(result, Result) else panels.sheet)(result, width)
 
 

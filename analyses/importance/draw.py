@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import picture, show
 
-WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
 SIGNED = "RdBu"
 RANDOM = "#7F7F7F"
 

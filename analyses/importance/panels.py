@@ -14,33 +14,33 @@ STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
 
 def sheet(result, width):
-    """Change without each group and pruning curves by kind; entropies, and accuracy with them."""
+    """Change without each group, and pruning curves, by kind."""
     wide, K = width >= WIDE, len(result.kinds)
+    what = f"{result.n:,} images of {result.dataset}; dashed: random removals of equal norm"
     if wide:
-        figure = Figure(figsize=(width, 5.6))
-        grid = figure.add_gridspec(3, 6)
-        step = 6 // K
-        places = [[grid[row, k * step : (k + 1) * step] for row in (0, 1)] for k in range(K)]
-        below = [grid[2, :3], grid[2, 3:]]
+        figure = Figure(figsize=(width, 3.9))
+        axes = figure.subplots(2, K, squeeze=False).T
     else:
-        figure = Figure(figsize=(width, 1.5 * (K + 2) + 0.6))
-        grid = figure.add_gridspec(K + 2, 2)
-        places = [[grid[k, column] for column in (0, 1)] for k in range(K)]
-        below = [grid[K, :], grid[K + 1, :]]
-    for k, (kind, (top, bottom)) in enumerate(zip(result.kinds, places, strict=True)):
-        _groups(figure.add_subplot(top), result, kind)
-        axes = figure.add_subplot(bottom)
-        _curves(axes, result, kind)
-        if k == 0:
-            figure.legend(
-                *axes.get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
-                ncols=3 if wide else 1, title_fontsize=6.5,
-                title=f"{result.n:,} images of {result.dataset}; dashed: random removals of equal "
-                "norm; curves:" if wide else f"{result.n:,} images of {result.dataset}; dashed:\n"
-                "random removals of equal norm; curves:",
-            )  # fmt: skip
-    _entropies(figure.add_subplot(below[0]), result)
-    _rounded(figure.add_subplot(below[1]), result)
+        what = what.replace("dashed: ", "dashed:\n")
+        figure = Figure(figsize=(width, 1.5 * K + 0.85))
+        axes = figure.subplots(K, 2, squeeze=False)
+    for kind, (change, curves) in zip(result.kinds, axes, strict=True):
+        _groups(change, result, kind)
+        _curves(curves, result, kind)
+    figure.legend(
+        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
+        ncols=3 if wide else 1, title_fontsize=6.5, title=f"{what}; curves:",
+    )  # fmt: skip
+    return figure
+
+
+def dictionaries(result, width):
+    """Entropies of the dictionaries, and accuracy with couplings rounded to their levels."""
+    wide = width >= WIDE
+    figure = Figure(figsize=(width, 2.0 if wide else 3.6))
+    entropies, rounded = figure.subplots(*((1, 2) if wide else (2, 1)))
+    _entropies(entropies, result)
+    _rounded(rounded, result)
     return figure
 
 
@@ -92,7 +92,7 @@ def _entropies(axes, result):
     axes.plot(result.levels, result.child_bits, "v-", color=COLOURS[1], label="a single child",
               markersize=3)  # fmt: skip
     axes.axhline(result.bound_bits, color="black", linewidth=0.6, linestyle=":")
-    axes.annotate("bound: log2 of the images", (result.levels[0], result.bound_bits), xytext=(0, 2),
+    axes.annotate("bound: log2 of the images", (result.levels[0], result.bound_bits), xytext=(0, 4),
                   textcoords="offset points", fontsize=6)  # fmt: skip
     axes.set(xscale="log", ylim=(-0.2, 1.9 * result.bound_bits), xlabel="levels of couplings")
     axes.set_ylabel("bits a class")

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, sentence, sentences
 
-SEED = "one training run: another may differ by more than these intervals"
 PUBLISHED = 11  # levels of the published dictionaries
 
 
-def caption(result) -> str:
-    """What the figure shows, with its numbers."""
-    if hasattr(result, "base"):
-        text = (
-            "Importance of child capsules. Top: change of the true class's activation without each "
-            "group, sorted, with random removals of equal norm dashed; middle: accuracy as groups "
-            "are removed; bottom: entropy of the dictionaries of rounded couplings, and accuracy "
-            "with them. Bars and bands: 95 % intervals over images"
-        )
-    else:
-        text = (
+def caption(result, part="") -> str:
+    """What a picture shows, with its numbers."""
+    if not hasattr(result, "base"):
+        name = result.classes[result.watched]
+        return (
             "One image without each group of its child capsules: change of the activation of class "
-            f"{result.classes[result.watched]}. Band: 5 to 95 % of random removals of equal norm"
+            f"{name}, {result.activations[result.watched]:.3f} with all. Band: 5 to 95 % of random "
+            f"removals of equal norm. {sentences(_groups(result))} One image is an example."
         )
-    return f"{text}. {findings(result)}.".replace("\n", "; ")
+    if part == "dictionaries":
+        return (
+            "Entropy of the dictionaries of rounded couplings by number of levels, and accuracy "
+            f"with the rounded couplings. Bands: 95 % intervals over {result.n:,} images of "
+            f"{result.dataset}. {sentences(_dictionary(result))}"
+        )
+    return (
+        "Importance of child capsules: change of the true class's activation without each group, "
+        "sorted, and accuracy as groups are removed. Bars and bands: 95 % intervals over images. "
+        f"{sentence(_head(result))} {' '.join(sentence(_brief(result, k)) for k in result.kinds)} "
+    )
 
 
 def findings(result) -> str:
@@ -34,20 +38,24 @@ def findings(result) -> str:
 
 def _of_one(result) -> str:
     name = result.classes[result.watched]
-    parts = []
+    return (
+        f"activation of class {name} {result.activations[result.watched]:.3f}; what it loses "
+        f"without one of the\n{_groups(result)}\none image is an example: see --n"
+    )
+
+
+def _groups(result) -> str:
+    """A line for each kind: the group that matters most, and how many matter beyond chance."""
+    lines = []
     for kind, change in result.change.items():
         worst, (low, high) = int(change.argmin()), result.control[kind]
         beyond = int((change < low).sum())
-        parts.append(
+        lines.append(
             f"{kind}: most without {_name(result, kind, worst)} ({change[worst]:+.3f}); {beyond} "
             f"of {len(change)} lose more than 95 % of random removals of equal norm "
             f"({low:+.3f} to {high:+.3f})"
         )
-    listed = "\n".join(parts)
-    return (
-        f"activation of class {name} {result.activations[result.watched]:.3f}; what it loses "
-        f"without one of the\n{listed}\none image is an example: see --n"
-    )
+    return "\n".join(lines)
 
 
 def _name(result, kind: str, k: int) -> str:
@@ -57,13 +65,16 @@ def _name(result, kind: str, k: int) -> str:
 
 
 def _of_many(result) -> str:
+    lines = [_head(result), *(_kind(result, kind) for kind in result.kinds)]
+    return "\n".join([*lines, _dictionary(result)])
+
+
+def _head(result) -> str:
     activation, accuracy = result.base
-    lines = [
+    return (
         f"{result.n:,} images of {result.dataset}: accuracy {accuracy:.1%}, true activation "
         f"{activation:.3f}; children left out, {result.how}; importance ranked on {result.others}"
-    ]
-    lines += [_kind(result, kind) for kind in result.kinds]
-    return "\n".join([*lines, _dictionary(result), SEED])
+    )
 
 
 def _kind(result, kind: str) -> str:
@@ -79,6 +90,17 @@ def _kind(result, kind: str) -> str:
         f"median, without random ones of equal norm by {control:+.3f}; mean accuracy until {last} "
         f"are gone: random {areas[0]}, least important first {areas[1]} (less random "
         f"{least:+.1%}), most important first {areas[2]} ({most:+.1%}): {verdict(least, most)}"
+    )
+
+
+def _brief(result, kind: str) -> str:
+    """Of `_kind`, what a caption has room for."""
+    change, control = result.activation_change[kind], result.control_activation_change[kind]
+    worst, areas = int(change.value.argmin()), result.area_accuracy[kind].difference
+    return (
+        f"{kind} ({len(change)}): at worst {change[worst]:+.3f} ({_name(result, kind, worst)}), "
+        f"random {control:+.3f}; mean accuracy less that of a random order {areas[1]:+.1%} least "
+        f"important first, {areas[2]:+.1%} most important first: {verdict(areas[1], areas[2])}"
     )
 
 

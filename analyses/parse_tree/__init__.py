@@ -172,13 +172,22 @@ def follow(
     return Trajectory(**values, **chosen, run=run, n=len(images), dataset=dataset)
 
 
-def plot(result: Result | Statistics | Trajectory, *, width=7.16):
-    """Trees of two images, what decides them over many, or capsules over training."""
+def parts(result: Result | Statistics | Trajectory) -> tuple[str, ...]:
+    """Names of its pictures."""
+    many = isinstance(result, Statistics)
+    more = many and (result.accuracy is not None or result.correlation is not None)
+    return ("", "moved") if more else ("",)
+
+
+def plot(result: Result | Statistics | Trajectory, *, width=7.16, part=""):
+    """Trees of two images; what decides them over many, or "moved"; capsules over training."""
     from capsviz.analyses.parse_tree import draw, panels
 
     if isinstance(result, Result):
         return draw.trees(result, width)
-    return (panels.statistics if isinstance(result, Statistics) else panels.epochs)(result, width)
+    if isinstance(result, Trajectory):
+        return panels.epochs(result, width)
+    return (panels.moved if part == "moved" else panels.statistics)(result, width)
 
 
 @analysis(__doc__, picture=True)

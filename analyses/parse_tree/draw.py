@@ -30,8 +30,8 @@ def trees(result, width):
         ratios, cell = [0.55, 1.6, 1.5], width * 0.37
         heights = [min(1.9, max(0.95, cell * tall / across + 0.1))] * S
     else:
-        ratios, cell = [0.45, 1.55], width * 0.6
-        heights = [h for _ in range(S) for h in (1.05, min(1.9, cell * tall / across + 0.1))]
+        ratios, cell = [0.45, 1.55], width * 0.56
+        heights = [h for _ in range(S) for h in (0.97, min(1.7, cell * tall / across + 0.1))]
     figure = Figure(figsize=(width, sum(heights) + 0.7 + 0.15 * (not wide)))
     grid = figure.add_gridspec(len(heights), len(ratios), height_ratios=heights,
                                width_ratios=ratios)  # fmt: skip

@@ -20,23 +20,30 @@ FRESH = "#7F7F7F"
 
 
 def statistics(result, width):
-    """Shares of variance; favourites; frozen couplings; trees of moved images."""
+    """Shares of variance and favourites; single children where no image can be moved."""
     wide = width >= WIDE
     S = len(result.networks) + 1
-    below = [_favourites]
-    below += [_frozen] if result.accuracy is not None else []
-    below += [_moved if result.correlation is not None else _children]
-    counts = {_favourites: 5, _frozen: 6, _moved: 6, _children: 5}
-    panels = [0.29 * counts[draw] for draw in below]
+    below = [_favourites] + ([_children] if result.correlation is None else [])
+    panels = [1.45] * len(below)
     heights = [0.24 * S + 0.35] + ([max(panels)] if wide else panels)
-    figure = Figure(figsize=(width, sum(heights) + (0.85 if wide else 1.9)))
-    grid = figure.add_gridspec(
-        len(heights), len(below) if wide else 1, height_ratios=heights,
-        width_ratios=[1.15] * (len(below) - 1) + [1] if wide else None,
-    )  # fmt: skip
+    figure = Figure(figsize=(width, sum(heights) + (0.85 if wide else 1.5)))
+    grid = figure.add_gridspec(len(heights), len(below) if wide else 1, height_ratios=heights)
     _shares(figure, figure.add_subplot(grid[0, :]), result, wide)
     for k, draw in enumerate(below):
         draw(figure.add_subplot(grid[1, k] if wide else grid[1 + k, 0]), result)
+    return figure
+
+
+def moved(result, width):
+    """Frozen couplings; trees of moved images."""
+    wide = width >= WIDE
+    panels = [_frozen] if result.accuracy is not None else []
+    panels += [_moved] if result.correlation is not None else []
+    tall = 2.1
+    shape = (1, len(panels)) if wide else (len(panels), 1)
+    figure = Figure(figsize=(width, tall if wide else tall * len(panels)))
+    for draw, axes in zip(panels, figure.subplots(*shape, squeeze=False).flat, strict=True):
+        draw(axes, result)
     return figure
 
 
@@ -60,7 +67,8 @@ def _shares(figure, axes, result, wide):
                           fontsize=6, color="black" if light else "white")  # fmt: skip
         edge = row[:6].sum()
         away = np.abs(interval[6] - row[6])[::-1, None]
-        axes.errorbar(edge, y, xerr=away, fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
+        bar = {"ecolor": "black", "elinewidth": 0.8, "capsize": 1.5}
+        axes.errorbar(edge, y + 0.27, xerr=away, fmt="none", **bar)  # below the numbers
     labels = [f"{n}\n(sd {v:.2g})" for n, v in zip(names, sd, strict=True)]
     axes.set_yticks(range(len(rows)), labels, fontsize=6)
     axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xlabel="mean square of preferences")

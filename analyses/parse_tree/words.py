@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, sentences
 
 COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
 MOST = 0.5  # of the variance
-SEED = "one training run: another may differ by more than these intervals"
 
 
-def caption(result) -> str:
-    """What the figure shows, with its numbers."""
+def caption(result, part="") -> str:
+    """What a picture shows, with its numbers."""
+    said = findings(result)
     if hasattr(result, "epochs"):
         text = (
             "Child capsules over training: largest activation over all images, gradient in shares "
-            "of the largest child's, and where the variance of couplings lies"
+            "of the largest child's, and where the variance of couplings lies."
         )
-    elif hasattr(result, "shares"):
-        text = (
-            "What decides which parent a child prefers: shares of the variance of couplings, "
-            "children that change their favourite, accuracy with couplings frozen, and whether the "
-            "tree moves with the image. Bars: 95 % intervals over images"
-        )
-    else:
+    elif not hasattr(result, "shares"):
         text = (
             "Favourite parents of all children, for two images and a fresh network: as a tree "
             "(lines: share of a type's places), and at each place of each type (pale: a weak "
-            "preference, in shares of the panel's strongest)"
+            "preference, in shares of the panel's strongest)."
         )
-    return f"{text}. {findings(result)}.".replace("\n", "; ")
+        said = said.replace(": see --n", "")
+    elif part == "moved":
+        text = (
+            "Accuracy with couplings frozen, and whether the tree moves with the image: "
+            "correlation of trees. Bars: 95 % intervals over "
+            f"{result.n:,} images of {result.dataset}."
+        )
+        said = "\n".join([*_frozen(result), *_trees(result)])
+    else:
+        text = (
+            "What decides which parent a child prefers: shares of the variance of couplings, and "
+            "children that change their favourite. Bars: 95 % intervals over images."
+        )
+        said = "\n".join([_variance(result), _favourites(result), *result.notes])
+    return f"{text} {sentences(said)}"
 
 
 def findings(result) -> str:
@@ -63,17 +71,25 @@ def total(estimate, part) -> float:
 
 
 def _of_many(result) -> str:
-    lines = [_variance(result), _favourites(result)]
-    if result.accuracy is not None:
-        own, *rest = (f"{one:.1%}" for one in result.accuracy)
-        listed = "; ".join(f"{n} {v}" for n, v in zip(result.frozen[1:], rest, strict=True))
-        lines.append(
-            f"accuracy {own} with its own couplings; frozen in every iteration ({result.others}): "
-            f"{listed}"
-        )
-    if result.correlation is not None:
-        lines += [_moved(*pair) for pair in zip(result.trees, result.correlation, strict=True)]
-    return "\n".join([*lines, *result.notes, SEED])
+    lines = [_variance(result), _favourites(result), *_frozen(result), *_trees(result)]
+    return "\n".join([*lines, *result.notes])
+
+
+def _frozen(result) -> list[str]:
+    if result.accuracy is None:
+        return []
+    own, *rest = (f"{one:.1%}" for one in result.accuracy)
+    listed = "; ".join(f"{n} {v}" for n, v in zip(result.frozen[1:], rest, strict=True))
+    return [
+        f"accuracy {own} with its own couplings; frozen in every iteration ({result.others}): "
+        f"{listed}"
+    ]
+
+
+def _trees(result) -> list[str]:
+    if result.correlation is None:
+        return []
+    return [_moved(*pair) for pair in zip(result.trees, result.correlation, strict=True)]
 
 
 def _moved(name: str, estimate) -> str:
@@ -169,6 +185,6 @@ def _of_run(result) -> str:
         f"[{starved.low[-1]:.0f}, {starved.high[-1]:.0f}] in epoch {last}",
         f"variance of preferences in epoch {first}: {_three(result.shares[0])}; in epoch {last}: "
         f"{_three(result.shares[-1])}",
-        "a maximum over more images can only revive a capsule; one training run",
+        "a maximum over more images can only revive a capsule",
     ]
     return "\n".join(lines)

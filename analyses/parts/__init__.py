@@ -1,4 +1,4 @@
-"""Is a digit whose parts are exchanged still read? Intact against broken images, by every score.
+"""Is a digit with exchanged parts still read? Intact against broken, by every score.
 
 Method: images are broken: their quarters exchanged crosswise, the lower half taken of an image of
 another class, the lower half moved aside by a seventh of the width. A network that knows how parts
@@ -44,6 +44,7 @@ capsviz parts --n 200  # about 5 min
 """
 
 NEEDS = ()  # scores are enough
+LEAST = 60  # images of `paper`
 
 __all__ = ["caption", "findings"]
 
@@ -99,11 +100,16 @@ def compute(models, names, images, labels, *, dataset, seed=0) -> Result:
     )
 
 
-def plot(result: Result, *, width=7.16):
-    """An image in each form, and the areas."""
+def parts(result: Result) -> tuple[str, ...]:
+    """Names of its pictures."""
+    return ("",) if result.perturbed is None and result.selected is None else ("", "relevance")
+
+
+def plot(result: Result, *, width=7.16, part=""):
+    """An image in each form, and the areas; or "relevance"."""
     from capsviz.analyses.parts import draw
 
-    return draw.forms(result, width)
+    return (draw.relevance if part == "relevance" else draw.forms)(result, width)
 
 
 @analysis(__doc__, networks=True)
@@ -122,5 +128,6 @@ def paper(inputs, settings):
     """For `capsviz figures`: the network beside the shipped ones without capsules."""
     from capsviz.cli.inputs import together, with_baselines
 
-    result = compute(**together(with_baselines(inputs), settings.n), seed=settings.seed)
-    yield f"parts-{inputs.dataset.name}-{settings.n}-images", result
+    n = max(settings.n, LEAST)  # of fewer, a class may have one image alone
+    result = compute(**together(with_baselines(inputs), n), seed=settings.seed)
+    yield f"parts-{inputs.dataset.name}-{n}-images", result

@@ -1,4 +1,4 @@
-"""Drawing for `parts`: an image in each form, and how well each score tells it."""
+"""Drawings for `parts`: an image in each form, how well each score tells it; relevance."""
 
 from __future__ import annotations
 
@@ -15,22 +15,18 @@ WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a colu
 
 def forms(result, width):
     """The forms of one image above the areas of all scores."""
+    wide = width >= WIDE
     S, B = result.auroc.value.shape
     cell = min(0.9, (width - 0.2) / (B + 1))
-    rows, measured = 0.26 * S + 0.95, _measured(result)
-    heights = [
-        cell + 0.55,
-        rows + (0 if width >= WIDE else 0.3),
-        *([0.17 * len(measured) + 0.95] if measured else []),
-    ]
+    heights = [cell + 0.55, 0.26 * S + (0.95 if wide else 1.25)]
     figure = Figure(figsize=(width, sum(heights)))
-    top, bottom, *last = figure.subfigures(len(heights), 1, height_ratios=heights)
+    top, bottom = figure.subfigures(2, 1, height_ratios=heights)
     names = ["intact", *result.kinds]
     for axes, image, name in zip(
         top.subplots(1, B + 1, squeeze=False)[0], result.examples, names, strict=True
     ):
         show(axes, image)
-        axes.set_title("\n".join(_folded(name, 12 if width >= WIDE else 8)), fontsize=6, pad=2)
+        axes.set_title("\n".join(_folded(name, 12 if wide else 8)), fontsize=6, pad=2)
     axes = bottom.subplots()
     for b, kind in enumerate(result.kinds):
         one, shift = result.auroc[:, b], (b - (B - 1) / 2) * 0.14
@@ -50,11 +46,9 @@ def forms(result, width):
     axes.tick_params(axis="y", length=0)
     bottom.legend(
         *axes.get_legend_handles_labels(), loc="outside lower center", fontsize=6,
-        ncols=3 if width >= WIDE else 1, handlelength=1, columnspacing=0.8,
+        ncols=3 if wide else 1, handlelength=1, columnspacing=0.8,
         title=f"{result.n:,} {result.dataset} images; bars: 95 % intervals", title_fontsize=6,
     )  # fmt: skip
-    if measured:
-        _relevance(last[0], measured)
     return figure
 
 
@@ -70,9 +64,11 @@ def _measured(result):
     return rows
 
 
-def _relevance(part, measured):
+def relevance(result, width):
     """Relevance masses of units and of their controls."""
-    axes = part.subplots()
+    measured = _measured(result)
+    figure = Figure(figsize=(width, 0.17 * len(measured) + 1.05))
+    axes = figure.subplots()
     for k, (_, *pair) in enumerate(measured):
         for one, fill, shift, label in zip(
             pair, ("none", "full"), (0.14, -0.14),
@@ -90,7 +86,8 @@ def _relevance(part, measured):
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
-    part.legend(loc="outside lower center", fontsize=6)
+    figure.legend(loc="outside lower center", fontsize=6)
+    return figure
 
 
 def _folded(name: str, letters: int) -> list[str]:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from capsviz.statistics.words import number, sentences
+
 CONTROLS = ("halves of one class", "whole moved")
 OF = {"halves of two classes": "halves of one class", "lower half moved": "whole moved"}
 
 
-def caption(result) -> str:
-    """What the figure shows, with its numbers."""
+def caption(result, part="") -> str:
+    """What a picture shows, with its numbers."""
+    if part == "relevance":
+        return (
+            "Relevance mass: what changes when a unit goes from its lowest to its highest value, "
+            "and what selected types of primary capsules hold, on the stroke and in one half. Open "
+            f"markers: controls. Bars: 95 % intervals, {result.n:,} {result.dataset} images. "
+            f"{sentences(chr(10).join(of_units(result)))}"
+        )
     return (
         "Broken images against intact ones. Top: an image in each form; below: chance that a "
         "broken image is more suspect than an intact one (AUROC), by the largest score of each "
         "network, by its reconstruction error, and by pixels alone. Open markers: controls, which "
-        "are whole. "
-        f"Bars: 95 % intervals. {findings(result)}."
+        f"are whole. Bars: 95 % intervals, {result.n:,} {result.dataset} images. "
+        f"{sentences(chr(10).join(verdicts(result)))}"
     )
 
 
@@ -74,8 +83,8 @@ def of_units(result) -> list[str]:
         control, units = result.selected
         lines.append(
             f"{len(result.chosen)} types of primary capsules, selected forward, explain "
-            f"{result.explained:.0%} of their layer's variance; relevance mass {units[0]:.3f} on "
-            f"the stroke (another image's {control[0]:.3f}), {units[1]:.3f} of that in one half "
-            f"({control[1]:.3f})"
+            f"{number(result.explained, '.0%')} of their layer's variance; relevance mass "
+            f"{units[0]:.3f} on the stroke (another image's {control[0]:.3f}), {units[1]:.3f} of "
+            f"that in one half ({control[1]:.3f})"
         )
     return lines

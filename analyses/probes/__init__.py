@@ -38,7 +38,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from capsviz.analyses.probes.words import caption, findings
+from capsviz.analyses.probes.words import caption, findings, parts
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
@@ -46,13 +46,13 @@ from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
 capsviz probes --digit 2 --other-index 5
-capsviz probes --n 1000  # a few minutes
+capsviz probes --n 1000  # about 5 min
 """
 
 NEEDS = ("poses",)  # of a network, see tracing.needs; what needs a decoder is left out without one
 OVER_RUNS = {"spread": mean, "seconds": sum, "n": min, "fitted": min, "probed": min, "couples": min}
 
-__all__ = ["caption", "findings"]
+__all__ = ["caption", "findings", "parts"]
 
 FIT = 500  # training images of each class that a probe is fitted on
 SHIFT_PX = 2  # at most, as in training
@@ -183,10 +183,12 @@ def evaluate(
     )  # fmt: skip
 
 
-def plot(result: Result | Statistics, *, width=7.16):
-    """A film strip, or probes, their controls, and what needs a decoder."""
+def plot(result: Result | Statistics, *, width=7.16, part=""):
+    """A film strip, or probes and their controls; or "paths", which need a decoder."""
     from capsviz.analyses.probes import draw, film
 
+    if part == "paths":
+        return draw.paths(result, width)
     return (draw.sheet if isinstance(result, Statistics) else film.strip)(result, width)
 
 

@@ -1,4 +1,4 @@
-"""Drawing for `probes`: R2 by measure, disentanglement, the cycle, and what lies along paths."""
+"""Drawings for `probes`: R2 by measure, disentanglement, the cycle, and what lies along paths."""
 
 from __future__ import annotations
 
@@ -17,30 +17,17 @@ PATH, FADE, GREY = COLOURS[0], COLOURS[1], "#7F7F7F"
 
 
 def sheet(result, width):
-    """Probes and DCI above; where poses are decoded, cycle and paths below."""
+    """Probes and DCI."""
     wide = width >= WIDE
     S = len(result.sources)
     tall = 6 * max(0.26, 0.055 * S)
-    draws = result.cycle is not None or result.path_read is not None
     across = 2 if wide else 1
     key = LINE * (-(-(S + 2) // across))
     heights = [tall] if wide else [tall, 1.1]
-    heights += ([1.35] if wide else [0.8, 1.35]) * draws
     figure = Figure(figsize=(width, sum(heights) + 0.45 * len(heights) + key + 0.15))
-    grid = figure.add_gridspec(len(heights), 6 if wide else 2, height_ratios=heights)
-    _probes(figure.add_subplot(grid[0, :4] if wide else grid[0, :]), result)
-    _dci(figure.add_subplot(grid[0, 4:] if wide else grid[1, :]), result)
-    if draws:
-        if wide:
-            below = [grid[1, :2], grid[1, 2:4], grid[1, 4:]]
-        else:
-            below = [grid[2, :], grid[3, 0], grid[3, 1]]
-        if result.cycle is not None:
-            _cycle(figure.add_subplot(below[0]), result)
-        if result.path_read is not None:
-            _path(figure.add_subplot(below[1]), result, "path_activation", "activation")
-        if result.path_distance is not None:
-            _path(figure.add_subplot(below[2]), result, "path_distance", "rms to nearest image")
+    grid = figure.add_gridspec(len(heights), 6 if wide else 1, height_ratios=heights)
+    _probes(figure.add_subplot(grid[0, :4] if wide else grid[0, 0]), result)
+    _dci(figure.add_subplot(grid[0, 4:] if wide else grid[1, 0]), result)
     lines = [Line2D([], [], linewidth=0.8, **_look(result, name)) for name in _names(result)]
     words = [f"{one}{_count(result, one)}" for one in _names(result)]
     lines.append(Line2D([], [], linestyle="none", marker="o", fillstyle="none", color=GREY))
@@ -48,6 +35,25 @@ def sheet(result, width):
         lines, [*words, "hollow: control task"], loc="outside upper center", ncols=across,
         handlelength=1.6,
     )  # fmt: skip
+    return figure
+
+
+def paths(result, width):
+    """The cycle, and activation and distance along paths."""
+    wide = width >= WIDE
+    figure = Figure(figsize=(width, 1.8 if wide else 3.1))
+    if wide:
+        grid = figure.add_gridspec(1, 3)
+        places = [grid[0, k] for k in range(3)]
+    else:
+        grid = figure.add_gridspec(2, 2, height_ratios=[0.8, 1.35])
+        places = [grid[0, :], grid[1, 0], grid[1, 1]]
+    if result.cycle is not None:
+        _cycle(figure.add_subplot(places[0]), result)
+    if result.path_read is not None:
+        _path(figure.add_subplot(places[1]), result, "path_activation", "activation")
+    if result.path_distance is not None:
+        _path(figure.add_subplot(places[2]), result, "path_distance", "rms to nearest image")
     return figure
 
 

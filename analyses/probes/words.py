@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, sentence, sentences
 
 NAMES = {
     "slant_deg": "slant",
@@ -145,25 +145,47 @@ def _paths(result) -> list[str]:
     return lines
 
 
-def caption(result) -> str:
-    """What the figure shows, with its numbers."""
-    text = "; ".join(findings(result).split("\n"))
+def parts(result) -> tuple[str, ...]:
+    """Names of its pictures."""
+    decoded = hasattr(result, "r2") and (result.cycle is not None or result.path_read is not None)
+    return ("", "paths") if decoded else ("",)
+
+
+def caption(result, part="") -> str:
+    """What a picture shows, with its numbers."""
     if not hasattr(result, "r2"):
         return (
             "A straight path between the poses of two images: decoded from (1 - t) v_a + t v_b, "
             "and below it the cross-fade of the two drawings at its ends, each with what it is "
             "read as when it is encoded again, and its activation. One pair proves nothing. "
-            f"{text}."
+            f"{sentences(_of_two(result))}"
         )
-    more = (
-        ""
-        if result.cycle is None
-        else " Below: the pose of the decoded pose; activation and distance to the nearest image "
-        "of the class along straight paths, and along cross-fades of their ends."
-    )
-    return (
+    if part == "paths":
+        lines = [] if result.cycle is None else [_cycle(result)]
+        lines += [] if result.path_read is None else _paths(result)
+        return (
+            "The pose of the decoded pose; activation and distance to the nearest image of the "
+            "class along straight paths, and along cross-fades of their ends. Bars and bands: "
+            f"95 % intervals, {result.n:,} {result.dataset} images. "
+            f"{sentences(chr(10).join(lines))}"
+        )
+    text = (
         "What can be read linearly off the pose of the class read: R² of ridge regressions within "
         "a class (filled) and of the control task, other images' measures (hollow); "
-        "disentanglement and completeness (DCI), also of the pose turned at random."
-        f"{more} Bars: 95 % intervals. {text}."
+        "disentanglement and completeness (DCI), also of the pose turned at random. Bars: 95 % "
+        f"intervals. {result.n:,} {result.dataset} images, shifted by up to {result.shift_px} px, "
+        f"probes of {result.probed} classes on {result.fitted:,} {result.fit_of}."
     )
+    listed = "; ".join(
+        f"{NAMES.get(measure, measure)} {result.r2[0, j]:.2f}, {result.selectivity[0, j]:.2f}"
+        for j, measure in enumerate(result.measures)
+    )
+    own = f"{result.disentanglement[0]:.2f} and {result.completeness[0]:.2f}"
+    turned = (result.disentanglement.value[TURNED], result.completeness.value[TURNED])
+    lines = [
+        f"R² of the pose, and less the control task's: {listed}",
+        f"disentanglement and completeness {own}, turned {turned[0]:.2f} and {turned[1]:.2f}",
+        verdict(result),
+        *result.notes,
+    ]
+    return f"{text} {' '.join(sentence(line) for line in lines if line)}"

@@ -6,6 +6,7 @@ M (r, d) is its rows one after the other, and votes are M times the transpose of
 rows of M were vectors each.
 """
 
+from functools import cache
 from inspect import signature
 from math import prod
 
@@ -17,7 +18,13 @@ from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
 from capsviz.nn.functional import lengths
 from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._links import convolution_links, fuse_places, of_slots, route_places
+from capsviz.nn.routing._links import (
+    Links,
+    convolution_links,
+    fuse_places,
+    of_slots,
+    route_places,
+)
 
 TRANSFORMS = ("own", "type", "shared")
 ITERATIONS = 3  # where none are asked for
@@ -79,12 +86,11 @@ class CapsuleLayer(nn.Module):
         self._rounds = {"iterations": ITERATIONS} if "iterations" in takes else {}
         self._rounds = self.rounds(iterations)
         types, rows, columns = self.child_grid
-        self.links, self.grid = None, (parents, 1, 1)
-        window = rows * columns
+        self.kernel, self.stride, self.coordinated = kernel, stride, coordinates
+        self.grid, window = (parents, 1, 1), rows * columns
         if kernel is not None:
-            links, places = convolution_links(self.child_grid, kernel, stride)
-            self.register_buffer("_child", links.child, persistent=False)
-            self.links, self.grid, window = links, (parents, *places), kernel**2
+            _, places = convolution_links(self.child_grid, kernel, stride)
+            self.grid, window = (parents, *places), kernel**2
         self.slots = types * window
         matrices = {"own": self.slots, "type": types, "shared": 1}[transform]
         shape = (matrices, parents, parent_pose[-1], child_pose[-1])
@@ -92,8 +98,8 @@ class CapsuleLayer(nn.Module):
         offered = getattr(self._module, "parameters", lambda *sizes: {})
         sizes = (self.slots, parents, prod(child_pose), prod(parent_pose))
         self.learned = nn.ParameterDict(offered(*sizes))
-        where = coordinates_of(self.child_grid, self.pose_shape) if coordinates else None
-        self.register_buffer("coordinates", where, persistent=False)
+        if coordinates:
+            coordinates_of(self.child_grid, self.pose_shape)  # refuses poses now
         self.options = {**self._rounds, **options}
         for option in options:
             if option not in takes:
@@ -114,7 +120,7 @@ class CapsuleLayer(nn.Module):
             with without_autocast(poses.device):
                 poses, activations = self._exact(poses, activations)
                 options = self._inputs(fused, poses, activations)
-                parents = fuse_places(fused, *self._flat(poses), self._links, **options)
+                parents = fuse_places(fused, *self._flat(poses), self.links, **options)
         return self.by_type(*parents)
 
     def by_type(self, poses: Tensor, activations: Tensor) -> Parents:
@@ -154,11 +160,21 @@ class CapsuleLayer(nn.Module):
 
     def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
         """Share of each vote in its parent: couplings (R, B, [Q,] I, J), activations (B, count)."""
-        return self._module.weights(couplings, of_slots(activations, self._links))
+        return self._module.weights(couplings, of_slots(activations, self.links))
 
     @property
-    def _links(self):
-        return None if self.links is None else self.links._replace(child=self._child)
+    def links(self) -> Links | None:
+        """What the places see; None: all children."""
+        if self.kernel is None:
+            return None
+        return _links_on(self.child_grid, self.kernel, self.stride, self.weight.device)
+
+    @property
+    def coordinates(self) -> Tensor | None:
+        """What is added to votes (children, E); None: nothing."""
+        if not self.coordinated:
+            return None
+        return _coordinates_on(self.child_grid, self.pose_shape, self.weight.device)
 
     def route(
         self,
@@ -179,12 +195,12 @@ class CapsuleLayer(nn.Module):
             votes = self.votes(poses)
             if self.links is None:
                 return votes, self._module.route(votes, couplings=couplings, **inputs)
-            options = {"links": self._links, "couplings": couplings, **inputs}
+            options = {"links": self.links, "couplings": couplings, **inputs}
             return votes, route_places(self._module, votes, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
-        links = self._links
+        links = self.links
         rows = poses.unflatten(-1, (-1, self.child_pose[-1]))  # r of each, one of a vector
         votes = einsum("ijed,b...ird->b...ijre", self.matrices(), of_slots(rows, links))
         votes = votes.flatten(-2)
@@ -226,6 +242,20 @@ class CapsuleLayer(nn.Module):
         poses = torch.cat((poses, places[:, numbered].expand(len(poses), -1, -1)), 2)
         added = numbers[:, numbered].expand(*weight.shape[:2], -1, -1)
         return poses, torch.cat((weight, added), 3)
+
+
+@cache
+@torch.inference_mode(False)  # which would keep them from training later
+def _links_on(grid: tuple, kernel: int, stride: int, device: torch.device) -> Links:
+    with device:
+        return convolution_links(grid, kernel, stride)[0]
+
+
+@cache
+@torch.inference_mode(False)
+def _coordinates_on(grid: tuple, pose: tuple, device: torch.device) -> Tensor:
+    with device:
+        return coordinates_of(grid, pose)
 
 
 def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:

@@ -16,6 +16,7 @@ def last_couplings(model, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     own, read = [], []
     for batch in images.split(CHUNK_IMAGES):
         traced = trace(model, batch, keep=("couplings", "lengths"))
+        assert traced.couplings is not None and traced.lengths is not None
         require_all_to_all(traced.couplings)
         own.append(traced.couplings[-1].clone())
         read.append(traced.lengths.argmax(1))

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import legibility
 import numpy as np
 import pytest
 import torch
@@ -129,10 +130,13 @@ def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
         about = {"analysis": "faithfulness", "kind": type(result).__name__, "width": width}
         figures.write_result(tmp_path / name, result, about)
         read, _ = figures.read_result(tmp_path / f"{name}.json")
-        assert faithfulness.caption(read) == faithfulness.caption(result)
-        figure = figures.draw("faithfulness", read, width)
-        assert_fits(figure)
-        assert figure.get_figheight() < 9
+        for part in figures.parts("faithfulness", read):
+            text = figures.caption("faithfulness", read, part)
+            assert text == figures.caption("faithfulness", result, part)
+            figure = figures.draw("faithfulness", read, width, part)
+            assert_fits(figure)
+            with figures.style():
+                assert legibility.defects(figure, figures.inches(width), text) == []
 
 
 @pytest.fixture

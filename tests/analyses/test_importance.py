@@ -2,6 +2,7 @@
 
 import json
 
+import legibility
 import numpy as np
 import pytest
 import torch
@@ -253,10 +254,13 @@ def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
         about = {"analysis": "importance", "kind": type(result).__name__, "width": width}
         figures.write_result(tmp_path / name, result, about)
         read, _ = figures.read_result(tmp_path / f"{name}.json")
-        assert importance.caption(read) == importance.caption(result)
-        figure = figures.draw("importance", read, width)
-        assert_fits(figure)
-        assert figure.get_figheight() < 9.5
+        for part in figures.parts("importance", read):
+            text = figures.caption("importance", read, part)
+            assert text == figures.caption("importance", result, part)
+            figure = figures.draw("importance", read, width, part)
+            assert_fits(figure)
+            with figures.style():
+                assert legibility.defects(figure, figures.inches(width), text) == []
 
 
 def test_other_images_are_of_another_split():

@@ -2,6 +2,7 @@
 
 import json
 
+import legibility
 import numpy as np
 import pytest
 import torch
@@ -206,11 +207,14 @@ def test_any_networks_are_compared_and_figures_are_redrawn(tmp_path, generator):
         figures.write_result(tmp_path / "x", result,
                              {"analysis": "parts", "kind": "Result", "width": 3.5})  # fmt: skip
         read, _ = figures.read_result(tmp_path / "x.json")
-        assert parts.caption(read) == parts.caption(result)
-        for width in ("single", 3.25, 5.5, "double"):
-            figure = figures.draw("parts", read, width)
-            assert_fits(figure)
-            assert figure.get_figheight() < 9
+        for part in figures.parts("parts", read):
+            text = figures.caption("parts", read, part)
+            assert text == figures.caption("parts", result, part)
+            for width in ("single", 3.25, 5.5, "double"):
+                figure = figures.draw("parts", read, width, part)
+                assert_fits(figure)
+                with figures.style():
+                    assert legibility.defects(figure, figures.inches(width), text) == []
     with pytest.raises(ValueError, match="at least 2 images of each of 2 classes"):
         parts.compute([plain], ["plain"], images, torch.zeros(12).long(), dataset="noise")
 

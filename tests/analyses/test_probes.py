@@ -2,6 +2,7 @@
 
 import json
 
+import legibility
 import numpy as np
 import pytest
 import torch
@@ -405,10 +406,13 @@ def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
         about = {"analysis": "probes", "kind": type(one).__name__, "width": width}
         figures.write_result(tmp_path / name, one, about)
         stored, _ = figures.read_result(tmp_path / f"{name}.json")
-        assert probes.caption(stored) == probes.caption(one)
-        figure = figures.draw("probes", stored, width)
-        assert_fits(figure)
-        assert figure.get_figheight() < 9
+        for part in figures.parts("probes", stored):
+            text = figures.caption("probes", stored, part)
+            assert text == figures.caption("probes", one, part)
+            figure = figures.draw("probes", stored, width, part)
+            assert_fits(figure)
+            with figures.style():
+                assert legibility.defects(figure, figures.inches(width), text) == []
 
 
 @pytest.fixture

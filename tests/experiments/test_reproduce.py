@@ -40,6 +40,7 @@ def cells():
 def table(monkeypatch):
     made = SimpleNamespace(LABELS=("Decoder",), cells=cells, __doc__="A table.\n\nMore.")
     monkeypatch.setattr(reproduce, "get", lambda name: made)
+    monkeypatch.setattr(gathering, "get", lambda name: made)
     return made
 
 
@@ -137,6 +138,7 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
             assert [p.name for p in (tmp_path / name).rglob("epochs.csv")] == ["epochs.csv"]
             monkeypatch.undo()
             monkeypatch.setattr(reproduce, "get", lambda name: table)
+            monkeypatch.setattr(gathering, "get", lambda name: table)
             other = [*words, "--batch-size", "64", "--folder", str(tmp_path / name)]
             refused = CliRunner().invoke(main, ["reproduce", *other])
             assert refused.exit_code == 2 and "choose another --folder" in refused.stderr

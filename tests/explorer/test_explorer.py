@@ -352,7 +352,7 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
     np.testing.assert_allclose(result.pose, expected.poses[1], rtol=1e-4, atol=1e-6)
     assert result.routing == "couplings uniform, type 0 off"
     np.testing.assert_array_equal(result.changes, changes)
-    again = CliRunner().invoke(main, ["redraw", str(made[-1])])
+    again = CliRunner().invoke(main, ["redraw", str(made[-1]), "--force"])
     assert again.exit_code == 0, again.stderr
     made = files.save_routing(networks, shown, warp, how)
     result, about = figures.read_result(made[-1])

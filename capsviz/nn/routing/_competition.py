@@ -32,9 +32,9 @@ class Alone:
         """What is summed over the parents of a place, (n, P), summed over all that compete."""
         return values
 
-    def even(self, parents: int, block: slice) -> Tensor | float:
-        """Equal shares, as something that multiplies (n, P)."""
-        return 1 / parents
+    def sharers(self, parents: int, block: slice) -> Tensor | int:
+        """How many parents share a child."""
+        return parents
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class Places(Alone):
         sums = flat.new_zeros(len(flat), count).index_add_(1, child, flat)
         return self._by_slot(sums[:, child], block)
 
-    def even(self, parents, block):
+    def sharers(self, parents, block):
         mask, child, count = self._local(block)
         places = torch.bincount(child[mask], minlength=count)[child].clamp_min(1)
-        return (mask.double() / (parents * places)).view(-1, 1, len(self.links.child))
+        return (parents * places).view(-1, 1, len(self.links.child))
 
     def _local(self, block: slice) -> tuple[Tensor, Tensor, int]:
         """For slots (n * Q) of a block: is there a child, its number, and of how many."""

@@ -95,13 +95,14 @@ def first_pass(
     ValueError  in the name of the routing, for activations that are missing or not (B, I).
     """
     require(routing, "activations", activations, "(B, I)")
-    check_shape("activations", activations, "B, I", children.shape[:2])
-    competition = ALONE
+    size, competition = children.shape[:2], ALONE
     if links is not None:
         competition = Places(links)
         children = of_slots(children, links).flatten(0, 1)
-        activations = of_slots(activations, links).flatten(0, 1)
     children, weight = batch_last(children, weight)
+    check_shape("activations", activations, "B, I", size)
+    if links is not None:
+        activations = of_slots(activations, links).flatten(0, 1)
     inputs = children, weight, activations.to(children), competition
     return inputs, even_moments(*inputs)
 
@@ -206,10 +207,10 @@ def _blocks(competition: Alone, u: Tensor, weight: Tensor) -> list[slice]:
 
 def _even(competition: Alone, a: Tensor, J: int, block: slice) -> Tensor:
     """What each parent gets of activations (n, b) shared out evenly: (n, J, b)."""
-    share = competition.even(J, block)
-    if isinstance(share, Tensor):  # (n, 1, Q): the same of all images
-        share = share.to(a).expand(-1, a.shape[1] // share.shape[2], -1).flatten(1)
-    return (a * share)[:, None].expand(-1, J, -1)
+    among = competition.sharers(J, block)
+    if isinstance(among, Tensor):  # (n, 1, Q): the same of all images
+        among = among.to(a).expand(-1, a.shape[1] // among.shape[2], -1).flatten(1)
+    return (a / among)[:, None].expand(-1, J, -1)
 
 
 def _held(competition, u, weight, a, centre, precision, constant):

@@ -129,7 +129,7 @@ def fused(
     """
     check_iterations(iterations)
     inputs, moments = first_pass("EM", children, weight, activations, links)
-    beta_u, beta_a = betas(beta_u, beta_a, children)
+    beta_u, beta_a = betas(beta_u, beta_a, inputs[0])
     for iteration in range(iterations):
         mean, scatter = moments.about_mean()
         variance = per_mass(scatter, moments.mass[..., None]) + floor
