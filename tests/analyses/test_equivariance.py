@@ -349,14 +349,15 @@ def test_a_first_network_without_capsules_and_few_images_are_refused(cnn, images
 
 
 def test_the_command_looks_at_the_embedded_digits(tmp_path):
-    arguments = ["equivariance", "--checkpoints", "digits", "--data-dir", str(tmp_path)]
+    arguments = ["equivariance", "--checkpoint", "digits", "--data-dir", str(tmp_path)]
     arguments += ["--n", "40", "--fit", "9", "--warp", "rotation", "--seeds", "1"]
     arguments += ["--format", "png", "--output", str(tmp_path / "out")]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     assert "rotation, -30 to 30°: affine map" in done.stdout
     assert "fits on 9 training images of each class" in done.stdout
-    assert (tmp_path / "out" / "equivariance-digits-40-images.json").is_file()
+    stem = "equivariance-digits-40-images-fit-9-warp-rotation-seeds-1"
+    assert (tmp_path / "out" / f"{stem}.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -367,12 +368,12 @@ def test_the_command_looks_at_the_embedded_digits(tmp_path):
         (["--warp", "zoom"], "unknown warp 'zoom'"),
         (["--n", "0"], "asked for 0 images"),
         (["--n", "9999"], "asked for 9999 images"),
-        (["--checkpoints", "nobody"], "nobody"),
+        (["--checkpoint", "nobody"], "nobody"),
     ],
 )
 def test_the_command_refuses_in_one_line(arguments, message, tmp_path):
     arguments = ["equivariance", *arguments, "--output", str(tmp_path)]
-    arguments += [] if "--checkpoints" in arguments else ["--checkpoints", "digits"]
+    arguments += [] if "--checkpoint" in arguments else ["--checkpoint", "digits"]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2 and message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
