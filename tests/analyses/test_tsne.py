@@ -288,7 +288,7 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path)
         "tsne",
         "--method",
         "pca",
-        "--evaluate",
+        "--n",
         "60",
         "--trajectories",
         "2",
@@ -299,14 +299,16 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path)
     ]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
+    stem = "pca-digits-poses-60-images-trajectories-2"
+    pictures = [f"{stem}{part}.{kind}" for part in ("", "-scores") for kind in ("pdf", "png")]
     names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == [f"pca-digits-poses-60-images.{kind}" for kind in ("json", "pdf", "png")]
-    result, _ = figures.read_result(tmp_path / "pca-digits-poses-60-images.json")
+    assert names == sorted([*pictures, f"{stem}.json"])
+    result, _ = figures.read_result(tmp_path / f"{stem}.json")
     assert done.stdout.strip() == tsne.findings(result)
 
 
 def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
-    given = ["tsne", "--evaluate", "5000", "--checkpoint", "digits", "--output", str(tmp_path)]
+    given = ["tsne", "--n", "5000", "--checkpoint", "digits", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
     assert "expected 1 to 360" in done.stderr
