@@ -312,7 +312,7 @@ def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images
     result = one(foreign, tiny_images[:1])
     assert result.maps is None and result.couplings.shape == (2, 24, 3)
     np.testing.assert_allclose(result.map_sums, before_squash(result.activations), rtol=1e-5)
-    assert "no maps" in routing.findings(result) and "no maps" in routing.caption(result)
+    assert "no maps" in routing.findings(result) and "No maps" in routing.caption(result)
     statistics, _ = many(foreign, tiny_images)
     assert statistics.type_coupling.value.shape == (3, 24, 3)
     assert figures.parts("routing", result) == ("",)

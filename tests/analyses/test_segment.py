@@ -354,8 +354,9 @@ def test_without_weights_it_is_said_how_to_train_and_name_them(run, monkeypatch)
 def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(run, tmp_path):
     done = run("figures", "--n", 20)
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "out" / "segment-multimnist-0-20-images.png").is_file()
-    assert done.stdout.strip().startswith("1 figures")
+    for part in ("", "-measures"):
+        assert (tmp_path / "out" / f"segment-multimnist-0-20-images{part}.png").is_file()
+    assert done.stdout.strip().startswith("2 figures")
     done = run("figures", "--n", 20, "--only", "segment", weights="digits")
     assert done.exit_code == 0 and done.stdout.startswith("0 figures")
 

@@ -208,7 +208,7 @@ def test_findings_give_both_scores(mapped):
 def test_misread_images_are_in_the_key_only_where_there_are_some(mapped):
     def key(result):
         figure = figures.draw("tsne", result)
-        (legend,) = (part.legends[0] for part in figure.subfigs if part.legends)
+        (legend,) = figure.legends
         return [text.get_text() for text in legend.get_texts()]
 
     right = mapped._replace(predicted=mapped.labels)
@@ -280,7 +280,8 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
     made = dict(tsne.paper(opened, paperset.Settings(n=60)))
     assert list(made) == ["tsne-digits-poses-60-images", "tsne-digits-primary-60-images"]
     for result in made.values():
-        assert "60 digits images" in paperset.escape(tsne.caption(result))
+        for part, words in (("", "60 images of digits"), ("scores", "60 digits images")):
+            assert words in paperset.escape(tsne.caption(result, part))
 
 
 def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
