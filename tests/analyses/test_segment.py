@@ -312,7 +312,9 @@ def test_the_command_writes_figure_and_numbers_and_tells_its_findings(run, tmp_p
     stem = "segment-own-two-multimnist-7-20-images-images-2-failures-1"
     assert names == [f"{stem}{end}" for end in ("-measures.png", ".json", ".png")]
     result, _ = figures.read_result(tmp_path / "out" / names[1])
-    assert done.stdout.strip() == segment.findings(result)
+    *told, alone = done.stdout.splitlines()
+    assert "\n".join(told) == segment.findings(result)
+    assert alone == "one network: intervals are over images, and hold for these weights alone"
     assert (result.n, result.first, len(result.inputs) - result.failures) == (20, 7, 2)
 
 
@@ -357,7 +359,10 @@ def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(run,
     for part in ("", "-measures"):
         assert (tmp_path / "out" / f"segment-multimnist-0-20-images{part}.png").is_file()
     assert done.stdout.strip().startswith("2 figures")
-    done = run("figures", "--n", 20, "--only", "segment", weights="digits")
+    single = ["figures", "--n", 20, "--only", "segment"]
+    done = run(*single, weights="digits")
+    assert done.exit_code == 2 and "holds figures of another run" in done.stderr
+    done = run(*single, "--output", tmp_path / "single", weights="digits")
     assert done.exit_code == 0 and done.stdout.startswith("0 figures")
 
 

@@ -305,7 +305,9 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path)
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == sorted([*pictures, f"{stem}.json"])
     result, _ = figures.read_result(tmp_path / f"{stem}.json")
-    assert done.stdout.strip() == tsne.findings(result)
+    *told, alone = done.stdout.splitlines()
+    assert "\n".join(told) == tsne.findings(result)
+    assert alone == "one training run: intervals are over images, and hold for these weights alone"
 
 
 def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
