@@ -410,12 +410,12 @@ def width(figure_options: dict) -> str | float:
 
 
 def sources(inputs) -> list[str]:
-    """Networks as they were named on the command line; of none, that of the data set."""
+    """Networks as they were named on the command line; of none, that of the data set, if any."""
     texts, given = [], click.get_current_context().params
     for key in ("checkpoint", "first", "others", "seeds_of", "network"):
         value = given.get(key) or ()
         texts += [value] if isinstance(value, str) else map(str, value)
-    return texts or [inputs.source]
+    return texts or ([] if inputs.source is None else [inputs.source])
 
 
 def save(name: str, analysis: str, result, inputs, figure_options: dict, runs=None) -> list[Path]:

@@ -1,6 +1,7 @@
 """The table of a series against numbers worked out by hand, its drawings, and the command."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,8 +136,9 @@ def command(*words, **more):
     return CliRunner().invoke(main, ["affnist", *words], **more)
 
 
-def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path):
-    folder = tmp_path / "results"
+def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("results")
     folder.mkdir()
     for r in series:
         path = generalisation.result_path(folder, r["network"], r["seed"], r["state"])
@@ -145,9 +147,9 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path):
     found = command("--folder", str(folder), "--output", str(out), "--format", "png")
     assert found.exit_code == 0, found.output
     assert {p.name for p in out.iterdir()} == {
-        "affnist.md", "affnist.tex", "affnist.json", "affnist.png",
-    }  # fmt: skip
-    text = (out / "affnist.md").read_text()
+        f"affnist-folder-results{end}" for end in (".md", ".tex", ".json", ".png", "-factors.png")
+    }
+    text = (out / "affnist-folder-results.md").read_text()
     table = affnist.compute(series)
     assert f"{100 * table.affine.value[1]:.2f}" in text
     assert f"{100 * table.affine.difference.value[1]:+.2f} [" in text
@@ -161,7 +163,8 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path):
         (("--run", "--seeds", "0"), 2, "at least 1 seed, got 0"),
         (("--networks", "capsnet-2"), 2, "unknown network 'capsnet-2'"),
         (("--folder", "nowhere"), 2, "no results yet: make some by capsviz affnist --run"),
-        (("--limit", "5", "--epochs", "3"), 2, "drop --epochs, --limit or add --run"),
+        (("--n", "5", "--epochs", "3"), 2, "drop --epochs, --n or add --run"),
+        (("--limit", "5"), 2, "drop --n or add --run"),
         (("--run", "--match-accuracy", "99.23"), 2, "must be in (0, 1), got 99.23"),
         (("--run", "--epochs", "0"), 2, "epochs must be at least 1, got 0"),
     ],

@@ -219,9 +219,9 @@ def run(*args):
 
 
 def test_the_command_writes_figure_table_and_numbers(tmp_path):
-    done = run("--checkpoints", "digits", "--n", 20, "--only", "stripe", "--output", tmp_path)
+    done = run("--checkpoint", "digits", "--n", 20, "--only", "stripe", "--output", tmp_path)
     assert done.exit_code == 0, done.stderr
-    stem = "corrupt-digits-20-images"
+    stem = "corrupt-digits-20-images-only-stripe"
     kinds = {"pdf", "png", "md", "tex", "json"}
     assert {p.name for p in tmp_path.iterdir()} == {f"{stem}.{kind}" for kind in kinds}
     result, _ = figures.read_result(tmp_path / f"{stem}.json")
@@ -242,7 +242,7 @@ def test_the_command_writes_figure_table_and_numbers(tmp_path):
     ],
 )
 def test_wrong_input_is_refused_in_one_line(given, message, tmp_path):
-    done = run("--checkpoints", "digits", *given, "--output", tmp_path / "out")
+    done = run("--checkpoint", "digits", *given, "--output", tmp_path / "out")
     assert done.exit_code in (1, 2) and message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
 

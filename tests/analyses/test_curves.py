@@ -180,7 +180,11 @@ def test_the_command_writes_what_redraw_draws_again(tmp_path):
     assert found == curves.compute(files.read(runs))
     picture = (out / "curves-a-b.png").read_bytes()
     words = ["redraw", str(out / "curves-a-b.json"), "--format", "png"]
-    assert CliRunner().invoke(main, words).exit_code == 0
+    (out / "curves-a-b.png").write_bytes(b"kept")
+    refused = CliRunner().invoke(main, words)
+    assert refused.exit_code == 2 and "add --force to overwrite" in refused.stderr
+    assert (out / "curves-a-b.png").read_bytes() == b"kept"
+    assert CliRunner().invoke(main, [*words, "--force"]).exit_code == 0
     assert (out / "curves-a-b.png").read_bytes() == picture
 
 

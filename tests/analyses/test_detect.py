@@ -235,7 +235,9 @@ def test_the_command_attacks_the_embedded_digits(tmp_path):
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == 0, done.output
     assert "R-PGD 0.1: misread" in done.stdout and "fashion_mnist is left out" in done.stderr
-    assert (tmp_path / "detect-digits-4-images.json").is_file()
+    stem = "detect-digits-4-images-eps-0.1-steps-1"
+    ends = (".json", ".png", "-distances.png", "-examples.png")
+    assert {p.name for p in tmp_path.glob("detect*")} == {f"{stem}{end}" for end in ends}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Equivariance: laws of the fits, vectors of single images, and controls that were not trained."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -312,19 +314,24 @@ def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path
     assert f"{result.probe[0, 4]:.2f}" in equivariance.caption(result)
 
 
-def test_results_of_before_are_read(tmp_path):
-    """Those shipped with shuffled weights as their control."""
-    import shutil
-
-    from capsviz import discovery
-
-    source = discovery.folder("capsviz").parent / "figures" / "equivariance-mnist-1000-images.json"
-    if "_ci95" not in source.read_text():
-        pytest.skip("the shipped figures are of today")
-    shutil.copy(source, tmp_path / "old.json")
-    old, _ = figures.read_result(tmp_path / "old.json")
-    assert old.mean.value.shape == (4, 5) and old.by_count is None
-    assert "the other half" in equivariance.findings(old)
+def test_results_of_before_are_read(result, tmp_path):
+    """Their intervals and differences were fields of their own, and what is optional was not."""
+    about = {"analysis": "equivariance", "kind": "Result", "width": "double"}
+    *_, path = figures.write_result(tmp_path / "x", result, about)
+    about = json.loads(path.read_text())
+    older = {k: v for k, v in about["result"].items() if k not in result._field_defaults}
+    for name in ESTIMATES[:4]:
+        parts = older[name]["estimate"]
+        older |= {name: parts["value"], f"{name}_ci95": parts["ci95"]}
+        if gap := (parts.get("difference") or {}).get("estimate"):
+            older |= {f"{name}_difference": gap["value"], f"{name}_difference_ci95": gap["ci95"]}
+    path.write_text(json.dumps({**about, "result": older}))
+    old, _ = figures.read_result(path)
+    for name in ESTIMATES[:4]:
+        one, two = getattr(old, name), getattr(result, name)
+        assert np.array_equal(one.value, two.value) and np.array_equal(one.ci95, two.ci95)
+    assert np.array_equal(old.mean.difference.ci95, result.mean.difference.ci95)
+    assert old.by_count is None and "the other half" in equivariance.findings(old)
     assert equivariance.plot(old).axes
 
 
@@ -349,14 +356,15 @@ def test_a_first_network_without_capsules_and_few_images_are_refused(cnn, images
 
 
 def test_the_command_looks_at_the_embedded_digits(tmp_path):
-    arguments = ["equivariance", "--checkpoints", "digits", "--data-dir", str(tmp_path)]
+    arguments = ["equivariance", "--checkpoint", "digits", "--data-dir", str(tmp_path)]
     arguments += ["--n", "40", "--fit", "9", "--warp", "rotation", "--seeds", "1"]
     arguments += ["--format", "png", "--output", str(tmp_path / "out")]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     assert "rotation, -30 to 30°: affine map" in done.stdout
     assert "fits on 9 training images of each class" in done.stdout
-    assert (tmp_path / "out" / "equivariance-digits-40-images.json").is_file()
+    stem = "equivariance-digits-40-images-fit-9-warp-rotation-seeds-1"
+    assert (tmp_path / "out" / f"{stem}.json").is_file()
 
 
 @pytest.mark.parametrize(
@@ -367,12 +375,12 @@ def test_the_command_looks_at_the_embedded_digits(tmp_path):
         (["--warp", "zoom"], "unknown warp 'zoom'"),
         (["--n", "0"], "asked for 0 images"),
         (["--n", "9999"], "asked for 9999 images"),
-        (["--checkpoints", "nobody"], "nobody"),
+        (["--checkpoint", "nobody"], "nobody"),
     ],
 )
 def test_the_command_refuses_in_one_line(arguments, message, tmp_path):
     arguments = ["equivariance", *arguments, "--output", str(tmp_path)]
-    arguments += [] if "--checkpoints" in arguments else ["--checkpoints", "digits"]
+    arguments += [] if "--checkpoint" in arguments else ["--checkpoint", "digits"]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2 and message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())

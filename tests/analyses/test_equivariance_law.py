@@ -278,7 +278,7 @@ def test_a_network_is_left_as_it_was():
 
 
 def test_the_command_writes_figure_table_and_numbers(tmp_path):
-    arguments = ["equivariance", "--law", "--checkpoints", "digits", "--n", "40", "--fit", "9"]
+    arguments = ["equivariance", "--law", "--checkpoint", "digits", "--n", "40", "--fit", "9"]
     arguments += ["--seeds", "0", "--format", "svg", "--output", str(tmp_path), "--json"]
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
@@ -291,7 +291,7 @@ def test_the_command_writes_figure_table_and_numbers(tmp_path):
     "wrong", [("--fit", "5"), ("--warp", "zoom"), ("--seeds", "-1"), ("--n", "0")]
 )
 def test_a_wrong_request_is_refused_in_one_line(wrong, tmp_path):
-    arguments = ["equivariance", "--law", "--checkpoints", "digits", *wrong]
+    arguments = ["equivariance", "--law", "--checkpoint", "digits", *wrong]
     done = CliRunner().invoke(main, [*arguments, "--output", str(tmp_path)])
     assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())

@@ -156,7 +156,7 @@ def test_the_command_writes_figures_and_numbers(command, tmp_path):
     done = command("--digit", "9")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "faithfulness-digits-9-0.svg").exists()
-    done = command("--evaluate", "4", "--steps", "3", "--json")
+    done = command("--n", "4", "--steps", "3", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 4
 
@@ -166,9 +166,9 @@ def test_the_command_writes_figures_and_numbers(command, tmp_path):
     [
         ("--target", "best"),
         ("--steps", "1"),
-        ("--evaluate", "1"),
-        ("--evaluate", "999"),
-        ("--evaluate", "9", "--index", "1"),
+        ("--n", "1"),
+        ("--n", "999"),
+        ("--n", "9", "--index", "1"),
         ("--digit", "11"),
     ],
 )

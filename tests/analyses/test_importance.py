@@ -290,13 +290,13 @@ def test_the_command_writes_figures_and_numbers(command, tmp_path, monkeypatch):
     done = command("--digit", "9")
     assert done.exit_code == 0, done.output
     assert list(tmp_path.glob("importance-digits-9-0*.svg"))
-    done = command("--evaluate", "20", "--json")
+    done = command("--n", "20", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 20
 
 
 @pytest.mark.parametrize(
-    "wrong", [("--digit", "11"), ("--evaluate", "9999"), ("--evaluate", "9", "--digit", "1")]
+    "wrong", [("--digit", "11"), ("--n", "9999"), ("--n", "9", "--digit", "1")]
 )
 def test_a_wrong_request_is_refused_and_writes_nothing(wrong, command, tmp_path):
     done = command(*wrong)

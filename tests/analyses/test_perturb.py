@@ -371,13 +371,13 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path)
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
     names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == [f"perturb-digits-3-0.{kind}" for kind in ("json", "pdf", "png")]
-    result, _ = figures.read_result(tmp_path / "perturb-digits-3-0.json")
+    assert names == [f"perturb-digits-3-0-range-data.{kind}" for kind in ("json", "pdf", "png")]
+    result, _ = figures.read_result(tmp_path / "perturb-digits-3-0-range-data.json")
     assert done.stdout.strip() == perturb.findings(result)
 
 
 def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
-    given = ["perturb", "--evaluate", "5000", "--checkpoint", "digits", "--output", str(tmp_path)]
+    given = ["perturb", "--n", "5000", "--checkpoint", "digits", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
     assert "expected 2 to 35" in done.stderr
@@ -389,14 +389,14 @@ def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
     [["--index", "1"], ["--image", "x.png"], ["--pose", "true"], ["--range", "data"], ["--all"]],
 )
 def test_options_of_one_image_are_refused_with_evaluate(given, tmp_path):
-    asked = ["perturb", "--evaluate", "9", *given, "--checkpoint", "digits"]
+    asked = ["perturb", "--n", "9", *given, "--checkpoint", "digits"]
     done = CliRunner().invoke(main, [*asked, "--output", str(tmp_path)])
     assert done.exit_code == 2 and f"drop {given[0]}" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
 def test_the_table_is_of_the_digit_that_is_asked_for(tmp_path):
-    asked = ["perturb", "--evaluate", "9", "--digit", "3", "--checkpoint", "digits"]
+    asked = ["perturb", "--n", "9", "--digit", "3", "--checkpoint", "digits"]
     done = CliRunner().invoke(main, [*asked, "--format", "png", "--output", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "perturb-digits-3-9-images.json").exists()

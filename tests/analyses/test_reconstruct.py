@@ -234,19 +234,21 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
 
 
 def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
-    given = ["reconstruct", "--evaluate", "50", "--checkpoint", "digits", "--output", str(tmp_path)]
+    given = ["reconstruct", "--n", "50", "--checkpoint", "digits", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == [f"reconstruct-digits-50-images.{kind}" for kind in ("json", "pdf", "png")]
     result, _ = figures.read_result(tmp_path / "reconstruct-digits-50-images.json")
-    assert done.stdout.strip() == reconstruct.findings(result)
+    *found, run = done.stdout.strip().splitlines()
+    assert found == reconstruct.findings(result).splitlines()
+    assert run.startswith("one training run: intervals are over images")
 
 
 def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
     given = [
         "reconstruct",
-        "--evaluate",
+        "--n",
         "5000",
         "--checkpoint",
         "digits",

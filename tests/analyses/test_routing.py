@@ -312,13 +312,14 @@ def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images
     result = one(foreign, tiny_images[:1])
     assert result.maps is None and result.couplings.shape == (2, 24, 3)
     np.testing.assert_allclose(result.map_sums, before_squash(result.activations), rtol=1e-5)
-    assert "no maps" in routing.findings(result) and "no maps" in routing.caption(result)
+    assert "no maps" in routing.findings(result) and "No maps" in routing.caption(result)
     statistics, _ = many(foreign, tiny_images)
     assert statistics.type_coupling.value.shape == (3, 24, 3)
+    assert figures.parts("routing", result) == ("",)
     for width in ("single", "double"):
-        texts = figures.draw("routing", result, width).findobj(Text)
-        assert any("no maps" in text.get_text() for text in texts)
-        figures.draw("routing", statistics, width)
+        figures.draw("routing", result, width)
+        for part in figures.parts("routing", statistics):
+            figures.draw("routing", statistics, width, part)
 
 
 def test_images_may_be_on_another_device(tiny, tiny_images):
@@ -483,22 +484,26 @@ def test_figures_are_drawn_from_the_file_with_nothing_cut_off(
     figures.write_result(tmp_path / "result", result, about)
     read, _ = figures.read_result(tmp_path / "result.json")
     assert figures.to_json(read) == figures.to_json(result)
-    figure = figures.draw("routing", read, width)
-    with figures.style():
-        figure.draw_without_rendering()
-        ink = figure.get_tightbbox()
-    assert min(ink.x0, ink.y0) > -0.02
-    assert ink.x1 < figure.get_figwidth() + 0.02
-    assert ink.y1 < figure.get_figheight() + 0.02
-    texts = figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_text())
-    assert min(text.get_fontsize() for text in texts) >= 6
+    names = figures.parts("routing", read)
+    assert names == (("", "maps") if kind == "one" else ("", "couplings"))
+    for part in names:
+        figure = figures.draw("routing", read, width, part)
+        with figures.style():
+            figure.draw_without_rendering()
+            ink = figure.get_tightbbox()
+        assert min(ink.x0, ink.y0) > -0.02
+        assert ink.x1 < figure.get_figwidth() + 0.02
+        assert ink.y1 < figure.get_figheight() + 0.02
+        texts = figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_text())
+        assert min(text.get_fontsize() for text in texts) >= 6
 
 
 def test_one_iteration_and_many_unlabelled_classes_can_be_drawn(tiny_images):
     names = [f"class {j}" for j in range(13)]
     model = Foreign((1, 21, 19), 13, grid=(2, 2, 1))
     result = routing.compute(model, tiny_images[:1], classes=names, iterations=1)
-    figure = figures.draw("routing", result)
+    figures.draw("routing", result)
+    figure = figures.draw("routing", result, part="maps")
     titles = [axes.get_title() for axes in figure.axes]
     longest = {names[j] for j in np.argsort(-result.activations)[:10]}
     assert longest == {title for title in titles if title in names}
@@ -522,11 +527,11 @@ def test_command_writes_the_figure_and_its_numbers(command, tmp_path):
     assert done.exit_code == 0, done.output
     assert "effective parents" in done.stdout
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["routing-digits-3-0.json", "routing-digits-3-0.svg"]
+    assert names == [f"routing-digits-3-0{end}" for end in ("-maps.svg", ".json", ".svg")]
 
 
 def test_command_prints_the_statistics_as_json(command, tmp_path):
-    done = command("--evaluate", "20", "--json")
+    done = command("--n", "20", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 20
     assert (tmp_path / "routing-digits-20-images.json").exists()
@@ -536,10 +541,10 @@ def test_command_prints_the_statistics_as_json(command, tmp_path):
     "wrong",
     [
         ("--digit", "11"),
-        ("--evaluate", "999"),
-        ("--evaluate", "1"),
-        ("--evaluate", "9", "--index", "1"),
-        ("--evaluate", "9", "--image", "x.png"),
+        ("--n", "999"),
+        ("--n", "1"),
+        ("--n", "9", "--index", "1"),
+        ("--n", "9", "--image", "x.png"),
         ("--iterations", "0"),
     ],
 )

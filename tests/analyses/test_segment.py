@@ -231,14 +231,15 @@ def test_colours_are_told_apart_in_grey_too():
 @pytest.mark.parametrize(("shown", "failures"), [(1, 1), (6, 4), (9, 6)])
 def test_every_number_of_images_is_drawn_at_every_width(model, part, width, shown, failures):
     found = segment.compute(model, part, examples=part.first(shown), failures=failures)
-    assert_fits(figures.draw("segment", found, width))
+    for part_name in figures.parts("segment", found):
+        assert_fits(figures.draw("segment", found, width, part_name))
 
 
 def test_findings_and_caption_carry_the_numbers(result):
     text = segment.findings(result)
     assert f"both digits right {result.right:.1%}" in text and "33.3 % [" in text
     compared = f"{result.sse.value[3]:.2f} absent class ({result.sse.difference[3]:+.2f})"
-    assert compared in text and compared in segment.caption(result)
+    assert compared in text and compared in segment.caption(result, "measures")
     assert f"{result.iou[0]:.2f} predicted classes" in text
 
 
@@ -295,7 +296,7 @@ def run(tmp_path, monkeypatch):
     load = lambda split, root, *, download: data.load("digits", split)  # noqa: E731
     monkeypatch.setattr("capsviz.data.mnist.load", load)
     card = {"name": "two", "dataset": {"name": "multimnist"}}
-    path = checkpoint.save(tmp_path / "two.safetensors", small(), card)
+    path = checkpoint.save(tmp_path / "own" / "two.safetensors", small(), card)
 
     def invoke(name, *given, weights=path):
         output = ["--checkpoint", weights, "--output", tmp_path / "out", "--format", "png"]
@@ -305,12 +306,15 @@ def run(tmp_path, monkeypatch):
 
 
 def test_the_command_writes_figure_and_numbers_and_tells_its_findings(run, tmp_path):
-    done = run("segment", "--limit", 20, "--index", 7, "--images", 2, "--failures", 1)
+    done = run("segment", "--n", 20, "--index", 7, "--images", 2, "--failures", 1)
     assert done.exit_code == 0, done.output
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert names == [f"segment-multimnist-7-20-images.{kind}" for kind in ("json", "png")]
-    result, _ = figures.read_result(tmp_path / "out" / names[0])
-    assert done.stdout.strip() == segment.findings(result)
+    stem = "segment-own-two-multimnist-7-20-images-images-2-failures-1"
+    assert names == [f"{stem}{end}" for end in ("-measures.png", ".json", ".png")]
+    result, _ = figures.read_result(tmp_path / "out" / names[1])
+    *told, alone = done.stdout.splitlines()
+    assert "\n".join(told) == segment.findings(result)
+    assert alone == "one network: intervals are over images, and hold for these weights alone"
     assert (result.n, result.first, len(result.inputs) - result.failures) == (20, 7, 2)
 
 
@@ -318,11 +322,11 @@ def test_the_command_writes_figure_and_numbers_and_tells_its_findings(run, tmp_p
     ("name", "given", "words"),
     [
         ("segment", ["--index", 360], "index from 0 to 354 for 6 of them, got 360"),
-        ("segment", ["--limit", 361], "expected 1 to 360"),
-        ("segment", ["--limit", 1], "at least 2 images, got 1"),
+        ("segment", ["--n", 361], "expected 1 to 360"),
+        ("segment", ["--n", 1], "at least 2 images, got 1"),
         ("rotate", [], "multimnist shows 2 things in each image"),
-        ("rotate", ["--evaluate", 20], "multimnist shows 2 things in each image"),
-        ("perturb", ["--evaluate", 20], "multimnist shows 2 things in each image"),
+        ("rotate", ["--n", 20], "multimnist shows 2 things in each image"),
+        ("perturb", ["--n", 20], "multimnist shows 2 things in each image"),
         ("tsne", [], "multimnist shows 2 things in each image"),
         ("figures", ["--only", "rotate"], "multimnist shows 2 things in each image"),
     ],
@@ -350,11 +354,15 @@ def test_without_weights_it_is_said_how_to_train_and_name_them(run, monkeypatch)
 
 
 def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(run, tmp_path):
-    done = run("figures", "--limit", 20)
+    done = run("figures", "--n", 20)
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "out" / "segment-multimnist-0-20-images.png").is_file()
-    assert done.stdout.strip().startswith("1 figures")
-    done = run("figures", "--limit", 20, "--only", "segment", weights="digits")
+    for part in ("", "-measures"):
+        assert (tmp_path / "out" / f"segment-multimnist-0-20-images{part}.png").is_file()
+    assert done.stdout.strip().startswith("2 figures")
+    single = ["figures", "--n", 20, "--only", "segment"]
+    done = run(*single, weights="digits")
+    assert done.exit_code == 2 and "holds figures of another run" in done.stderr
+    done = run(*single, "--output", tmp_path / "single", weights="digits")
     assert done.exit_code == 0 and done.stdout.startswith("0 figures")
 
 

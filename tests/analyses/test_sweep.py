@@ -217,7 +217,7 @@ def other(tmp_path):
         torch.manual_seed(0)
         model = checkpoint.models.build("average", (1, 28, 28), 10, channels=(2, 3))
     card = {"name": "digits-tiny", "dataset": {"name": "digits"}}
-    return str(checkpoint.save(tmp_path / "tiny.safetensors", model, card))
+    return str(checkpoint.save(tmp_path / "own" / "tiny.safetensors", model, card))
 
 
 def test_the_paper_set_compares_with_the_baselines_that_fit(tmp_path, other, monkeypatch):
@@ -244,7 +244,7 @@ def invoke(tmp_path, *args):
 
 
 def test_the_command_compares_networks(tmp_path, other):
-    chosen = ["--checkpoints", "digits", other, "--warp", "shift-x", "--n", 12]
+    chosen = ["--checkpoint", "digits", other, "--warp", "shift-x", "--n", 12]
     done = invoke(tmp_path, *chosen, "--step", 8, "--no-worst", "--json")
     values = json.loads(done.stdout)
     assert values["names"] == ["digits", "digits-tiny"] and values["sizes"] == [-8, 0, 8]
@@ -253,11 +253,12 @@ def test_the_command_compares_networks(tmp_path, other):
         and values["worst"] is None
     )
     written = sorted(p.name for p in (tmp_path / "out").iterdir())
-    assert written == [f"sweep-shift-x-digits-12-images.{kind}" for kind in ("json", "png")]
+    stem = "sweep-own-tiny-shift-x-digits-12-images-step-8-no-worst"
+    assert written == [f"{stem}.{kind}" for kind in ("json", "png")]
 
 
 def test_networks_may_be_named_one_option_each(tmp_path, other):
-    chosen = ["--checkpoints", "digits", "--checkpoints", other, "--from", 0, "--to", 0]
+    chosen = ["--checkpoint", "digits", "--checkpoint", other, "--from", 0, "--to", 0]
     done = invoke(tmp_path, *chosen, "--n", 9, "--no-worst", "--json")
     assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
 
@@ -289,7 +290,7 @@ def test_networks_may_be_named_without_the_option(tmp_path, other):
     ],
 )
 def test_the_command_refuses_in_one_line(tmp_path, args, word):
-    done = invoke(tmp_path, "--checkpoints", "digits", *args)
+    done = invoke(tmp_path, "--checkpoint", "digits", *args)
     assert done.exit_code == 2 and word in done.stderr, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
 
@@ -298,6 +299,6 @@ def test_the_command_refuses_networks_of_other_images(tmp_path):
     model = build_tiny()
     card = {"name": "small", "dataset": {"name": "digits"}}
     path = checkpoint.save(tmp_path / "small.safetensors", model, card)
-    done = invoke(tmp_path, "--checkpoints", "digits", path, "--n", 9)
+    done = invoke(tmp_path, "--checkpoint", "digits", path, "--n", 9)
     assert done.exit_code == 2 and "(1, 21, 19)" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

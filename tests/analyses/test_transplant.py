@@ -266,7 +266,7 @@ def test_the_command_writes_figures_and_numbers(command, tmp_path):
     done = command("--digit", "9")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "transplant-digits-9-0-0-0.svg").exists()  # the class after 9 is 0
-    done = command("--evaluate", "40", "--json")
+    done = command("--n", "40", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["as_own"]["n"] <= 40
 
@@ -276,9 +276,9 @@ def test_the_command_writes_figures_and_numbers(command, tmp_path):
     [
         ("--donor", "11"),
         ("--donor-index", "999"),
-        ("--evaluate", "999"),
-        ("--evaluate", "9", "--donor", "1"),
-        ("--evaluate", "1"),
+        ("--n", "999"),
+        ("--n", "9", "--donor", "1"),
+        ("--n", "1"),
         ("--parts",),
     ],
 )

@@ -208,7 +208,7 @@ def test_findings_give_both_scores(mapped):
 def test_misread_images_are_in_the_key_only_where_there_are_some(mapped):
     def key(result):
         figure = figures.draw("tsne", result)
-        (legend,) = (part.legends[0] for part in figure.subfigs if part.legends)
+        (legend,) = figure.legends
         return [text.get_text() for text in legend.get_texts()]
 
     right = mapped._replace(predicted=mapped.labels)
@@ -280,7 +280,8 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
     made = dict(tsne.paper(opened, paperset.Settings(n=60)))
     assert list(made) == ["tsne-digits-poses-60-images", "tsne-digits-primary-60-images"]
     for result in made.values():
-        assert "60 digits images" in paperset.escape(tsne.caption(result))
+        for part, words in (("", "60 images of digits"), ("scores", "60 digits images")):
+            assert words in paperset.escape(tsne.caption(result, part))
 
 
 def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
@@ -288,7 +289,7 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path)
         "tsne",
         "--method",
         "pca",
-        "--evaluate",
+        "--n",
         "60",
         "--trajectories",
         "2",
@@ -299,14 +300,18 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path)
     ]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output
+    stem = "pca-digits-poses-60-images-trajectories-2"
+    pictures = [f"{stem}{part}.{kind}" for part in ("", "-scores") for kind in ("pdf", "png")]
     names = sorted(p.name for p in tmp_path.iterdir())
-    assert names == [f"pca-digits-poses-60-images.{kind}" for kind in ("json", "pdf", "png")]
-    result, _ = figures.read_result(tmp_path / "pca-digits-poses-60-images.json")
-    assert done.stdout.strip() == tsne.findings(result)
+    assert names == sorted([*pictures, f"{stem}.json"])
+    result, _ = figures.read_result(tmp_path / f"{stem}.json")
+    *told, alone = done.stdout.splitlines()
+    assert "\n".join(told) == tsne.findings(result)
+    assert alone == "one training run: intervals are over images, and hold for these weights alone"
 
 
 def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
-    given = ["tsne", "--evaluate", "5000", "--checkpoint", "digits", "--output", str(tmp_path)]
+    given = ["tsne", "--n", "5000", "--checkpoint", "digits", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
     assert "expected 1 to 360" in done.stderr

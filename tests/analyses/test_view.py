@@ -99,16 +99,16 @@ def test_the_figure_stays_on_its_page(tiny, tiny_images, width, change):
 
 
 def test_the_command_writes_what_it_says(tmp_path):
-    args = "view --checkpoints digits --digit 3 --angle 20 --change 4 0.2 --format png --json"
+    args = "view --checkpoint digits --digit 3 --angle 20 --change 4 0.2 --format png --json"
     done = CliRunner().invoke(main, [*args.split(), "--output", str(tmp_path)])
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["changes"][4] == 0.2 and found["warp"]["angle_deg"] == 20
-    result, about = figures.read_result(tmp_path / "view-digits-3-0.json")
+    result, about = figures.read_result(tmp_path / "view-digits-3-0-angle-20-change-4-0.2.json")
     assert about["analysis"] == "view" and result.label == 3
     np.testing.assert_allclose(result.scores, found["scores"])
 
 
 def test_a_dimension_that_is_not_there_is_refused():
-    done = CliRunner().invoke(main, ["view", "--checkpoints", "digits", "--change", "16", "0.2"])
+    done = CliRunner().invoke(main, ["view", "--checkpoint", "digits", "--change", "16", "0.2"])
     assert done.exit_code == 2 and "dimensions 0 to 15" in done.stderr

@@ -38,8 +38,8 @@ def made(tmp_path, monkeypatch):
 
 def test_numbers_are_kept_and_neither_weights_nor_pictures(made):
     folder, done = made
-    names = ["rotate-digits-30-images-3-runs.json", "runs.json",
-             "transplant-digits-30-images-3-runs.json"]  # fmt: skip
+    names = ["rotate-x-digits-30-images-3-runs-step-30.json", "runs.json",
+             "transplant-x-digits-30-images-3-runs.json"]  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == names
     result, about = figures.read_result(folder / names[0])
     assert count(result) == 3 and about["command"].startswith("capsviz rotate --seeds-of")
