@@ -45,7 +45,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
-capsviz probes --digit 2 --other-index 5
+capsviz probes --digit 2 --other-index 5  # 10 s
 capsviz probes --n 1000  # about 5 min
 """
 
