@@ -68,7 +68,7 @@ def address(tmp_path_factory):
     finally:
         server.send_signal(signal.SIGINT)
         try:
-            assert server.wait(20) == 0
+            assert server.wait(60) == 0
         finally:
             server.kill()
             server.stdout.close()
