@@ -27,7 +27,7 @@ def caption(result, part="") -> str:
     return (
         "Importance of child capsules: change of the true class's activation without each group, "
         "sorted, and accuracy as groups are removed. Bars and bands: 95 % intervals over images. "
-        f"{sentence(_head(result))} {' '.join(sentence(_brief(result, k)) for k in result.kinds)} "
+        f"{sentence(_head(result))} {' '.join(sentence(_brief(result, k)) for k in result.kinds)}"
     )
 
 
