@@ -27,7 +27,6 @@ from capsviz.nn.routing._links import (
 )
 
 TRANSFORMS = ("own", "type", "shared")
-ITERATIONS = 3  # where none are asked for
 
 
 class CapsuleLayer(nn.Module):
@@ -83,8 +82,7 @@ class CapsuleLayer(nn.Module):
         if transform not in TRANSFORMS:
             raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
         takes = signature(self._module.route).parameters
-        self._rounds = {"iterations": ITERATIONS} if "iterations" in takes else {}
-        self._rounds = self.rounds(iterations)
+        self.iterations = routings.rounds(routing, iterations)  # R
         types, rows, columns = self.child_grid
         self.kernel, self.stride, self.coordinated = kernel, stride, coordinates
         self.grid, window = (parents, 1, 1), rows * columns
@@ -100,7 +98,7 @@ class CapsuleLayer(nn.Module):
         self.learned = nn.ParameterDict(offered(*sizes))
         if coordinates:
             coordinates_of(self.child_grid, self.pose_shape)  # refuses poses now
-        self.options = {**self._rounds, **options}
+        self.options = {**self.rounds(None), **options}
         for option in options:
             if option not in takes:
                 raise ValueError(f"the routing '{routing}' has no option '{option}': leave it out")
@@ -133,25 +131,15 @@ class CapsuleLayer(nn.Module):
     def _module(self):
         return routings.get(self.routing_name)
 
-    @property
-    def iterations(self) -> int:
-        """R, 1 of a routing that has one pass."""
-        return self._rounds.get("iterations", 1)
-
     def rounds(self, iterations: int | None) -> dict[str, int]:
         """How often the routing is to iterate, as it takes it; None: as the layer does.
 
         ValueError for fewer than one, or more of a routing that has one pass.
         """
-        if iterations is None:
-            return self._rounds
-        routings.check_iterations(iterations)
-        if not self._rounds and iterations > 1:
-            raise ValueError(
-                f"the routing '{self.routing_name}' has one pass, got {iterations} iterations: "
-                "ask for 1"
-            )
-        return {"iterations": iterations} if self._rounds else {}
+        count = self.iterations if iterations is None else iterations
+        count = routings.rounds(self.routing_name, count)
+        takes = signature(self._module.route).parameters
+        return {"iterations": count} if "iterations" in takes else {}
 
     @property
     def weighs(self) -> bool:

@@ -13,7 +13,6 @@ from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing
 
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
-ITERATIONS = 3  # the paper's
 
 
 class ClassCapsules(nn.Module):
@@ -67,7 +66,7 @@ class ClassCapsules(nn.Module):
         self.routing_name, self.child_count = routing, children
         self._route_takes = frozenset(signature(self._route_votes).parameters)
         self._fused_takes = frozenset(signature(self._fused).parameters if self._fused else ())
-        self.iterations = self._rounds(iterations)
+        self.iterations = routings.rounds(routing, iterations)
         flags = {"detach": detach, "leaky": leaky}
         self.options = {option: True for option, wanted in flags.items() if wanted}
         if final_temperature is not None:
@@ -92,19 +91,6 @@ class ClassCapsules(nn.Module):
                         f"the routing '{self.routing_name}' has no option '{option}': "
                         "leave it out, or choose a routing that has it, as 'dynamic'"
                     )
-
-    def _rounds(self, iterations: int | None) -> int:
-        """How many iterations; None: as usual. ValueError where there cannot be so many."""
-        several = "iterations" in self._route_takes
-        if iterations is None:
-            return ITERATIONS if several else 1
-        routings.check_iterations(iterations)
-        if iterations > 1 and not several:
-            raise ValueError(
-                f"the routing '{self.routing_name}' has one pass, got {iterations} iterations: "
-                "ask for 1"
-            )
-        return iterations
 
     def _options(self, takes: frozenset[str], children: Tensor, rounds: int, activations) -> dict:
         """What a routing's function is given by name, of what it `takes`."""
@@ -191,7 +177,8 @@ class ClassCapsules(nn.Module):
 
     def _routed(self, votes, primary, activations, couplings, iterations) -> Routing:
         """Before the norm of the parents, if there is one."""
-        rounds = self.iterations if iterations is None else self._rounds(iterations)
+        count = self.iterations if iterations is None else iterations
+        rounds = routings.rounds(self.routing_name, count)
         options = self._options(self._route_takes, primary, rounds, activations)
         if "children" in self._route_takes:
             options["children"] = primary

@@ -23,6 +23,7 @@ To add one, add a file: its name is what `--routing` takes, and the law tests fi
 
 from collections.abc import Sequence
 from functools import cache
+from inspect import signature
 from types import ModuleType
 from typing import NamedTuple
 
@@ -43,9 +44,12 @@ __all__ = [
     "check_votes",
     "get",
     "norms_parents",
+    "rounds",
     "stack",
     "workspace_bytes",
 ]
+
+ITERATIONS = 3  # the paper's
 
 
 class Routing(NamedTuple):
@@ -94,6 +98,22 @@ def check_votes(votes: Tensor, iterations: int) -> None:
     if votes.dim() != 4:
         raise ValueError(f"votes must be (B, I, J, E), got the shape {tuple(votes.shape)}")
     check_iterations(iterations)
+
+
+def rounds(name: str, iterations: int | None) -> int:
+    """How often a routing is to iterate if so many are asked for; None: 3, or its one pass.
+
+    ValueError for fewer than one, or for more of a routing that has one pass.
+    """
+    several = "iterations" in signature(get(name).route).parameters
+    if iterations is None:
+        return ITERATIONS if several else 1
+    check_iterations(iterations)
+    if iterations > 1 and not several:
+        raise ValueError(
+            f"the routing '{name}' has one pass, got {iterations} iterations: ask for 1"
+        )
+    return iterations
 
 
 def check_iterations(iterations: int) -> None:
