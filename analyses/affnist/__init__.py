@@ -34,7 +34,7 @@ import numpy as np
 
 from capsviz import discovery
 from capsviz.analyses.affnist.words import caption, findings, table_caption
-from capsviz.cli import options
+from capsviz.cli import options, writing
 from capsviz.statistics.estimate import Estimate
 
 EXAMPLES = """
@@ -194,8 +194,8 @@ def table(result: Result | Variants):
 )  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the data.")
 @options.device
-@options.figure
-@options.as_json
+@writing.figure
+@writing.as_json
 def command(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, **plan):
     """Run the series, or show what there is: figure, tables and their numbers."""
     _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, plan)
@@ -236,7 +236,7 @@ def _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_js
     for name in networks:
         if name not in experiment.NETWORKS:
             raise ValueError(discovery.unknown("network", name, list(experiment.NETWORKS)))
-    path = options.target("affnist-like-variants" if picture else "affnist", figure)
+    path = writing.target("affnist-like-variants" if picture else "affnist", figure)
     if picture:
         result = variants(data.load("mnist", "test", data_dir))
     else:
@@ -252,8 +252,8 @@ def _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_js
                 click.echo("no results in runs/affnist: these are the shipped ones", err=True)
         results = [r for r in results if not networks or r["network"] in networks]
         result = _tabulate(results, source, data_dir)
-    paths = options.write(path, "affnist", result, figure)
-    options.report(result, findings(result), paths, as_json)
+    paths = writing.write(path, "affnist", result, figure)
+    writing.report(result, findings(result), paths, as_json)
 
 
 def paper(inputs, settings):

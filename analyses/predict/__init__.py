@@ -30,7 +30,7 @@ import numpy as np
 
 from capsviz import figures
 from capsviz.analyses.predict import lines
-from capsviz.cli import options
+from capsviz.cli import options, writing
 
 EXAMPLES = """
 capsviz predict drawing.png scans/  # 5 s
@@ -154,10 +154,10 @@ def plot(result: Result, *, width=7.16):
     help=f"Draw each step for the first {PICTURES} pictures: NAME.png, .pdf or .svg, or a name "
     "without an ending for PDF and PNG. The numbers are written beside it.",
 )  # fmt: skip
-@options.printed
+@writing.printed
 @options.device
 @click.option("--csv", "as_csv", is_flag=True, help="Print a table: a header, a row per picture.")
-@options.as_json
+@writing.as_json
 def command(
     files, checkpoint, network, weights, dataset, data_dir, figure, printed, device, as_csv,
     as_json, **preparation,
@@ -187,7 +187,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
     names        paths, folders and patterns.
     chosen       the network, as `open_model` takes it.
     figure       path of the figure, or None.
-    printed      of `options.printed`.
+    printed      of `writing.printed`.
     form         "json", "csv" or "" for lines.
     preparation  `top`, `invert` and `centre` of `prediction.of_files`.
     """
@@ -221,7 +221,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
     rows, drawn = [], []
     if form == "csv":
         lines.say(lines.csv_line(lines.header(preparation["top"])))
-    paths = options.progress("pictures")(files)
+    paths = writing.progress("pictures")(files)
     for reading in prediction.of_files(model, paths, limits=limits, failed=failed, **preparation):
         if form == "json":
             rows.append(lines.record(reading))
@@ -231,7 +231,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
         if stem is not None and len(drawn) < PICTURES:
             drawn.append(reading)
     if form == "json":
-        click.echo(options.to_json(rows))
+        click.echo(writing.to_json(rows))
     if drawn:
         _draw(drawn, limits, model, source, stem, printed, preparation)
     return len(unread)
@@ -249,7 +249,7 @@ def _draw(readings, limits, model, source, stem, printed, preparation) -> None:
     name = model.card.get("name", source)
     score = "length" if hasattr(model, "look") else "probability"
     result = compute(readings, limits=limits, network=name, score=score)
-    for path in options.write(
+    for path in writing.write(
         stem, "predict", result, printed, options=preparation, card=model.card,
         device=str(next(model.parameters()).device),
     ):  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import writing
 
 EXAMPLES = """
 capsviz compare mnist mnist-resnet  # 3 s
@@ -26,7 +26,7 @@ capsviz compare mnist mnist-resnet  # 3 s
     metavar="STEM",
     help="Write the table as STEM.md and STEM.tex.",
 )
-@options.as_json
+@writing.as_json
 def command(places, output, as_json):
     """Print the table and what holds over seeds."""
     from capsviz import leaderboard
@@ -38,7 +38,7 @@ def command(places, output, as_json):
     header, rows = leaderboard.cells(table)
     said = leaderboard.claims(table)
     if as_json:
-        click.echo(options.to_json([_plain(row) for row in table]))
+        click.echo(writing.to_json([_plain(row) for row in table]))
     else:
         click.echo(tables.markdown(header, rows))
         click.echo(leaderboard.caption())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import writing
 from capsviz.cli.errors import errors
 
 EXAMPLES = """
@@ -23,8 +23,8 @@ capsviz redraw figures/rotate-mnist-2-0.json --width single --output runs  # 3 s
 )
 @click.option("--format", "formats", multiple=True, default=("pdf", "png"), show_default=True)
 @click.option("--width", help="single, double or inches. [default: as it was made]")
-@options.look
-@options.force
+@writing.look
+@writing.force
 def command(files, output, formats, width, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import figures
