@@ -42,7 +42,9 @@ def test_numbers_are_kept_and_neither_weights_nor_pictures(made):
              "transplant-small-digits-30-images-3-runs.json"]  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == names
     result, about = figures.read_result(folder / names[0])
-    assert count(result) == 3 and about["command"].startswith("capsviz rotate --seeds-of 'runs/small-*'")
+    assert count(result) == 3 and about["command"].startswith(
+        "capsviz rotate --seeds-of 'runs/small-*'"
+    )
     assert "seeds/small: " in done.stdout and "s of CPU" in done.stderr
 
 
