@@ -34,8 +34,10 @@ def open_network(
     dataset: Mapping | None = None,
     capsules: bool = True,
     device: torch.device | str = "cpu",
-) -> Bare:
+) -> nn.Module:
     """A wrapped network from a function in a file, with its weights, in evaluation mode.
+
+    One that has `look`, as `capsviz.tracing` says, is taken as it is.
 
     Parameters
     ----------
@@ -58,6 +60,8 @@ def open_network(
             raise ValueError(_offer(spec))
         built.card = {**card, **{k: v for k, v in built.card.items() if k not in card}}
         return built.eval()
+    if hasattr(built, "look"):  # it says by itself what is inside
+        return _speaking(built, card, image_shape, classes).eval()
     if image_shape is None or classes is None:
         raise ValueError(
             f"{spec} returns a {type(built).__name__} that is not wrapped: name a data set, whose "
@@ -74,6 +78,15 @@ def open_network(
             f"{spec}: {error}; what wrap cannot find, the function can say: let it return "
             "capsviz.wrap(network, ...)"
         ) from error
+
+
+def _speaking(built: nn.Module, card: dict, image_shape, classes) -> nn.Module:
+    """A network with a `look` of its own, with what commands ask of it besides."""
+    if not hasattr(built, "config") and image_shape is not None and classes is not None:
+        built.config = {"image_shape": tuple(image_shape), "classes": classes}
+    card["model"]["config"] = dict(getattr(built, "config", {}))
+    built.card = {**dict(getattr(built, "card", {})), **card}
+    return built
 
 
 def _wrapped(built: nn.Module, image_shape, classes, card, spec: str, capsules: bool) -> Bare:
