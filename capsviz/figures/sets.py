@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from capsviz import discovery, figures
 from capsviz.figures import manifest
-from capsviz.figures.latex import latex
+from capsviz.figures.latex import document
 from capsviz.figures.manifest import Entry
 from capsviz.figures.venues import INCHES
 from capsviz.files import write_text
@@ -141,7 +141,7 @@ def make(
     kind = next((f for f in ("pdf", "png") if f in formats), None)
     if kind is not None:
         ordered = sorted(entries, key=lambda entry: entry.name)
-        write_text(output / "figures.tex", latex(ordered, kind, figures.inches(width), column))
+        write_text(output / "figures.tex", document(ordered, kind, figures.inches(width), column))
     return [entry for entry in entries if entry.analysis in names], failed
 
 
@@ -214,9 +214,7 @@ def _entries(output, stem, analysis, result, paths, inputs, seconds, code) -> It
     names = {part: f"{stem}-{part}" if part else stem for part in parts}
     others = {name for part, name in names.items() if part}
     for part, name in names.items():
-        text = figures.caption(analysis, result, part)
-        if inputs.dataset.notice is not None:
-            text = f"{text} Note: {inputs.dataset.notice}."
+        text = figures.caption(analysis, result, part, notice=inputs.dataset.notice)
         own = [p.name for p in paths if p.stem == name]
         if not part:
             own = [p.name for p in paths if p.stem not in others]

@@ -28,8 +28,10 @@ def open_network(
     dataset: Mapping | None = None,
     capsules: bool = True,
     device: torch.device | str = "cpu",
-) -> Bare:
+) -> nn.Module:
     """A wrapped network from a function in a file, with its weights, in evaluation mode.
+
+    One that has `look`, as `capsviz.tracing` says, is taken as it is.
 
     Parameters
     ----------
@@ -52,6 +54,8 @@ def open_network(
             raise ValueError(_offer(spec))
         module.card = {**card, **{k: v for k, v in module.card.items() if k not in card}}
         return module.eval()
+    if hasattr(module, "look"):  # it says by itself what is inside
+        return _speaking(module, card, image_shape, classes).eval()
     if image_shape is None or classes is None:
         raise ValueError(
             f"{spec} returns a {type(module).__name__} that is not wrapped: name a data set, whose "
@@ -68,6 +72,15 @@ def open_network(
             f"{spec}: {error}; what wrap cannot find, the function can say: let it return "
             "capsviz.wrap(network, ...)"
         ) from error
+
+
+def _speaking(module: nn.Module, card: dict, image_shape, classes) -> nn.Module:
+    """A network with a `look` of its own, with what commands ask of it besides."""
+    if not hasattr(module, "config") and image_shape is not None and classes is not None:
+        module.config = {"image_shape": tuple(image_shape), "classes": classes}
+    card["model"]["config"] = dict(getattr(module, "config", {}))
+    module.card = {**dict(getattr(module, "card", {})), **card}
+    return module
 
 
 def _wrapped(module: nn.Module, image_shape, classes, card, spec: str, capsules: bool) -> Bare:

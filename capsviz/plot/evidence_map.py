@@ -18,6 +18,7 @@ def evidence(
     *,
     parent: int | None = None,
     iteration: int = -1,
+    spread: float | None = None,
     axes: Axes | None = None,
     colorbar: bool = True,
     cmap: str = "RdBu_r",
@@ -35,6 +36,8 @@ def evidence(
     index      which of its images.
     parent     number of the class; None: the one that is read, the most active.
     iteration  of routing, an index: -1 is the last.
+    spread     evidence from zero to the ends of the colour scale, for several on one scale; None:
+               as far as this map reaches. Of axes with a map it is `axes.images[-1].norm.vmax`.
     axes       to draw into; None: those of a new figure.
 
     Returns
@@ -65,7 +68,7 @@ def evidence(
     axes = parts.or_new(axes)
     _, _, height, width = trace.images.shape
     axes.imshow(picture(trace.images[image].numpy()), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
-    norm = CenteredNorm(0, float(abs(values).max()) or 1e-6)
+    norm = CenteredNorm(0, float(abs(values).max()) or 1e-6 if spread is None else spread)
     drawn = axes.imshow(
         values, cmap=cmap, norm=norm, extent=trace.extent, interpolation="none", zorder=2
     )
