@@ -17,7 +17,8 @@ from capsviz.discovery import unknown
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
 from capsviz.nn.functional import lengths
-from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing import Parents, Quantity, Routing
+from capsviz.nn.routing._evidence import evidence
 from capsviz.nn.routing._links import (
     Links,
     convolution_links,
@@ -149,6 +150,21 @@ class CapsuleLayer(nn.Module):
     def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
         """Share of each vote in its parent: couplings (R, B, [Q,] I, J), activations (B, count)."""
         return self._module.weights(couplings, of_slots(activations, self.links))
+
+    @property
+    def quantity(self) -> Quantity:
+        """What `evidence` is, in words."""
+        return routings.quantity(self.routing_name)
+
+    def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
+        """What each vote adds to what its parent's activation is read from: its `quantity`.
+
+        votes (B, [Q,] I, J, E) and routing as `route` gave them, activations (B, count) of the
+        children -> (B, [Q,] I, J).
+        """
+        active = of_slots(activations.to(votes), self.links)
+        known = {**self.learned, **self.options}
+        return evidence(self.routing_name, votes, routing, active, **known)
 
     @property
     def links(self) -> Links | None:

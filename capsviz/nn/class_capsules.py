@@ -10,7 +10,8 @@ from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
 from capsviz.nn.functional import lengths
 from capsviz.nn.parent_norm import ParentNorm
-from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing import Parents, Quantity, Routing
+from capsviz.nn.routing._evidence import evidence
 
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
 
@@ -62,7 +63,6 @@ class ClassCapsules(nn.Module):
         module = routings.get(routing)  # refuses an unknown name now
         self._route_votes, self._fused = module.route, getattr(module, "fused", None)
         self._weights = getattr(module, "weights", None)
-        self._evidence = getattr(module, "evidence", None)
         self.routing_name, self.child_count = routing, children
         self._route_takes = frozenset(signature(self._route_votes).parameters)
         self._fused_takes = frozenset(signature(self._fused).parameters if self._fused else ())
@@ -185,6 +185,11 @@ class ClassCapsules(nn.Module):
         return self._route_votes(votes, couplings=couplings, **options)
 
     @property
+    def quantity(self) -> Quantity:
+        """What `evidence` is, in words."""
+        return routings.quantity(self.routing_name)
+
+    @property
     def weighs(self) -> bool:
         """Whether votes are multiplied by something else than their couplings."""
         return self._weights is not None
@@ -195,7 +200,7 @@ class ClassCapsules(nn.Module):
         return couplings if self._weights is None else self._weights(couplings, activations)
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """What each vote adds to what its parent's activation is read from.
+        """What each vote adds to what its parent's activation is read from: its `quantity`.
 
         Parameters
         ----------
@@ -207,13 +212,9 @@ class ClassCapsules(nn.Module):
         -------
         (B, I, J). By default the length that a weighted vote has along its parent's pose.
         """
-        if self._evidence is not None:
-            takes = signature(self._evidence).parameters
-            options = {name: value for name, value in self.options.items() if name in takes}
-            return self._evidence(votes, routing, activations, **self.learned, **options)
-        poses = routing.poses[-1]
-        along = einsum("bije,bje->bij", votes, poses / lengths(poses)[..., None])
-        return self.weights(routing.couplings[-1], activations) * along
+        known = {**self.learned, **self.options}
+        parts = evidence(self.routing_name, votes, routing, activations, **known)
+        return parts if self.norm is None else parts / self.norm.logit_std
 
 
 def _matrices(transform: str, children: int, types: int) -> int:
