@@ -191,7 +191,7 @@ def parents(axes, rounds, mean, band, J):
     """Effective parents, and on the right the entropy that they stand for."""
     axes.plot(rounds, mean, "o-", color=BLUE)
     axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
-    last(axes, rounds[-1], mean[-1], f"{mean[-1]:.2f}", below=True)
+    last(axes, rounds[-1], mean[-1], f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4)
     axes.set(xlabel="iteration", ylabel="effective parents", ylim=(1, J * 1.03))
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))

@@ -40,7 +40,7 @@ def test_each_network_shows_what_it_shows_alone(pair, tiny_images):
     assert result.quantities["one"]["words"] == "s·v̂"
     assert result.quantities["two"]["words"].startswith("the logit")
     assert result.shown[0] == result.activations[0].argmax() != result.shown[1]
-    assert "one reads" in side_by_side.caption(result)
+    assert "One reads" in side_by_side.caption(result)
 
 
 def read(model, images, couplings):
