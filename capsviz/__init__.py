@@ -13,6 +13,7 @@ __all__ = [
     "load",
     "open_image",
     "plot",
+    "save",
     "trace",
     "wrap",
 ]
@@ -24,6 +25,7 @@ _LAZY = {  # name -> its module; __init__.pyi says the same to type checkers
     "literal": "capsviz.nn.computation",
     "load": "capsviz.checkpoint",
     "open_image": "capsviz.pictures",
+    "save": "capsviz.checkpoint.own",
     "trace": "capsviz.tracing",
     "wrap": "capsviz.foreign.wrapping",
 }

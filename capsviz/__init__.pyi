@@ -3,6 +3,7 @@
 from capsviz import data as data
 from capsviz import plot as plot
 from capsviz.checkpoint import load as load
+from capsviz.checkpoint.own import save as save
 from capsviz.data import Dataset as Dataset
 from capsviz.foreign.wrapping import wrap as wrap
 from capsviz.nn.computation import literal as literal

@@ -71,3 +71,26 @@ def test_torch_hub_loads_trained_and_new_networks_from_a_checkout():
     assert model.card["name"] == "digits" and not model.training
     small = torch.hub.load(model="capsnet", classes=3, types=2, routing="k_means", **place)
     assert small.config["classes"] == 3 and small.config["routing"] == "k_means"
+
+
+def test_what_a_loop_of_ones_own_trained_is_kept_and_opened(tmp_path):
+    part = capsviz.data.load("digits", "train")
+    model = capsviz.CapsNet(types=2, channels=4, routing="em").eval()
+    path = capsviz.save(model, tmp_path / "mine", part)
+    assert path == tmp_path / "mine" / "mine.safetensors"
+    again = capsviz.load(tmp_path / "mine")
+    images = part[0][0][None]
+    assert torch.equal(again(images).lengths, model(images).lengths)  # stored as it is
+    assert again.card["name"] == "mine" and again.card["dataset"]["classes"] == list("0123456789")
+    other = capsviz.save(model, tmp_path / "two.safetensors", part, options={"download": False})
+    assert other == tmp_path / "two.safetensors"
+    assert capsviz.load(other).card["dataset"]["options"] == {"download": False}
+
+
+def test_what_commands_could_not_open_is_not_kept(tmp_path):
+    part = capsviz.data.load("digits", "train")
+    with pytest.raises(ValueError, match=r"--network FILE\.py:FUNCTION --weights FILE"):
+        capsviz.save(torch.nn.Linear(3, 3), tmp_path / "mine", part)
+    with pytest.raises(ValueError, match=r"of 3 classes, but digits has \(1, 28, 28\) of 10"):
+        capsviz.save(capsviz.CapsNet(classes=3, types=2, channels=4), tmp_path / "mine", part)
+    assert not (tmp_path / "mine").exists()

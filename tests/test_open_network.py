@@ -201,3 +201,28 @@ def test_weights_that_are_not_there_are_named(file):
     (file.parent / "broken.safetensors").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="not a whole safetensors file"):
         open_network(f"{file}:dynamic", file.parent / "broken.safetensors", **SMALL)
+
+
+def test_a_network_that_looks_by_itself_is_taken_as_it_is(tmp_path, monkeypatch):
+    """capsviz's own CapsNet, trained by a loop of one's own, and any with a `look`."""
+    monkeypatch.syspath_prepend(HERE)
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import capsviz\nfrom foreign import Foreign\n\n"
+        "def build():\n    return capsviz.CapsNet((1, 28, 28), 10, types=2, channels=4)\n\n"
+        "def other():\n    return Foreign()\n"
+    )
+    torch.manual_seed(5)
+    model = capsviz.CapsNet((1, 28, 28), 10, types=2, channels=4).eval()
+    torch.save(model.state_dict(), tmp_path / "mine.pt")
+    about = {"name": "digits", "classes": list("0123456789")}
+    size = {"image_shape": (1, 28, 28), "classes": 10, "dataset": about}
+    opened = open_network(f"{path}:build", tmp_path / "mine.pt", **size)
+    assert isinstance(opened, capsviz.CapsNet) and not opened.training
+    assert opened.card["dataset"] == about and opened.card["weights"]["sha256"]
+    assert opened.card["model"]["config"]["types"] == 2
+    images = torch.rand(5, 1, 28, 28)
+    assert torch.equal(capsviz.trace(opened, images).poses, capsviz.trace(model, images).poses)
+    other = open_network(f"{path}:other", **size)
+    assert other.card["name"] == "mine-other" and other.config["image_shape"] == (1, 28, 28)
+    assert capsviz.trace(other, images).couplings.shape == (2, 5, 12, 10)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import writing
 from capsviz.cli.errors import errors
 
 EXAMPLES = """
 capsviz redraw figures/rotate-mnist-2-0.json --width single --output runs  # 3 s
+capsviz redraw figures/rotate-mnist-2-0.json --latex --venue icml         # 3 s
 """
 
 
@@ -23,13 +24,16 @@ capsviz redraw figures/rotate-mnist-2-0.json --width single --output runs  # 3 s
 )
 @click.option("--format", "formats", multiple=True, default=("pdf", "png"), show_default=True)
 @click.option("--width", help="single, double or inches. [default: as it was made]")
-@options.look
-@options.force
-def command(files, output, formats, width, venue, rc, font, force):
+@click.option(
+    "--latex", is_flag=True, help="Draw nothing: print figures and captions for a LaTeX file."
+)
+@writing.look
+@writing.force
+def command(files, output, formats, width, latex, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import figures
     from capsviz.cli import naming
-    from capsviz.figures.venues import width_for
+    from capsviz.figures.venues import column, width_for
 
     with errors():
         figures.check_formats(formats)
@@ -37,6 +41,11 @@ def command(files, output, formats, width, venue, rc, font, force):
     for path in files:
         result, about = figures.read_result(path)
         stem = (output or path.parent) / path.stem
+        if latex:
+            inches = figures.inches(size or about["width"])
+            for line in _environments(stem, result, about, formats[0], inches, column(venue)):
+                click.echo(line)
+            continue
         naming.try_folder(stem.parent)
         for kind in formats:
             naming.refuse_existing(stem, force=force, kind=kind)
@@ -47,3 +56,16 @@ def command(files, output, formats, width, venue, rc, font, force):
             )
         for one in written:
             click.echo(f"wrote {one}", err=True)
+
+
+def _environments(stem, result, about, kind, inches, column):
+    """Lines of LaTeX for every picture of a result, and a `%` line before the first."""
+    from capsviz import figures
+    from capsviz.figures.latex import environment
+
+    yield r"% needs \usepackage{graphicx}"
+    for part in figures.parts(about["analysis"], result):
+        name = "-".join(filter(None, (stem.name, part)))
+        text = figures.caption(about["analysis"], result, part, notice=about.get("notice"))
+        file = stem.with_name(f"{name}.{kind}").as_posix()
+        yield from environment(file, text, name, inches, column)

@@ -71,10 +71,17 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
     return own(result) if callable(own) else ("",)
 
 
-def caption(analysis: str, result: NamedTuple, part: str = "") -> str:
-    """What a picture of a result shows, in sentences, by its analysis's own `caption`."""
+def caption(analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None) -> str:
+    """What a picture of a result shows, in sentences, by its analysis's own `caption`.
+
+    Parameters
+    ----------
+    part    of `parts`.
+    notice  what must be said of the data, put at its end.
+    """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    return module.caption(result, **({"part": part} if part else {}))
+    text = module.caption(result, **({"part": part} if part else {}))
+    return text if notice is None else f"{text} Note: {notice}."
 
 
 def draw(

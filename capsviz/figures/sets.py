@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from capsviz import discovery, figures
 from capsviz.figures import manifest
+from capsviz.figures.latex import document
 from capsviz.figures.manifest import Entry
-from capsviz.figures.tables import escape
 from capsviz.figures.venues import INCHES
 from capsviz.files import write_text
 from capsviz.provenance import commit, provenance
@@ -141,7 +141,7 @@ def make(
     kind = next((f for f in ("pdf", "png") if f in formats), None)
     if kind is not None:
         ordered = sorted(entries, key=lambda entry: entry.name)
-        write_text(output / "figures.tex", latex(ordered, kind, figures.inches(width), column))
+        write_text(output / "figures.tex", document(ordered, kind, figures.inches(width), column))
     return [entry for entry in entries if entry.analysis in names], failed
 
 
@@ -214,9 +214,7 @@ def _entries(output, stem, analysis, result, paths, inputs, seconds, code) -> It
     names = {part: f"{stem}-{part}" if part else stem for part in parts}
     others = {name for part, name in names.items() if part}
     for part, name in names.items():
-        text = figures.caption(analysis, result, part)
-        if inputs.dataset.notice is not None:
-            text = f"{text} Note: {inputs.dataset.notice}."
+        text = figures.caption(analysis, result, part, notice=inputs.dataset.notice)
         own = [p.name for p in paths if p.stem == name]
         if not part:
             own = [p.name for p in paths if p.stem not in others]
@@ -226,34 +224,3 @@ def _entries(output, stem, analysis, result, paths, inputs, seconds, code) -> It
             name, analysis, text, own, round(seconds, 2), code, part,
             manifest.digests(output, own),
         )  # fmt: skip
-
-
-def latex(
-    entries: Sequence[Entry], kind: str, inches: float, column: float = INCHES["single"]
-) -> str:
-    """A LaTeX document that shows every figure with caption and label, and compiles as it is.
-
-    What is wider than a column, in inches, stands over both.
-    """
-    star = "*" if inches > column + 0.01 else ""
-    parts = [
-        r"% Made by capsviz figures. Copy the figure environments, or compile it as it is.",
-        rf"\documentclass{'[twocolumn]' if star else ''}{{article}}",
-        r"\usepackage{graphicx}",
-        r"\usepackage[T1]{fontenc}",
-        r"\usepackage[margin=1.2cm]{geometry}",
-        r"\begin{document}",
-    ]
-    for entry in entries:
-        parts += [
-            "",
-            rf"\begin{{figure{star}}}[p]",
-            r"  \centering",
-            rf"  \includegraphics[width={min(inches, 7.4):.3g}in,"
-            rf"height=9in,keepaspectratio]{{{entry.name}.{kind}}}",
-            rf"  \caption{{{escape(entry.caption)}}}",
-            rf"  \label{{fig:{entry.name}}}",
-            rf"\end{{figure{star}}}",
-            r"\clearpage",
-        ]
-    return "\n".join([*parts, "", r"\end{document}", ""])

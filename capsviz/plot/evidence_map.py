@@ -19,6 +19,7 @@ def evidence(
     parent: int | None = None,
     place: int | None = None,
     iteration: int = -1,
+    spread: float | None = None,
     axes: Axes | None = None,
     colorbar: bool = True,
     cmap: str = "RdBu_r",
@@ -40,6 +41,8 @@ def evidence(
     place      number of the parent's place, row by row, in a layer whose places see some children;
                None: what the parents of all places get, together.
     iteration  of routing, an index: -1 is the last.
+    spread     evidence from zero to the ends of the colour scale, for several on one scale; None:
+               as far as this map reaches. Of axes with a map it is `axes.images[-1].norm.vmax`.
     axes       to draw into; None: those of a new figure.
 
     Returns
@@ -67,7 +70,7 @@ def evidence(
     axes = parts.or_new(axes)
     _, _, height, width = trace.images.shape
     axes.imshow(picture(trace.images[image].numpy()), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
-    norm = CenteredNorm(0, float(abs(values).max()) or 1e-6)
+    norm = CenteredNorm(0, float(abs(values).max()) or 1e-6 if spread is None else spread)
     drawn = axes.imshow(
         values, cmap=cmap, norm=norm, extent=trace.extent, interpolation="none", zorder=2
     )

@@ -128,7 +128,7 @@ def _sums(traced: dict) -> Iterator[str]:
     ):
         yield (
             "the votes do not give the poses: the sum of couplings times votes points elsewhere "
-            f"(cosine {float(alike[felt].min()):.2f} at worst): where the network does more, say "
+            f"(cosine {float(alike[felt].min()):.4f} at worst): where the network does more, say "
             'what in peculiar = {"votes": ...}'
         )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ from capsviz.analyses import rotate
 from capsviz.cli import main
 from capsviz.data import digits
 from capsviz.figures import sets as paperset
+from capsviz.figures.latex import document
 from capsviz.figures.venues import width_for
 from capsviz.tracing import remember
 
@@ -198,6 +201,25 @@ def test_a_file_in_the_way_of_a_set_is_kept(tmp_path):
 
 def test_latex_puts_what_is_wider_than_a_column_over_both():
     entry = paperset.Entry("a", "rotate", "A caption.", ["a.pdf"], 1.0)
-    wide, narrow = (paperset.latex([entry], "pdf", inches, 3.25) for inches in (6.75, 3.25))
+    wide, narrow = (document([entry], "pdf", inches, 3.25) for inches in (6.75, 3.25))
     assert r"\begin{figure*}" in wide and r"\end{figure*}" in wide and "twocolumn" in wide
     assert r"\begin{figure}" in narrow and "figure*" not in narrow
+
+
+def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
+    routing = ["routing", "--checkpoint", "digits", "--digit", "3", "--output", str(tmp_path)]
+    assert CliRunner().invoke(main, routing).exit_code == 0
+    (file,) = tmp_path.glob("routing-*.json")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    shown = ["redraw", str(file), "--latex", "--venue", "icml"]
+    text = CliRunner().invoke(main, shown).stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == before  # nothing was drawn
+    assert text.count(r"\begin{figure*}[t]") == text.count(r"\end{figure*}") == 2
+    assert "width=6.75in" in text
+    included = re.findall(r"\\includegraphics\[.*\]\{(.*)\}", text)
+    assert [Path(name).exists() for name in included] == [True, True]
+    captions = re.findall(r"\\caption\{(.*)\}", text)
+    assert all(len(one) > 60 and "`" not in one for one in captions)
+    assert any(r"\texttt{capsviz transplant}" in one for one in captions)
+    narrow = CliRunner().invoke(main, [*shown, "--width", "single"]).stdout
+    assert "width=3.25in" in narrow and "figure*" not in narrow

@@ -68,6 +68,14 @@ def test_evidence_sums_to_what_the_class_gets_and_lies_where_the_places_are(trac
     assert axes.get_xlim() == (-0.5, 18.5) and axes.get_ylim() == (20.5, -0.5)  # 21 x 19 px
 
 
+def test_two_maps_of_evidence_can_share_a_scale(trace, axes):
+    plot.evidence(trace, 2, parent=1, axes=axes)
+    own = axes.images[-1].norm.vmax
+    plot.evidence(trace, 2, parent=1, spread=3 * own, axes=axes)
+    norm = axes.images[-1].norm
+    assert (norm.vmin, norm.vmax) == pytest.approx((-3 * own, 3 * own))
+
+
 def test_without_a_class_the_evidence_is_for_the_one_that_is_read(trace, axes):
     plot.evidence(trace, 5, axes=axes)
     assert f"for {int(trace.lengths[5].argmax())}," in axes.get_title()

@@ -1,0 +1,67 @@
+"""Keep a network that was trained by one's own loop, so that every command opens it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import nn
+
+from capsviz import checkpoint
+from capsviz.data import Dataset
+from capsviz.nn import models
+from capsviz.provenance import provenance
+
+
+def save(
+    model: nn.Module, path: str | os.PathLike, dataset: Dataset, *, options: Mapping | None = None
+) -> Path:
+    """Write a network that you trained: `capsviz.load` and every `--checkpoint` open it again.
+
+    Parameters
+    ----------
+    model    a `CapsNet`, or another network of `capsviz.nn.models`. Of a module of your own save
+             the `state_dict` by torch, and name both: `--network FILE.py:FUNCTION --weights FILE`.
+    path     a folder, "runs/mine", for runs/mine/mine.safetensors; or the name of that file. A card
+             in JSON is written beside the weights. What is there is written over.
+    dataset  that it was trained on; of it only name, classes and the shape of its images are kept.
+    options  that the data set was loaded with, {"image_size": 32}: commands load it so again.
+
+    Returns
+    -------
+    The path of the weights.
+
+    Raises
+    ------
+    ValueError  for a network that is not capsviz's, or is for other images or classes.
+    """
+    kind = type(model)
+    if kind.__module__.rpartition(".")[2] not in models.available() or not hasattr(model, "config"):
+        raise ValueError(
+            f"a {kind.__name__} is no network of capsviz.nn.models: keep torch.save("
+            "model.state_dict(), FILE), and name it by --network FILE.py:FUNCTION --weights FILE"
+        )
+    expected = (tuple(model.config["image_shape"]), model.config["classes"])
+    if expected != (dataset.image_shape, len(dataset.classes)):
+        raise ValueError(
+            f"the network is for images {expected[0]} of {expected[1]} classes, but "
+            f"{dataset.name} has {dataset.image_shape} of {len(dataset.classes)}"
+        )
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        path = path / f"{path.name}.safetensors"
+    card = {
+        "name": path.stem,
+        "dataset": {
+            "name": dataset.name,
+            "classes": list(dataset.classes),
+            "image_shape": list(dataset.image_shape),
+            "things": 1 if dataset.parts is None else dataset.parts.shape[1],
+            "options": dict(options or {}),
+            "notice": dataset.notice,
+        },
+        "training": {"images": len(dataset)},
+        "provenance": provenance(None, str(next(model.parameters()).device)),
+    }
+    return checkpoint.save(path, model, card, dtype=None)

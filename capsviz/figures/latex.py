@@ -1,0 +1,59 @@
+"""LaTeX that shows figures: one environment with caption and label, or a whole document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from capsviz.figures.manifest import Entry
+from capsviz.figures.tables import escape
+from capsviz.figures.venues import INCHES
+
+
+def environment(
+    file: str,
+    caption: str,
+    label: str,
+    inches: float,
+    column: float = INCHES["single"],
+    *,
+    place: str = "t",
+) -> list[str]:
+    """Lines of a figure environment; what is wider than a column, in inches, stands over both.
+
+    Parameters
+    ----------
+    file     what is included.
+    caption  plain text; what stands between backquotes is set as code.
+    label    after "fig:".
+    place    t, p, ...: where LaTeX may put it.
+    """
+    text = re.sub(r"`([^`]+)`", r"\\texttt{\1}", escape(caption))
+    star = "*" if inches > column + 0.01 else ""
+    return [
+        rf"\begin{{figure{star}}}[{place}]",
+        r"  \centering",
+        rf"  \includegraphics[width={min(inches, 7.4):.3g}in,height=9in,keepaspectratio]{{{file}}}",
+        rf"  \caption{{{text}}}",
+        rf"  \label{{fig:{label}}}",
+        rf"\end{{figure{star}}}",
+    ]
+
+
+def document(
+    entries: Sequence[Entry], kind: str, inches: float, column: float = INCHES["single"]
+) -> str:
+    """A document that shows every figure of a set, and compiles as it is."""
+    parts = [
+        r"% Made by capsviz figures. Copy the figure environments, or compile it as it is.",
+        rf"\documentclass{'[twocolumn]' if inches > column + 0.01 else ''}{{article}}",
+        r"\usepackage{graphicx}",
+        r"\usepackage[T1]{fontenc}",
+        r"\usepackage[margin=1.2cm]{geometry}",
+        r"\begin{document}",
+    ]
+    for entry in entries:
+        file = f"{entry.name}.{kind}"
+        figure = environment(file, entry.caption, entry.name, inches, column, place="p")
+        parts += ["", *figure, r"\clearpage"]
+    return "\n".join([*parts, "", r"\end{document}", ""])
