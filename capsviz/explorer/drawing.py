@@ -133,8 +133,8 @@ def _by_type(seen, capsule: int, name: str) -> str:
         f'<figure class="cv-panel"><div class="cv-heat"><div class="cv-names">{numbers}</div>'
         f'<img class="cv-px" src="{png(cells)}" alt="evidence by type"></div>'
         f"{_scale(SIGNED, f'−{limit:.3f}', '0', f'{limit:.3f}')}"
-        f"<figcaption>These capsules lie at one place, so there is no map: the evidence, "
-        f"{_plain(seen)}, a row for each class, a column for each of {types} capsules; all "
+        f"<figcaption>{escape(NO_MAP)}; in their place the evidence of each, {_plain(seen)}: a "
+        f"row for each class, a column for each of {types} capsules; all "
         f"together for {escape(name)}: {seen.type_evidence[:, capsule].sum():.2f}{_whole(seen)}."
         "</figcaption></figure>"
     )

@@ -1,11 +1,11 @@
 """Two routings on one image: every number is that of the network alone."""
 
-import legibility
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong, build_tiny
+from page import assert_redrawn
 
 from capsviz import figures
 from capsviz.analyses import side_by_side
@@ -67,16 +67,24 @@ def test_what_is_counted_is_paired_with_the_first_network(pair, tiny_images, gen
     assert result.n == 20 and "reads as one reads" in side_by_side.findings(result)
 
 
-@pytest.mark.parametrize("width", [3.25, 7.16])
 @pytest.mark.parametrize("count", [2, 3])
-def test_figures_fit_a_page(count, width, pair, tiny_images):
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
+    count, pair, tiny_images, tmp_path
+):
     slim = build_tiny(routing="self_routing", types=4)
     names = ["one", "two", "three"][:count]
     some = [*pair, slim][:count]
     result = side_by_side.compute(some, names, tiny_images[:1], 1, classes=CLASSES)
-    with figures.look():
-        figure = side_by_side.plot(result, width=width)
-        assert legibility.defects(figure, width, side_by_side.caption(result)) == []
+    assert_redrawn("side_by_side", result, tmp_path)
+
+
+def test_counts_stay_on_the_page_and_are_redrawn_from_their_numbers(pair, tiny_images, tmp_path):
+    labels = torch.arange(8) % 3
+    names = ["one", "another-with-a-name"]
+    result = side_by_side.evaluate(
+        pair, names, tiny_images, labels, classes=CLASSES, dataset="noise"
+    )
+    assert_redrawn("side_by_side", result, tmp_path)
 
 
 def test_networks_that_cannot_stand_there_are_refused_before_anything_is_computed(
