@@ -77,8 +77,9 @@ def address(tmp_path_factory):
     assert "embedded 'digits'" in said and "Traceback" not in said, said
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Not for the whole session: while it is open, this thread's event loop runs."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
