@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import writing
 
 KINDS = ("pdf", "png")  # of the drawn table
 EXAMPLES = """
@@ -27,8 +27,8 @@ capsviz compare mnist mnist-resnet  # 3 s
     metavar="STEM",
     help="Write the table as STEM.md and STEM.tex, and drawn as STEM.pdf and STEM.png.",
 )
-@options.printed
-@options.as_json
+@writing.printed
+@writing.as_json
 def command(places, output, printed, as_json):
     """Print the table and what holds over seeds."""
     from capsviz import figures, leaderboard
@@ -47,7 +47,7 @@ def command(places, output, printed, as_json):
     header, rows = leaderboard.cells(table)
     said = leaderboard.claims(table)
     if as_json:
-        click.echo(options.to_json([_plain(row) for row in table]))
+        click.echo(writing.to_json([_plain(row) for row in table]))
     else:
         click.echo(tables.markdown(header, rows))
         click.echo(leaderboard.caption())
@@ -55,8 +55,8 @@ def command(places, output, printed, as_json):
     if output is not None:
         for path in tables.write(output.with_suffix(""), header, rows, leaderboard.caption()):
             click.echo(f"wrote {path}", err=True)
-        with options.looking(printed), figures.style():
-            figure = draw(table, figures.inches(options.width(printed)))
+        with writing.looking(printed), figures.style():
+            figure = draw(table, figures.inches(writing.width(printed)))
             for kind in KINDS:
                 path = figures.save_figure(figure, output.parent / f"{output.name}.{kind}")
                 click.echo(f"wrote {path}", err=True)
