@@ -68,7 +68,8 @@ def address(tmp_path_factory):
     finally:
         server.send_signal(signal.SIGINT)
         try:
-            assert server.wait(60) == 0
+            ended = server.wait(60)
+            assert ended == 0, f"it ended with {ended}: {(home / 'err').read_text()}"
         finally:
             server.kill()
             server.stdout.close()
