@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import re
 from html import escape
 
 import numpy as np
@@ -50,8 +51,9 @@ def row(*panels: str) -> str:
 
 
 def note(text: str, kind: str = "") -> str:
-    """A line of text."""
-    return f'<p class="cv-note {kind}">{escape(text)}</p>' if text else ""
+    """A line of text; what stands between backquotes is code."""
+    code = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return f'<p class="cv-note {kind}">{code}</p>' if text else ""
 
 
 def gallery(cases) -> str:

@@ -21,6 +21,7 @@ from capsviz.cli import main
 from capsviz.data import digits
 from capsviz.figures import sets as paperset
 from capsviz.figures.latex import document
+from capsviz.figures.tables import escape
 from capsviz.figures.venues import width_for
 from capsviz.tracing import remember
 
@@ -137,8 +138,8 @@ def test_every_analysis_takes_part():
 
 
 def test_text_becomes_latex():
-    assert paperset.escape("5 % of c_ij (û·v̂)") == r"5 \% of c\_ij ($\hat u$$\cdot$$\hat v$)"
-    assert paperset.escape("é 日") == r"\'e [U+65E5]"
+    assert escape("5 % of c_ij (û·v̂)") == r"5 \% of c\_ij ($\hat u$$\cdot$$\hat v$)"
+    assert escape("é 日") == r"\'e [U+65E5]"
 
 
 def test_within_a_set_nothing_is_traced_twice():
