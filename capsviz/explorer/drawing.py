@@ -88,15 +88,16 @@ def bars(values, classes, title: str, what: str, before=None) -> str:
     )
 
 
-def evidence(seen, capsule: int, name: str) -> str:
+def evidence(seen, capsule: int, name: str, limit: float | None = None) -> str:
     """The additive map of a class over the paler image, one colour scale for all classes.
 
-    As in the figure of `routing`: the ink is outlined, and what is clearly negative has a −.
-    Capsules that lie at no places have no map, but a line that says so.
+    As in the figure of `routing`: the ink is outlined, and what is clearly negative has a −. The
+    scale ends at `limit`, for several maps on one; None: at what is farthest from zero. Capsules
+    that lie at no places have no map, but a line that says so.
     """
     if seen.maps is None:
         return note(NO_MAP)
-    limit = float(np.abs(seen.maps).max()) or 1e-6
+    limit = (float(np.abs(seen.maps).max()) if limit is None else limit) or 1e-6
     height, width = seen.image.shape[1:]
     colours = colour_table(SIGNED)[_index(seen.maps[capsule] / limit / 2 + 0.5)]
     left, right, bottom, top = seen.extent_px

@@ -95,6 +95,9 @@ def test_three_couplings_stand_side_by_side(networks):
         expected = look.look(networks.model, image, how, donor).lengths
         bars = re.findall(r'data-value="([\d.]+)"', part)
         np.testing.assert_allclose(np.array(bars, float), expected, atol=1e-4)
+        assert ("Ticks: as trained." in part) == (couplings is not None)
+    scales = [re.search(r">−(\d+\.\d+)<", part)[1] for part in parts]
+    assert len(set(scales)) == 1 and float(scales[0]) > 0  # maps can be compared
     with pytest.raises(ValueError, match="expected an index"):
         sides.compared(networks, image, chosen._replace(donor=(1, 50)))
 
