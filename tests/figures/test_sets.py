@@ -224,3 +224,9 @@ def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
     assert any(r"\texttt{capsviz transplant}" in one for one in captions)
     narrow = CliRunner().invoke(main, [*shown, "--width", "single"]).stdout
     assert "width=3.25in" in narrow and "figure*" not in narrow
+
+
+def test_analyses_are_called_as_their_commands_are():
+    assert paperset.choose(["parse-tree", "tsne"]) == paperset.choose(["parse_tree", "tsne"])
+    with pytest.raises(ValueError, match="unknown figure 'nope'"):
+        paperset.choose(["nope"])

@@ -125,6 +125,7 @@ def test_without_names_several_networks_share_a_few_analyses():
     assert set(choose((), True)) < set(choose((), False))
     assert "affnist" not in choose((), False)
     assert choose(("sweep",), True) == ["sweep"]
+    assert choose(("parse-tree",), False) == choose(("parse_tree",), False) == ["parse_tree"]
 
 
 @pytest.mark.parametrize("name", discovery.names("capsviz.analyses"))
