@@ -47,8 +47,12 @@ def offering() -> list[str]:
 
 
 def choose(only: Sequence[str]) -> list[str]:
-    """The analyses to draw, all for an empty choice; ValueError for an unknown one."""
+    """The analyses to draw, all for an empty choice; ValueError for an unknown one.
+
+    An analysis may be called as its command is, "parse-tree" for parse_tree.
+    """
     known = offering()
+    only = [name.replace("-", "_") for name in only]
     for name in only:
         if name not in known:
             raise ValueError(discovery.unknown("figure", name, known))
