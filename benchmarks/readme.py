@@ -1,7 +1,7 @@
 """Fill README.md and pages of docs/: outputs of commands, results from the cards, lists.
 
-`python -m benchmarks.readme` rewrites the marked parts of `PAGES`, docs/claims.md and
-docs/leaderboard.md; `--no-run` keeps the commands' outputs.
+`python -m benchmarks.readme` rewrites the marked parts of `PAGES`, docs/claims.md,
+docs/findings.md and docs/leaderboard.md; `--no-run` keeps the commands' outputs.
 """
 
 import json
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, claims, parity, robustness
+from benchmarks import RESULTS, claims, findings, parity, robustness
 from benchmarks.leaderboard import write as write_leaderboard
 from benchmarks.table import table
 from capsviz import checkpoint, discovery
@@ -210,4 +210,5 @@ if __name__ == "__main__":
         text = fill(path.read_text("utf-8"), run="--no-run" not in sys.argv)
         path.write_text(text, "utf-8")
     claims.write()
+    findings.write()
     write_leaderboard()

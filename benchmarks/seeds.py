@@ -4,16 +4,20 @@
 
 Every analysis of `COMMANDS` that the networks have the parts for is run by its command, over all
 runs that the globs match, and its numbers are written to trained/seeds/NAME; with those of the
-cards in runs.json. What is there of an earlier call is replaced.
+cards in runs.json. What is there of an earlier call is replaced. The commands see the runs as
+runs/NAME-SEED, and so do the command lines in the results.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -53,11 +57,28 @@ def command(name, patterns, n, only):
     write_text(folder / "runs.json", json.dumps(summary(name, cards), indent=1) + "\n")
     n = min(n, cards[0]["results"]["test"]["n"])
     known = [one for one in COMMANDS if one in main.list_commands(None)]
-    for one in only or known:
-        images = min(n, DETECTED) if one == "detect" else n
-        click.echo(f"{one}: {measure(folder, one, patterns, images)}", err=True)
+    with gathered(name, named, [card["recipe"]["seed"] for card in cards]):
+        for one in only or known:
+            images = min(n, DETECTED) if one == "detect" else n
+            click.echo(f"{one}: {measure(folder, one, images)}", err=True)
     size = sum(path.stat().st_size for path in folder.iterdir())
     click.echo(f"{folder.relative_to(ROOT)}: {size / 1e3:.0f} kB")
+
+
+@contextlib.contextmanager
+def gathered(name: str, named: Sequence[str], seeds: Sequence[int]) -> Iterator[None]:
+    """Work in a folder of its own that has the runs side by side, as runs/NAME-SEED."""
+    weights = [checkpoint.find(run).resolve() for run in named]
+    if "CAPSVIZ_DATA" in os.environ:
+        os.environ["CAPSVIZ_DATA"] = str(Path(os.environ["CAPSVIZ_DATA"]).resolve())
+    with tempfile.TemporaryDirectory() as place:
+        for file, seed in zip(weights, seeds, strict=True):
+            run = Path(place) / "runs" / f"{name}-{seed}"
+            run.mkdir(parents=True)
+            for part in (file, file.with_suffix(".json")):
+                (run / part.name).symlink_to(part)
+        with contextlib.chdir(place):
+            yield
 
 
 def summary(name: str, cards: list[dict]) -> dict:
@@ -84,24 +105,23 @@ def summary(name: str, cards: list[dict]) -> dict:
     }
 
 
-def measure(folder: Path, name: str, patterns, images: int) -> str:
+def measure(folder: Path, name: str, images: int) -> str:
     """One command over all runs; its JSON is put into the folder. How it went, in words."""
     begin = time.process_time()
-    with tempfile.TemporaryDirectory() as place:
-        words = [name, *(word for one in patterns for word in ("--seeds-of", one))]
-        words += [*COMMANDS[name], str(images), "--format", "png", "--output", place]
-        argv, sys.argv = sys.argv, ["capsviz", *words]  # what the record of the result says
-        try:
-            done = CliRunner().invoke(main, words)
-        finally:
-            sys.argv = argv
-        made = sorted(Path(place).glob("*.json"))
-        if done.exit_code or not made:
-            return f"left out: {(done.stderr or str(done.exception)).strip().splitlines()[-1]}"
-        for earlier in folder.glob(f"{made[0].name.split('-')[0]}-*"):
-            earlier.unlink()
-        for path in (*made, *Path(place).glob("*.npz")):
-            shutil.copy(path, folder / path.name)
+    words = [name, "--seeds-of", f"runs/{folder.name}-*", *COMMANDS[name], str(images)]
+    words += ["--format", "png", "--output", f"seeds/{name}"]
+    argv, sys.argv = sys.argv, ["capsviz", *words]  # what the record of the result says
+    try:
+        done = CliRunner().invoke(main, words)
+    finally:
+        sys.argv = argv
+    results = sorted(Path(f"seeds/{name}").glob("*.json"))
+    if done.exit_code or not results:
+        return f"left out: {(done.stderr or str(done.exception)).strip().splitlines()[-1]}"
+    for earlier in folder.glob(f"{results[0].name.split('-')[0]}-*"):
+        earlier.unlink()
+    for path in (*results, *Path(f"seeds/{name}").glob("*.npz")):
+        shutil.copy(path, folder / path.name)
     return f"{time.process_time() - begin:.0f} s of CPU"
 
 

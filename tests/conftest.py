@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import os
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 from foreign import Foreign
+from visitor import address, browser, visit  # noqa: F401  # one server and one browser for all
 
 from capsviz import data
+from capsviz.cli import main, options
+from capsviz.cli.inputs import Inputs
 from capsviz.nn import models
 from capsviz.transforms.augment import to_float
 
 # Tests run side by side, and so does what they start: one thread each.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
+
+# By far the longest, and what their tests share. They come first: of two workers the one that is
+# done takes over from the end of the other's list (`--dist worksteal`).
+LONG = ("test_tour", "test_own_notebook", "test_installed", "test_explorer_", "test_distributed")
+
+
+def pytest_collection_modifyitems(items):
+    places = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: min((places[n] for n in LONG if n in item.nodeid), default=99))
 
 
 @pytest.fixture
@@ -66,9 +80,9 @@ def tiny_images(generator):
 
 
 @pytest.fixture(scope="session")
-def digits():
+def digits(embedded):
     """scikit-learn's digits, test split: images (360, 1, 28, 28) in [0, 1], labels (360,)."""
-    part = data.load("digits", "test")
+    part = embedded("test")
     return to_float(part.images), part.labels
 
 
@@ -79,3 +93,24 @@ def mnist_root():
         if (folder / "MNIST" / "raw" / "t10k-images-idx3-ubyte").is_file():
             return Path(folder)
     pytest.skip("MNIST is not here: set CAPSVIZ_DATA to the folder that holds MNIST/raw")
+
+
+@pytest.fixture(scope="session")
+def embedded():
+    """The embedded digits by split, read once."""
+    return cache(partial(data.load, "digits"))
+
+
+@pytest.fixture
+def analyse(monkeypatch, tmp_path, embedded):
+    """Runs the command of an analysis on a foreign network and the embedded digits."""
+    inputs = Inputs(Foreign().eval(), embedded("test"), None)
+    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
+    monkeypatch.setattr(options, "open_networks", lambda chosen, **how: [inputs])
+    monkeypatch.setattr(Inputs, "load", lambda self, split: embedded(split))
+
+    def run(name, *words):
+        chosen = [name.replace("_", "-"), "--output", tmp_path, "--format", "svg", *words]
+        return CliRunner().invoke(main, [str(word) for word in chosen])
+
+    return run

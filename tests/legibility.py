@@ -50,7 +50,8 @@ def drawn_texts(figure) -> list[tuple[Text, np.ndarray]]:
 
     Text.draw = record
     try:
-        FigureCanvasAgg(figure).draw()  # lays it out first
+        FigureCanvasAgg(figure)
+        figure.draw_without_rendering()  # lays it out first; what colours pixels take is not asked
     finally:
         Text.draw = original
     return found

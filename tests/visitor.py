@@ -37,7 +37,7 @@ SEVEN = ((75, 60), (200, 60), (160, 140), (120, 230))
 PATIENCE_MS = 60_000  # on a machine that is busy with other things
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address(tmp_path_factory):
     """Where `capsviz explore` serves its page; it must end at Ctrl+C without a traceback."""
     home = tmp_path_factory.mktemp("home")
@@ -77,7 +77,7 @@ def address(tmp_path_factory):
     assert "embedded 'digits'" in said and "Traceback" not in said, said
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
     from playwright.sync_api import sync_playwright
 

@@ -32,9 +32,8 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from capsviz import discovery
 from capsviz.analyses.affnist.words import caption, findings, table_caption
-from capsviz.cli import options
+from capsviz.cli import options, writing
 from capsviz.statistics.estimate import Estimate
 
 EXAMPLES = """
@@ -46,8 +45,6 @@ NEEDS = ()  # of a network: its scores
 
 __all__ = ["Result", "Variants", "caption", "command", "compute", "findings", "paper", "plot"]
 
-FOLDER = Path("runs/affnist")
-SHIPPED = discovery.folder("capsviz.trained") / "affnist"
 VARIANTS = 16  # of one original, in the picture
 
 
@@ -194,8 +191,8 @@ def table(result: Result | Variants):
 )  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the data.")
 @options.device
-@options.figure
-@options.as_json
+@writing.figure
+@writing.as_json
 def command(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, **plan):
     """Run the series, or show what there is: figure, tables and their numbers."""
     _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, plan)
@@ -203,10 +200,10 @@ def command(make, networks, seeds, folder, picture, data_dir, device, figure, as
 
 def shipped() -> Result | None:
     """The table of the results that come with capsviz; None if there are none."""
-    from capsviz.experiments import affnist as experiment
+    from capsviz.analyses.affnist import series
 
-    results = experiment.read(SHIPPED)
-    return _tabulate(results, SHIPPED) if results else None
+    results = series.experiment.read(series.SHIPPED)
+    return _tabulate(results, series.SHIPPED) if results else None
 
 
 def _tabulate(results: list[dict], folder: Path, root=None) -> Result:
@@ -220,40 +217,18 @@ def _tabulate(results: list[dict], folder: Path, root=None) -> Result:
 def _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, plan) -> None:
     """The command, with its options."""
     from capsviz import data
-    from capsviz.analyses.affnist.series import run
-    from capsviz.cli.inputs import choose_device
-    from capsviz.experiments import affnist as experiment
+    from capsviz.analyses.affnist import series
 
-    typed = options.typed(
-        "seeds", "target", "full", "epochs", "batch_size", "ema", "limit", "train_limit", "device"
-    )
-    if typed and not make:
-        raise ValueError(f"these say how to run: drop {', '.join(sorted(typed))} or add --run")
-    if picture and (typed := options.typed("make", "networks", "folder")):
-        raise ValueError(f"--picture shows no results: drop {', '.join(sorted(typed))}")
-    if seeds < 1:
-        raise ValueError(f"expected at least 1 seed, got {seeds}")
-    for name in networks:
-        if name not in experiment.NETWORKS:
-            raise ValueError(discovery.unknown("network", name, list(experiment.NETWORKS)))
-    path = options.target("affnist-like-variants" if picture else "affnist", figure)
+    series.check(make, networks, seeds, picture)
+    path = writing.target("affnist-like-variants" if picture else "affnist", figure)
     if picture:
         result = variants(data.load("mnist", "test", data_dir))
     else:
-        source = folder or FOLDER
         if make:
-            plan = experiment.Plan(folder=source, **plan)
-            chosen = networks or experiment.NETWORKS
-            run(chosen, seeds, plan, data_dir, choose_device(device))
-        results = experiment.read(source)
-        if not results and folder is None and not make:
-            source = SHIPPED
-            if results := experiment.read(source):
-                click.echo("no results in runs/affnist: these are the shipped ones", err=True)
-        results = [r for r in results if not networks or r["network"] in networks]
-        result = _tabulate(results, source, data_dir)
-    paths = options.write(path, "affnist", result, figure)
-    options.report(result, findings(result), paths, as_json)
+            series.run(networks, seeds, folder, plan, data_dir, device)
+        result = _tabulate(*series.read(networks, folder, make), data_dir)
+    paths = writing.write(path, "affnist", result, figure)
+    writing.report(result, findings(result), paths, as_json)
 
 
 def paper(inputs, settings):

@@ -1,19 +1,45 @@
-"""A series of `affnist`: what is missing is trained and scored."""
+"""A series of `affnist`: what is missing is trained and scored, and its results are read."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
+import click
 from tqdm import tqdm
 
+from capsviz import discovery
+from capsviz.cli import options
+from capsviz.cli.inputs import choose_device
 from capsviz.experiments import affnist as experiment
 from capsviz.experiments.affnist import transforms
 
+FOLDER = Path("runs/affnist")
+SHIPPED = discovery.folder("capsviz.trained") / "affnist"
 
-def run(networks, seeds: int, plan, root, device) -> None:
+
+def check(make, networks, seeds: int, picture) -> None:
+    """ValueError for options that would be ignored, an unknown network, or less than 1 seed."""
+    typed = options.typed(
+        "seeds", "target", "full", "epochs", "batch_size", "ema", "limit", "train_limit", "device"
+    )
+    if typed and not make:
+        raise ValueError(f"these say how to run: drop {', '.join(sorted(typed))} or add --run")
+    if picture and (typed := options.typed("make", "networks", "folder")):
+        raise ValueError(f"--picture shows no results: drop {', '.join(sorted(typed))}")
+    if seeds < 1:
+        raise ValueError(f"expected at least 1 seed, got {seeds}")
+    for name in networks:
+        if name not in experiment.NETWORKS:
+            raise ValueError(discovery.unknown("network", name, list(experiment.NETWORKS)))
+
+
+def run(networks, seeds: int, folder, plan: dict, root, device: str) -> None:
     """Train and score what is missing; store the transforms of the images beside the results."""
+    plan = experiment.Plan(folder=folder or FOLDER, **plan)
+    device = choose_device(device)
     for seed in range(seeds):
-        for network in networks:
+        for network in networks or experiment.NETWORKS:
             with tqdm(disable=None, unit="step", desc=f"{network}-{seed}", smoothing=0.05) as bar:
                 experiment.run(
                     network, seed, plan, root=root, device=device,
@@ -21,3 +47,17 @@ def run(networks, seeds: int, plan, root, device) -> None:
                     on_step=lambda *_, bar=bar: bar.update(),
                 )  # fmt: skip
     transforms.store(plan.folder, plan.n, root)
+
+
+def read(networks, folder, make) -> tuple[list[dict], Path]:
+    """Results of these networks, or of all, and where they lie.
+
+    Where no folder is named, nothing is run and there are none, they are the shipped ones.
+    """
+    source = folder or FOLDER
+    results = experiment.read(source)
+    if not results and folder is None and not make:
+        source = SHIPPED
+        if results := experiment.read(source):
+            click.echo("no results in runs/affnist: these are the shipped ones", err=True)
+    return [r for r in results if not networks or r["network"] in networks], source

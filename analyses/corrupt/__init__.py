@@ -243,7 +243,7 @@ def table(result: Result) -> tuple[list[str], list[list[str]], str]:
 
 def paper(inputs, settings):
     """For `capsviz figures`: the network and the shipped baselines of its data set."""
-    from capsviz.cli.inputs import with_baselines
+    from capsviz.cli.networks import with_baselines
 
     progress = settings.progress("corrupting")
     result = _compare(with_baselines(inputs), settings.n, seed=settings.seed, progress=progress)

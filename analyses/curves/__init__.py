@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import writing
 from capsviz.statistics.words import number
 
 EXAMPLES = """
@@ -88,17 +88,17 @@ def plot(result: Result, *, width=7.16):
     "marked."
 )
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@options.figure
-@options.as_json
+@writing.figure
+@writing.as_json
 def command(runs, as_json, figure):
     """Write the figure and its numbers."""
     from capsviz.analyses.curves.measure import read
 
     result = compute(read(runs))
-    path = options.target(_stem(result.names), figure)
+    path = writing.target(_stem(result.names), figure)
     about = {"runs": [str(run) for run in runs]}
-    paths = options.write(path, "curves", result, figure, options=about)
-    options.report(result, findings(result), paths, as_json)
+    paths = writing.write(path, "curves", result, figure, options=about)
+    writing.report(result, findings(result), paths, as_json)
 
 
 def _stem(names: list[str]) -> str:

@@ -124,15 +124,7 @@ def compute(
         name: Estimate(images.mean(1), wilson_each(images.sum(1), n), n)
         for name, images in (("misread", wrong), ("flagged", far), ("undetected", wrong & ~far))
     }
-    areas = [
-        (
-            detection.auroc(values[0], values[a]),
-            detection.auroc_resampled(values[0], values[a], paired=not foreign[a], seed=seed),
-        )
-        for a in range(1, len(makers))
-    ]
-    auroc = np.stack([area for area, _ in areas])
-    gains = np.stack([_ends(drawn[:, :1] - drawn[:, 1:]) for _, drawn in areas])
+    auroc, gain = measure.areas(values, foreign, n, seed)
     return Result(
         sets=list(makers),
         kinds=[kind for kind, _ in makers.values()],
@@ -143,13 +135,8 @@ def compute(
         validation=distances,
         threshold=threshold,
         **shares,
-        auroc=Estimate(
-            auroc,
-            np.stack([_apart(_ends(drawn), n) for _, drawn in areas]),
-            n,
-            draws=np.stack([drawn for _, drawn in areas], 1),
-        ),
-        gain=Estimate(auroc[:, :1] - auroc[:, 1:], gains, n),
+        auroc=auroc,
+        gain=gain,
         examples=examples,
         missing=list(missing),
         eps=[float(one) for one in eps],
@@ -248,18 +235,3 @@ def caption(result: Result, part: str = "") -> str:
         "images with its controls, and the share that is misread and not flagged. PGD and R-PGD "
         f"take {result.steps} steps. {sentence(head)} {sentence('; '.join(rows))}{left_out}"
     )
-
-
-def _ends(drawn: np.ndarray) -> np.ndarray:
-    """95 % interval (..., 2) of values drawn along the first axis."""
-    return np.moveaxis(np.percentile(drawn, (2.5, 97.5), axis=0), 0, -1)
-
-
-def _apart(ends: np.ndarray, n: int) -> np.ndarray:
-    """Intervals of AUROC, of whose resamples none differs because nothing overlaps: Wilson's."""
-    from capsviz.statistics.intervals import wilson
-
-    for k, area in enumerate(ends[:, 0]):
-        if np.ptp(ends[k]) == 0 and area in (0, 1):
-            ends[k] = wilson(int(area) * n, n)
-    return ends

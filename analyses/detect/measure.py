@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from capsviz.statistics.estimate import Estimate
+
 ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 VALIDATION = 1000  # images behind the threshold, where there are as many
 
@@ -177,3 +179,45 @@ def _others(inputs, n) -> tuple[dict, list[str]]:
 def _drawn(inputs, part, n):
     """n images of a split, drawn as those of the inputs are."""
     return replace(inputs, dataset=part, drawn={}).images(n)[0]
+
+
+def areas(values, foreign, n: int, seed: int) -> tuple[Estimate, Estimate]:
+    """AUROC (A - 1, S) of each set against the unchanged one, and its gain (A - 1, S - 1).
+
+    The gain is the first score's less that of each control, on the same draws.
+
+    Parameters
+    ----------
+    values   (A, S, N) of the sets, the unchanged one first.
+    foreign  (A,) which are of other images: their draws are not paired.
+    n, seed  images, and of the bootstrap.
+    """
+    from capsviz.statistics import detection
+
+    pairs = [
+        (
+            detection.auroc(values[0], values[a]),
+            detection.auroc_resampled(values[0], values[a], paired=not foreign[a], seed=seed),
+        )
+        for a in range(1, len(values))
+    ]
+    area = np.stack([one for one, _ in pairs])
+    ends = np.stack([_apart(_ends(drawn), n) for _, drawn in pairs])
+    gains = np.stack([_ends(drawn[:, :1] - drawn[:, 1:]) for _, drawn in pairs])
+    draws = np.stack([drawn for _, drawn in pairs], 1)
+    return Estimate(area, ends, n, draws=draws), Estimate(area[:, :1] - area[:, 1:], gains, n)
+
+
+def _ends(drawn: np.ndarray) -> np.ndarray:
+    """95 % interval (..., 2) of values drawn along the first axis."""
+    return np.moveaxis(np.percentile(drawn, (2.5, 97.5), axis=0), 0, -1)
+
+
+def _apart(ends: np.ndarray, n: int) -> np.ndarray:
+    """Intervals of AUROC, of whose resamples none differs because nothing overlaps: Wilson's."""
+    from capsviz.statistics.intervals import wilson
+
+    for k, area in enumerate(ends[:, 0]):
+        if np.ptp(ends[k]) == 0 and area in (0, 1):
+            ends[k] = wilson(int(area) * n, n)
+    return ends

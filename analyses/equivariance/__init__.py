@@ -227,7 +227,7 @@ def compare(opened, n: int, *, law=False, fit=None, warps=None, **chosen) -> Res
     """
     from capsviz.analyses.equivariance import choice
     from capsviz.cli.fitting import training_images
-    from capsviz.cli.inputs import together
+    from capsviz.cli.networks import together
 
     fit = fit or (laws.FIT if law else FIT)
     warps = tuple(warps or (LAWFUL if law else REACH))
@@ -240,7 +240,7 @@ def compare(opened, n: int, *, law=False, fit=None, warps=None, **chosen) -> Res
 
 def paper(inputs, settings):
     """For `capsviz figures`: the network and its data set's baselines, under two of the warps."""
-    from capsviz.cli.inputs import with_baselines
+    from capsviz.cli.networks import with_baselines
 
     networks, chosen = with_baselines(inputs), {"seeds": 3, "seed": settings.seed}
     name = f"{inputs.dataset.name}-{settings.n}-images"

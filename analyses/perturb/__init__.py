@@ -38,6 +38,7 @@ from capsviz.analyses.perturb.measure import (
     N,
     Statistics,
     captions,
+    choose,
     evaluate,
     measure_class,
     strongest,
@@ -80,24 +81,6 @@ class Result(NamedTuple):
     dimensions: list[int] | None = None  # E, which ones of the pose; None: all, in their order
     count: int | None = None  # of dimensions in the pose
     tests: int | None = None  # that the captions are corrected for; None: they are not
-
-
-def choose(model, image, label=None, *, pose="winning") -> int:
-    """The class whose pose of an image (1, C, H, W) to change: the "winning" or the "true" one.
-
-    Raises
-    ------
-    ValueError  for the "true" one where `label` is None, or a network without a decoder.
-    """
-    from capsviz.nn.functional import predict
-    from capsviz.tracing import require_decoder, trace
-
-    require_decoder(model)
-    if pose == "winning":
-        return int(predict(trace(model, image.cpu(), keep=("lengths",)).lengths))
-    if label is None:
-        raise ValueError("the true class of this image is not known: use the winning pose")
-    return int(label)
 
 
 def compute(model, image, label=None, *, statistics, span="paper", every=False) -> Result:

@@ -41,6 +41,24 @@ class Statistics(NamedTuple):
     dataset: str
 
 
+def choose(model, image, label=None, *, pose="winning") -> int:
+    """The class whose pose of an image (1, C, H, W) to change: the "winning" or the "true" one.
+
+    Raises
+    ------
+    ValueError  for the "true" one where `label` is None, or a network without a decoder.
+    """
+    from capsviz.nn.functional import predict
+    from capsviz.tracing import require_decoder, trace
+
+    require_decoder(model)
+    if pose == "winning":
+        return int(predict(trace(model, image.cpu(), keep=("lengths",)).lengths))
+    if label is None:
+        raise ValueError("the true class of this image is not known: use the winning pose")
+    return int(label)
+
+
 def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Statistics:
     """Effects of each dimension of one class's pose on N images (N, C, H, W) of that class.
 

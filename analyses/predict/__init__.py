@@ -29,16 +29,19 @@ import click
 import numpy as np
 
 from capsviz import figures
-from capsviz.analyses.predict import lines
-from capsviz.cli import options
+from capsviz.analyses.predict import words
+from capsviz.analyses.predict.measure import square
+from capsviz.analyses.predict.words import caption, findings
+from capsviz.cli import options, writing
 
 EXAMPLES = """
 capsviz predict drawing.png scans/  # 5 s
 """
 
+__all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot", "upgrade"]
+
 NEEDS = ()  # of a network: its scores
 
-SIDE = 112  # pixels of a drawn step: four times those of MNIST
 PICTURES = 8  # files in the figure, at most
 
 
@@ -85,7 +88,7 @@ def compute(readings: Sequence, *, limits, network: str, score="length") -> Resu
         raise ValueError("no picture could be read, so there are no steps to draw")
     names = list(readings[0].steps)
     predictions = [reading.prediction for reading in readings]
-    steps = [np.stack([_fit(reading.steps[name]) for name in names]) for reading in readings]
+    steps = [np.stack([square(reading.steps[name]) for name in names]) for reading in readings]
     return Result(
         files=[reading.path.name for reading in readings],
         steps=names,
@@ -101,19 +104,6 @@ def compute(readings: Sequence, *, limits, network: str, score="length") -> Resu
         reasons=[one.reasons for one in predictions],
         pieces=[reading.pieces for reading in readings],
     )
-
-
-def _fit(step: np.ndarray) -> np.ndarray:
-    """(h, w) or (h, w, 3) in [0, 1] -> (C, SIDE, SIDE) uint8, keeping its shape, on white."""
-    from PIL import Image
-
-    picture = Image.fromarray((np.asarray(step) * 255).round().astype(np.uint8))
-    factor = SIDE / max(picture.size)
-    size = [max(1, round(side * factor)) for side in picture.size]
-    how = Image.Resampling.NEAREST if factor >= 1 else Image.Resampling.BOX
-    sheet = Image.new(picture.mode, (SIDE, SIDE), "white")
-    sheet.paste(picture.resize(size, how), [(SIDE - side) // 2 for side in size])
-    return np.moveaxis(np.atleast_3d(np.asarray(sheet)), 2, 0)
 
 
 def plot(result: Result, *, width=7.16):
@@ -154,10 +144,10 @@ def plot(result: Result, *, width=7.16):
     help=f"Draw each step for the first {PICTURES} pictures: NAME.png, .pdf or .svg, or a name "
     "without an ending for PDF and PNG. The numbers are written beside it.",
 )  # fmt: skip
-@options.printed
+@writing.printed
 @options.device
 @click.option("--csv", "as_csv", is_flag=True, help="Print a table: a header, a row per picture.")
-@options.as_json
+@writing.as_json
 def command(
     files, checkpoint, network, weights, dataset, data_dir, figure, printed, device, as_csv,
     as_json, **preparation,
@@ -187,7 +177,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
     names        paths, folders and patterns.
     chosen       the network, as `open_model` takes it.
     figure       path of the figure, or None.
-    printed      of `options.printed`.
+    printed      of `writing.printed`.
     form         "json", "csv" or "" for lines.
     preparation  `top`, `invert` and `centre` of `prediction.of_files`.
     """
@@ -212,26 +202,25 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
         click.echo(f"not known which pictures are unlike the training data: {why}", err=True)
     unread = [f"no picture in '{name}'" for name in nothing]
     for line in unread:
-        lines.say(line, err=True)
+        words.say(line, err=True)
 
     def failed(line):
         unread.append(line)
-        lines.say(line, err=True)
+        words.say(line, err=True)
 
     rows, drawn = [], []
     if form == "csv":
-        lines.say(lines.csv_line(lines.header(preparation["top"])))
-    paths = options.progress("pictures")(files)
+        words.say(words.header(preparation["top"]))
+    paths = writing.progress("pictures")(files)
     for reading in prediction.of_files(model, paths, limits=limits, failed=failed, **preparation):
         if form == "json":
-            rows.append(lines.record(reading))
+            rows.append(words.record(reading))
         else:
-            text = lines.csv_line(lines.cells(reading)) if form == "csv" else lines.line(reading)
-            lines.say(text)
+            words.say(words.row(reading) if form == "csv" else words.line(reading))
         if stem is not None and len(drawn) < PICTURES:
             drawn.append(reading)
     if form == "json":
-        click.echo(options.to_json(rows))
+        click.echo(writing.to_json(rows))
     if drawn:
         _draw(drawn, limits, model, source, stem, printed, preparation)
     return len(unread)
@@ -249,44 +238,13 @@ def _draw(readings, limits, model, source, stem, printed, preparation) -> None:
     name = model.card.get("name", source)
     score = "length" if hasattr(model, "look") else "probability"
     result = compute(readings, limits=limits, network=name, score=score)
-    for path in options.write(
+    for path in writing.write(
         stem, "predict", result, printed, options=preparation, card=model.card,
         device=str(next(model.parameters()).device),
     ):  # fmt: skip
         click.echo(f"wrote {path}", err=True)
 
 
-def findings(result: Result) -> str:
-    """A line for each picture."""
-    texts, none = [], [None] * len(result.files)
-    for name, predicted, length, sse, *odd in zip(
-        result.files, result.predicted, result.lengths, result.sse, result.unlike,
-        result.reasons or none, result.pieces or none, strict=True,
-    ):  # fmt: skip
-        error = "" if sse is None else f", SSE {sse:.1f}"
-        head = f"{name}: {predicted} ({result.score} {length:.2f}){error}"
-        texts.append(", ".join([head, *lines.remarks(*odd)]))
-    return "\n".join(texts)
-
-
 def paper(inputs, settings):
     """For `capsviz figures`: nothing, for the set is of test images."""
     yield from ()
-
-
-def caption(result: Result) -> str:
-    """What the figure shows, with its numbers."""
-    pictures = findings(result).replace("\n", "; ")
-    beyond = [
-        f"{name} {side} {limit:.2f}"
-        for name, side, limit in (
-            (result.score, "below", result.length_limit),
-            ("distance", "above", result.distance_limit),
-        )
-        if limit is not None
-    ]
-    alarms = f" Unlike: {' or '.join(beyond)}, as 5 % of validation images are." if beyond else ""
-    return (
-        f"Pictures on their way to the network '{result.network}', step by step. "
-        f"In numbers, {pictures}.{alarms}"
-    )

@@ -30,9 +30,9 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from capsviz.analyses.primary.measure import Statistics, evaluate
+from capsviz.analyses.primary.measure import Statistics, evaluate, places
 from capsviz.analyses.primary.measure import findings as findings_of_many
-from capsviz.analyses.primary.train import train
+from capsviz.analyses.primary.train import open_decoders, train
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.words import sentences
@@ -98,11 +98,11 @@ def compute(model, decoders, image, label=None, *, classes, capsules=6, levels=5
         single[k, :, i] = shares[:, None] * scaled[0, i]
     decoded = decode(decoders["routed"], single.flatten(0, 1))
     whole = decode(decoders["routed"], scaled)
-    types, places, fields = _where(model, chosen.numpy())
+    types, where, fields = places(model, chosen.numpy())
     return Result(
         image=to_uint8(image[0]),
         types=types,
-        places=places,
+        places=where,
         fields=fields,
         couplings=traced.couplings[0, chosen].numpy(),
         shares=shares.numpy(),
@@ -115,17 +115,6 @@ def compute(model, decoders, image, label=None, *, classes, capsules=6, levels=5
         classes=list(classes),
         label=label,
     )
-
-
-def _where(model, chosen):
-    """Types, places and receptive fields of capsules; without a grid their numbers alone."""
-    if model.grid is None:
-        return chosen, None, None
-    _, rows, columns = model.grid
-    places = np.stack([chosen // columns % rows, chosen % columns], 1)
-    pairs = [model.receptive_field(int(row), int(column)) for row, column in places]
-    fields = [[end for part in pair for end in (part.start, part.stop)] for pair in pairs]
-    return chosen // (rows * columns), places, np.array(fields)
 
 
 def upgrade(kind: str, values: dict) -> dict:
@@ -168,7 +157,7 @@ def figure(run, decoder, capsules, levels, n, seed):
     """Write the figure and its numbers."""
     options.refuse_with_evaluate(n, "digit", "index", "image", "levels")
     options.refuse_without_evaluate(n, "seed")
-    decoders = _open_decoders(run.inputs, decoder)
+    decoders = open_decoders(run.inputs, decoder)
     if n is None:
         result = compute(
             run.model, decoders, run.picture.image, run.picture.label, classes=run.classes,
@@ -188,7 +177,7 @@ def figure(run, decoder, capsules, levels, n, seed):
 def _figure_or_command(context, **values):
     """The figure, unless a command follows."""
     if context.invoked_subcommand is not None:
-        _refuse_given(context)
+        _refuse_options(context)
         return
     figure.callback(**values)
 
@@ -218,7 +207,7 @@ def paper(inputs, settings):
     """For `capsviz figures`: one image, and the test set."""
     from capsviz.cli.inputs import open_picture
 
-    decoders = _open_decoders(inputs)
+    decoders = open_decoders(inputs)
     name, classes = inputs.dataset.name, inputs.dataset.classes
     shown = open_picture(inputs, digit=settings.digit, index=settings.index)
     result = compute(inputs.model, decoders, shown.image, shown.label, classes=classes)
@@ -248,16 +237,7 @@ def caption(result: Result | Statistics) -> str:
     )
 
 
-def _open_decoders(inputs, file=None):
-    from capsviz.experiments import primary_decoder
-
-    path = file or primary_decoder.find(inputs.source, inputs.name)
-    return primary_decoder.load(
-        path, inputs.model.card, checkpoint=inputs.source, device=inputs.device
-    )
-
-
-def _refuse_given(context) -> None:
+def _refuse_options(context) -> None:
     """Options before the name of the command that follows would be lost without a word."""
     source = click.core.ParameterSource.COMMANDLINE
     if any(context.get_parameter_source(name) is source for name in context.params):

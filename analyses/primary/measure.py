@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number
 
@@ -65,6 +67,17 @@ def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=i
         n=n,
         dataset=dataset,
     )
+
+
+def places(model, chosen):
+    """Types, places and receptive fields of capsules; without a grid their numbers alone."""
+    if model.grid is None:
+        return chosen, None, None
+    _, rows, columns = model.grid
+    where = np.stack([chosen // columns % rows, chosen % columns], 1)
+    pairs = [model.receptive_field(int(row), int(column)) for row, column in where]
+    fields = [[end for part in pair for end in (part.start, part.stop)] for pair in pairs]
+    return chosen // (rows * columns), where, np.array(fields)
 
 
 def findings(statistics: Statistics) -> str:

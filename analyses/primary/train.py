@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import options, writing
 
 
 @click.command()
@@ -58,15 +58,25 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, seed, 
     path.parent.mkdir(parents=True, exist_ok=True)
     decoders, record = fit(
         model, train, validation, epochs=epochs, seed=seed, report=report,
-        progress=options.progress("training"),
+        progress=writing.progress("training"),
     )  # fmt: skip
     statistics = evaluate(
         model, decoders, to_float(test.images), dataset=test.name, seed=seed,
-        progress=options.progress("test images"),
+        progress=writing.progress("test images"),
     )  # fmt: skip
     card = {
         "dataset": {"name": train.name},
         "training": {"images": len(train), "seed": seed, "epochs": [asdict(e) for e in record]},
-        "results": {"test": json.loads(options.to_json(statistics._asdict()))},
+        "results": {"test": json.loads(writing.to_json(statistics._asdict()))},
     }
     return save(path, decoders, model.card, card), statistics
+
+
+def open_decoders(inputs, file=None) -> dict:
+    """The decoders of a network: from a file, or from where `train` writes them."""
+    from capsviz.experiments import primary_decoder
+
+    path = file or primary_decoder.find(inputs.source, inputs.name)
+    return primary_decoder.load(
+        path, inputs.model.card, checkpoint=inputs.source, device=inputs.device
+    )

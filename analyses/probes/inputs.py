@@ -67,7 +67,7 @@ def _next(inputs, picture, index: int | None) -> int:
 def material(inputs, n: int, fit: int) -> dict:
     """What `evaluate` takes of a network and its data: n images, others to fit on, baselines."""
     from capsviz.cli.fitting import training_images
-    from capsviz.cli.inputs import with_baselines
+    from capsviz.cli.networks import with_baselines
 
     images, _ = inputs.images(n)
     others = with_baselines(inputs)[1:]

@@ -27,9 +27,12 @@ import numpy as np
 
 from capsviz.analyses.tsne.measure import (
     ANGLES_DEG,
+    METHODS,
     NAMES,
     NEIGHBOURS,
+    OF,
     along,
+    check,
     embed,
     features,
     scores,
@@ -47,8 +50,6 @@ capsviz tsne --trajectories 3 --n 1000  # 15 s
 
 NEEDS = ("poses",)  # of a network, see tracing.needs
 
-OF = ("poses", "all-poses", "couplings", "primary")
-METHODS = ("tsne", "pca")
 PROGRESS = "looking, then embedding"
 
 
@@ -110,7 +111,7 @@ def compute(
     from capsviz.transforms.augment import to_uint8
 
     images, labels = images.cpu(), labels.cpu().numpy()
-    _check(labels, of, method, trajectories, perplexity)
+    check(labels, of, method, trajectories, perplexity)
     firsts = np.unique(labels, return_index=True)[1][:trajectories]
     vectors, predicted = features(model, images, of, progress)
     both, n = [vectors, images.flatten(1).numpy()], len(images)
@@ -241,25 +242,3 @@ def caption(result: Result, part: str = "") -> str:
         f"Maps of {result.n:,} images of {result.dataset} by {name}, of their capsules "
         f"({result.of}, {result.dimensions[0]:,} numbers) and of their pixels.{rings}{turned}"
     )
-
-
-def _check(labels, of, method, trajectories, perplexity) -> None:
-    from capsviz.discovery import unknown
-
-    if of not in OF:
-        raise ValueError(unknown("--of", of, list(OF)))
-    if method not in METHODS:
-        raise ValueError(unknown("method", method, list(METHODS)))
-    if not perplexity > 1:
-        raise ValueError(f"the perplexity must be above 1, got {perplexity:g}")
-    least = 3 * max(NEIGHBOURS, perplexity if method == "tsne" else 0)
-    if len(labels) < least:
-        raise ValueError(
-            f"{len(labels)} images are too few, expected at least {least:g}: use more by "
-            "--n, or a smaller --perplexity"
-        )
-    present = len(np.unique(labels))
-    if present < 2:
-        raise ValueError(f"expected images of at least 2 classes, got {present}")
-    if not 0 <= trajectories <= present:
-        raise ValueError(f"expected 0 to {present} trajectories, got {trajectories}")

@@ -67,7 +67,8 @@ def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
     centres = np.empty((0, 2))
     for i in chosen:
         tried = points[i] + steps
-        hidden = (np.abs(tried[:, None] - points).max(2) < 0.6 * side).sum(1)
+        near = np.abs(tried.T[:, :, None] - points.T[:, None]) < 0.6 * side  # (2, tries, points)
+        hidden = (near[0] & near[1]).sum(1)
         taken = (np.abs(tried[:, None] - centres).max(2) < 1.1 * side).any(1)
         outside = (tried < low).any(1) | (tried > high).any(1)
         far = np.linalg.norm(steps, axis=1) / side

@@ -9,13 +9,38 @@ import numpy as np
 
 from capsviz.statistics.estimate import Estimate
 
+OF = ("poses", "all-poses", "couplings", "primary")
+METHODS = ("tsne", "pca")
 ANGLES_DEG = np.arange(-60.0, 61, 5)  # of trajectories; the middle one is 0
 COMPONENTS = 50  # of the PCA before t-SNE
 THUMBNAILS = 16  # at most
 
 
+def check(labels, of, method, trajectories, perplexity) -> None:
+    """ValueError for too few images or classes, or an unknown choice, as of `tsne.compute`."""
+    from capsviz.discovery import unknown
+
+    if of not in OF:
+        raise ValueError(unknown("--of", of, list(OF)))
+    if method not in METHODS:
+        raise ValueError(unknown("method", method, list(METHODS)))
+    if not perplexity > 1:
+        raise ValueError(f"the perplexity must be above 1, got {perplexity:g}")
+    least = 3 * max(NEIGHBOURS, perplexity if method == "tsne" else 0)
+    if len(labels) < least:
+        raise ValueError(
+            f"{len(labels)} images are too few, expected at least {least:g}: use more by "
+            "--n, or a smaller --perplexity"
+        )
+    present = len(np.unique(labels))
+    if present < 2:
+        raise ValueError(f"expected images of at least 2 classes, got {present}")
+    if not 0 <= trajectories <= present:
+        raise ValueError(f"expected 0 to {present} trajectories, got {trajectories}")
+
+
 def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors (N, F) of images by one of `tsne.OF`, float32, and the predicted classes (N,)."""
+    """Vectors (N, F) of images by one of `OF`, float32, and the predicted classes (N,)."""
     import torch
 
     from capsviz import memory

@@ -6,58 +6,25 @@ provenance and the SHA-256 of the weights. Nothing is ever unpickled.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from capsviz import discovery
 from capsviz.checkpoint import unfinished
+from capsviz.checkpoint.tensors import read_about, read_tensors, sha256, write_tensors
 from capsviz.checkpoint.unfinished import STATE
-from capsviz.files import write_bytes, write_text
+from capsviz.files import write_text
 from capsviz.nn import models
 
 SHIPPED = "capsviz.trained"  # the folder of shipped weights, beside the package
 PRIMARY = ".primary"  # ends the stem of a decoder that lies beside a network, and is none itself
-
-
-def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None):
-    """Write tensors, and strings about them, as one safetensors file."""
-    whole = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    write_bytes(path, to_bytes(whole, about))
-
-
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and strings of a safetensors file; ValueError for anything else."""
-    with _opened(path) as file:
-        return {name: file.get_tensor(name) for name in list(file.keys())}, file.metadata() or {}
-
-
-def read_about(path: Path) -> dict[str, str]:
-    """The strings of a safetensors file, without its tensors; ValueError for anything else."""
-    with _opened(path) as file:
-        return file.metadata() or {}
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[safe_open]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except SafetensorError as error:
-        raise ValueError(
-            f"{path} is not a whole safetensors file ({error}): it is damaged, or another format; "
-            "pickled weights are not read, convert them with safetensors.torch.save_file"
-        ) from error
 
 
 def shipped() -> list[str]:
@@ -273,8 +240,3 @@ def controls(model: nn.Module, seeds: Sequence[int]) -> tuple[dict[str, list], l
         except ValueError as error:
             notes.append(f"no control {name}: {error}")
     return networks, notes
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a file."""
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

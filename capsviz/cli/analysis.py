@@ -18,7 +18,7 @@ from functools import cached_property
 import click
 
 from capsviz import discovery
-from capsviz.cli import options
+from capsviz.cli import options, writing
 
 
 class Run:
@@ -107,7 +107,7 @@ class Run:
 
     def progress(self, label: str) -> Callable:
         """Wraps an iterable in a progress bar."""
-        return options.progress(label)
+        return writing.progress(label)
 
 
 def analysis(
@@ -142,7 +142,7 @@ def analysis(
                 _require_statistic(module, name, one=picture and values.get("n") is None)
             if dataset is not None and not named.get("checkpoint") and named["dataset"] is None:
                 named = {**named, "dataset": dataset}
-            options.prepare(name, figure)
+            writing.prepare(name, figure)
             run = Run(
                 named,
                 values.pop("picture", None),
@@ -152,14 +152,14 @@ def analysis(
             )
             runs = run.each()
             for stem, result, others, about in _results(module, function, runs, values):
-                paths = options.save(stem, name, result, run.inputs, figure, about)
-                with options.looking(figure):
+                paths = writing.save(stem, name, result, run.inputs, figure, about)
+                with writing.looking(figure):
                     paths += [write(paths[-1]) for write in others]
                 findings = [module.findings(result), *_of_runs(result, run.networks, about)]
-                options.report(result, "\n".join(findings), paths, as_json)
+                writing.report(result, "\n".join(findings), paths, as_json)
 
         body.__doc__ = function.__doc__
-        body = options.figure(options.as_json(body))  # the last of the help first
+        body = writing.figure(writing.as_json(body))  # the last of the help first
         body.__click_params__ += getattr(function, "__click_params__", [])
         body = options.picture(body) if picture else body
         body = options.networks(body) if networks else options.replicates(body)

@@ -80,13 +80,24 @@ def _value(value) -> str:
         return ""
     several = value if isinstance(value, list | tuple) else [value]
     flat = [v for one in several for v in (one if isinstance(one, tuple) else (one,))]
-    return "".join(f"-{slug(f'{v:g}' if isinstance(v, float) else v)}" for v in flat)
+    return "".join(f"-{slug(_text(v))}" for v in flat)
+
+
+def _text(value) -> str:
+    """One value; of a path its last part, told apart from others of that name."""
+    if isinstance(value, Path) and len(value.parts) > 1:
+        return f"{value.name}-{_digest(str(value))}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _cut(text: str) -> str:
     if len(text) <= LONGEST:
         return text
-    return f"{text[: LONGEST - 7].rstrip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return f"{text[: LONGEST - 7].rstrip('-')}-{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
 def changed(context: click.Context) -> dict[str, object]:

@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import shlex
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from capsviz.cli.errors import errors
+from capsviz.cli.option import Option, stack
 
 USUAL = 1000  # images of a statistic, where the split has as many
-
-
-class Option(click.Option):
-    """An option with names of before, which are still taken and nowhere shown.
-
-    Parameters
-    ----------
-    aliases  the old names, with their dashes.
-    """
-
-    def __init__(self, *args, aliases: Sequence[str] = (), **more):
-        super().__init__(*args, **more)
-        self.aliases = list(aliases)
-
-    def add_to_parser(self, parser, ctx):
-        """As click does, under every name."""
-        shown = self.opts
-        self.opts = [*shown, *self.aliases]
-        try:
-            super().add_to_parser(parser, ctx)
-        finally:
-            self.opts = shown
 
 
 def number(help_text: str, *aliases: str, name: str = "n") -> Callable:
@@ -44,41 +19,8 @@ def number(help_text: str, *aliases: str, name: str = "n") -> Callable:
     )
 
 
-def _stack(*decorators: Callable, into: str | None = None) -> Callable:
-    """One decorator from several options; `into` hands their values over as one dict."""
-
-    def decorate(function):
-        inner = function
-        if into is not None:
-            names = [name for d in decorators for name in _names(d)]
-
-            @functools.wraps(function)
-            def inner(**values):
-                group = {name: values.pop(name) for name in names}
-                return function(**values, **{into: group})
-
-        for decorator in reversed(decorators):
-            inner = decorator(inner)
-        return inner
-
-    decorate.names = [name for d in decorators for name in _names(d)]
-    return decorate
-
-
-def _names(decorator: Callable) -> list[str]:
-    """Parameter names that an option decorator, or a stack of them, adds."""
-    if hasattr(decorator, "names"):
-        return decorator.names
-
-    def probe():
-        pass
-
-    decorator(probe)
-    return [option.name for option in probe.__click_params__]
-
-
 def _data(default: str, what: str = "Data set.") -> Callable:
-    return _stack(
+    return stack(
         click.option(
             "--dataset",
             metavar="NAME",
@@ -105,7 +47,7 @@ image_size = click.option(
     "--image-size", type=int, help="Pixels, for data sets that can be resized."
 )
 pad_px = click.option("--pad-px", type=int, help="Zeros around each image, pixels. [default: 0]")
-network = _stack(
+network = stack(
     click.option(
         "--model",
         metavar="NAME",
@@ -128,14 +70,11 @@ network = _stack(
 )
 seed = click.option("--seed", default=0, show_default=True, help="Seed of everything random.")
 n = number(f"Test images. [default: {USUAL}, or all if fewer]", "--evaluate", "--limit")
-as_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."
-)
 
 
 def own_network(**how) -> Callable:
     """Somebody's own network, in place of a checkpoint."""
-    return _stack(
+    return stack(
         click.option(
             "--network",
             metavar="FILE.py:FUNCTION",
@@ -157,7 +96,7 @@ _checkpoint = {
     "help": "Shipped weights, a .safetensors file, or a folder that holds one. "
     "[default: those of the data set]",
 }
-inputs = _stack(
+inputs = stack(
     click.option("--checkpoint", **_checkpoint), own_network(), data, device, into="inputs"
 )
 _several = "Several times for training runs of one recipe with other seeds, as by --seeds-of. "
@@ -168,7 +107,7 @@ _seeds_of = click.option(
     help="Finished training runs of one recipe with other seeds, e.g. 'runs/x-*': a statistic is "
     "their mean, its interval over runs and images.",
 )
-replicates = _stack(
+replicates = stack(
     click.option(
         "--checkpoint",
         multiple=True,
@@ -182,7 +121,7 @@ replicates = _stack(
     into="inputs",
 )
 
-networks = _stack(
+networks = stack(
     click.option(
         "--checkpoint",
         "first",
@@ -202,77 +141,13 @@ networks = _stack(
     into="networks",
 )
 
-picture = _stack(
+picture = stack(
     click.option("--digit", default=2, show_default=True, help="Class of the test image."),
     click.option("--index", default=0, show_default=True, help="Which image of that class."),
     click.option(
         "--image", type=click.Path(path_type=Path), help="Your own picture instead of a test image."
     ),
     into="picture",
-)
-
-
-def _checked(what: str, value):
-    """Refuse a format, a width, a venue, ... before anything is computed; what is made of it."""
-    from capsviz import figures
-
-    with errors():
-        return value if value is None else getattr(figures, what)(value)
-
-
-look = _stack(
-    click.option(
-        "--venue",
-        metavar="NAME",
-        callback=lambda context, option, value: _checked("check_venue", value),
-        help="Column and text width of a venue for single and double: neurips, iclr, icml, cvpr, "
-        "eccv, ieee, nature.",
-    ),
-    click.option(
-        "--rc",
-        metavar="FILE",
-        callback=lambda context, option, value: _checked("read_rc", value),
-        help="Settings of matplotlib, over the house style: a file like a matplotlibrc.",
-    ),
-    click.option(
-        "--font",
-        metavar="NAME|FILE",
-        callback=lambda context, option, value: _checked("check_font", value),
-        help="Family of the letters, or a .ttf or .otf file.",
-    ),
-)
-force = click.option("--force", is_flag=True, help="Overwrite files of the same name.")
-_width = click.option(
-    "--width",
-    default="double",
-    show_default=True,
-    metavar="single|double|INCHES",
-    callback=lambda context, option, value: _checked("inches", value) and value,
-    help="Printed width: a column, a page, or inches.",
-)
-printed = _stack(_width, look, force, into="printed")
-figure = _stack(
-    click.option(
-        "--output",
-        type=click.Path(path_type=Path, file_okay=False),
-        default="runs/figures",
-        show_default=True,
-        help="Folder to write to.",
-    ),
-    click.option(
-        "--format",
-        "formats",
-        multiple=True,
-        default=("pdf", "png"),
-        show_default=True,
-        metavar="pdf|png|svg",
-        callback=lambda context, option, value: _checked("check_formats", value),
-        help="May be given several times.",
-    ),
-    _width,
-    look,
-    force,
-    into="figure",
 )
 
 
@@ -293,7 +168,7 @@ def open_networks(values: dict, **more) -> list:
     ------
     ValueError  for a network named twice.
     """
-    from capsviz.cli import inputs as module
+    from capsviz.cli import networks as module
 
     values = dict(values)
     names = [*values.pop("first"), *values.pop("others")]
@@ -364,115 +239,10 @@ def refuse_without_evaluate(n: int | None, *names: str) -> None:
         raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --n N")
 
 
-def prepare(analysis: str, figure_options: dict) -> None:
-    """Refuse, before anything is computed, a folder that cannot be written to and what is there."""
-    from capsviz.cli import naming
+def __getattr__(name: str):
+    """What a command writes, which once stood here: `capsviz.cli.writing`."""
+    from capsviz.cli import writing
 
-    naming.try_folder(figure_options["output"])
-    made = naming.identity(click.get_current_context())
-    force = figure_options["force"]
-    naming.refuse_made(figure_options["output"], analysis, made, force=force)
-
-
-def target(
-    base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None
-) -> Path:
-    """Path without ending of a figure, its whole name; ValueError where a file has it already.
-
-    Parameters
-    ----------
-    base      name that the analysis gives.
-    networks  as they were named on the command line, or chosen for the data set.
-    analysis  its name.
-    """
-    from capsviz.cli import naming
-
-    labels = [naming.label(one) for one in networks]
-    changed = naming.changed(click.get_current_context())
-    name = naming.stem(base, labels, changed, analysis)
-    naming.try_folder(figure_options["output"])
-    naming.refuse_existing(figure_options["output"] / name, force=figure_options["force"])
-    return figure_options["output"] / name
-
-
-def looking(figure_options: dict):
-    """Context manager: draw as `--rc` and `--font` ask."""
-    from capsviz import figures
-
-    return figures.look(figure_options["rc"], figure_options["font"])
-
-
-def width(figure_options: dict) -> str | float:
-    """The width that `--width` and `--venue` ask for."""
-    from capsviz.figures.venues import width_for
-
-    return width_for(figure_options["width"], figure_options["venue"])
-
-
-def sources(inputs) -> list[str]:
-    """Networks as they were named on the command line; of none, that of the data set, if any."""
-    texts, given = [], click.get_current_context().params
-    for key in ("checkpoint", "first", "others", "seeds_of", "network"):
-        value = given.get(key) or ()
-        texts += [value] if isinstance(value, str) else map(str, value)
-    return texts or ([] if inputs.source is None else [inputs.source])
-
-
-def save(name: str, analysis: str, result, inputs, figure_options: dict, runs=None) -> list[Path]:
-    """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
-
-    Parameters
-    ----------
-    runs  what training runs it is of, where it is of several.
-    """
-    from capsviz.cli import naming
-
-    path = target(name, figure_options, sources(inputs), analysis)
-    about = {"card": inputs.model.card, "device": str(inputs.device)}
-    context = click.get_current_context()
-    return write(
-        path, analysis, result, figure_options, **about, notice=inputs.dataset.notice,
-        options={k: _plain(v) for k, v in context.params.items()},
-        identity=naming.identity(context), runs=runs,
-    )  # fmt: skip
-
-
-def write(path: Path, analysis: str, result, figure_options: dict, **about) -> list[Path]:
-    """`figures.save` as `@figure` asks."""
-    from capsviz import figures
-
-    with looking(figure_options):
-        return figures.save(
-            path, analysis, result, formats=figure_options["formats"],
-            width=width(figure_options), command=command_line(), **about,
-        )  # fmt: skip
-
-
-def to_json(values) -> str:
-    """One strict JSON document; arrays as nested lists, NaN as null."""
-    from capsviz.figures.results import to_json
-
-    return to_json(values)
-
-
-def command_line() -> str:
-    """The command that is running, as it was typed."""
-    return shlex.join(["capsviz", *sys.argv[1:]])
-
-
-def report(result, findings: str, paths, as_json: bool) -> None:
-    """Findings on stdout, or the result as JSON there; the files written on stderr."""
-    click.echo(to_json(result) if as_json else findings)
-    for path in paths:
-        click.echo(f"wrote {path}", err=True)
-
-
-def _plain(value):
-    return str(value) if isinstance(value, Path) else value
-
-
-def progress(label: str) -> Callable:
-    """Wraps an iterable in a progress bar on stderr; silent where that is not a terminal."""
-    from tqdm import tqdm
-
-    return functools.partial(tqdm, desc=label, disable=None, leave=False, delay=2)
+    if name.startswith("_") or not hasattr(writing, name):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(writing, name)

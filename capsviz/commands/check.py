@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import options, writing
 
 EXAMPLES = """
 capsviz check --checkpoint mnist  # 30 s
@@ -38,7 +38,7 @@ FUNCTION = "FILE.py:FUNCTION"
 )
 @click.option("--test-data", metavar=FUNCTION, help="() -> the test set; it is read twice.")
 @click.option("--new", metavar=FUNCTION, help="() -> the network before training.")
-@options.as_json
+@writing.as_json
 @click.option(
     "--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the report there."
 )
@@ -70,7 +70,7 @@ def command(inputs, image_shape, classes, loss, train_data, test_data, new, as_j
     report = checks.run(module, **shape, **facts)._replace(network=name)
     if markdown is not None:
         markdown.write_text(report.markdown(), encoding="utf-8")
-    click.echo(options.to_json(report.as_dict()) if as_json else report.text())
+    click.echo(writing.to_json(report.as_dict()) if as_json else report.text())
     click.get_current_context().exit(report.exit_status)
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import writing
 
+KINDS = ("pdf", "png")  # of the drawn table
 EXAMPLES = """
 capsviz compare mnist mnist-resnet  # 3 s
 """
@@ -24,13 +25,21 @@ capsviz compare mnist mnist-resnet  # 3 s
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="STEM",
-    help="Write the table as STEM.md and STEM.tex.",
+    help="Write the table as STEM.md and STEM.tex, and drawn as STEM.pdf and STEM.png.",
 )
-@options.as_json
-def command(places, output, as_json):
+@writing.printed
+@writing.as_json
+def command(places, output, printed, as_json):
     """Print the table and what holds over seeds."""
-    from capsviz import leaderboard
+    from capsviz import figures, leaderboard
+    from capsviz.cli import naming
     from capsviz.figures import tables
+    from capsviz.leaderboard.draw import draw
+
+    if output is not None:
+        naming.try_folder(output.parent)
+        for kind in ("md", "tex", *KINDS):
+            naming.refuse_existing(output, force=printed["force"], kind=kind)
 
     table = leaderboard.table(places)
     if not table:
@@ -38,7 +47,7 @@ def command(places, output, as_json):
     header, rows = leaderboard.cells(table)
     said = leaderboard.claims(table)
     if as_json:
-        click.echo(options.to_json([_plain(row) for row in table]))
+        click.echo(writing.to_json([_plain(row) for row in table]))
     else:
         click.echo(tables.markdown(header, rows))
         click.echo(leaderboard.caption())
@@ -46,6 +55,11 @@ def command(places, output, as_json):
     if output is not None:
         for path in tables.write(output.with_suffix(""), header, rows, leaderboard.caption()):
             click.echo(f"wrote {path}", err=True)
+        with writing.looking(printed), figures.style():
+            figure = draw(table, figures.inches(writing.width(printed)))
+            for kind in KINDS:
+                path = figures.save_figure(figure, output.parent / f"{output.name}.{kind}")
+                click.echo(f"wrote {path}", err=True)
 
 
 def _nothing() -> str:

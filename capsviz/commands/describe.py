@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import options, writing
 
 EXAMPLES = """
 capsviz describe mnist  # 3 s
@@ -36,7 +36,7 @@ capsviz describe mnist  # 3 s
     metavar="N",
     help="Images in the training step whose memory is told. [default: the recipe's]",
 )
-@options.as_json
+@writing.as_json
 def command(recipe, checkpoint, data_dir, image_shape, classes, batch_size, as_json, more, **flags):
     """Describe one network."""
     from capsviz.nn.describe import describe
@@ -51,7 +51,7 @@ def command(recipe, checkpoint, data_dir, image_shape, classes, batch_size, as_j
         **description._asdict(),
         "layers": [row._asdict() for row in description.layers],
     }
-    click.echo(options.to_json(about) if as_json else _table(name, description))
+    click.echo(writing.to_json(about) if as_json else _table(name, description))
 
 
 def _trained(checkpoint: str):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import options, writing
 
 EXAMPLES = """
 capsviz evaluate --checkpoint mnist --n 1000  # 10 s; all 10,000 images about 1 min
@@ -20,7 +20,7 @@ capsviz evaluate --checkpoint mnist --n 1000  # 10 s; all 10,000 images about 1 
     help="With --split validation: write into the checkpoint's card beyond which capsule lengths "
     "and distances `capsviz predict` calls a picture unlike the training data.",
 )  # fmt: skip
-@options.as_json
+@writing.as_json
 def command(split, limit, write, as_json, inputs):
     """Evaluate one network, or several training runs of a recipe."""
     from capsviz.cli import runs
@@ -36,14 +36,14 @@ def command(split, limit, write, as_json, inputs):
     if len(seeds) > 1:
         opened = runs.open_runs(chosen, seeds)
         about = _of_runs(opened, part, split)
-        click.echo(options.to_json(about) if as_json else _runs_table(about))
+        click.echo(writing.to_json(about) if as_json else _runs_table(about))
         return
-    evaluation = evaluate(chosen.model, part, progress=options.progress("images"))
+    evaluation = evaluate(chosen.model, part, progress=writing.progress("images"))
     about = {
         "checkpoint": chosen.name, "dataset": part.name, "split": split, **evaluation._asdict()
     }  # fmt: skip
     things = 1 if part.parts is None else part.labels.shape[1]
-    click.echo(options.to_json(about) if as_json else _table(about, part.classes, things))
+    click.echo(writing.to_json(about) if as_json else _table(about, part.classes, things))
     if write:
         click.echo(f"wrote {_write_thresholds(chosen, part)}", err=True)
 
@@ -56,7 +56,7 @@ def _of_runs(opened, part, split: str) -> dict:
     from capsviz.training.evaluate import evaluate
 
     each = [
-        evaluate(one.model, part, progress=options.progress("images"))._asdict() for one in opened
+        evaluate(one.model, part, progress=writing.progress("images"))._asdict() for one in opened
     ]
     accuracy = combine([Estimate(one["accuracy"], one["accuracy_ci95"], one["n"]) for one in each])
     return {
@@ -93,7 +93,7 @@ def _write_thresholds(chosen, part):
             f"the network was trained on {trained_on}: expected its validation images, "
             f"got those of {part.name}"
         )
-    values = thresholds(chosen.model, part, progress=options.progress("thresholds"))
+    values = thresholds(chosen.model, part, progress=writing.progress("thresholds"))
     return checkpoint.update_card(checkpoint.find(chosen.source), thresholds=values)
 
 

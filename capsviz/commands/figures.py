@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import options, writing
 
 EXAMPLES = """
 capsviz figures --venue icml --output runs/paper  # about an hour; stopped, it goes on
@@ -20,14 +20,14 @@ capsviz figures --only rotate --only routing --n 200  # about 2 min
 @click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
 @click.option("--index", default=0, show_default=True, help="Which image of that class.")
 @options.seed
-@options.figure
+@writing.figure
 def command(style, only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
     from capsviz.cli import naming
     from capsviz.figures import sets as paperset
     from capsviz.figures.venues import column
 
-    width = options.width(figure)
+    width = writing.width(figure)
     naming.try_folder(figure["output"])
     names = paperset.choose([name for text in only for name in text.split(",")])
     chosen = options.open_inputs(inputs)
@@ -36,8 +36,8 @@ def command(style, only, n, digit, index, seed, figure, inputs):
     names = paperset.fitting(names, chosen.dataset)
     if chosen.dataset.parts is None:
         chosen.dataset.nth_of_class(digit, index)
-    settings = paperset.Settings(n, digit, index, seed, options.progress, options.command_line())
-    with options.looking(figure):
+    settings = paperset.Settings(n, digit, index, seed, writing.progress, writing.command_line())
+    with writing.looking(figure):
         entries, failed = paperset.make(
             chosen,
             figure["output"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import writing
 from capsviz.cli.errors import errors
 
 EXAMPLES = """
@@ -27,8 +27,8 @@ capsviz redraw figures/rotate-mnist-2-0.json --latex --venue icml         # 3 s
 @click.option(
     "--latex", is_flag=True, help="Draw nothing: print figures and captions for a LaTeX file."
 )
-@options.look
-@options.force
+@writing.look
+@writing.force
 def command(files, output, formats, width, latex, venue, rc, font, force):
     """Redraw each file."""
     from capsviz import figures

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import options, writing
 
 USUAL = 200  # images of a statistic: a report has many of them
 EXAMPLES = """
@@ -50,7 +50,7 @@ def command(networks, n, only, digit, index, seed, output, force):
     if path.exists() and not force:
         raise ValueError(f"{path} is there already: add --force, or name another by --output")
     naming.try_folder(path.parent)
-    settings = Settings(n, digit, index, seed, options.progress, options.command_line())
+    settings = Settings(n, digit, index, seed, writing.progress, writing.command_line())
     found = reports.collect(opened, names, settings, report=lambda line: click.echo(line, err=True))
     if not found.sections:
         raise click.ClickException(f"nothing could be drawn: {found.left_out[0][2]}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options
+from capsviz.cli import options, writing
 
 EXAMPLES = """
 capsviz reproduce iterations --show  # 3 s
@@ -48,7 +48,7 @@ FOLDER = Path("runs/reproduce")
 )  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the data.")
 @options.device
-@options.as_json
+@writing.as_json
 def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, **shared):
     """Run and gather one table."""
     from capsviz import discovery
@@ -103,7 +103,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
         click.echo(f"written: {', '.join(map(str, paths))}", err=True)
     if as_json:
         about = {"header": header, "rows": lines, "caption": caption, "commands": commands}
-        click.echo(options.to_json(about))
+        click.echo(writing.to_json(about))
     else:
         click.echo(tables.markdown(header, lines) + "\n" + caption)
 

@@ -15,7 +15,7 @@ __all__ = [
 
 _LAZY = {
     "NoCapsulesError": "wrapping", "wrap": "wrapping", "Wrapped": "network",
-    "open_function": "loading", "open_module": "loading", "open_network": "loading",
+    "open_function": "functions", "open_module": "loading", "open_network": "loading",
     "record": "recorder", "without_cuda": "device",
 }  # fmt: skip
 

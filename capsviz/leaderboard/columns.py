@@ -72,6 +72,23 @@ def parents(result):
         yield FIRST, result.effective_parents[-1] * (1 / len(result.classes))
 
 
+def even(result):
+    """Accuracy with uniform couplings, less that of one iteration of routing."""
+    yield from _instead("uniform", result)
+
+
+def matched(result):
+    """Accuracy with random couplings of equal standard deviation, less that likewise."""
+    yield from _instead("matched", result)
+
+
+def _instead(control: str, result):
+    if hasattr(result, "control_accuracy") and control in result.controls:
+        less = result.control_accuracy[result.controls.index(control)].difference
+        if less is not None:
+            yield FIRST, less
+
+
 def faithfulness(result):
     """Insertion less deletion of the routing map, less that of pixels in random order."""
     if hasattr(result, "gap") and "routing map" in result.names:
@@ -126,6 +143,10 @@ COLUMNS = (
     Column("parents", "effective parents of a capsule, of all", "routing", parents, higher=None,
            level=0.9, above="its couplings lie near uniform, at 90 % of all parents or more",
            below="its couplings are not near uniform, at fewer than 90 % of all parents"),
+    Column("even", "change of accuracy by uniform couplings, from one iteration of routing",
+           "routing", even, higher=None),
+    Column("matched", "change of accuracy by random couplings of equal standard deviation",
+           "routing", matched, higher=None),
     Column("faithfulness", "area of insertion less deletion of the routing map, less that of "
            "pixels in random order", "faithfulness", faithfulness, form=".2f", level=0.0,
            above="its routing map is more faithful than pixels in random order",

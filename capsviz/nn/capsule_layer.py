@@ -7,16 +7,12 @@ rows of M were vectors each.
 """
 
 from functools import cache
-from inspect import signature
 from math import prod
 
 import torch
 from torch import Tensor, einsum, nn
 
-from capsviz.discovery import unknown
-from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
-from capsviz.nn.functional import lengths
 from capsviz.nn.routing import Parents, Routing
 from capsviz.nn.routing._links import (
     Links,
@@ -25,11 +21,10 @@ from capsviz.nn.routing._links import (
     of_slots,
     route_places,
 )
+from capsviz.nn.routing_layer import RoutingLayer, matrix_count
 
-TRANSFORMS = ("own", "type", "shared")
 
-
-class CapsuleLayer(nn.Module):
+class CapsuleLayer(RoutingLayer):
     """Parents of several types, at one place that sees all children, or at many.
 
     Parameters
@@ -70,38 +65,29 @@ class CapsuleLayer(nn.Module):
         std: float = 0.1,
         **options,
     ):
-        super().__init__()
-        self.routing_name = routing
-        self.child_grid, self.parent_types = tuple(grid), parents
-        self.child_pose, self.pose_shape = tuple(child_pose), tuple(parent_pose)
         if len(child_pose) != len(parent_pose) or child_pose[:-1] != parent_pose[:-1]:
             raise ValueError(
                 "poses must be (D,) and (E,), or matrices of as many rows, got "
-                f"{self.child_pose} and {self.pose_shape}"
+                f"{tuple(child_pose)} and {tuple(parent_pose)}"
             )
-        if transform not in TRANSFORMS:
-            raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
-        takes = signature(self._module.route).parameters
-        self.iterations = routings.rounds(routing, iterations)  # R
-        types, rows, columns = self.child_grid
-        self.kernel, self.stride, self.coordinated = kernel, stride, coordinates
-        self.grid, window = (parents, 1, 1), rows * columns
+        types, rows, columns = grid
+        window, places = rows * columns, (1, 1)
         if kernel is not None:
-            _, places = convolution_links(self.child_grid, kernel, stride)
-            self.grid, window = (parents, *places), kernel**2
-        self.slots = types * window
-        matrices = {"own": self.slots, "type": types, "shared": 1}[transform]
+            window, (_, places) = kernel**2, convolution_links(tuple(grid), kernel, stride)
+        matrices = matrix_count(transform, types * window, types)
+        super().__init__(routing, iterations, types * window)
+        self.child_grid, self.grid = tuple(grid), (parents, *places)
+        self.child_pose, self.pose_shape = tuple(child_pose), tuple(parent_pose)
+        self.kernel, self.stride, self.coordinated = kernel, stride, coordinates
+        self.parent_types = parents
         shape = (matrices, parents, parent_pose[-1], child_pose[-1])
         self.weight = nn.Parameter(torch.randn(shape) * std)
-        offered = getattr(self._module, "parameters", lambda *sizes: {})
-        sizes = (self.slots, parents, prod(child_pose), prod(parent_pose))
-        self.learned = nn.ParameterDict(offered(*sizes))
+        learned = self.initial(parents, prod(child_pose), prod(parent_pose))
+        self.learned = nn.ParameterDict(learned)
         if coordinates:
             coordinates_of(self.child_grid, self.pose_shape)  # refuses poses now
-        self.options = {**self.rounds(None), **options}
-        for option in options:
-            if option not in takes:
-                raise ValueError(f"the routing '{routing}' has no option '{option}': leave it out")
+        self.require_options(options, learned)
+        self.options |= options
 
     def forward(self, poses: Tensor, activations: Tensor | None = None) -> Parents:
         """Parents of children (B, count, D): poses (B, J * rows * columns, E), activations.
@@ -109,16 +95,15 @@ class CapsuleLayer(nn.Module):
         `activations` (B, count) of the children; None: the lengths of their poses. Parent
         (type * rows + row) * columns + column is of that type at that place of `grid`.
         """
-        fused = getattr(self._module, "fused", None)
-        reads_poses = "children" in signature(self._module.route).parameters
-        if fused is None or is_literal() or (reads_poses and self.coordinates is not None):
+        reads_poses = "children" in self._takes[self._route]
+        if self._fused is None or is_literal() or (reads_poses and self.coordinates is not None):
             _, routing = self.route(poses, activations)
             parents = Parents(routing.poses[-1], routing.activations[-1])
         else:
             with without_autocast(poses.device):
-                poses, activations = self._exact(poses, activations)
-                options = self._inputs(fused, poses, activations)
-                parents = fuse_places(fused, *self._flat(poses), self.links, **options)
+                poses = self.exact(poses)
+                options = self.inputs(self._fused, poses, activations)
+                parents = fuse_places(self._fused, *self._flat(poses), self.links, **options)
         return self.by_type(*parents)
 
     def by_type(self, poses: Tensor, activations: Tensor) -> Parents:
@@ -127,28 +112,9 @@ class CapsuleLayer(nn.Module):
             return Parents(poses, activations)
         return Parents(*(part.transpose(1, 2).flatten(1, 2) for part in (poses, activations)))
 
-    @property
-    def _module(self):
-        return routings.get(self.routing_name)
-
-    def rounds(self, iterations: int | None) -> dict[str, int]:
-        """How often the routing is to iterate, as it takes it; None: as the layer does.
-
-        ValueError for fewer than one, or more of a routing that has one pass.
-        """
-        count = self.iterations if iterations is None else iterations
-        count = routings.rounds(self.routing_name, count)
-        takes = signature(self._module.route).parameters
-        return {"iterations": count} if "iterations" in takes else {}
-
-    @property
-    def weighs(self) -> bool:
-        """Whether votes are multiplied by something else than their couplings."""
-        return hasattr(self._module, "weights")
-
     def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
         """Share of each vote in its parent: couplings (R, B, [Q,] I, J), activations (B, count)."""
-        return self._module.weights(couplings, of_slots(activations, self.links))
+        return super().weights(couplings, of_slots(activations, self.links))
 
     @property
     def links(self) -> Links | None:
@@ -170,21 +136,21 @@ class CapsuleLayer(nn.Module):
         activations: Tensor | None = None,
         *,
         couplings: Tensor | None = None,
+        iterations: int | None = None,
         **options,
     ) -> tuple[Tensor, Routing]:
         """The slow path that shows everything: votes (B, [Q,] I, J, E) and the whole `Routing`.
 
         Q places, in rows of `grid`, and I slots of each where the layer is convolutional.
-        `options` in place of the layer's own, as `iterations`.
+        `iterations` and `options` in place of the layer's own.
         """
         with without_autocast(poses.device):
-            poses, activations = self._exact(poses, activations)
-            inputs = self._inputs(self._module.route, poses, activations) | options
-            votes = self.votes(poses)
+            poses = self.exact(poses)
+            options = self.inputs(self._route, poses, activations, iterations) | options
+            votes, options = self.votes(poses), {"couplings": couplings, **options}
             if self.links is None:
-                return votes, self._module.route(votes, couplings=couplings, **inputs)
-            options = {"links": self.links, "couplings": couplings, **inputs}
-            return votes, route_places(self._module, votes, **options)
+                return votes, self._route(votes, **options)
+            return votes, route_places(self._route, votes, links=self.links, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
@@ -195,22 +161,6 @@ class CapsuleLayer(nn.Module):
         if self.coordinates is None:
             return votes
         return votes + of_slots(self.coordinates[None].to(votes), links)[..., None, :]
-
-    def matrices(self) -> Tensor:
-        """One for each slot and parent: (I, J, e, d)."""
-        return self.weight.repeat_interleave(self.slots // len(self.weight), 0)
-
-    def _exact(self, poses: Tensor, activations: Tensor | None) -> tuple[Tensor, Tensor]:
-        poses = poses.to(torch.promote_types(self.weight.dtype, torch.float32))
-        return poses, lengths(poses) if activations is None else activations.to(poses)
-
-    def _inputs(self, function, poses: Tensor, activations: Tensor) -> dict:
-        """What a routing's function is given by name, of what it takes."""
-        takes, known = signature(function).parameters, {"activations": activations}
-        if function is self._module.route:
-            known["children"] = poses
-        known = {name: value for name, value in known.items() if name in takes}
-        return {**known, **self.learned, **self.options}
 
     def _flat(self, poses: Tensor) -> tuple[Tensor, Tensor]:
         """Children and matrices (I, J, E, D) whose product the votes are, coordinates among them.

@@ -1,21 +1,17 @@
 """Class capsules: one capsule for each class, fed by all primary capsules by routing."""
 
-from inspect import signature
-
 import torch
 from torch import Tensor, einsum, nn
 
-from capsviz.discovery import unknown
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
 from capsviz.nn.functional import lengths
 from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing_layer import RoutingLayer, arguments, matrix_count
 
-TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
 
-
-class ClassCapsules(nn.Module):
+class ClassCapsules(RoutingLayer):
     """One capsule per class, from all primary capsules by routing ("DigitCaps" in the paper).
 
     Parameters
@@ -58,23 +54,16 @@ class ClassCapsules(nn.Module):
         std: float = 0.1,
         final_temperature: float | None = None,
     ):
-        super().__init__()
-        module = routings.get(routing)  # refuses an unknown name now
-        self._route_votes, self._fused = module.route, getattr(module, "fused", None)
-        self._weights = getattr(module, "weights", None)
-        self._evidence = getattr(module, "evidence", None)
-        self.routing_name, self.child_count = routing, children
-        self._route_takes = frozenset(signature(self._route_votes).parameters)
-        self._fused_takes = frozenset(signature(self._fused).parameters if self._fused else ())
-        self.iterations = routings.rounds(routing, iterations)
+        super().__init__(routing, iterations, children)
         flags = {"detach": detach, "leaky": leaky}
-        self.options = {option: True for option, wanted in flags.items() if wanted}
+        self.options |= {option: True for option, wanted in flags.items() if wanted}
         if final_temperature is not None:
             self.options["final_temperature"] = final_temperature
-        offered = getattr(module, "parameters", lambda *sizes: {})
-        learned = offered(children, parents, child_dimensions, parent_dimensions)
-        self._require_options([*self.options, *(["bias"] if bias else [])], learned)
-        matrices = _matrices(transform, children, types)
+        learned = self.initial(parents, child_dimensions, parent_dimensions)
+        names = [*self.options, *(["bias"] if bias else [])]
+        other = "leave it out, or choose a routing that has it, as 'dynamic'"
+        self.require_options(names, learned, other)
+        matrices = matrix_count(transform, children, types)
         shape = (matrices, parents, parent_dimensions, child_dimensions)
         self.weight = nn.Parameter(torch.randn(shape) * std)
         shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
@@ -82,43 +71,14 @@ class ClassCapsules(nn.Module):
         self.learned = nn.ParameterDict(learned)  # what the routing itself learns, by its names
         self.norm = ParentNorm(parents) if routings.norms_parents(routing) else None
 
-    def _require_options(self, names: list[str], learned: dict) -> None:
-        """ValueError for an option that the routing does not have; it need not have any."""
-        for takes in filter(None, (self._route_takes, self._fused_takes)):
-            for option in names:
-                if option in learned or option not in takes:
-                    raise ValueError(
-                        f"the routing '{self.routing_name}' has no option '{option}': "
-                        "leave it out, or choose a routing that has it, as 'dynamic'"
-                    )
-
-    def _options(self, takes: frozenset[str], children: Tensor, rounds: int, activations) -> dict:
-        """What a routing's function is given by name, of what it `takes`."""
-        known = {"iterations": rounds}
-        if "activations" in takes:
-            known["activations"] = lengths(children) if activations is None else activations
-        if self.bias is not None:
-            known["bias"] = self.bias
-        known = {name: value for name, value in known.items() if name in takes}
-        learned = {name: value.to(children.dtype) for name, value in self.learned.items()}
-        return {**known, **learned, **self.options}
-
-    def _exact(self, children: Tensor) -> Tensor:
-        """Children in the type that routing is computed in: the weights', float32 at least."""
-        return children.to(torch.promote_types(self.weight.dtype, torch.float32))
-
-    def matrices(self) -> Tensor:
-        """What turns each child into its vote for each parent, (I, J, E, D), shared or its own."""
-        weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
-        if len(weight) == self.child_count:
-            return weight
-        if len(weight) == 1:
-            return weight.expand(self.child_count, -1, -1, -1)
-        return weight.repeat_interleave(self.child_count // len(weight), 0)
+    def inputs(self, function, children, activations, iterations=None) -> dict:
+        """As every layer's, with the bias."""
+        inputs = super().inputs(function, children, activations, iterations)
+        return inputs if self.bias is None else {"bias": self.bias, **inputs}
 
     def votes(self, primary: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""
-        return einsum("ijed,bid->bije", self.matrices(), self._exact(primary))
+        return einsum("ijed,bid->bije", self.matrices(), self.exact(primary))
 
     def forward(self, primary: Tensor) -> Tensor:
         """Poses of the parents: (B, I, D) -> (B, J, E); see `couple`."""
@@ -137,12 +97,12 @@ class ClassCapsules(nn.Module):
         Parents with poses (B, J, E) and activations (B, J), float32 at least.
         """
         with without_autocast(primary.device):
-            primary = self._exact(primary)
+            primary = self.exact(primary)
             if self._fused is None or is_literal():
                 routed = self._routed(self.votes(primary), primary, activations, None, None)
                 parents = Parents(routed.poses[-1], routed.activations[-1])
             else:
-                options = self._options(self._fused_takes, primary, self.iterations, activations)
+                options = self.inputs(self._fused, primary, activations)
                 parents = self._fused(primary, self.matrices(), **options)
             return parents if self.norm is None else self.norm(*parents)
 
@@ -168,7 +128,7 @@ class ClassCapsules(nn.Module):
     ) -> Routing:
         """`route` with the votes (B, I, J, E) of the same children at hand."""
         with without_autocast(primary.device):
-            routed = self._routed(votes, self._exact(primary), activations, couplings, iterations)
+            routed = self._routed(votes, self.exact(primary), activations, couplings, iterations)
             if self.norm is None:
                 return routed
             each = [self.norm(*one) for one in zip(routed.poses, routed.activations, strict=True)]
@@ -177,22 +137,8 @@ class ClassCapsules(nn.Module):
 
     def _routed(self, votes, primary, activations, couplings, iterations) -> Routing:
         """Before the norm of the parents, if there is one."""
-        count = self.iterations if iterations is None else iterations
-        rounds = routings.rounds(self.routing_name, count)
-        options = self._options(self._route_takes, primary, rounds, activations)
-        if "children" in self._route_takes:
-            options["children"] = primary
-        return self._route_votes(votes, couplings=couplings, **options)
-
-    @property
-    def weighs(self) -> bool:
-        """Whether votes are multiplied by something else than their couplings."""
-        return self._weights is not None
-
-    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
-        """Share of each vote in its parent: couplings (..., I, J), activations of the children
-        (..., I) -> (..., I, J)."""
-        return couplings if self._weights is None else self._weights(couplings, activations)
+        options = self.inputs(self._route, primary, activations, iterations)
+        return self._route(votes, couplings=couplings, **options)
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
         """What each vote adds to what its parent's activation is read from.
@@ -208,18 +154,9 @@ class ClassCapsules(nn.Module):
         (B, I, J). By default the length that a weighted vote has along its parent's pose.
         """
         if self._evidence is not None:
-            takes = signature(self._evidence).parameters
+            takes = arguments(self._evidence)
             options = {name: value for name, value in self.options.items() if name in takes}
             return self._evidence(votes, routing, activations, **self.learned, **options)
         poses = routing.poses[-1]
         along = einsum("bije,bje->bij", votes, poses / lengths(poses)[..., None])
         return self.weights(routing.couplings[-1], activations) * along
-
-
-def _matrices(transform: str, children: int, types: int) -> int:
-    """How many children have a matrix of their own; ValueError for what cannot be."""
-    if transform not in TRANSFORMS:
-        raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
-    if transform == "type" and (types < 1 or children % types):
-        raise ValueError(f"types must divide the {children} children, got {types}")
-    return {"own": children, "type": types, "shared": 1}[transform]

@@ -128,11 +128,10 @@ def _parents(J: int, E: int, children: Tensor, activations: Tensor | None = None
 
 def _capsules(name: str, module: ClassCapsules | CapsuleLayer) -> list[Layer]:
     """Votes, then routing: a sum over children in each iteration, an agreement between two."""
-    _, J, _, D = module.weight.shape
+    _, J, E, D = module.weight.shape
+    I, Q = module.slots, 1
     if isinstance(module, CapsuleLayer):
-        Q, I, E = prod(module.grid[1:]), module.slots, prod(module.pose_shape)
-    else:
-        Q, I, E = 1, module.child_count, module.weight.shape[2]
+        Q, E = prod(module.grid[1:]), prod(module.pose_shape)
     rounds = module.iterations
     learned = sum(p.numel() for p in module.parameters()) - module.weight.numel()
     agreement = (2 * rounds - 1) * Q * I * J * E if module.routing_name == "dynamic" else None

@@ -92,7 +92,7 @@ def collect(
 
     Parameters
     ----------
-    networks  of `capsviz.cli.inputs.open_networks`, with the same data; the first is the reference.
+    networks  of `cli.networks.open_networks`, with the same data; the first is the reference.
     names     of analyses, as `choose` gives them.
     settings  n images of every statistic, the seed, and which single image is shown.
     report    is given a line for each figure, and for each analysis that is left out, with why.

@@ -3,22 +3,17 @@
 import json
 import sys
 
-import legibility
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_strong
 from elsewhere import elsewhere, same
 from exact import Exact
-from foreign import Foreign
-from page import assert_fits
+from page import assert_redrawn
 
-from capsviz import data, figures
+from capsviz import figures
 from capsviz.analyses import faithfulness
 from capsviz.analyses.faithfulness import maps, measure
-from capsviz.cli import main, options
-from capsviz.cli.inputs import Inputs
 from capsviz.nn import models
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import scores
@@ -58,8 +53,11 @@ def test_one_image_is_judged_by_the_class_that_is_read_or_the_true_one(model, im
         faithfulness.compute(model, images[:1], **SOME, target="true")
 
 
-def test_statistics_are_means_of_images_and_paired_with_the_random_order(model, images):
+def test_statistics_are_means_of_images_and_paired_with_the_random_order(
+    model, images, monkeypatch
+):
     result = faithfulness.evaluate(model, images, LABELS, dataset="noise", **SOME)
+    monkeypatch.setattr(measure, "DRAWS", 1)  # on which nothing else depends
     many = measure.many(model, images, LABELS, target="read", steps=3, seed=0)
     assert result.names == many.names and result.n == 5
     areas = torch.trapezoid(many.curves, many.shares)
@@ -72,7 +70,7 @@ def test_statistics_are_means_of_images_and_paired_with_the_random_order(model, 
     np.testing.assert_allclose(result.routed_less.value, expected, atol=1e-6)
     np.testing.assert_allclose(result.curves.value, many.curves.mean(2), rtol=1e-6)
     assert result.sanity.value.shape == (len(result.names), 3)
-    assert result.sanity.n == measure.DRAWS and result.stages[-1] == "conv1"
+    assert result.sanity.n == 5 and result.stages[-1] == "conv1"
     np.testing.assert_allclose(result.sanity.value[1], 1)
 
 
@@ -84,6 +82,13 @@ def test_the_network_is_left_as_it_was(model, images):
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
+@pytest.fixture
+def two_draws(monkeypatch):
+    """Maps under two draws of random weights, where how many there are does not matter."""
+    monkeypatch.setattr(measure, "DRAWS", 2)
+
+
+@pytest.mark.usefixtures("two_draws")
 def test_equal_seeds_give_equal_numbers_and_images_may_be_on_another_device(model, images):
     chosen = {"dataset": "noise", **SOME}
     first = faithfulness.evaluate(model, images, LABELS, **chosen)
@@ -107,6 +112,7 @@ def test_a_faithful_map_is_called_ahead_and_one_that_knows_no_more_than_ink_is_n
     assert "behind the order by ink" in text and "knows nothing of the class" in text
 
 
+@pytest.mark.usefixtures("two_draws")
 def test_images_of_which_no_square_changes_the_score_are_left_out(model, images):
     images[0] = 0
     result = faithfulness.evaluate(model, images, LABELS, dataset="noise", **SOME)
@@ -116,71 +122,30 @@ def test_images_of_which_no_square_changes_the_score_are_left_out(model, images)
     assert np.isnan(result.infidelity.value).all() and "nan" in faithfulness.findings(result)
 
 
-@pytest.mark.parametrize("width", ["single", 3.25, 5.5, "double"])
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
-    model, images, tmp_path, width
-):
+@pytest.mark.usefixtures("two_draws")
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):
     with torch.random.fork_rng():
         plain = models.build("cnn", (1, 21, 19), 3, channels=(4,), hidden=(8,)).eval()
-    for name, result in (
-        ("one", faithfulness.compute(model, images[:1], 1, **SOME)),
-        ("many", faithfulness.evaluate(model, images, LABELS, dataset="noise", **SOME)),
-        ("plain", faithfulness.evaluate(plain, images, LABELS, dataset="noise", **SOME)),
+    for result in (
+        faithfulness.compute(model, images[:1], 1, **SOME),
+        faithfulness.evaluate(model, images, LABELS, dataset="noise", **SOME),
+        faithfulness.evaluate(plain, images, LABELS, dataset="noise", **SOME),
     ):
-        about = {"analysis": "faithfulness", "kind": type(result).__name__, "width": width}
-        figures.write_result(tmp_path / name, result, about)
-        read, _ = figures.read_result(tmp_path / f"{name}.json")
-        for part in figures.parts("faithfulness", read):
-            text = figures.caption("faithfulness", read, part)
-            assert text == figures.caption("faithfulness", result, part)
-            figure = figures.draw("faithfulness", read, width, part)
-            assert_fits(figure)
-            with figures.style():
-                assert legibility.defects(figure, figures.inches(width), text) == []
+        assert_redrawn("faithfulness", result, tmp_path)
 
 
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Runs `capsviz faithfulness` on a foreign network and the embedded digits."""
-    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
-    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
-
-    def run(*arguments):
-        chosen = ["faithfulness", "--output", str(tmp_path), "--format", "svg", *arguments]
-        return CliRunner().invoke(main, chosen)
-
-    return run
-
-
-def test_the_command_writes_figures_and_numbers(command, tmp_path):
-    done = command("--digit", "9")
+def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
+    done = analyse("faithfulness", "--digit", "9")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "faithfulness-digits-9-0.svg").exists()
-    done = command("--n", "4", "--steps", "3", "--json")
+    done = analyse("faithfulness", "--n", "4", "--steps", "3", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 4
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--target", "best"),
-        ("--steps", "1"),
-        ("--n", "1"),
-        ("--n", "999"),
-        ("--n", "9", "--index", "1"),
-        ("--digit", "11"),
-    ],
-)
-def test_a_wrong_request_is_refused_and_writes_nothing(wrong, command, tmp_path):
-    done = command(*wrong)
-    assert done.exit_code == 2, done.output
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_captum_one_line_says_how_to_install_it(command, monkeypatch, tmp_path):
+def test_without_captum_one_line_says_how_to_install_it(analyse, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "captum.attr", None)
     monkeypatch.setitem(sys.modules, "captum", None)
-    done = command()
+    done = analyse("faithfulness")
     assert done.exit_code == 1 and "pip install 'capsviz[attribution]'" in done.output
     assert not list(tmp_path.iterdir())

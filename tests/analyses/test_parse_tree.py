@@ -1,30 +1,30 @@
 """Parse trees: where variance lies, what favourites do, frozen and moved trees, deaths by epoch."""
 
 import json
+from functools import partial
 
-import legibility
+import noise
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import build_strong, build_tiny
+from conftest import build_tiny
 from foreign import Foreign
-from page import assert_fits
+from page import assert_fits, assert_redrawn
 
 from capsviz import checkpoint, data, figures
 from capsviz.analyses import parse_tree
 from capsviz.analyses.parse_tree import inputs as chosen
 from capsviz.analyses.parse_tree import measure, variance
 from capsviz.analyses.parse_tree.words import COMPONENTS
-from capsviz.cli import main, options
+from capsviz.cli import main
 from capsviz.cli.inputs import Inputs
-from capsviz.cli.other_images import Others
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
 from capsviz.tracing import trace, under_couplings
 from capsviz.tracing.child_gradients import child_gradients
 
-CLASSES = ["a", "b", "c"]
+CLASSES = noise.CLASSES
 GRID = (2, 3, 2)
 
 
@@ -38,29 +38,8 @@ class Fixed(Foreign):
         return super().look(images, keep=keep, couplings=own)
 
 
-@pytest.fixture
-def model():
-    return build_strong()
-
-
-@pytest.fixture
-def images(generator):
-    return torch.rand(24, 1, 21, 19, generator=generator)
-
-
-@pytest.fixture
-def labels():
-    return torch.arange(24) % 3
-
-
-@pytest.fixture
-def others(generator):
-    return Others(torch.rand(15, 1, 21, 19, generator=generator), torch.arange(15) % 3, "15 others")
-
-
-def measured(model, images, labels, others, **more):
-    asked = {"classes": CLASSES, "dataset": "noise", **more}
-    return parse_tree.evaluate(model, images, labels, others, **asked)
+model, images, labels, others = noise.model, noise.images, noise.labels, noise.others
+measured = partial(noise.evaluated, parse_tree)
 
 
 def once(values, labels, grid=GRID):
@@ -320,69 +299,26 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     assert not torch.equal(first.capsules.weight, last.capsules.weight)
 
 
-@pytest.mark.parametrize("width", ["single", 3.25, 5.5, "double"])
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
-    model, images, labels, others, tmp_path, width
+    model, images, labels, others, tmp_path
 ):
-    for name, result in (
-        ("two", parse_tree.compute(model, images[:2], classes=CLASSES)),
-        ("many", measured(model, images, labels, others, seeds=2)),
+    for result in (
+        parse_tree.compute(model, images[:2], classes=CLASSES),
+        measured(model, images, labels, others, seeds=2),
     ):
-        about = {"analysis": "parse_tree", "kind": type(result).__name__, "width": width}
-        figures.write_result(tmp_path / name, result, about)
-        read, _ = figures.read_result(tmp_path / f"{name}.json")
-        for part in figures.parts("parse_tree", read):
-            text = figures.caption("parse_tree", read, part)
-            assert text == figures.caption("parse_tree", result, part)
-            figure = figures.draw("parse_tree", read, width, part)
-            assert_fits(figure)
-            with figures.style():
-                assert legibility.defects(figure, figures.inches(width), text) == []
+        assert_redrawn("parse_tree", result, tmp_path)
 
 
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Runs `capsviz parse-tree` on a foreign network and the embedded digits."""
-    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
-    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
-
-    def run(*arguments):
-        words = ["parse-tree", "--output", str(tmp_path), "--format", "svg", *arguments]
-        return CliRunner().invoke(main, words)
-
-    return run
-
-
-def test_the_command_writes_figures_and_numbers(command, tmp_path, monkeypatch):
+def test_the_command_writes_figures_and_numbers(analyse, tmp_path, monkeypatch):
     monkeypatch.setattr(Inputs, "load", lambda self, split: data.load("digits", split))
-    done = command("--digit", "9")
+    done = analyse("parse_tree", "--digit", "9")
     assert done.exit_code == 0, done.output
     assert list(tmp_path.glob("parse-tree-digits-9-0-0-0*.svg"))  # the class after 9 is 0
-    done = command("--evaluate", "40", "--json")
+    done = analyse("parse_tree", "--evaluate", "40", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 40
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--other", "11"),
-        ("--evaluate", "9999"),
-        ("--evaluate", "9", "--other", "1"),
-        ("--seeds", "2"),
-        ("--evaluate", "9", "--seeds", "-1"),
-        ("--dead-norm", "0.1"),
-        ("--run", "nowhere"),
-        ("--run", "nowhere", "--digit", "1"),
-        ("--run", "nowhere", "--starved-share", "1"),
-    ],
-)
-def test_a_wrong_request_is_refused_and_writes_nothing(wrong, command, tmp_path):
-    done = command(*wrong)
-    assert done.exit_code == 2, done.output
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_without_weights_by_epoch_is_told_how_to_get_them(command, tmp_path_factory):
-    done = command("--run", str(tmp_path_factory.mktemp("empty")))
+def test_a_folder_without_weights_by_epoch_is_told_how_to_get_them(analyse, tmp_path_factory):
+    done = analyse("parse_tree", "--run", str(tmp_path_factory.mktemp("empty")))
     assert done.exit_code == 2 and "--save-every" in done.output

@@ -2,22 +2,16 @@
 
 import json
 
-import legibility
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_strong
-from foreign import Foreign
-from page import assert_fits
+from page import assert_redrawn
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from capsviz import data, figures
 from capsviz.analyses import parts
 from capsviz.analyses.parts import broken, measure, relevance
-from capsviz.cli import main, options
-from capsviz.cli.inputs import Inputs
 from capsviz.nn import models
 from capsviz.nn.models import Scores
 
@@ -204,43 +198,13 @@ def test_any_networks_are_compared_and_figures_are_redrawn(tmp_path, generator):
         result = parts.compute(chosen, names, images, labels, dataset="noise")
         assert (result.perturbed is None) == (names == ["plain"])
         assert result.scores[0] == f"{names[0]}: largest score"
-        figures.write_result(tmp_path / "x", result,
-                             {"analysis": "parts", "kind": "Result", "width": 3.5})  # fmt: skip
-        read, _ = figures.read_result(tmp_path / "x.json")
-        for part in figures.parts("parts", read):
-            text = figures.caption("parts", read, part)
-            assert text == figures.caption("parts", result, part)
-            for width in ("single", 3.25, 5.5, "double"):
-                figure = figures.draw("parts", read, width, part)
-                assert_fits(figure)
-                with figures.style():
-                    assert legibility.defects(figure, figures.inches(width), text) == []
+        assert_redrawn("parts", result, tmp_path)
     with pytest.raises(ValueError, match="at least 2 images of each of 2 classes"):
         parts.compute([plain], ["plain"], images, torch.zeros(12).long(), dataset="noise")
 
 
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Runs `capsviz parts` on a foreign network and the embedded digits."""
-    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
-    monkeypatch.setattr(options, "open_networks", lambda chosen, **how: [inputs])
-
-    def run(*arguments):
-        chosen = ["parts", "--output", str(tmp_path), "--format", "svg", *arguments]
-        return CliRunner().invoke(main, chosen)
-
-    return run
-
-
-def test_the_command_writes_a_figure_and_its_numbers(command, tmp_path):
-    done = command("--n", "60", "--json")
+def test_the_command_writes_a_figure_and_its_numbers(analyse, tmp_path):
+    done = analyse("parts", "--n", "60", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 60
     assert (tmp_path / "parts-digits-60-images.svg").exists()
-
-
-@pytest.mark.parametrize("n", ["0", "1", "999"])
-def test_a_wrong_request_is_refused_and_writes_nothing(n, command, tmp_path):
-    done = command("--n", n)
-    assert done.exit_code == 2, done.output
-    assert not list(tmp_path.iterdir())

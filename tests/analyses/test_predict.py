@@ -13,6 +13,7 @@ from PIL import Image
 
 from capsviz import checkpoint, data, discovery, figures
 from capsviz.analyses import predict
+from capsviz.analyses.predict.measure import SIDE, square
 from capsviz.cli import main
 
 pytestmark = pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
@@ -147,7 +148,7 @@ def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_pa
     assert result.exit_code == 0
     found, about = figures.read_result(tmp_path / "out" / "steps.json")
     assert found.steps == ["grey", "inverted", "ink", "cropped", "input", "reconstruction"]
-    assert found.pictures.shape == (3, 6, 1, predict.SIDE, predict.SIDE)
+    assert found.pictures.shape == (3, 6, 1, SIDE, SIDE)
     assert found.files == ["0.jpg", "1.jpg", "2.jpg"] and found.predicted == truth
     assert (
         about["provenance"]["weights_sha256"] == checkpoint.load("mnist").card["weights"]["sha256"]
@@ -166,11 +167,11 @@ def test_the_figure_is_bounded_however_many_pictures_there_are(run, tmp_path, mo
 
 
 def test_a_step_is_fitted_in_without_changing_its_shape():
-    fitted = predict._fit(np.zeros((20, 80)))
+    fitted = square(np.zeros((20, 80)))
     rows = np.flatnonzero((fitted[0] == 0).any(1))
-    assert fitted.shape == (1, predict.SIDE, predict.SIDE) and len(rows) == predict.SIDE / 4
-    assert abs(rows.mean() - (predict.SIDE - 1) / 2) <= 0.5
-    assert predict._fit(np.zeros((5, 5, 3))).shape == (3, predict.SIDE, predict.SIDE)
+    assert fitted.shape == (1, SIDE, SIDE) and len(rows) == SIDE / 4
+    assert abs(rows.mean() - (SIDE - 1) / 2) <= 0.5
+    assert square(np.zeros((5, 5, 3))).shape == (3, SIDE, SIDE)
 
 
 def test_no_readable_picture_gives_no_figure(run, tmp_path):

@@ -2,22 +2,18 @@
 
 import json
 
-import legibility
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_strong, build_tiny
 from elsewhere import elsewhere
 from foreign import Foreign
-from page import assert_fits
+from page import assert_fits, assert_redrawn
 from scipy.stats import entropy
 
-from capsviz import data, figures
+from capsviz import figures
 from capsviz.analyses import probes
 from capsviz.analyses.probes import dci, measure, paths, vectors
-from capsviz.cli import main, options
-from capsviz.cli.inputs import Inputs
 from capsviz.nn import models
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import trace
@@ -397,63 +393,17 @@ def test_a_film_says_what_both_ways_are_read_as(tiny_images):
         probes.compute(model, tiny_images[:3], classes=classes)
 
 
-@pytest.mark.parametrize("width", ["single", 5.5, "double"])
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
-    result, tiny_images, tmp_path, width
-):
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(result, tiny_images, tmp_path):
     film = probes.compute(build_strong(), tiny_images[:2], classes=["a", "b", "c"])
-    for name, one in (("film", film), ("many", result)):
-        about = {"analysis": "probes", "kind": type(one).__name__, "width": width}
-        figures.write_result(tmp_path / name, one, about)
-        stored, _ = figures.read_result(tmp_path / f"{name}.json")
-        for part in figures.parts("probes", stored):
-            text = figures.caption("probes", stored, part)
-            assert text == figures.caption("probes", one, part)
-            figure = figures.draw("probes", stored, width, part)
-            assert_fits(figure)
-            with figures.style():
-                assert legibility.defects(figure, figures.inches(width), text) == []
+    for one in (film, result):
+        assert_redrawn("probes", one, tmp_path)
 
 
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Runs `capsviz probes` on a foreign network and the embedded digits."""
-    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
-    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
-    monkeypatch.setattr(Inputs, "load", lambda self, split: data.load("digits", split))
-
-    def run(*arguments):
-        chosen = ["probes", "--output", str(tmp_path), "--format", "svg", *arguments]
-        return CliRunner().invoke(main, chosen)
-
-    return run
-
-
-def test_the_command_writes_figures_and_numbers(command, tmp_path):
-    done = command("--digit", "9", "--index", "3")
+def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
+    done = analyse("probes", "--digit", "9", "--index", "3")
     assert done.exit_code == 0, done.output
     assert list(tmp_path.glob("probes-*digits-9-3-to-4*.svg"))
-    done = command("--n", "60", "--fit", "20", "--json")
+    done = analyse("probes", "--n", "60", "--fit", "20", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["measures"][0] == "slant_deg"
     assert list(tmp_path.glob("probes-*digits-60-images*.svg"))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--other-index", "999"),
-        ("--other-index", "0"),  # the picture itself
-        ("--n", "9999"),
-        ("--n", "1"),
-        ("--n", "50", "--other-index", "1"),
-        ("--n", "50", "--fit", "3"),
-        ("--n", "50", "--shift-px", "-1"),
-        ("--n", "50", "--seeds", "-1"),
-        ("--fit", "50"),
-    ],
-)
-def test_a_wrong_request_is_refused_and_writes_nothing(wrong, command, tmp_path):
-    done = command(*wrong)
-    assert done.exit_code == 2, done.output
-    assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())

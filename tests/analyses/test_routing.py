@@ -4,17 +4,14 @@ from collections import namedtuple
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
-from matplotlib.text import Text
+from page import assert_redrawn
 
-from capsviz import cli, data, figures
+from capsviz import figures
 from capsviz.analyses import routing
 from capsviz.analyses.routing import measure, survey
-from capsviz.cli import options
-from capsviz.cli.inputs import Inputs
 from capsviz.nn.functional import lengths
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -474,28 +471,12 @@ def test_findings_of_one_image_compare_it_with_uniform_couplings(tiny, tiny_imag
     assert "differ from those of uniform couplings by 0.0 %" in routing.findings(same)
 
 
-@pytest.mark.parametrize("width", ["single", "double"])
 @pytest.mark.parametrize("kind", ["one", "many"])
-def test_figures_are_drawn_from_the_file_with_nothing_cut_off(
-    kind, width, foreign, tiny_images, tmp_path
-):
+def test_figures_are_drawn_from_the_file_with_nothing_cut_off(kind, foreign, tiny_images, tmp_path):
     result = one(foreign, tiny_images[:1]) if kind == "one" else many(foreign, tiny_images)[0]
-    about = {"analysis": "routing", "kind": type(result).__name__, "width": width}
-    figures.write_result(tmp_path / "result", result, about)
-    read, _ = figures.read_result(tmp_path / "result.json")
-    assert figures.to_json(read) == figures.to_json(result)
-    names = figures.parts("routing", read)
+    names = figures.parts("routing", result)
     assert names == (("", "maps") if kind == "one" else ("", "couplings"))
-    for part in names:
-        figure = figures.draw("routing", read, width, part)
-        with figures.style():
-            figure.draw_without_rendering()
-            ink = figure.get_tightbbox()
-        assert min(ink.x0, ink.y0) > -0.02
-        assert ink.x1 < figure.get_figwidth() + 0.02
-        assert ink.y1 < figure.get_figheight() + 0.02
-        texts = figure.findobj(lambda artist: isinstance(artist, Text) and artist.get_text())
-        assert min(text.get_fontsize() for text in texts) >= 6
+    assert_redrawn("routing", result, tmp_path)
 
 
 def test_one_iteration_and_many_unlabelled_classes_can_be_drawn(tiny_images):
@@ -509,46 +490,16 @@ def test_one_iteration_and_many_unlabelled_classes_can_be_drawn(tiny_images):
     assert longest == {title for title in titles if title in names}
 
 
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Runs `capsviz routing` on a foreign network and the embedded digits."""
-    inputs = Inputs(Foreign(), data.load("digits", "test"), None)
-    monkeypatch.setattr(options, "open_inputs", lambda given, **how: inputs)
-
-    def run(*arguments):
-        given = ["routing", "--output", str(tmp_path), "--format", "svg", *arguments]
-        return CliRunner().invoke(cli.main, given)
-
-    return run
-
-
-def test_command_writes_the_figure_and_its_numbers(command, tmp_path):
-    done = command("--digit", "3")
+def test_command_writes_the_figure_and_its_numbers(analyse, tmp_path):
+    done = analyse("routing", "--digit", "3")
     assert done.exit_code == 0, done.output
     assert "effective parents" in done.stdout
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == [f"routing-digits-3-0{end}" for end in ("-maps.svg", ".json", ".svg")]
 
 
-def test_command_prints_the_statistics_as_json(command, tmp_path):
-    done = command("--n", "20", "--json")
+def test_command_prints_the_statistics_as_json(analyse, tmp_path):
+    done = analyse("routing", "--n", "20", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 20
     assert (tmp_path / "routing-digits-20-images.json").exists()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--digit", "11"),
-        ("--n", "999"),
-        ("--n", "1"),
-        ("--n", "9", "--index", "1"),
-        ("--n", "9", "--image", "x.png"),
-        ("--iterations", "0"),
-    ],
-)
-def test_command_refuses_what_is_not_there_and_writes_nothing(wrong, command, tmp_path):
-    done = command(*wrong)
-    assert done.exit_code == 2
-    assert not list(tmp_path.iterdir())

@@ -16,6 +16,7 @@ from capsviz import checkpoint, figures, tracing
 from capsviz.analyses import sweep
 from capsviz.analyses.sweep import measure as measures
 from capsviz.cli import inputs, main
+from capsviz.cli.networks import open_networks
 from capsviz.figures.sets import Settings
 from capsviz.statistics import comparison
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -234,7 +235,7 @@ def test_the_paper_set_compares_with_the_baselines_that_fit(tmp_path, other, mon
     [(stem, values)] = sweep.paper(opened, Settings(n=6))
     assert stem == "sweep-rotation-digits-6-images"
     assert values.names == ["digits", "digits-tiny"] and values.n == 6
-    unnamed = inputs.open_networks([], dataset="digits")  # the same rule
+    unnamed = open_networks([], dataset="digits")  # the same rule
     assert [one.name for one in unnamed] == values.names
 
 

@@ -5,17 +5,14 @@ import json
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 from conftest import build_strong
 from elsewhere import elsewhere
 from foreign import Foreign
-from page import assert_fits
+from page import assert_fits, assert_redrawn
 
-from capsviz import data, figures
+from capsviz import figures
 from capsviz.analyses import transplant
 from capsviz.analyses.transplant import measure, parts, words
-from capsviz.cli import main, options
-from capsviz.cli.inputs import Inputs
 from capsviz.nn.functional import squash
 from capsviz.tracing import trace
 
@@ -232,57 +229,18 @@ def test_findings_follow_the_intervals(model, images):
     assert "neither" in verdict(0.52, 0.48, 0.99)
 
 
-@pytest.mark.parametrize("width", ["single", 3.25, 5.5, "double"])
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
-    model, images, tmp_path, width
-):
-    for name, result in (
-        ("pair", transplant.compute(model, images[:2], classes=CLASSES)),
-        ("many", transplant.evaluate(model, images, classes=CLASSES, dataset="noise")),
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):
+    for result in (
+        transplant.compute(model, images[:2], classes=CLASSES),
+        transplant.evaluate(model, images, classes=CLASSES, dataset="noise"),
     ):
-        about = {"analysis": "transplant", "kind": type(result).__name__, "width": width}
-        figures.write_result(tmp_path / name, result, about)
-        read, _ = figures.read_result(tmp_path / f"{name}.json")
-        assert transplant.caption(read) == transplant.caption(result)
-        figure = figures.draw("transplant", read, width)
-        assert_fits(figure)
-        assert figure.get_figheight() < 9
+        assert_redrawn("transplant", result, tmp_path)
 
 
-@pytest.fixture
-def command(monkeypatch, tmp_path):
-    """Runs `capsviz transplant` on a foreign network and the embedded digits."""
-    inputs = Inputs(Foreign().eval(), data.load("digits", "test"), None)
-    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
-
-    def run(*arguments):
-        chosen = ["transplant", "--output", str(tmp_path), "--format", "svg", *arguments]
-        return CliRunner().invoke(main, chosen)
-
-    return run
-
-
-def test_the_command_writes_figures_and_numbers(command, tmp_path):
-    done = command("--digit", "9")
+def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
+    done = analyse("transplant", "--digit", "9")
     assert done.exit_code == 0, done.output
     assert (tmp_path / "transplant-digits-9-0-0-0.svg").exists()  # the class after 9 is 0
-    done = command("--n", "40", "--json")
+    done = analyse("transplant", "--n", "40", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["as_own"]["n"] <= 40
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        ("--donor", "11"),
-        ("--donor-index", "999"),
-        ("--n", "999"),
-        ("--n", "9", "--donor", "1"),
-        ("--n", "1"),
-        ("--parts",),
-    ],
-)
-def test_a_wrong_request_is_refused_and_writes_nothing(wrong, command, tmp_path):
-    done = command(*wrong)
-    assert done.exit_code == 2, done.output
-    assert not list(tmp_path.iterdir())

@@ -16,7 +16,7 @@ from PIL import Image
 from capsviz import checks, data, discovery, figures
 from capsviz.checks.report import Report
 from capsviz.checks.verdict import Verdict
-from capsviz.cli import PACKAGES, main, options
+from capsviz.cli import PACKAGES, main, writing
 from capsviz.experiments import gathering
 from capsviz.figures.results import to_json
 from capsviz.nn import describe
@@ -93,7 +93,7 @@ def test_a_result_of_nothing_but_nan_is_strict_json(name, capsys):
         pytest.skip(f"no result of {name} is shipped")
     result = figures.read_result(min(paths, key=lambda path: path.stat().st_size))[0]
     result = type(result)(*map(poisoned, result))
-    options.report(result, "", [], True)
+    writing.report(result, "", [], True)
     values = strict(capsys.readouterr().out)
     assert set(values) == set(type(result)._fields)
 

@@ -9,11 +9,9 @@ import pytest
 pytest.importorskip("gradio", reason="the page needs Gradio: pip install 'capsviz[app]'")
 pytest.importorskip("playwright.sync_api", reason="no Playwright is here")
 
-import visitor
 from PIL import Image, ImageDraw
 from visitor import MARKS, SEVEN, TWO, draw, html_of, predictions, saved, settled, slide, wait_for
 
-address, browser, visit = visitor.address, visitor.browser, visitor.visit
 pytestmark = MARKS
 
 

@@ -9,11 +9,9 @@ import pytest
 pytest.importorskip("gradio", reason="the page needs Gradio: pip install 'capsviz[app]'")
 pytest.importorskip("playwright.sync_api", reason="no Playwright is here")
 
-import visitor
 from PIL import Image
 from visitor import MARKS, TWO, draw, html_of, predictions, settled, slide, wait_for
 
-address, browser, visit = visitor.address, visitor.browser, visitor.visit
 pytestmark = MARKS
 TABS = ("Routing", "Side by side", "Play", "Pose")
 

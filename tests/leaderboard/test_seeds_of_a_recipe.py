@@ -38,11 +38,13 @@ def made(tmp_path, monkeypatch):
 
 def test_numbers_are_kept_and_neither_weights_nor_pictures(made):
     folder, done = made
-    names = ["rotate-x-digits-30-images-3-runs-step-30.json", "runs.json",
-             "transplant-x-digits-30-images-3-runs.json"]  # fmt: skip
+    names = ["rotate-small-digits-30-images-3-runs-step-30.json", "runs.json",
+             "transplant-small-digits-30-images-3-runs.json"]  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == names
     result, about = figures.read_result(folder / names[0])
-    assert count(result) == 3 and about["command"].startswith("capsviz rotate --seeds-of")
+    assert count(result) == 3 and about["command"].startswith(
+        "capsviz rotate --seeds-of 'runs/small-*'"
+    )
     assert "seeds/small: " in done.stdout and "s of CPU" in done.stderr
 
 
@@ -52,8 +54,9 @@ def test_a_leaderboard_reads_them(made):
     assert row.network.accuracy.runs.tolist() == [0.1] * 3 and row.network.seconds == 60
 
 
-def test_a_command_that_fails_is_left_out_and_says_why(tmp_path):
-    words = seeds.measure(tmp_path, "rotate", [str(tmp_path / "none-*")], 30)
+def test_a_command_that_fails_is_left_out_and_says_why(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = seeds.measure(tmp_path, "rotate", 30)
     assert words.startswith("left out: Error: --seeds-of") and "matches no training run" in words
     assert not list(tmp_path.iterdir())
 

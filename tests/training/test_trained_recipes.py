@@ -71,3 +71,9 @@ def test_the_reconstruction_weighs_the_same_per_pixel_as_for_mnist(name):
     channels, height, width = model.config["image_shape"]
     per_mnist = recipe.options["reconstruction_weight"] * channels * height * width / 784
     assert per_mnist == pytest.approx(0.01, rel=0.03)
+
+
+def test_all_that_is_shipped_stays_small():
+    files = [path for path in folder("capsviz.trained").rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files if path.suffix != ".pyc")
+    assert 10**6 < size < 36_000_000

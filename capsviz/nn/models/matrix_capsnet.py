@@ -159,7 +159,7 @@ class MatrixCapsNet(ClassPoses):
                 continue
             active = functional.lengths(poses) if active is None else active
             votes, routed = capsules.route(
-                poses, active, couplings=couplings, **capsules.rounds(iterations)
+                poses, active, couplings=couplings, iterations=iterations
             )
             shown = {"primary": poses, "child_activations": active, "votes": votes}
             routed = self._each_normed(n, routed)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from inspect import signature
-from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -93,7 +92,12 @@ def _slots(links: Links) -> tuple[Tensor, Tensor]:
 
 
 def route_places(
-    module: ModuleType, votes: Tensor, *, links: Links, couplings: Tensor | None = None, **options
+    route: Callable[..., Routing],
+    votes: Tensor,
+    *,
+    links: Links,
+    couplings: Tensor | None = None,
+    **options,
 ) -> Routing:
     """Any routing on the votes (B, Q, I, J, E) of places.
 
@@ -102,7 +106,7 @@ def route_places(
 
     Parameters
     ----------
-    module     of a routing.
+    route      of a routing.
     couplings  (B, Q, I, J), or a shape that broadcasts to it.
     options    of its `route`; `activations` (B, count) and `children` (B, count, D).
 
@@ -115,8 +119,8 @@ def route_places(
     ValueError  if votes are not (B, Q, I, J, E).
     """
     check_links(votes, links)
-    if "links" in signature(module.route).parameters:
-        return module.route(votes, links=links, couplings=couplings, **options)
+    if "links" in signature(route).parameters:
+        return route(votes, links=links, couplings=couplings, **options)
     B, Q, I, J, _ = votes.shape
     mask, _ = _slots(links)
     votes = votes * mask.view(Q, I, 1, 1)
@@ -124,7 +128,7 @@ def route_places(
         options[name] = of_slots(options[name], links).flatten(0, 1)
     if couplings is not None:
         couplings = couplings.to(votes).expand(B, Q, I, J).flatten(0, 1)
-    result = module.route(votes.flatten(0, 1), couplings=couplings, **options)
+    result = route(votes.flatten(0, 1), couplings=couplings, **options)
     return Routing(*(part.unflatten(1, (B, Q)) for part in result))
 
 

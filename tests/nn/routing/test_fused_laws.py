@@ -209,18 +209,18 @@ def test_fused_refuses_missing_activations_in_a_line(name):
 
 
 @every_fused
-@pytest.mark.parametrize("children", [I, 23])
-def test_fused_compiles_into_one_graph(name, children, monkeypatch):
+def test_fused_compiles_into_one_graph(name, monkeypatch):
+    """Two rounds: one from even couplings, and one from logits, as all after it."""
     monkeypatch.setattr(_attend, "CPU_BLOCK_BYTES", 1)  # a block per child, were it not compiled
-    given = drawn_capsules(name, children=children)
+    given = drawn_capsules(name)
     torch._dynamo.reset()  # its count of what it compiled
-    module, options = torch.compile(routing.get(name).fused, **ONE_GRAPH), rounds(name, 3)
+    module, options = torch.compile(routing.get(name).fused, **ONE_GRAPH), rounds(name, 2)
 
     def compiled(name, iterations, children, weight, /, **more):
         return module(children, weight, **more, **options)
 
-    found = with_gradients(compiled, name, 3, *given)
-    for a, b in zip(found, with_gradients(fused, name, 3, *given), strict=True):
+    found = with_gradients(compiled, name, 2, *given)
+    for a, b in zip(found, with_gradients(fused, name, 2, *given), strict=True):
         close(a, b, 1e-9)
 
 

@@ -124,9 +124,9 @@ def test_slots_without_a_child_change_nothing(name):
         for key, v in options.items()
     }
     module = routing.get(name)
-    expected = route_places(module, votes, links=LINKS, **options, **rounds(name, 2))
+    expected = route_places(module.route, votes, links=LINKS, **options, **rounds(name, 2))
     found = route_places(
-        module, padded, links=Links(child, LINKS.count), **longer, **rounds(name, 2)
+        module.route, padded, links=Links(child, LINKS.count), **longer, **rounds(name, 2)
     )
     close(found.couplings[:, :, :, :I], expected.couplings)
     close(found.poses, expected.poses)
@@ -137,7 +137,7 @@ def test_slots_without_a_child_change_nothing(name):
 def test_every_routing_takes_places(name):
     votes, options = drawn(name)
     module = routing.get(name)
-    found = route_places(module, votes, links=LINKS, **options, **rounds(name, 2))
+    found = route_places(module.route, votes, links=LINKS, **options, **rounds(name, 2))
     R = len(found.poses)
     assert found.logits.shape == found.couplings.shape == (R, B, Q, I, J)
     assert found.poses.shape == (R, B, Q, J, E) and found.activations.shape == (R, B, Q, J)
@@ -156,7 +156,7 @@ def test_given_couplings_are_used_at_every_place(name):
     votes, options = drawn(name)
     given = draw(Q, I, J, seed=6).softmax(-1)
     found = route_places(
-        routing.get(name), votes, links=LINKS, couplings=given, **options, **rounds(name, 2)
+        routing.get(name).route, votes, links=LINKS, couplings=given, **options, **rounds(name, 2)
     )
     close(found.couplings, given.expand_as(found.couplings))
     close(found.poses[0], found.poses[-1])

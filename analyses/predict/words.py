@@ -1,4 +1,4 @@
-"""What `predict` prints of a picture: a line, a row of a table, or a record for JSON."""
+"""Words of `predict`: a line, a row of a table or a record for JSON of a picture; captions."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def record(reading) -> dict:
     }
 
 
-def header(top: int) -> list[str]:
-    """Names of the columns for `top` classes."""
+def header(top: int) -> str:
+    """Names of the columns for `top` classes, as a line of CSV."""
     pairs = [f"{what}_{k + 1}" for k in range(top) for what in ("class", "length")]
     odd = ["unlike_training_data", "unlike_by", "pieces_of_ink"]
-    return ["file", *pairs, "reconstruction_sse", *odd]
+    return _csv(["file", *pairs, "reconstruction_sse", *odd])
 
 
-def cells(reading) -> list:
+def row(reading) -> str:
     """The row of a picture, in these columns."""
     prediction = reading.prediction
     pairs = zip(prediction.classes, prediction.lengths, strict=True)
-    return [
+    cells = [
         reading.path,
         *(cell for pair in pairs for cell in pair),
         "" if prediction.sse is None else prediction.sse,
@@ -67,10 +67,10 @@ def cells(reading) -> list:
         " ".join(prediction.reasons),
         "" if reading.pieces is None else reading.pieces,
     ]
+    return _csv(cells)
 
 
-def csv_line(cells) -> str:
-    """Cells as a line of CSV."""
+def _csv(cells) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(
         f"{cell:.6g}" if isinstance(cell, float) else cell for cell in cells
@@ -84,3 +84,34 @@ def say(line: str, *, err: bool = False) -> None:
 
     with tqdm.external_write_mode():
         click.echo(line, err=err)
+
+
+def findings(result) -> str:
+    """A line for each picture."""
+    texts, none = [], [None] * len(result.files)
+    for name, predicted, length, sse, *odd in zip(
+        result.files, result.predicted, result.lengths, result.sse, result.unlike,
+        result.reasons or none, result.pieces or none, strict=True,
+    ):  # fmt: skip
+        error = "" if sse is None else f", SSE {sse:.1f}"
+        head = f"{name}: {predicted} ({result.score} {length:.2f}){error}"
+        texts.append(", ".join([head, *remarks(*odd)]))
+    return "\n".join(texts)
+
+
+def caption(result) -> str:
+    """What the figure shows, with its numbers."""
+    pictures = findings(result).replace("\n", "; ")
+    beyond = [
+        f"{name} {side} {limit:.2f}"
+        for name, side, limit in (
+            (result.score, "below", result.length_limit),
+            ("distance", "above", result.distance_limit),
+        )
+        if limit is not None
+    ]
+    alarms = f" Unlike: {' or '.join(beyond)}, as 5 % of validation images are." if beyond else ""
+    return (
+        f"Pictures on their way to the network '{result.network}', step by step. "
+        f"In numbers, {pictures}.{alarms}"
+    )

@@ -1,0 +1,61 @@
+"""What the shipped results show, in plain words: docs/findings.md.
+
+`python -m benchmarks.findings` writes it; `make readme` does too. Each finding is written only
+where its intervals bear it out; the page names those whose results are not shipped.
+"""
+
+from benchmarks.findings import couplings, poses, routings
+from benchmarks.findings.finding import ROOT, Finding
+from capsviz.files import write_text
+
+PAGE = ROOT / "docs/findings.md"
+FINDINGS = (
+    couplings.transplant,
+    couplings.iterations,
+    couplings.by_class,
+    couplings.stays,
+    routings.sharpness,
+    couplings.maps,
+    poses.lawful,
+    poses.affine,
+    poses.broken,
+    poses.detection,
+)
+HEAD = """# What we found
+
+What the shipped networks show when one looks inside, each thing with the control beside it, the
+training runs behind it, and what would refute it. Numbers stand with their 95 % intervals and come
+from the files that are named; [claims](claims.md) has every number that is said anywhere, and the
+[gallery](gallery.md) how to read the pictures. They hold for these networks and for digits, where
+most questions of capsules were asked; whether they hold elsewhere, `capsviz` can tell of your own
+network. `make readme` writes this page, and leaves out what the results do not bear out.
+"""
+
+
+def findings() -> tuple[list[Finding], list[str]]:
+    """Those that hold, and what is missing or does not hold, in words."""
+    holding, without = [], []
+    for source in FINDINGS:
+        try:
+            finding = source()
+        except FileNotFoundError as error:
+            without.append(f"{source.__doc__.rstrip('.')}: no result is shipped (`{error}`)")
+            continue
+        if finding.holds:
+            holding.append(finding)
+        else:
+            without.append(f"{finding.title}: the shipped results do not bear it out")
+    return holding, without
+
+
+def page(holding: list[Finding], without: list[str]) -> str:
+    """docs/findings.md."""
+    parts = [HEAD, *(f"{one.text(k)}\n" for k, one in enumerate(holding, 1))]
+    if without:
+        parts.append("## Not said\n\n" + "\n".join(f"- {line}." for line in without) + "\n")
+    return "\n".join(parts)
+
+
+def write() -> None:
+    """Write docs/findings.md."""
+    write_text(PAGE, page(*findings()))

@@ -1,0 +1,5 @@
+"""Write docs/findings.md."""
+
+from benchmarks.findings import write
+
+write()

@@ -1,0 +1,157 @@
+"""Findings on routing: what couplings carry, what iterations change, how a child chooses."""
+
+from benchmarks.findings.finding import Finding, of_figure, over_runs, seeds, value
+from capsviz.analyses.faithfulness.words import CONTROLS
+from capsviz.analyses.parse_tree.measure import MOVED
+from capsviz.analyses.parse_tree.words import COMPONENTS
+from capsviz.analyses.transplant.words import LIKE, NOISE, SHUFFLED, UNLIKE
+
+CLASS = COMPONENTS.index("by child")  # of the variance: what goes with the class, in each child
+
+
+def transplant() -> Finding:
+    """Another image's couplings bring its class."""
+    one = of_figure("transplant-mnist-*-images.json")
+    result = one.result
+
+    def taken(of):
+        return of.as_partner[UNLIKE], ".1%", of.as_partner[UNLIKE].low > 0.5
+
+    words, files, holds = over_runs("transplant", "Statistics", taken)
+    return Finding(
+        "Couplings that look even carry the class",
+        holds and result.as_partner[UNLIKE].low > 0.5 and result.as_own[SHUFFLED].low > 0.5,
+        f"The couplings of `mnist` differ from one in ten by {value(result.coupling_sd[0], '.4f')} "
+        "(standard deviation). Yet an image that keeps its own votes, and gets the couplings of an "
+        f"image of another class, is read as that other class in {result.as_partner[UNLIKE]:.1%} "
+        f"of {result.n:,} pairs. A heat map of the couplings shows none of this.",
+        one.source.removeprefix("figures/").removesuffix(".json"),
+        "What images are read as with the couplings of others",
+        f"read as their own class with the couplings of an image of the same class "
+        f"{result.as_own[LIKE]:.1%}, with their own shuffled among the children "
+        f"{result.as_own[SHUFFLED]:.1%}, with noise of equal spread {result.as_own[NOISE]:.1%}",
+        seeds(words),
+        "shuffled couplings that move as many images, or a trained network of this routing that "
+        "goes on reading the votes' class",
+        [one.source, *files],
+    )
+
+
+def iterations() -> Finding:
+    """Three iterations read what one reads."""
+    one = of_figure("routing-mnist-*-images.json")
+    result = one.result
+    even, last = result.controls.index("uniform"), len(result.entropy_nats) - 1
+    activation = result.true_activation
+
+    def uniform(of):
+        less = of.control_accuracy[of.controls.index("uniform")].difference
+        return less, "+.1%", less.high > -0.05
+
+    words, files, _ = over_runs("routing", "Statistics", uniform)
+    less = [f"with even couplings {word}" for word in words]
+    return Finding(
+        "Three iterations read the same digits as one",
+        result.changed[last].high < 0.01,
+        f"Two more iterations change {result.changed[last]:.2%} of the predictions of `mnist` on "
+        f"{result.n:,} test images. They lengthen the winning capsule instead: the activation of "
+        f"the true class goes from {value(activation[0], '.2f')} to "
+        f"{value(activation[last], '.2f')}. "
+        "So the couplings could decide (finding 1), and on clean digits are not asked to.",
+        one.source.removeprefix("figures/").removesuffix(".json"),
+        "Accuracy and activation by iteration and with other couplings",
+        f"with even couplings {result.control_accuracy[even]:.1%} are read right, by routing "
+        f"{result.accuracy[last]:.1%}; with random ones of twenty times the spread "
+        f"{result.control_accuracy[result.controls.index('random')]:.1%}",
+        seeds(["accuracy less that of routing, " + "; ".join(less)]) if less else seeds([]),
+        "a data set on which more iterations turn wrong predictions right, with the same weights",
+        [one.source, *files],
+    )
+
+
+def by_class() -> Finding:
+    """A child's preference goes with the class."""
+    one = of_figure("parse-tree-mnist-*-images.json")
+    result = one.result
+    fresh = result.networks.index("freshly initialised")
+    share, frozen = result.shares, result.frozen.index("one tree: each class's column")
+
+    def of_class(of):
+        trained = of.shares[0, CLASS]
+        return trained, ".1%", trained.low > of.shuffled[CLASS].high
+
+    words, files, holds = over_runs("parse-tree", "Statistics", of_class)
+    return Finding(
+        "A child chooses its parent by the class of the image, not by the image",
+        holds
+        and share[0, CLASS].low > max(share[fresh, CLASS].high, result.shuffled[CLASS].high, 0.5),
+        f"Of the variance of what the children of `mnist` prefer, {share[0, CLASS]:.1%} goes with "
+        "the class of the image, child by child. One tree for all images, in which each class has "
+        f"its mean couplings, reads {result.accuracy[frozen]:.1%} of {result.n:,} images "
+        f"right; routing {result.accuracy[0]:.1%}. A parse tree that differs from image to image "
+        f"is not needed "
+        "for these digits.",
+        one.source.removeprefix("figures/").removesuffix(".json"),
+        "Where the variance of couplings lies",
+        f"with class labels shuffled {result.shuffled[CLASS]:.1%}, freshly initialised "
+        f"{share[fresh, CLASS]:.1%}; with the mean couplings of another class "
+        f"{result.accuracy[result.frozen.index('mean of another class')]:.1%} are read right",
+        seeds(words),
+        "a network with routing whose accuracy falls when its couplings are frozen to one tree",
+        [one.source, *files],
+    )
+
+
+def stays() -> Finding:
+    """The tree does not move with the image."""
+    one = of_figure("parse-tree-mnist-*-images.json")
+    correlation = one.result.correlation[one.result.trees.index("whole tree")]
+    moved, same, other = range(len(MOVED))
+    return Finding(
+        "The parse tree stays where it is when the digit moves",
+        correlation.difference[same].low > 0,
+        "When a digit moves by one place of the grid of capsules, the couplings at the places "
+        f"that it moved to correlate with those before by {correlation[moved]:.2f}; those "
+        f"at the same places by {correlation[same]:.2f}. Couplings belong to places, as their "
+        f"learned "
+        "transforms do: they do not travel with the part.",
+        f"{one.source.removeprefix('figures/').removesuffix('.json')}-moved",
+        "Accuracy with frozen couplings, and correlation of trees of moved images",
+        f"one place the other way {correlation[other]:.2f}; less the usual tree of the image's "
+        f"class, {one.result.correlation[1][moved]:.2f} at the place that it moved to and "
+        f"{one.result.correlation[1][same]:.2f} at the same place",
+        "one training run; the slim networks have one place a type, so nothing to move by",
+        "a network with one transform a type, for all places, whose couplings do not travel either",
+        [one.source],
+    )
+
+
+def maps() -> Finding:
+    """A routing map is no more faithful than what knows no class."""
+    one = of_figure("faithfulness-mnist-*-images.json")
+    result, (ink, norm) = one.result, CONTROLS
+    routed = result.names.index("routing map")
+
+    def less(of):
+        difference = of.routed_less[of.names.index(ink)]
+        return difference, "+.3f", difference.low <= 0 or abs(difference.value) < 0.05
+
+    words, files, _ = over_runs("faithfulness", "Statistics", less)
+    return Finding(
+        "A routing heat map is no more faithful than the ink of the image",
+        result.routed_less[result.names.index(ink)].low <= 0,
+        "Pixels are removed, or alone shown, in the order of a map; the area between the two "
+        f"curves of the class's activation is {result.gap[routed]:.3f} for the routing map of "
+        f"`mnist`, on {result.n} images. A map that is the ink itself, and knows of no class, has "
+        f"{result.gap[result.names.index(ink)]:.3f}. Such a map may be shown; it is no evidence "
+        "of what the network looked at.",
+        one.source.removeprefix("figures/").removesuffix(".json"),
+        "Deletion and insertion by map",
+        f"lengths of the primary capsules {result.gap[result.names.index(norm)]:.3f}, the routing "
+        f"map with even couplings {result.gap[result.names.index('routing map, uniform')]:.3f}, "
+        f"random order {result.gap[result.names.index('random order')]:.3f}",
+        seeds(["routing map less ink, " + "; ".join(words)]) if words else seeds([]),
+        "images in which the object's ink is a small part (scenes, cluttered digits), and the "
+        "routing map ahead of the ink there",
+        [one.source, *files],
+    )

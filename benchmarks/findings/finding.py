@@ -1,0 +1,95 @@
+"""A finding: what is said in plain words, its numbers, picture, control, seeds, and refutation."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from benchmarks.claims.claim import ROOT, Shipped, shipped
+from capsviz import checkpoint, discovery
+from capsviz.figures import read_result
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import number
+
+NOT_REPEATED = "one training run; not repeated with other seeds here"
+
+
+class Finding(NamedTuple):
+    """One thing that the shipped results show."""
+
+    title: str  # what is said, without numbers
+    holds: bool  # whether the intervals bear it out: a finding that they do not is not written
+    numbers: str
+    picture: str  # a file in figures/, without its suffix
+    shows: str  # what is to be looked at in it
+    control: str
+    seeds: str
+    refuted: str  # what would refute it
+    sources: list[str]  # files, from the root of the checkout
+
+    def text(self, number: int) -> str:
+        """As Markdown."""
+        files = ", ".join(f"`{source}`" for source in self.sources)
+        return "\n".join(
+            [
+                f"## {number}. {self.title}",
+                "",
+                self.numbers,
+                "",
+                f"![{self.shows}](../figures/{self.picture}.png)",
+                "",
+                f"- **Control**: {self.control}.",
+                f"- **Seeds**: {self.seeds}.",
+                f"- **Refuted by**: {self.refuted}.",
+                f"- From {files}.",
+            ]
+        )
+
+
+def of_figure(pattern: str) -> Shipped:
+    """The result in figures/ that a pattern names; FileNotFoundError if there is none."""
+    one = shipped(pattern)
+    if one is None:
+        raise FileNotFoundError(f"figures/{pattern}")
+    return one
+
+
+def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list[str], bool]:
+    """What the statistics over training runs say that are shipped of an analysis.
+
+    Parameters
+    ----------
+    kind  of result, e.g. "Statistics".
+    take  (result) -> (Estimate, its form, whether it bears the finding out).
+
+    Returns
+    -------
+    A sentence's part for each recipe, the files, and whether all bear it out.
+    """
+    words, files, holds = [], [], True
+    for folder in sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*")):
+        for path in sorted(folder.glob(f"{analysis}-*.json")):
+            result, about = read_result(path)
+            if about["kind"] == kind:
+                estimate, form, bears = take(result)
+                runs = len(about["runs"]["seeds"])
+                words.append(f"`{folder.name}` {estimate:{form}} over {runs} runs")
+                files.append(f"trained/seeds/{folder.name}/{path.name}")
+                holds = holds and bool(bears)
+    return words, files, holds
+
+
+def seeds(words: list[str], *, otherwise: str = NOT_REPEATED) -> str:
+    """The line on seeds: the networks of several runs beside `mnist`, which is one."""
+    return f"`mnist` is one training run; {'; '.join(words)}" if words else otherwise
+
+
+def value(estimate: Estimate, form: str) -> str:
+    """A number without its interval."""
+    return number(float(estimate.value), form)
+
+
+def percent(share: float) -> str:
+    """A share without an interval."""
+    return number(share, ".1%")
+
+
+__all__ = ["NOT_REPEATED", "ROOT", "Finding", "of_figure", "over_runs", "percent", "seeds", "value"]

@@ -1,0 +1,132 @@
+"""Findings on poses and networks: laws, affine digits, broken digits, attacks."""
+
+import numpy as np
+
+from benchmarks.findings.finding import Finding, of_figure, over_runs, percent, seeds
+
+
+def lawful() -> Finding:
+    """Poses follow a rotation more lawfully than untrained ones; pixels do so no less."""
+    one = of_figure("equivariance-mnist-1000-images.json")
+    result = one.result
+    turn, names = result.warps.index("rotation"), result.sources
+    fresh = [k for k, name in enumerate(names) if "freshly initialised" in name]
+    pixels = names.index("pixels")
+    mean = result.mean[:, turn]
+
+    def over_fresh(of):
+        first = next(k for k, name in enumerate(of.sources) if "freshly initialised" in name)
+        less = of.mean.difference[first, of.warps.index("rotation")] * -1
+        less = type(less)(less.value, less.ci95[..., ::-1], less.n, runs=less.runs)
+        return less, "+.2f", less.low > 0
+
+    words, files, holds = over_runs("equivariance", "Result", over_fresh)
+    return Finding(
+        "Poses turn by a law, more than before training, and less than the pixels do",
+        bool(holds and (mean.difference.high[fresh] < 0).all() and mean.difference.low[pixels] > 0),
+        f"An affine map, fitted on {result.fit_counts[-1]} training images of a class, tells the "
+        f"class's pose of `mnist` after a rotation by up to 30° from the pose before: R² "
+        f"{mean[0]:.2f} of what varies within a class, on {result.n:,} test images. Training did "
+        "that. But the same map does it for the pixels themselves at least as well: to be lawful "
+        "is not to be more lawful than the input.",
+        one.source.removeprefix("figures/").removesuffix(".json"),
+        "R² of affine maps by size of the warp",
+        "; ".join(f"{names[k].removeprefix('mnist ')} {mean[k]:.2f}" for k in range(1, len(names))),
+        seeds(["R² less that freshly initialised, " + "; ".join(words)]) if words else seeds([]),
+        "poses that are predicted better than pixels, both of as many numbers, by the same fits",
+        [one.source, *files],
+    )
+
+
+def affine() -> Finding:
+    """Beyond the trained places, networks that pool are far ahead."""
+    one = of_figure("affnist.json")
+    result = one.result
+    others = [k for k, name in enumerate(result.networks) if name in ("average", "resnet")]
+    capsnet = result.networks.index("capsnet")
+    less = result.beyond.difference
+    rest = [k for k in range(len(result.networks)) if k != capsnet]
+    listed = "; ".join(f"{result.networks[k]} {result.beyond[k]:.1%}" for k in rest)
+    inside = "; ".join(f"{name} {result.within[k]:.1%}" for k, name in enumerate(result.networks))
+    return Finding(
+        "Capsules do not carry a network beyond the places that it was trained on; pooling does",
+        bool((less.low[others] > 0).all()),
+        "Trained on digits that were shifted alone, and stopped at the same accuracy of "
+        f"{percent(result.target)}, networks read digits that were turned, sheared, scaled and "
+        f"moved further. There a CapsNet is right in {result.beyond[capsnet]:.1%}, {listed}. "
+        "The CapsNet without routing iterations (capsnet-1) does as well as that with them.",
+        "affnist",
+        "Accuracy on affine digits, within and beyond the trained places",
+        f"within the trained places, where only the affine map is new: {inside}",
+        "one training run of each; none repeated here, for a run takes hours on a CPU",
+        "CapsNets that are ahead beyond the trained places over several seeds, at the same "
+        "accuracy on shifted digits and stopped by the same rule",
+        [one.source],
+    )
+
+
+def broken() -> Finding:
+    """A broken digit is noticed by what has no parts as well."""
+    one = of_figure("parts-mnist-*-images.json")
+    result = one.result
+    exchanged = result.kinds.index("quarters exchanged")
+    auroc = result.auroc[:, exchanged]
+    rest = range(1, len(result.scores))
+    rivals = [
+        k
+        for k in rest
+        if result.scores[k].startswith("pixels: nearest")
+        or ("largest score" in result.scores[k] and not result.scores[k].startswith("mnist:"))
+    ]
+    listed = "; ".join(f"{result.scores[k]} {auroc[k]:.3f}" for k in rest)
+    return Finding(
+        "Broken digits are noticed, and not by capsules alone",
+        bool(auroc.low[0] > 0.9 and (auroc.low[rivals] > 0.9).all() and rivals),
+        "A digit whose quarters were exchanged has all its parts and is no digit. The length of "
+        f"the longest capsule of `mnist` tells it from the intact one with AUROC {auroc[0]:.3f}, "
+        f"on {result.n:,} images. That is what a network of parts and wholes should do; but "
+        f"networks "
+        "and measures that have neither do it as well, so it is no evidence of parts.",
+        one.source.removeprefix("figures/").removesuffix(".json"),
+        "AUROC of intact against broken digits, by score",
+        listed,
+        "one training run of each network",
+        "ways of breaking a digit that only the capsules notice",
+        [one.source],
+    )
+
+
+def detection() -> Finding:
+    """Reconstruction detects what does not know of it."""
+    one = of_figure("detect-mnist-*-images.json")
+    result = one.result
+    by_kind = {
+        kind: [k for k, one in enumerate(result.kinds) if one == kind]
+        for kind in ("attack", "adaptive")
+    }
+    known, unknown = by_kind["adaptive"][-1], by_kind["attack"]
+    average = result.scores.index("class average")
+
+    def missed(of):
+        adaptive = [k for k, kind in enumerate(of.kinds) if kind == "adaptive"]
+        return of.undetected[adaptive[-1]], ".1%", of.undetected[adaptive[-1]].low > 0.5
+
+    words, files, holds = over_runs("detect", "Result", missed)
+    worst = unknown[int(np.argmax(result.undetected.value[unknown]))]
+    return Finding(
+        "Detection by reconstruction stops attacks that do not know of it, not the one that does",
+        bool(holds and result.undetected.low[known] > 0.5 and result.undetected.high[worst] < 0.1),
+        f"An image whose winning capsule draws something else is flagged. Of {result.n} images "
+        f"under FGSM and PGD at most {result.undetected[worst]:.1%} are misread and not flagged. "
+        f"Under {result.sets[known]}, which lowers the reconstruction error while it attacks, "
+        f"{result.undetected[known]:.1%} are.",
+        f"{one.source.removeprefix('figures/').removesuffix('.json')}",
+        "AUROC and undetected share by attack",
+        f"unchanged images flagged {result.flagged[0]:.1%}; AUROC under {result.sets[known]}: "
+        f"winning capsule {result.auroc[known - 1, 0]:.2f}, the average image of the class that is "
+        f"read {result.auroc[known - 1, average]:.2f}",
+        seeds([f"undetected under R-PGD {'; '.join(words)}"]) if words else seeds([]),
+        "a detector that stays above the control when the attack knows it, by another loss or with "
+        "more steps",
+        [one.source, *files],
+    )

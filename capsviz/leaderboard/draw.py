@@ -1,0 +1,74 @@
+"""The leaderboard drawn: a panel for each measure, a line for each network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from capsviz.figures import COLOURS
+from capsviz.leaderboard.columns import COLUMNS
+from capsviz.leaderboard.rows import Row
+from capsviz.statistics.estimate import Estimate
+
+GREY = "#7F7F7F"
+LINE, PANEL = 0.145, 0.85  # inches of a network's line; of a panel's width, at least
+
+
+def measures(table: Sequence[Row]) -> list[tuple[str, str, float | None, list[Estimate | None]]]:
+    """Title, form, level and the rows' numbers of every measure that any row has."""
+    every = [("accuracy", ".1%", None, [row.network.accuracy for row in table])]
+    for column in COLUMNS:
+        cells = [row.cells.get(column.title) for row in table]
+        numbers = [cell and cell.estimate for cell in cells]
+        every.append((column.title, column.form, column.level, numbers))
+    return [one for one in every if any(number is not None for number in one[3])]
+
+
+def draw(table: Sequence[Row], width: float) -> Figure:
+    """Numbers with their 95 % intervals; pale: single training runs; dashed: a column's level.
+
+    Parameters
+    ----------
+    width  of the figure, inches.
+    """
+    names = [row.network.name for row in table]
+    panels = measures(table)
+    letters = 0.055 * max(map(len, names)) + 0.15
+    across = max(1, min(len(panels), int((width - letters) / PANEL)))
+    down = math.ceil(len(panels) / across)
+    figure = Figure(figsize=(width, down * (LINE * len(names) + 0.52)))
+    grid = figure.subplots(down, across, squeeze=False, sharey=True)
+    for axes, (title, form, level, numbers) in zip(grid.flat, panels, strict=False):
+        _panel(axes, numbers, level)
+        axes.set_title(title, fontsize=6.5, pad=3)
+        if form.endswith("%"):
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))
+            axes.set_xlabel("%", fontsize=6, labelpad=1)
+    for axes in grid.flat[len(panels) :]:
+        axes.axis("off")
+    for row in grid:
+        row[0].set_yticks(range(len(names)), names, fontsize=6)
+        row[0].set_ylim(len(names) - 0.5, -0.5)
+    return figure
+
+
+def _panel(axes, numbers: Sequence[Estimate | None], level: float | None) -> None:
+    for k, number in enumerate(numbers):
+        if number is None:
+            continue
+        if number.runs is not None:
+            runs = np.ravel(number.runs)
+            axes.plot(runs, np.full(len(runs), k), "|", color=GREY, alpha=0.7, markersize=4)
+        axes.hlines(k, *number.ci95, color=COLOURS[0], linewidth=0.9)
+        axes.plot(number.value, k, "o", color=COLOURS[0], markersize=3)
+    if level is not None:
+        axes.axvline(level, color=GREY, linewidth=0.6, linestyle="--")
+    axes.xaxis.set_major_locator(MaxNLocator(3, min_n_ticks=2))
+    axes.tick_params(axis="x", labelsize=6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="both", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)

@@ -1,0 +1,134 @@
+"""What layers of parents share: the matrices that make votes, and what their routing is given."""
+
+from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+
+import torch
+from torch import Tensor, nn
+
+from capsviz.discovery import unknown
+from capsviz.nn import routing as routings
+from capsviz.nn.functional import lengths
+
+TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
+
+
+class RoutingLayer(nn.Module):
+    """Parents of children, or of the slots of a window, by a routing.
+
+    A layer sets `weight`, (matrices, J, E, D), and `learned`, what `initial` gives, in an order of
+    its own: a seed draws them one after the other.
+
+    Parameters
+    ----------
+    routing     name of a file in `capsviz/nn/routing`.
+    iterations  R; None is 3, or 1 of a routing that has one pass.
+    slots       I, children that a parent sees.
+
+    Raises
+    ------
+    ValueError  for an unknown routing, fewer than one iteration, or more than one of a routing that
+                has one pass.
+    """
+
+    weight: nn.Parameter
+    learned: nn.ParameterDict
+
+    def __init__(self, routing: str, iterations: int | None, slots: int):
+        super().__init__()
+        module = routings.get(routing)  # refuses an unknown name now
+        self.routing_name, self.slots = routing, slots
+        self.iterations = routings.rounds(routing, iterations)
+        self.options: dict[str, object] = {}  # of the routing, beside its iterations
+        self._route, self._fused = module.route, getattr(module, "fused", None)
+        self._takes = {function: arguments(function) for function in (self._route, self._fused)}
+        self._weights = getattr(module, "weights", None)
+        self._initial = getattr(module, "parameters", None)
+        self._evidence = getattr(module, "evidence", None)
+
+    def initial(self, parents: int, child_numbers: int, parent_numbers: int) -> dict[str, Tensor]:
+        """What the routing itself learns, by its names, at first."""
+        if self._initial is None:
+            return {}
+        return self._initial(self.slots, parents, child_numbers, parent_numbers)
+
+    def require_options(
+        self, names: Iterable[str], learned: Mapping[str, Tensor], advice: str = "leave it out"
+    ) -> None:
+        """ValueError for an option that the routing does not have; it need not have any."""
+        for takes in filter(None, self._takes.values()):
+            for option in names:
+                if option in learned or option not in takes:
+                    raise ValueError(
+                        f"the routing '{self.routing_name}' has no option '{option}': {advice}"
+                    )
+
+    def inputs(
+        self,
+        function: Callable,
+        children: Tensor,
+        activations: Tensor | None,
+        iterations: int | None = None,
+    ) -> dict[str, object]:
+        """What a function of the routing is given by name, of what it takes.
+
+        Parameters
+        ----------
+        function     `route` or `fused` of the routing.
+        children     (B, count, D), as `exact` gives them.
+        activations  (B, count); None: the lengths of the children.
+        iterations   in place of the layer's.
+
+        Raises
+        ------
+        ValueError  for fewer than one iteration, or more of a routing that has one pass.
+        """
+        takes, count = self._takes[function], self.iterations
+        if iterations is not None:
+            count = routings.rounds(self.routing_name, iterations)
+        known: dict[str, object] = {"iterations": count}
+        if function is self._route:
+            known["children"] = children
+        if "activations" in takes:
+            active = lengths(children) if activations is None else activations
+            known["activations"] = active.to(children)
+        known = {name: value for name, value in known.items() if name in takes}
+        learned = {name: value.to(children.dtype) for name, value in self.learned.items()}
+        return {**known, **learned, **self.options}
+
+    def exact(self, children: Tensor) -> Tensor:
+        """Children in the type that routing is computed in: the weights', float32 at least."""
+        return children.to(torch.promote_types(self.weight.dtype, torch.float32))
+
+    def matrices(self) -> Tensor:
+        """What turns each child into its vote for each parent, (I, J, E, D), shared or its own."""
+        weight = self.exact(self.weight)
+        if len(weight) == self.slots:
+            return weight
+        if len(weight) == 1:
+            return weight.expand(self.slots, -1, -1, -1)
+        return weight.repeat_interleave(self.slots // len(weight), 0)
+
+    @property
+    def weighs(self) -> bool:
+        """Whether votes are multiplied by something else than their couplings."""
+        return self._weights is not None
+
+    def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
+        """Share of each vote in its parent: couplings (..., I, J), activations of the children
+        (..., I) -> (..., I, J)."""
+        return couplings if self._weights is None else self._weights(couplings, activations)
+
+
+def arguments(function: Callable | None) -> frozenset[str]:
+    """Names of what a function takes; without one there are none."""
+    return frozenset(() if function is None else signature(function).parameters)
+
+
+def matrix_count(transform: str, children: int, types: int) -> int:
+    """How many children have a matrix of their own; ValueError for what cannot be."""
+    if transform not in TRANSFORMS:
+        raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
+    if transform == "type" and (types < 1 or children % types):
+        raise ValueError(f"types must divide the {children} children, got {types}")
+    return {"own": children, "type": types, "shared": 1}[transform]

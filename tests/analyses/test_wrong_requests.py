@@ -1,0 +1,83 @@
+"""Wrong requests to the commands of all analyses: one line, status 2, and nothing is written."""
+
+import re
+
+import click
+import pytest
+
+from capsviz import discovery
+
+NAMES = discovery.names("capsviz.analyses")
+COMMON = [("--n", "0"), ("--n", "9999"), ("--digit", "11"), ("--index", "999")]
+OWN = {
+    "faithfulness": [
+        ("--target", "best"),
+        ("--steps", "1"),
+        ("--n", "1"),
+        ("--n", "9", "--index", "1"),
+    ],
+    "importance": [("--n", "9", "--digit", "1")],
+    "parse_tree": [
+        ("--other", "11"),
+        ("--evaluate", "9999"),
+        ("--evaluate", "9", "--other", "1"),
+        ("--seeds", "2"),
+        ("--evaluate", "9", "--seeds", "-1"),
+        ("--dead-norm", "0.1"),
+        ("--run", "nowhere"),
+        ("--run", "nowhere", "--digit", "1"),
+        ("--run", "nowhere", "--starved-share", "1"),
+    ],
+    "parts": [("--n", "1")],
+    "probes": [
+        ("--other-index", "999"),
+        ("--other-index", "0"),  # the picture itself
+        ("--n", "1"),
+        ("--n", "50", "--other-index", "1"),
+        ("--n", "50", "--fit", "3"),
+        ("--n", "50", "--shift-px", "-1"),
+        ("--n", "50", "--seeds", "-1"),
+        ("--fit", "50"),
+    ],
+    "routing": [
+        ("--n", "1"),
+        ("--n", "9", "--index", "1"),
+        ("--n", "9", "--image", "x.png"),
+        ("--iterations", "0"),
+    ],
+    "transplant": [
+        ("--donor", "11"),
+        ("--donor-index", "999"),
+        ("--n", "9", "--donor", "1"),
+        ("--n", "1"),
+        ("--parts",),
+    ],
+}  # further wrong requests, by their messages, are in the tests of single analyses
+
+
+def requests():
+    """Each analysis with what every one refuses that has the option, and with its own."""
+    for name in NAMES:
+        command = discovery.load("capsviz.analyses", name, what="analysis").command
+        known = {word for option in command.params for word in option.opts}
+        common = () if isinstance(command, click.Group) else (w for w in COMMON if w[0] in known)
+        yield from ((name, words) for words in (*common, *OWN.get(name, ())))
+
+
+REQUESTS = list(requests())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), REQUESTS, ids=lambda x: x if x in NAMES else " ".join(x)
+)
+def test_a_wrong_request_is_refused_and_writes_nothing(name, words, analyse, tmp_path):
+    done = analyse(name, *words)
+    assert done.exit_code == 2, done.output
+    said = [line for line in done.stderr.splitlines() if not re.match("Usage: |Try |$", line)]
+    assert len(said) == 1 and said[0].startswith("Error: ") and not done.stdout, done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_most_analyses_take_a_number_of_images_and_are_asked_for_none_and_for_too_many():
+    asked = {name for name, words in REQUESTS if words == ("--n", "9999")}
+    assert len(asked) > len(NAMES) / 2 and set(OWN) <= set(NAMES)

@@ -1,0 +1,35 @@
+"""Images of noise, their labels, and others like them: fixtures of several analyses' tests."""
+
+import pytest
+import torch
+from conftest import build_strong
+
+from capsviz.cli.other_images import Others
+
+CLASSES = ["a", "b", "c"]
+
+
+@pytest.fixture
+def model():
+    return build_strong()
+
+
+@pytest.fixture
+def images(generator):
+    return torch.rand(24, 1, 21, 19, generator=generator)
+
+
+@pytest.fixture
+def labels():
+    return torch.arange(24) % 3
+
+
+@pytest.fixture
+def others(generator):
+    return Others(torch.rand(15, 1, 21, 19, generator=generator), torch.arange(15) % 3, "15 others")
+
+
+def evaluated(analysis, model, images, labels, others, **more):
+    """The statistics of an analysis that ranks or knows by other images."""
+    options = {"classes": CLASSES, "dataset": "noise", **more}
+    return analysis.evaluate(model, images, labels, others, **options)

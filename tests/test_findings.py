@@ -1,0 +1,79 @@
+"""docs/findings.md says what the results bear out, and nothing that they do not."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks import findings
+from benchmarks.claims.claim import ROOT, Shipped, shipped
+from benchmarks.findings import couplings, finding, poses
+from capsviz.analyses.transplant.words import UNLIKE
+
+
+@pytest.fixture(scope="module")
+def made():
+    return findings.findings()
+
+
+def test_the_page_is_what_the_results_say(made):
+    page = findings.PAGE.read_text(encoding="utf-8")
+    assert findings.page(*made) == page, "run `python -m benchmarks.findings`"
+
+
+def test_every_finding_has_its_numbers_picture_control_seeds_and_refutation(made):
+    holding, _ = made
+    assert len(holding) >= 9
+    for one in holding:
+        assert not re.search(r"\d", one.title), one.title
+        assert re.search(r"\[[^]]+, [^]]+\]", one.numbers), one.title
+        assert re.search(r"\d", one.control) or "uniform" in one.control, one.title
+        assert "training run" in one.seeds and one.refuted, one.title
+        assert (ROOT / f"figures/{one.picture}.png").is_file(), one.picture
+        assert all((ROOT / source).exists() for source in one.sources), one.title
+        assert not re.search(r"\bnan\b|\bNone\b", one.text(1)), one.title
+
+
+def test_it_is_read_in_a_few_minutes(made):
+    assert len(findings.page(*made).split()) < 1800
+
+
+def doctored(monkeypatch, module, **fields):
+    """The shipped results with other numbers, before a module of findings."""
+
+    def of_figure(pattern):
+        one = shipped(pattern)
+        other = {name: value for name, value in fields.items() if hasattr(one.result, name)}
+        return Shipped(one.result._replace(**other), one.about, one.source)
+
+    monkeypatch.setattr(module, "of_figure", of_figure)
+
+
+def test_a_finding_that_the_numbers_do_not_bear_out_is_not_written(monkeypatch):
+    result = shipped("transplant-mnist-*-images.json").result
+    value, ends = result.as_partner.value.copy(), result.as_partner.ci95.copy()
+    value[UNLIKE], ends[UNLIKE] = 0.5, (0.45, 0.55)
+    doctored(monkeypatch, couplings, as_partner=replace(result.as_partner, value=value, ci95=ends))
+    holding, without = findings.findings()
+    assert couplings.transplant().title not in [one.title for one in holding]
+    assert any("do not bear it out" in line for line in without)
+
+
+def test_pixels_that_are_less_lawful_take_the_finding_on_poses_away(monkeypatch):
+    result = shipped("equivariance-mnist-1000-images.json").result
+    less = replace(result.mean, difference=replace(result.mean.difference * -1))
+    assert poses.lawful().holds
+    doctored(monkeypatch, poses, mean=less)
+    assert not poses.lawful().holds
+
+
+def test_what_is_not_shipped_is_said(monkeypatch, tmp_path):
+    (tmp_path / "figures").mkdir()
+    monkeypatch.setattr("benchmarks.claims.claim.ROOT", tmp_path)
+    monkeypatch.setattr(finding.discovery, "folder", lambda package: tmp_path)
+    monkeypatch.setattr(findings.routings.leaderboard, "table", list)
+    holding, without = findings.findings()
+    assert holding == [] and len(without) == len(findings.FINDINGS)
+    assert all("no result is shipped" in line for line in without)
+    assert np.all(["figures/" in line or "seeds/" in line for line in without])
