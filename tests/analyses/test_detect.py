@@ -115,7 +115,11 @@ def test_areas_are_those_of_scikit_learn_and_lie_in_their_intervals(result):
 
 def test_areas_of_sets_that_do_not_overlap_are_not_called_certain():
     ends = np.array([[1.0, 1.0], [0.5, 0.6], [0.0, 0.0]])
-    assert detect._apart(ends, 100).tolist() == [[*wilson(100, 100)], [0.5, 0.6], [*wilson(0, 100)]]
+    assert measure._apart(ends, 100).tolist() == [
+        [*wilson(100, 100)],
+        [0.5, 0.6],
+        [*wilson(0, 100)],
+    ]
     assert 0.9 < wilson(100, 100)[0] < 1 and wilson(0, 100)[0] == 0 and wilson(100, 100)[1] == 1
 
 
