@@ -67,14 +67,12 @@ def test_what_is_counted_is_paired_with_the_first_network(pair, tiny_images, gen
     assert result.n == 20 and "reads as one reads" in side_by_side.findings(result)
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("slim", [False, True])
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
-    count, pair, tiny_images, tmp_path
+    slim, pair, tiny_images, tmp_path
 ):
-    slim = build_tiny(routing="self_routing", types=4)
-    names = ["one", "two", "three"][:count]
-    some = [*pair, slim][:count]
-    result = side_by_side.compute(some, names, tiny_images[:1], 1, classes=CLASSES)
+    some = [pair[0], build_tiny(routing="self_routing", stem="slim", types=4) if slim else pair[1]]
+    result = side_by_side.compute(some, ["one", "two"], tiny_images[:1], 1, classes=CLASSES)
     assert_redrawn("side_by_side", result, tmp_path)
 
 
@@ -92,9 +90,9 @@ def test_networks_that_cannot_stand_there_are_refused_before_anything_is_compute
 ):
     plain = models.build("average", (1, 21, 19), 3).eval()
     image = tiny_images[:1]
-    with pytest.raises(ValueError, match="expected two to 3 networks with capsules, got 1"):
+    with pytest.raises(ValueError, match="expected two networks with capsules, got 1"):
         side_by_side.compute(pair[:1], ["one"], image, classes=CLASSES)
-    with pytest.raises(ValueError, match="expected two to 3 networks with capsules, got 4"):
+    with pytest.raises(ValueError, match="expected two networks with capsules, got 4"):
         side_by_side.compute(pair * 2, list("abcd"), image, classes=CLASSES)
     monkeypatch.setattr(type(pair[0]), "look", None)
     with pytest.raises(ValueError, match="'plain' cannot be set beside another"):
@@ -113,4 +111,4 @@ def test_the_command_draws_shipped_networks_and_refuses_one_alone(tmp_path):
     assert result.networks == names and result.maps[names[0]] is None
     assert result.type_evidence[names[1]].shape == (4, 10)
     alone = CliRunner().invoke(main, ["side-by-side", *named[:2], *more])
-    assert alone.exit_code != 0 and "expected two to 3 networks" in alone.output
+    assert alone.exit_code != 0 and "expected two networks" in alone.output
