@@ -70,12 +70,20 @@ def results() -> str:
 
 
 def leaderboard_head() -> str:
-    """The head of docs/leaderboard.md; without that page, the accuracies of the shipped weights."""
+    """Of docs/leaderboard.md the networks of which most is known, without empty columns.
+
+    Without that page, the accuracies of the shipped weights.
+    """
     page = ROOT / "docs" / "leaderboard.md"
     if page.exists():
-        rows = page.read_text(encoding="utf-8").partition("\n|")[2].split("\n\n")[0]
-        head = ("|" + rows).splitlines()[: 2 + HEAD]
-        return "\n".join([*head, "", "The others: [docs/leaderboard.md](docs/leaderboard.md)."])
+        text = page.read_text(encoding="utf-8").partition("\n|")[2].split("\n\n")[0]
+        cells = [line.strip("| ").split(" | ") for line in ("|" + text).splitlines()]
+        rows = sorted(cells[2:], key=lambda row: row.count("–"))[:HEAD]  # stable
+        told = [k for k in range(len(cells[0])) if any(row[k] != "–" for row in rows)]
+        lines = [[row[k] for k in told] for row in (*cells[:2], *rows)]
+        head = ["| " + " | ".join(line) + " |" for line in lines]
+        note = "The others, and what each column is: [docs/leaderboard.md](docs/leaderboard.md)."
+        return "\n".join([*head, "", f"–: no result. {note}"])
     rows = ["| weights | parameters | test accuracy (95 % interval) | n |", "|---|---|---|---|"]
     for name in checkpoint.shipped():
         card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")

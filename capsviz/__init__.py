@@ -25,7 +25,7 @@ _LAZY = {  # name -> its module; __init__.pyi says the same to type checkers
     "literal": "capsviz.nn.computation",
     "load": "capsviz.checkpoint",
     "open_image": "capsviz.pictures",
-    "save": "capsviz.checkpoint.own",
+    "save": "capsviz.training.own",
     "trace": "capsviz.tracing",
     "wrap": "capsviz.foreign.wrapping",
 }

@@ -3,7 +3,6 @@
 from capsviz import data as data
 from capsviz import plot as plot
 from capsviz.checkpoint import load as load
-from capsviz.checkpoint.own import save as save
 from capsviz.data import Dataset as Dataset
 from capsviz.foreign.wrapping import wrap as wrap
 from capsviz.nn.computation import literal as literal
@@ -11,5 +10,6 @@ from capsviz.nn.models.capsnet import CapsNet as CapsNet
 from capsviz.pictures import open_image as open_image
 from capsviz.tracing import Trace as Trace
 from capsviz.tracing import trace as trace
+from capsviz.training.own import save as save
 
 __version__: str

@@ -117,6 +117,8 @@ def test_unknown_names_list_the_shipped_ones():
         checkpoint.find("digist")
     with pytest.raises(ValueError, match="there is no file"):
         checkpoint.find("nowhere/x.safetensors")
+    with pytest.raises(ValueError, match="there is no file or folder 'runs/nothing'"):
+        checkpoint.find("runs/nothing")
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):

@@ -35,6 +35,7 @@ UNKNOWN_TO_ANALYSES = (
     "primary_capsules",
     "class_capsules",
     "capsule_layer",
+    "routing_layer",
     "decoders",
     "models",
 )

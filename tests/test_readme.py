@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from click.testing import CliRunner
+from PIL import Image
 
 from benchmarks import readme
 from capsviz import checkpoint, discovery, figures
@@ -18,7 +19,11 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXT = (ROOT / "docs/howto.md").read_text(encoding="utf-8")  # of the examples
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-PLUGINS = {"routing/sharp": "def route", "data/bars": "def load", "analyses/mean_lengths": "plot"}
+PLUGINS = {
+    "routing/sharp": "def route",
+    "data/bars": "def load",
+    "analyses/mean_lengths": "def plot",
+}
 
 
 def block(part):
@@ -75,9 +80,30 @@ def test_the_readmes_example_runs(monkeypatch):
     pyplot.close("all")
 
 
-def test_the_training_loop_of_the_docs_trains():
+def test_the_training_loop_of_the_docs_trains_and_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     module = example("DataLoader(train")
     assert module["right"].float().mean() > 0.5 and len(module["trace"].couplings) == 3
+    right = module["right"].float().mean()
+    assert f"accuracy     {right:.2%}" in run("evaluate", "--checkpoint", "runs/mine")
+
+
+@pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
+def test_a_picture_of_ones_own_is_traced_and_drawn_as_the_docs_say(tmp_path, monkeypatch):
+    from matplotlib import pyplot
+
+    monkeypatch.chdir(tmp_path)
+    paper = Image.new("L", (300, 420), "white")
+    paper.paste(20, (135, 60, 165, 360))
+    paper.save("photo.jpg")
+    own = TEXT.partition("## Open your own picture")[2].partition("\n## ")[0]
+    module = {}
+    exec("".join(re.findall(r"```python\n(.*?)```", own, re.DOTALL)), module)
+    assert int(module["read"]) == 1
+    assert (tmp_path / "couplings.pdf").exists() and (tmp_path / "evidence.pdf").exists()
+    ends = [axes.images[-1].norm.vmax for axes in pyplot.gcf().axes[:2]]
+    assert ends[0] == ends[1]  # one scale for both maps
+    pyplot.close("all")
 
 
 def test_the_controls_of_the_docs_run():

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
-from capsviz.analyses.predict.lines import remarks
+from capsviz.analyses.predict.words import remarks
 from capsviz.figures.panels import mosaic
 
 HEADS = {

@@ -63,8 +63,11 @@ def find(name: str | os.PathLike) -> Path:
             f"'{path}' is not a .safetensors file: pickled weights are not read, "
             "convert them with safetensors.torch.save_file"
         )
+    if len(path.parts) > 1:
+        raise ValueError(f"there is no file or folder '{path}'")
     raise ValueError(
-        discovery.unknown("checkpoint", str(name), shipped()) + ", or the path of a .safetensors"
+        discovery.unknown("checkpoint", str(name), shipped())
+        + ", or the path of a .safetensors or of a folder with one"
     )
 
 

@@ -80,13 +80,24 @@ def _value(value) -> str:
         return ""
     several = value if isinstance(value, list | tuple) else [value]
     flat = [v for one in several for v in (one if isinstance(one, tuple) else (one,))]
-    return "".join(f"-{slug(f'{v:g}' if isinstance(v, float) else v)}" for v in flat)
+    return "".join(f"-{slug(_text(v))}" for v in flat)
+
+
+def _text(value) -> str:
+    """One value; of a path its last part, told apart from others of that name."""
+    if isinstance(value, Path) and len(value.parts) > 1:
+        return f"{value.name}-{_digest(str(value))}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _cut(text: str) -> str:
     if len(text) <= LONGEST:
         return text
-    return f"{text[: LONGEST - 7].rstrip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return f"{text[: LONGEST - 7].rstrip('-')}-{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
 def changed(context: click.Context) -> dict[str, object]:
@@ -114,10 +125,10 @@ def identity(context: click.Context) -> str:
 
 def try_folder(folder: Path) -> None:
     """OSError if files cannot be written to a folder, or it cannot be made; it is not made yet."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
         raise NotADirectoryError(20, os.strerror(20), str(folder))
-    with tempfile.TemporaryFile(dir=there):
+    with tempfile.TemporaryFile(dir=existing):
         pass
 
 
@@ -136,11 +147,11 @@ def refuse_existing(path: Path, *, force: bool, kind: str = "") -> None:
                 )
 
 
-def refuse_made(folder: Path, analysis: str, made: str, *, force: bool) -> None:
+def refuse_repeated(folder: Path, analysis: str, identity: str, *, force: bool) -> None:
     """ValueError if a result of the same options lies in the folder already, unless `force`."""
     if force or not folder.is_dir():
         return
-    wanted = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": made})]
+    wanted = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": identity})]
     for path in sorted(folder.glob("*.json")):
         try:
             with path.open("rb") as file:

@@ -35,7 +35,8 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
     if root is None or not Path(root).is_dir():
         raise FileNotFoundError(
-            f"the data set 'folder' needs --data-dir with class folders in it, got {root}"
+            "the data set 'folder' needs --data-dir with class folders in it, "
+            + ("and none was named" if root is None else f"but there is no folder {root}")
         )
     root = Path(root)
     ready = {name for name in SPLITS if (root / name).is_dir()}

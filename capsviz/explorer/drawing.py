@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import re
 from html import escape
 
 import numpy as np
@@ -50,8 +51,9 @@ def row(*panels: str) -> str:
 
 
 def note(text: str, kind: str = "") -> str:
-    """A line of text."""
-    return f'<p class="cv-note {kind}">{escape(text)}</p>' if text else ""
+    """A line of text; what stands between backquotes is code."""
+    code = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return f'<p class="cv-note {kind}">{code}</p>' if text else ""
 
 
 def gallery(cases) -> str:
@@ -86,15 +88,16 @@ def bars(values, classes, title: str, what: str, before=None) -> str:
     )
 
 
-def evidence(seen, capsule: int, name: str) -> str:
+def evidence(seen, capsule: int, name: str, limit: float | None = None) -> str:
     """The additive map of a class over the paler image, one colour scale for all classes.
 
-    As in the figure of `routing`: the ink is outlined, and what is clearly negative has a −.
-    Capsules that lie at no places have no map, but a table of what each type adds to each class.
+    As in the figure of `routing`: the ink is outlined, and what is clearly negative has a −. The
+    scale ends at `limit`, for several maps on one; None: at what is farthest from zero. Capsules
+    that lie at no places have no map, but a table of what each type adds to each class.
     """
     if seen.maps is None:
         return note(NO_MAP) if seen.type_evidence is None else _by_type(seen, capsule, name)
-    limit = float(np.abs(seen.maps).max()) or 1e-6
+    limit = (float(np.abs(seen.maps).max()) if limit is None else limit) or 1e-6
     height, width = seen.image.shape[1:]
     colours = colour_table(SIGNED)[_index(seen.maps[capsule] / limit / 2 + 0.5)]
     left, right, bottom, top = seen.extent_px

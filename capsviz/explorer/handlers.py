@@ -55,7 +55,9 @@ class Handlers:
             iterations=about.iterations,
         )  # fmt: skip
         wrong += [f"the link's {name} cannot be had here" for name in odd]
-        status = drawing.note("; ".join(wrong), "cv-warn")
+        case = self.cases.get(told.get("case"))
+        status = drawing.note(case.question if case else "")
+        status += drawing.note("; ".join(wrong), "cv-warn")
         made = self.show(shown, first, beside, opened, *values)
         return (shown, status, first, beside, *self._fitted(about, values), *made)
 

@@ -108,7 +108,7 @@ def _warps(on):
         on.warp = [
             gr.Slider(
                 one.low, one.high, one.neutral, step=one.step, label=one.label, info=one.unit,
-                min_width=200, buttons=["reset"], elem_id=f"warp-{one.name}",
+                min_width=170, buttons=["reset"], elem_id=f"warp-{one.name}",
             )
             for one in settings.WARPS
         ]  # fmt: skip

@@ -29,21 +29,25 @@ def compared(networks: Networks, image: Tensor, settings: Settings) -> str:
     image = warped(image, settings.warp)
     label, number = settings.donor
     donor = networks.test_image(label, number)
-    columns, mapped, first = [], None, None
+    looks: list = []  # (couplings, sentence, what was seen or why nothing was)
     for couplings, sentence in SENTENCES.items():
         how = look.Intervention(
             couplings=couplings, donor=settings.donor if couplings == look.ANOTHER else None
         )
         try:
-            seen = look.look(networks.model, image, how, donor)
+            looks.append((couplings, sentence, look.look(networks.model, image, how, donor)))
         except ValueError as error:  # couplings that cannot be replaced
-            columns.append(
-                f'<section class="cv-side">{drawing.note(str(error), "cv-warn")}</section>'
-            )
-            continue
-        if mapped is None:
-            mapped, first = int(seen.lengths.argmax()), seen.lengths
-        columns.append(_column(networks, seen, couplings, sentence, mapped, first, donor, label))
+            looks.append((couplings, sentence, str(error)))
+    done = [seen for *_, seen in looks if not isinstance(seen, str)]
+    first = done[0].lengths if done else None
+    maps = [np.abs(seen.maps).max() for seen in done if seen.maps is not None]
+    shared = (first, float(max(maps, default=0)), donor, label)
+    columns = [
+        f'<section class="cv-side">{drawing.note(seen, "cv-warn")}</section>'
+        if isinstance(seen, str)
+        else _column(networks, seen, couplings, sentence, *shared)
+        for couplings, sentence, seen in looks
+    ]
     return (
         f"<h4>Two networks, the same image</h4>{both.compared(networks, image)}"
         f"<h4>Three couplings of {escape(networks.names[0])}, the same votes</h4>"
@@ -51,10 +55,12 @@ def compared(networks: Networks, image: Tensor, settings: Settings) -> str:
     )
 
 
-def _column(networks, seen, couplings, sentence, mapped, first, donor, label) -> str:
-    names = networks.classes
+def _column(networks, seen, couplings, sentence, first, limit, donor, label) -> str:
+    """One answer; ticks and map are those of the class that is read first, on one scale."""
+    names, mapped = networks.classes, int(first.argmax())
     title = {None: "trained", "uniform": "uniform", look.ANOTHER: "transplanted"}[couplings]
     text = sentence.replace("{class}", names[label])
+    text += "" if couplings is None else " Ticks: as trained."
     parts = [
         drawing.bars(
             seen.lengths,
@@ -63,7 +69,7 @@ def _column(networks, seen, couplings, sentence, mapped, first, donor, label) ->
             text,
             None if couplings is None else first,
         ),
-        drawing.evidence(seen, mapped, names[mapped]),
+        drawing.evidence(seen, mapped, names[mapped], limit),
     ]
     if seen.reconstruction is not None:
         name = names[int(seen.lengths.argmax())]

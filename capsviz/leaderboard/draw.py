@@ -15,7 +15,7 @@ from capsviz.leaderboard.rows import Row
 from capsviz.statistics.estimate import Estimate
 
 GREY = "#7F7F7F"
-LINE, PANEL = 0.145, 1.0  # inches of a network's line; of a panel's width, at least
+LINE, PANEL = 0.145, 0.85  # inches of a network's line; of a panel's width, at least
 
 
 def measures(table: Sequence[Row]) -> list[tuple[str, str, float | None, list[Estimate | None]]]:

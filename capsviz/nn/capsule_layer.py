@@ -21,7 +21,7 @@ from capsviz.nn.routing._links import (
     of_slots,
     route_places,
 )
-from capsviz.nn.routing_layer import RoutingLayer, arguments, matrix_count
+from capsviz.nn.routing_layer import RoutingLayer, matrix_count
 
 
 class CapsuleLayer(RoutingLayer):
@@ -95,7 +95,7 @@ class CapsuleLayer(RoutingLayer):
         `activations` (B, count) of the children; None: the lengths of their poses. Parent
         (type * rows + row) * columns + column is of that type at that place of `grid`.
         """
-        reads_poses = "children" in arguments(self._route)
+        reads_poses = "children" in self._takes[self._route]
         if self._fused is None or is_literal() or (reads_poses and self.coordinates is not None):
             _, routing = self.route(poses, activations)
             parents = Parents(routing.poses[-1], routing.activations[-1])

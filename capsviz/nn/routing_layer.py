@@ -1,7 +1,6 @@
 """What layers of parents share: the matrices that make votes, and what their routing is given."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from inspect import signature
 
 import torch
@@ -44,6 +43,7 @@ class RoutingLayer(nn.Module):
         self.iterations = routings.rounds(routing, iterations)
         self.options: dict[str, object] = {}  # of the routing, beside its iterations
         self._route, self._fused = module.route, getattr(module, "fused", None)
+        self._takes = {function: arguments(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
         self._initial = getattr(module, "parameters", None)
 
@@ -57,9 +57,9 @@ class RoutingLayer(nn.Module):
         self, names: Iterable[str], learned: Mapping[str, Tensor], advice: str = "leave it out"
     ) -> None:
         """ValueError for an option that the routing does not have; it need not have any."""
-        for function in filter(None, (self._route, self._fused)):
+        for takes in filter(None, self._takes.values()):
             for option in names:
-                if option in learned or option not in arguments(function):
+                if option in learned or option not in takes:
                     raise ValueError(
                         f"the routing '{self.routing_name}' has no option '{option}': {advice}"
                     )
@@ -84,9 +84,10 @@ class RoutingLayer(nn.Module):
         ------
         ValueError  for fewer than one iteration, or more of a routing that has one pass.
         """
-        takes = arguments(function)
-        count = self.iterations if iterations is None else iterations
-        known: dict[str, object] = {"iterations": routings.rounds(self.routing_name, count)}
+        takes, count = self._takes[function], self.iterations
+        if iterations is not None:
+            count = routings.rounds(self.routing_name, iterations)
+        known: dict[str, object] = {"iterations": count}
         if function is self._route:
             known["children"] = children
         if "activations" in takes:
@@ -141,10 +142,9 @@ class RoutingLayer(nn.Module):
         return evidence(self.routing_name, votes, routing, activations, **known)
 
 
-@cache
-def arguments(function: Callable) -> frozenset[str]:
-    """Names of what a function takes."""
-    return frozenset(signature(function).parameters)
+def arguments(function: Callable | None) -> frozenset[str]:
+    """Names of what a function takes; without one there are none."""
+    return frozenset(() if function is None else signature(function).parameters)
 
 
 def matrix_count(transform: str, children: int, types: int) -> int:

@@ -1,7 +1,7 @@
 """Draw parts of a trace into axes of your own.
 
     trace = capsviz.trace(model, images)
-    fig, (left, right) = plt.subplots(1, 2)
+    fig, (left, right) = plt.subplots(1, 2, layout="constrained")
     capsviz.plot.couplings(trace, axes=left)
     capsviz.plot.evidence(trace, axes=right)
 

@@ -68,8 +68,12 @@ class Contents(NamedTuple):
 
 
 def choose(only: Sequence[str], several: bool) -> list[str]:
-    """Names of the analyses to run on each network; ValueError for an unknown one."""
+    """Names of the analyses to run on each network; ValueError for an unknown one.
+
+    An analysis may be called as its command is, "parse-tree" for parse_tree.
+    """
     known = [name for name in sets.offering() if name not in NOT_OF_A_NETWORK]
+    only = [name.replace("-", "_") for name in only]
     for name in only:
         if name not in known:
             raise ValueError(discovery.unknown("analysis", name, known))

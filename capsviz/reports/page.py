@@ -13,7 +13,8 @@ from capsviz.reports.contents import Contents, Figure
 
 FOLDER = Path(__file__).parent
 LIMIT_BYTES = 8_000_000
-DPI = (160, 110, 80)  # of what is no SVG, until the page is small enough
+# Dots per inch of what is no SVG, and the largest SVG in bytes, until the page is small enough.
+SIZES = ((160, 250_000), (130, 120_000), (110, 50_000), (80, 20_000))
 
 
 def render(contents: Contents) -> str:
@@ -31,11 +32,11 @@ def render(contents: Contents) -> str:
     template = environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
     style = (FOLDER / "page.css").read_text(encoding="utf-8")
     shown = _figures(contents)
-    for dpi in DPI:
+    for size in SIZES:
         page = template.render(
             c=contents,
             style=style,
-            drawn={id(one): _drawn(one, dpi) for one in shown},
+            drawn={id(one): _drawn(one, *size) for one in shown},
             rows={id(one): numbers.rows(one.result) if one.findings else [] for one in shown},
             longer={id(one): numbers.left_out(one.result) for one in shown},
             key=id,
@@ -90,8 +91,10 @@ def _figures(contents: Contents) -> list[Figure]:
     return [figure for section in contents.sections for figure in section.figures]
 
 
-def _drawn(figure: Figure, dpi: int) -> pictures.Picture:
-    return pictures.picture(figure.analysis, figure.result, figure.part, dpi=dpi)
+def _drawn(figure: Figure, dpi: int, largest: int) -> pictures.Picture:
+    return pictures.picture(
+        figure.analysis, figure.result, figure.part, dpi=dpi, largest_svg=largest
+    )
 
 
 def _percent(value: float) -> str:

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from capsviz import figures
 
-LARGEST_SVG = 250_000  # bytes: a larger one is made of pixels or thousands of points
 WIDTHS = {"wide": "double", "narrow": "single"}  # of a page, and of a telephone
 
 
@@ -22,19 +21,23 @@ class Picture(NamedTuple):
     narrow: str
 
 
-def picture(analysis: str, result: NamedTuple, part: str, *, dpi: int) -> Picture:
+def picture(analysis: str, result: NamedTuple, part: str, *, dpi: int, largest_svg: int) -> Picture:
     """Draw a picture of a result as its analysis does, for a wide and for a narrow page.
+
+    An SVG of more bytes than `largest_svg` is made of pixels or thousands of points: it is a PNG.
 
     Letters are drawn as paths: whoever opens the page need not have the font.
     """
     with matplotlib.rc_context({"svg.fonttype": "path"}):
-        return Picture(*(_drawn(analysis, result, part, width, dpi) for width in WIDTHS.values()))
+        return Picture(
+            *(_drawn(analysis, result, part, width, dpi, largest_svg) for width in WIDTHS.values())
+        )
 
 
-def _drawn(analysis: str, result: NamedTuple, part: str, width: str, dpi: int) -> str:
+def _drawn(analysis: str, result: NamedTuple, part: str, width: str, dpi, largest_svg) -> str:
     figure = figures.draw(analysis, result, width, part)
     vector = _saved(figure, "svg", dpi)
-    if len(vector) <= LARGEST_SVG:
+    if len(vector) <= largest_svg:
         return _address("image/svg+xml", vector)
     pixels = _saved(figures.draw(analysis, result, width, part), "png", dpi)
     return _address("image/png", pixels)

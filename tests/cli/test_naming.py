@@ -45,10 +45,18 @@ def test_a_name_holds_the_checkpoint_and_what_is_not_the_default(run, tmp_path):
         ("perturb-mnist-2-0", ["mnist"], {"all": True}, "perturb-mnist-2-0-all"),
         ("detect-x", ["x"], {"eps": (0.1, 0.3)}, "detect-x-eps-0.1-0.3"),
         ("view-x", ["x"], {"change": ((3, 0.2),)}, "view-x-change-3-0.2"),
+        ("affnist", [], {"folder": Path("results")}, "affnist-folder-results"),
     ],
 )
 def test_the_parts_of_a_name(base, networks, options, name):
     assert naming.stem(base, networks, options) == name
+
+
+def test_of_a_path_its_last_part_stands_in_the_name_and_others_of_that_name_differ():
+    paths = [Path("somewhere", "deep", place, "results.old") for place in ("one", "two")]
+    first, second = (naming.stem("affnist", [], {"folder": path}) for path in paths)
+    assert first != second and len(first) == len("affnist-folder-results.old-") + 6
+    assert first.startswith("affnist-folder-results.old-") and "deep" not in first
 
 
 def test_the_network_stands_behind_the_analysis_or_at_the_end():

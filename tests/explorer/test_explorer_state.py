@@ -95,6 +95,9 @@ def test_three_couplings_stand_side_by_side(networks):
         expected = look.look(networks.model, image, how, donor).lengths
         bars = re.findall(r'data-value="([\d.]+)"', part)
         np.testing.assert_allclose(np.array(bars, float), expected, atol=1e-4)
+        assert ("Ticks: as trained." in part) == (couplings is not None)
+    scales = [re.search(r">−(\d+\.\d+)<", part)[1] for part in parts]
+    assert len(set(scales)) == 1 and float(scales[0]) > 0  # maps can be compared
     with pytest.raises(ValueError, match="expected an index"):
         sides.compared(networks, image, chosen._replace(donor=(1, 50)))
 
@@ -188,3 +191,20 @@ def test_what_is_cleared_leaves_no_panel_and_keeps_what_is_set():
     shown = handlers.taken(opened.pair("digits", "digits"), 2, 1)
     full = handlers.show(shown, "digits", "digits", True, *values)
     assert link.parse(full[-1])["digit"] == "2" and "<img" in full[0]
+
+
+def test_a_link_to_a_case_asks_its_question():
+    handlers = pytest.importorskip("capsviz.explorer.handlers", reason="the page needs Gradio")
+    opened = choice.open_choice("digits", "digits")
+    known = {case.key: case for case in cases.prepared(opened.pair("digits", "digits"))}
+    page = handlers.Handlers(opened, known)
+    page.neutral = [*NEUTRAL[:12], *[0] * 16]
+
+    def status(link_text):
+        return page.arrive(link_text, None, "digits", "digits", False, *page.neutral)[1]
+
+    assert known["shoe"].question in status("?case=shoe")
+    assert known["easy"].question in status("?case=easy&angle=1e9")
+    assert "angle cannot be had" in status("?case=easy&angle=1e9")
+    assert status("?digit=3&index=1") == ""
+    assert "no case &#x27;none&#x27;" in status("?case=none") and "?" not in status("?case=none")

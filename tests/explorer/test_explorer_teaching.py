@@ -149,6 +149,17 @@ def test_every_prepared_case_is_shown_with_its_question(visit):
     assert len(told) == 5 and all(one.strip().endswith("?") for one in told)
 
 
+def test_a_link_to_a_case_shows_it_with_its_question(visit):
+    page = visit()
+    open_tab(page, "Cases")
+    page.locator("[data-case='upside-down']").click()
+    wait_for(page, lambda: "case=upside-down" in page.url and "angle=180" in page.url)
+    question = text(page, "status")
+    other = visit(url=page.url)
+    wait_for(other, lambda: text(other, "status") == question)
+    assert question.strip().endswith("?")
+
+
 def test_every_panel_has_a_sentence_below_it(visit):
     page = visit()
     for tab in TABS:

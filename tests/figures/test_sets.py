@@ -21,6 +21,7 @@ from capsviz.cli import main
 from capsviz.data import digits
 from capsviz.figures import sets as paperset
 from capsviz.figures.latex import document
+from capsviz.figures.tables import escape
 from capsviz.figures.venues import width_for
 from capsviz.tracing import remember
 
@@ -137,8 +138,8 @@ def test_every_analysis_takes_part():
 
 
 def test_text_becomes_latex():
-    assert paperset.escape("5 % of c_ij (û·v̂)") == r"5 \% of c\_ij ($\hat u$$\cdot$$\hat v$)"
-    assert paperset.escape("é 日") == r"\'e [U+65E5]"
+    assert escape("5 % of c_ij (û·v̂)") == r"5 \% of c\_ij ($\hat u$$\cdot$$\hat v$)"
+    assert escape("é 日") == r"\'e [U+65E5]"
 
 
 def test_within_a_set_nothing_is_traced_twice():
@@ -223,3 +224,9 @@ def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
     assert any(r"\texttt{capsviz transplant}" in one for one in captions)
     narrow = CliRunner().invoke(main, [*shown, "--width", "single"]).stdout
     assert "width=3.25in" in narrow and "figure*" not in narrow
+
+
+def test_analyses_are_called_as_their_commands_are():
+    assert paperset.choose(["parse-tree", "tsne"]) == paperset.choose(["parse_tree", "tsne"])
+    with pytest.raises(ValueError, match="unknown figure 'nope'"):
+        paperset.choose(["nope"])

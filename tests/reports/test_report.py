@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from capsviz import discovery
 from capsviz.cli import main
 from capsviz.reports import numbers, words
+from capsviz.reports import page as render_page
 from capsviz.reports.contents import choose
 from capsviz.statistics.estimate import Estimate
 
@@ -92,7 +93,7 @@ def test_several_networks_are_compared_on_the_same_images(tmp_path, monkeypatch)
 @pytest.mark.slow
 def test_the_comparison_draws_warps_and_corruptions_of_all(tmp_path):
     out = tmp_path / "r.html"
-    words = ["mnist", "mnist-resnet", "--n", 2, "--only", "reconstruct", "--dataset", "digits"]
+    words = ["digits", "mnist-resnet", "--n", 2, "--only", "reconstruct", "--dataset", "digits"]
     done = invoke(*words, "--output", out)
     assert done.exit_code == 0, done.output
     page = out.read_text(encoding="utf-8")
@@ -125,6 +126,7 @@ def test_without_names_several_networks_share_a_few_analyses():
     assert set(choose((), True)) < set(choose((), False))
     assert "affnist" not in choose((), False)
     assert choose(("sweep",), True) == ["sweep"]
+    assert choose(("parse-tree",), False) == choose(("parse_tree",), False) == ["parse_tree"]
 
 
 @pytest.mark.parametrize("name", discovery.names("capsviz.analyses"))
@@ -165,3 +167,17 @@ def test_it_opens_in_a_browser_wide_narrow_dark_and_offline(path):
             paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
             context.close()
+
+
+def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(path, tmp_path, monkeypatch):
+    whole = len(path.read_bytes())
+    assert "data:image/svg" in path.read_text(encoding="utf-8")
+    monkeypatch.setattr(render_page, "LIMIT_BYTES", int(0.7 * whole))
+    small = tmp_path / "small.html"
+    done = invoke("digits", "--n", 12, "--only", "routing,reconstruct", "--output", small)
+    assert done.exit_code == 0, done.output
+    assert len(small.read_bytes()) < 0.7 * whole
+    assert "data:image/png" in small.read_text(encoding="utf-8")
+    monkeypatch.setattr(render_page, "LIMIT_BYTES", 1000)
+    done = invoke("digits", "--n", 12, "--only", "reconstruct", "--output", tmp_path / "none.html")
+    assert done.exit_code == 2 and "choose fewer analyses by --only" in done.stderr

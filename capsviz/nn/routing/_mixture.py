@@ -16,10 +16,8 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.computation import without_autocast
-from capsviz.nn.routing._attend import batch_last
-from capsviz.nn.routing._competition import Alone, Places
-from capsviz.nn.routing._links import Links, of_slots
-from capsviz.nn.routing._parts import check_shape, per_mass, require
+from capsviz.nn.routing._competition import Alone
+from capsviz.nn.routing._parts import per_mass
 
 TEMPORARIES = 4  # times as many as in `attend`: a block has fewer children
 ALONE = Alone()
@@ -74,52 +72,6 @@ def mixture(
         sums.append(_Mixture.apply(competition, some[0], weight, *some[1:]))
     mass, first, second = (torch.cat(parts, -1) for parts in zip(*sums, strict=True))
     return Moments(mass.T, first.permute(2, 0, 1), second.permute(2, 0, 1), centre)
-
-
-def first_pass(
-    routing: str,
-    children: Tensor,
-    weight: Tensor,
-    activations: Tensor | None,
-    links: Links | None = None,
-):
-    """What `mixture` takes of the children, and the moments of even couplings.
-
-    Returns
-    -------
-    (children, weight, activations, competition), and the moments. With links places are folded into
-    the batch.
-
-    Raises
-    ------
-    ValueError  in the name of the routing, for activations that are missing or not (B, I).
-    """
-    require(routing, "activations", activations, "(B, I)")
-    size, competition = children.shape[:2], ALONE
-    if links is not None:
-        competition = Places(links)
-        children = of_slots(children, links).flatten(0, 1)
-    children, weight = batch_last(children, weight)
-    check_shape("activations", activations, "B, I", size)
-    if links is not None:
-        activations = of_slots(activations, links).flatten(0, 1)
-    inputs = children, weight, activations.to(children), competition
-    return inputs, even_moments(*inputs)
-
-
-def even_moments(
-    children: Tensor, weight: Tensor, activations: Tensor, competition: Alone = ALONE
-) -> Moments:
-    """Moments of the first iteration, whose shares are even.
-
-    The mean of all votes is one matrix product; one pass gives the variance about it.
-    """
-    I, J, E, D = weight.shape
-    with torch.no_grad():  # any centre nearby gives the same
-        active = (children * activations.T[:, None]).view(I * D, -1)
-        total = weight.permute(1, 2, 0, 3).reshape(J * E, I * D) @ active
-        centre = per_mass(total, activations.sum(1)).view(J, E, -1).permute(2, 0, 1)
-    return mixture(children, weight, activations, centre, None, None, competition)
 
 
 class _Mixture(torch.autograd.Function):
@@ -213,7 +165,7 @@ def _even(competition: Alone, a: Tensor, J: int, block: slice) -> Tensor:
     return (a / among)[:, None].expand(-1, J, -1)
 
 
-def _held(competition, u, weight, a, centre, precision, constant):
+def _literally(competition, u, weight, a, centre, precision, constant):
     """The same sums, literally."""
     votes = torch.einsum("ijed,idb->ijeb", weight, u)
     squared = (votes - centre).square()
@@ -233,7 +185,7 @@ def _graph_of_gradients(competition, inputs, needed, grads) -> tuple[Tensor | No
         wanted = [x for x, need in zip(inputs, needed, strict=False) if need]
         sums = [
             (x, g)
-            for x, g in zip(_held(competition, *inputs), grads, strict=True)
+            for x, g in zip(_literally(competition, *inputs), grads, strict=True)
             if x.requires_grad
         ]
         outputs, grads = zip(*sums, strict=True)  # the mass of given activations is a constant

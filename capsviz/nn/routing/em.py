@@ -6,15 +6,17 @@ returns everything that happened; `fused` gives the same parents without ever ho
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from capsviz.nn.routing import Parents, Quantity, Routing, check_iterations, stack
-from capsviz.nn.routing._links import Links, check_links, of_places, of_slots, softmax
-from capsviz.nn.routing._mixture import first_pass, mixture
+from capsviz.nn.routing import Parents, Quantity, Routing, check_iterations
+from capsviz.nn.routing._gaussians import fused_rounds
+from capsviz.nn.routing._links import Links, check_links, of_slots, softmax
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
+from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "free"  # see nn/children.py
@@ -92,18 +94,19 @@ def route(
     check(votes, links, iterations, activations, beta_u, beta_a)
     beta_u, beta_a = betas(beta_u, beta_a, votes)
     active = of_slots(activations.to(votes), links)
-    logits = torch.zeros_like(votes[..., 0])
-    history = []
-    for iteration in range(iterations):
-        coupling = softmax(logits, links) if couplings is None else couplings.to(votes)
-        coupling = coupling.expand(logits.shape)
+
+    def parents(coupling: Tensor, iteration: int):
         mean, variance, mass = maximised(votes, coupling * active[..., None], floor)
-        score = scored(mass, variance, beta_u, beta_a, temperature(iteration, final_temperature))
-        history.append((logits, coupling, mean, score.sigmoid()))
-        if iteration + 1 < iterations:
-            far = (votes - mean[..., None, :, :]).square() / variance[..., None, :, :]
-            logits = constant(score, variance)[..., None, :] - far.sum(-1) / 2
-    return stack(history)
+        warmth = temperature(iteration, final_temperature)
+        score = scored(mass, variance, beta_u, beta_a, warmth)
+        return (mean, score.sigmoid()), (mean, variance, score)
+
+    def logits(_, mean: Tensor, variance: Tensor, score: Tensor):
+        far = (votes - mean[..., None, :, :]).square() / variance[..., None, :, :]
+        return constant(score, variance)[..., None, :] - far.sum(-1) / 2
+
+    shared = partial(softmax, links=links)
+    return iterate(votes, iterations, couplings, shares=shared, parents=parents, logits=logits)
 
 
 @exact
@@ -133,18 +136,15 @@ def fused(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    check_iterations(iterations)
-    inputs, moments = first_pass("EM", children, weight, activations, links)
-    beta_u, beta_a = betas(beta_u, beta_a, inputs[0])
-    for iteration in range(iterations):
-        mean, scatter = moments.about_mean()
-        variance = per_mass(scatter, moments.mass[..., None]) + floor
+
+    def posterior(iteration: int, mass: Tensor, mean: Tensor, scatter: Tensor):
+        variance = per_mass(scatter, mass[..., None]) + floor
         warmth = temperature(iteration, final_temperature)
-        score = scored(moments.mass, variance, beta_u, beta_a, warmth)
-        if iteration + 1 < iterations:
-            density = (mean, 1 / variance, constant(score, variance))
-            moments = mixture(*inputs[:3], *density, inputs[3])
-    return of_places(Parents(mean, score.sigmoid()), links)
+        score = scored(mass, variance, *betas(beta_u, beta_a, mean), warmth)
+        return mean, 1 / variance, constant(score, variance), score.sigmoid()
+
+    sizes = {"iterations": iterations, "activations": activations, "links": links}
+    return fused_rounds("EM", posterior, children, weight, **sizes)
 
 
 def evidence(

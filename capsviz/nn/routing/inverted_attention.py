@@ -6,14 +6,16 @@ from the poses by a linear head.
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from capsviz.nn.routing import Parents, Quantity, Routing, check_iterations, check_votes, stack
+from capsviz.nn.routing import Parents, Quantity, Routing, check_iterations, check_votes
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import agreement, check_shape, exact, summed
+from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route"]
 CHILDREN = "layer_norm"  # see nn/children.py
@@ -82,16 +84,16 @@ def route(
     check_votes(votes, iterations)
     E = votes.shape[3]
     _check(E, gain=gain, shift=shift, head_weight=head_weight)
-    logits = torch.zeros_like(votes[..., 0])
-    history = []
-    for iteration in range(iterations):
-        coupling = logits.softmax(2) if couplings is None else couplings.to(votes)
-        coupling = coupling.expand(logits.shape)
+
+    def parents(coupling: Tensor, iteration: int):
         poses = normalised(summed(coupling, votes), gain, shift)
-        history.append((logits, coupling, poses, presence(poses, head_weight, head_bias)))
-        if iteration + 1 < iterations:
-            logits = agreement(votes, poses) / math.sqrt(E)
-    return stack(history)
+        return (poses, presence(poses, head_weight, head_bias)), (poses,)
+
+    def logits(_, poses: Tensor):
+        return agreement(votes, poses) / math.sqrt(E)
+
+    shares = partial(torch.softmax, dim=2)
+    return iterate(votes, iterations, couplings, shares=shares, parents=parents, logits=logits)
 
 
 @exact

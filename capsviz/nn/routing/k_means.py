@@ -3,13 +3,16 @@
 As in bojone/Capsule: couplings are a softmax of votes times the centre's direction.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from capsviz.nn.functional import EPSILON, lengths
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, stack
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import agreement, exact, summed
+from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["fused", "route"]
 
@@ -37,17 +40,16 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     ValueError  if `votes` is not four-dimensional or `iterations` < 1.
     """
     check_votes(votes, iterations)
-    logits = torch.zeros_like(votes[..., 0])
-    history = []
-    for iteration in range(iterations):
-        coupling = logits.softmax(2) if couplings is None else couplings.to(votes)
-        coupling = coupling.expand(logits.shape)
+
+    def parents(coupling: Tensor, iteration: int):
         centre = summed(coupling, votes)  # o_j
-        poses = squash(centre)
-        history.append((logits, coupling, poses))
-        if iteration + 1 < iterations:
-            logits = agreement(votes, direction(centre))
-    return stack(history)
+        return (squash(centre),), (centre,)
+
+    def logits(_, centre: Tensor):
+        return agreement(votes, direction(centre))
+
+    shares = partial(torch.softmax, dim=2)
+    return iterate(votes, iterations, couplings, shares=shares, parents=parents, logits=logits)
 
 
 @exact

@@ -9,9 +9,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from capsviz.nn.functional import lengths, squash
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, stack
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
 from capsviz.nn.routing._attend import _blocks, attend, batch_last
 from capsviz.nn.routing._parts import agreement, exact, summed
+from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["fused", "route"]
 
@@ -40,16 +41,15 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     ValueError  if `votes` is not four-dimensional or `iterations` < 1.
     """
     check_votes(votes, iterations)
-    logits = torch.zeros_like(votes[..., 0])
-    history = []
-    for iteration in range(iterations):
-        coupling = stretched(logits) if couplings is None else couplings.to(votes)
-        coupling = coupling.expand(logits.shape)
+
+    def parents(coupling: Tensor, iteration: int):
         poses = squash(summed(coupling, votes))
-        history.append((logits, coupling, poses))
-        if iteration + 1 < iterations:
-            logits = logits + agreement(votes, poses)
-    return stack(history)
+        return (poses,), (poses,)
+
+    def logits(before: Tensor, poses: Tensor):
+        return before + agreement(votes, poses)
+
+    return iterate(votes, iterations, couplings, shares=stretched, parents=parents, logits=logits)
 
 
 @exact

@@ -7,14 +7,16 @@ activations' logits, are no part of it, but of the layer. `fused` is `route` wit
 """
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from capsviz.nn.routing import Parents, Quantity, Routing, check_iterations, stack
-from capsviz.nn.routing._links import Links, check_links, of_places, of_slots, softmax
-from capsviz.nn.routing._mixture import first_pass, mixture
+from capsviz.nn.routing import Parents, Quantity, Routing, check_iterations
+from capsviz.nn.routing._gaussians import fused_rounds
+from capsviz.nn.routing._links import Links, check_links, of_slots, softmax
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
+from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
@@ -84,22 +86,21 @@ def route(
     check_shape("beta_u", beta_u, "J", (J,))
     check_shape("beta_a", beta_a, "J", (J,))
     active = of_slots(activations.to(votes), links)
-    logits = torch.zeros_like(votes[..., 0])
-    history = []
-    for iteration in range(iterations):
-        coupling = softmax(logits, links) if couplings is None else couplings.to(votes)
-        coupling = coupling.expand(logits.shape)
+
+    def parents(coupling: Tensor, iteration: int):
         mass = coupling * active[..., None]
         total = mass.sum(-2)
-        share = per_mass(mass, total[..., None, :])
-        mean = summed(share, votes)
+        mean = summed(per_mass(mass, total[..., None, :]), votes)
         scatter = summed(mass, (votes - mean[..., None, :, :]).square())
-        pose, precision, constant, score = posterior(total, mean, scatter, beta_u, beta_a)
-        history.append((logits, coupling, pose, score.sigmoid()))
-        if iteration + 1 < iterations:
-            far = precision[..., None, :, :] * (votes - pose[..., None, :, :]).square()
-            logits = constant[..., None, :] - far.sum(-1) / 2
-    return stack(history)
+        pose, *density, score = posterior(total, mean, scatter, beta_u, beta_a)
+        return (pose, score.sigmoid()), (pose, *density)
+
+    def logits(_, pose: Tensor, precision: Tensor, constant: Tensor):
+        far = precision[..., None, :, :] * (votes - pose[..., None, :, :]).square()
+        return constant[..., None, :] - far.sum(-1) / 2
+
+    shared = partial(softmax, links=links)
+    return iterate(votes, iterations, couplings, shares=shared, parents=parents, logits=logits)
 
 
 @exact
@@ -127,14 +128,13 @@ def fused(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    check_iterations(iterations)
-    inputs, moments = first_pass("variational", children, weight, activations, links)
-    for iteration in range(iterations):
-        mean, scatter = moments.about_mean()
-        posed = posterior(moments.mass, mean, scatter, beta_u, beta_a)
-        if iteration + 1 < iterations:
-            moments = mixture(*inputs[:3], *posed[:3], inputs[3])
-    return of_places(Parents(posed[0], posed[3].sigmoid()), links)
+
+    def inferred(iteration: int, *moments: Tensor):
+        *posed, score = posterior(*moments, beta_u, beta_a)
+        return *posed, score.sigmoid()
+
+    sizes = {"iterations": iterations, "activations": activations, "links": links}
+    return fused_rounds("variational", inferred, children, weight, **sizes)
 
 
 def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ def test_given_couplings_are_used_at_every_place(name):
     votes, options = drawn(name)
     given = draw(Q, I, J, seed=6).softmax(-1)
     found = route_places(
-        routing.get(name), votes, links=LINKS, couplings=given, **options, **rounds(name, 2)
+        routing.get(name).route, votes, links=LINKS, couplings=given, **options, **rounds(name, 2)
     )
     close(found.couplings, given.expand_as(found.couplings))
     close(found.poses[0], found.poses[-1])

@@ -6,7 +6,8 @@ from cases import close
 from draws import B, D, E, I, J, draw, votes_of
 
 from capsviz.nn.routing import _attend, batch_last
-from capsviz.nn.routing._mixture import Moments, even_moments, mixture
+from capsviz.nn.routing._gaussians import even_moments
+from capsviz.nn.routing._mixture import Moments, mixture
 
 
 def drawn(children=I, dtype=torch.float64):

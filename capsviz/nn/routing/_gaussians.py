@@ -1,0 +1,92 @@
+"""Rounds of a routing whose parents are Gaussians that explain votes, the votes never held."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from capsviz.nn.routing import Parents, check_iterations
+from capsviz.nn.routing._attend import batch_last
+from capsviz.nn.routing._competition import Alone, Places
+from capsviz.nn.routing._links import Links, of_places, of_slots
+from capsviz.nn.routing._mixture import ALONE, Moments, mixture
+from capsviz.nn.routing._parts import check_shape, per_mass, require
+
+
+def fused_rounds(
+    routing: str,
+    posterior: Callable[[int, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]],
+    children: Tensor,
+    weight: Tensor,
+    *,
+    iterations: int,
+    activations: Tensor | None,
+    links: Links | None,
+) -> Parents:
+    """Parents after all rounds; with links the result has a Q after B.
+
+    Parameters
+    ----------
+    routing    its name, for errors.
+    posterior  number of the round from 0, mass (B, J), mean of the votes and scatter
+               Σ_i w (û - mean)² (B, J, E) -> pose and precision (B, J, E), and what the log density
+               has beside the distance, and activation (B, J).
+    others     as the routing's `fused` takes them.
+
+    Raises
+    ------
+    ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
+    """
+    check_iterations(iterations)
+    inputs, moments = first_pass(routing, children, weight, activations, links)
+    for iteration in range(iterations):
+        pose, *density, activation = posterior(iteration, moments.mass, *moments.about_mean())
+        if iteration + 1 < iterations:
+            moments = mixture(*inputs[:3], pose, *density, inputs[3])
+    return of_places(Parents(pose, activation), links)
+
+
+def first_pass(
+    routing: str,
+    children: Tensor,
+    weight: Tensor,
+    activations: Tensor | None,
+    links: Links | None = None,
+):
+    """What `mixture` takes of the children, and the moments of even couplings.
+
+    Returns
+    -------
+    (children, weight, activations, competition), and the moments. With links places are folded into
+    the batch.
+
+    Raises
+    ------
+    ValueError  in the name of the routing, for activations that are missing or not (B, I).
+    """
+    require(routing, "activations", activations, "(B, I)")
+    size, competition = children.shape[:2], ALONE
+    if links is not None:
+        competition = Places(links)
+        children = of_slots(children, links).flatten(0, 1)
+    children, weight = batch_last(children, weight)
+    check_shape("activations", activations, "B, I", size)
+    if links is not None:
+        activations = of_slots(activations, links).flatten(0, 1)
+    inputs = children, weight, activations.to(children), competition
+    return inputs, even_moments(*inputs)
+
+
+def even_moments(
+    children: Tensor, weight: Tensor, activations: Tensor, competition: Alone = ALONE
+) -> Moments:
+    """Moments of the first iteration, whose shares are even.
+
+    The mean of all votes is one matrix product; one pass gives the variance about it.
+    """
+    I, J, E, D = weight.shape
+    with torch.no_grad():  # any centre nearby gives the same
+        active = (children * activations.T[:, None]).view(I * D, -1)
+        total = weight.permute(1, 2, 0, 3).reshape(J * E, I * D) @ active
+        centre = per_mass(total, activations.sum(1)).view(J, E, -1).permute(2, 0, 1)
+    return mixture(children, weight, activations, centre, None, None, competition)

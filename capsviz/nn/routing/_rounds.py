@@ -1,0 +1,40 @@
+"""Rounds of couplings and parents on votes that exist."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from capsviz.nn.routing import Routing, stack
+
+
+def iterate(
+    votes: Tensor,
+    iterations: int,
+    couplings: Tensor | None,
+    *,
+    shares: Callable[[Tensor], Tensor],
+    parents: Callable[[Tensor, int], tuple[Sequence[Tensor], Sequence[Tensor]]],
+    logits: Callable[..., Tensor],
+) -> Routing:
+    """Couplings of the logits, at first zero, parents of the couplings, new logits of the parents.
+
+    Parameters
+    ----------
+    votes, iterations, couplings
+             as a routing's `route` takes them.
+    shares   (..., I, J) of logits -> couplings.
+    parents  of the couplings and the number of the round, from 0: their poses and activations
+             (without, these are lengths), and what `logits` reads of them.
+    logits   those of a round, and what it reads of the parents -> those of the next.
+    """
+    current = torch.zeros_like(votes[..., 0])
+    history = []
+    for iteration in range(iterations):
+        coupling = shares(current) if couplings is None else couplings.to(votes)
+        coupling = coupling.expand(current.shape)
+        outcome, state = parents(coupling, iteration)
+        history.append((current, coupling, *outcome))
+        if iteration + 1 < iterations:
+            current = logits(current, *state)
+    return stack(history)
