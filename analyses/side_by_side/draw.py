@@ -101,7 +101,7 @@ def _by_capsule(part, result, name):
         drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto", interpolation="none")
         rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
         axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=2.5)
-        axes.set(title=f"evidence, {kind}", xlabel="capsule")
+        axes.set(title=kind, xlabel="capsule")
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     class_ticks(grid[0].yaxis, result.classes, step=2)
     _ends(part, drawn, list(grid), [scale.vmin, 0, scale.vmax], "evidence")
