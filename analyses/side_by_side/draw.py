@@ -28,7 +28,7 @@ def draw(result, width):
     """The image once; of each network its words and its panels."""
     wide = width >= WIDE
     K = len(result.networks)
-    each = 1.95 if wide else 2.45
+    each = 1.95 if wide else 3.1
     figure = Figure(figsize=(width, each * K + (0.25 if wide else 0.3)))
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
     figure.suptitle(_title(result, width), fontsize=NAME)
@@ -101,7 +101,7 @@ def _by_capsule(part, result, name):
         drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto", interpolation="none")
         rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
         axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=2.5)
-        axes.set(title=f"evidence, {kind}", xlabel="capsule")
+        axes.set(title=kind, xlabel="capsule")
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     class_ticks(grid[0].yaxis, result.classes, step=2)
     _ends(part, drawn, list(grid), [scale.vmin, 0, scale.vmax], "evidence")
@@ -121,8 +121,10 @@ def _activations(axes, result, k):
 
 def _ends(part, drawn, axes, ticks, label=None):
     """A colour bar with the numbers at its ends and in its middle."""
-    bar = part.colorbar(drawn, ax=axes, fraction=0.06, aspect=14, pad=0.02)
+    bar = part.colorbar(drawn, ax=axes, fraction=0.08, aspect=8, pad=0.02)
     bar.ax.set_ylim(ticks[0], ticks[-1])
+    if ticks[1] - ticks[0] < 0.3 * (ticks[-1] - ticks[0]):  # no room for its letters
+        ticks = [ticks[0], ticks[-1]]
     bar.set_ticks(ticks, labels=[_number(t) for t in ticks])
     bar.outline.set_visible(False)
     if label:

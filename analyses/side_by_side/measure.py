@@ -50,11 +50,11 @@ class Survey(NamedTuple):
     effective: np.ndarray  # (N,) parents, mean over capsules
 
 
-def require(models, names: Sequence[str], parts: Sequence[str], most: int) -> None:
-    """ValueError for too few or too many networks, or one without the parts of a trace."""
-    if not 2 <= len(models) <= most:
+def require(models, names: Sequence[str], parts: Sequence[str]) -> None:
+    """ValueError for other than two networks, or one without the parts of a trace."""
+    if len(models) != 2:
         raise ValueError(
-            f"expected two to {most} networks with capsules, got {len(models)}: name them, as by "
+            f"expected two networks with capsules, got {len(models)}: name them, as by "
             "--checkpoint digits --checkpoint digits-matrix"
         )
     for model, name in zip(models, names, strict=True):
