@@ -13,7 +13,7 @@ from capsviz.analyses.corrupt import measure
 from capsviz.analyses.corrupt.measure import statistics
 from capsviz.cli import main
 from capsviz.cli.inputs import Inputs
-from capsviz.figures import sets as paperset
+from capsviz.figures.tables import escape
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -198,7 +198,7 @@ def test_findings_begin_with_the_smallest_mean_error(result):
     order = [line.split()[0] for line in lines]
     assert order == [result.networks[k] for k in np.argsort(result.mean.value, kind="stable")]
     assert sum("points from a" in line for line in lines) == 2
-    assert "[U+" not in paperset.escape(corrupt.caption(result))
+    assert "[U+" not in escape(corrupt.caption(result))
 
 
 @pytest.mark.parametrize("width", [3.5, 7.16])

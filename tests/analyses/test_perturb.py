@@ -16,6 +16,7 @@ from capsviz.analyses.perturb import measure
 from capsviz.cli import main
 from capsviz.cli.inputs import open_inputs
 from capsviz.figures import sets as paperset
+from capsviz.figures.tables import escape
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.moments import moments
 
@@ -333,7 +334,7 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
     made = dict(perturb.paper(opened, paperset.Settings(n=20)))
     assert list(made) == ["perturb-digits-2-0", "perturb-digits-2-20-images"]
     for result in made.values():
-        text = paperset.escape(perturb.caption(result))
+        text = escape(perturb.caption(result))
         assert "20 images" in text and "Holm" in text
 
 

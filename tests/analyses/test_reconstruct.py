@@ -17,6 +17,7 @@ from capsviz.analyses import reconstruct
 from capsviz.cli import main
 from capsviz.cli.inputs import open_inputs
 from capsviz.figures import sets as paperset
+from capsviz.figures.tables import escape
 from capsviz.nn import models
 from capsviz.statistics.estimate import Estimate
 
@@ -230,7 +231,7 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
     made = dict(reconstruct.paper(opened, paperset.Settings(n=40)))
     assert list(made) == ["reconstruct-digits-40-images"]
     for result in made.values():
-        assert "40 digits images" in paperset.escape(reconstruct.caption(result))
+        assert "40 digits images" in escape(reconstruct.caption(result))
 
 
 def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):

@@ -20,6 +20,7 @@ from capsviz.analyses.tsne import draw, measure
 from capsviz.cli import main
 from capsviz.cli.inputs import open_inputs
 from capsviz.figures import sets as paperset
+from capsviz.figures.tables import escape
 from capsviz.statistics.intervals import wilson
 from capsviz.tracing import remember
 from capsviz.transforms.warps import rotate
@@ -281,7 +282,7 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
     assert list(made) == ["tsne-digits-poses-60-images", "tsne-digits-primary-60-images"]
     for result in made.values():
         for part, words in (("", "60 images of digits"), ("scores", "60 digits images")):
-            assert words in paperset.escape(tsne.caption(result, part))
+            assert words in escape(tsne.caption(result, part))
 
 
 def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
