@@ -68,7 +68,8 @@ def address(tmp_path_factory):
     finally:
         server.send_signal(signal.SIGINT)
         try:
-            assert server.wait(60) == 0
+            ended = server.wait(60)
+            assert ended == 0, f"it ended with {ended}: {(home / 'err').read_text()}"
         finally:
             server.kill()
             server.stdout.close()
@@ -77,8 +78,9 @@ def address(tmp_path_factory):
     assert "embedded 'digits'" in said and "Traceback" not in said, said
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Not for the whole session: while it is open, this thread's event loop runs."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:

@@ -61,7 +61,8 @@ def examples(result, width):
     lines = -(-A // columns)
     columns = -(-A // lines)
     cell = min((width - NAMES) / columns, CELL)
-    figure = Figure(figsize=(width, lines * (2 * cell + 5.4 * LINE) + 3.8 * LINE))
+    around = 3.8 if lines > 1 else 6  # lines of letters above and below all
+    figure = Figure(figsize=(width, lines * (2 * cell + 5.4 * LINE) + around * LINE))
     _examples(figure, result, columns, lines)
     return figure
 

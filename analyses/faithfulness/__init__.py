@@ -5,7 +5,9 @@ divided among the pixels that it sees in proportion to how far they are from bla
 map with uniform couplings, are judged beside gradient, integrated gradients (Sundararajan et al.
 2017, arXiv:1703.01365), Grad-CAM on the first and the last convolution (Selvaraju et al. 2017,
 arXiv:1610.02391) and occlusion (Zeiler & Fergus 2014, arXiv:1311.2901), all by captum; black is
-the baseline. Of a capsule network the activation of a class is explained, of any other its logit.
+the baseline. Where the activation is no length, the map is the routing's own decomposition of what
+the activation is read from (see `routing`); the caption says which. Of a capsule network the
+activation of a class is explained, of any other its logit.
 Three judgements:
 
 - Deletion and insertion (Petsiuk et al. 2018, arXiv:1806.07421): pixels are set to black, or shown
@@ -75,6 +77,7 @@ class Result(NamedTuple):
     target: int  # class that is explained
     label: int | None  # true class, if it is known
     classes: list[str]
+    quantity: dict[str, str] | None = None  # what the routing map shows, in words; None: c (û·v̂)
 
 
 class Statistics(NamedTuple):
@@ -95,6 +98,7 @@ class Statistics(NamedTuple):
     n: int
     classes: list[str]
     dataset: str
+    quantity: dict[str, str] | None = None  # what the routing map shows, in words; None: c (û·v̂)
 
 
 def compute(model, image, label=None, *, classes, target="read", steps=8, seed=0) -> Result:
@@ -135,6 +139,7 @@ def compute(model, image, label=None, *, classes, target="read", steps=8, seed=0
         target=one.target,
         label=label,
         classes=list(classes),
+        quantity=one.quantity,
     )
 
 
@@ -193,6 +198,7 @@ def evaluate(
         n=len(images),
         classes=list(classes),
         dataset=dataset,
+        quantity=many.quantity,
     )
 
 

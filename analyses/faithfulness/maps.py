@@ -8,7 +8,7 @@ by its steepness |∂f/∂x|, and says that ∂f/∂x times a pixel is lost with
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.analyses.faithfulness.explained import Explained, convolutions
+from capsviz.nn.routing import ALONG_POSE
 from capsviz.tracing import evidence, trace
 
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
@@ -98,18 +99,24 @@ def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
     return found, left_out
 
 
+def own_quantity(model, image: Tensor, names: Sequence[str]) -> dict[str, str] | None:
+    """What the routing map shows, in words, where it is drawn and no length along a pose."""
+    if ROUTED not in names:
+        return None
+    quantity = evidence.quantity(trace(model, image, keep=evidence.PARTS))
+    return None if quantity is ALONG_POSE else quantity._asdict()
+
+
 def _children(model, fields, images, classes):
     norms = trace(model, images, keep=("children",)).children.double().norm(dim=2)
     return _of_places(norms.unflatten(1, model.grid).sum(1), images, fields)
 
 
 def _routing(model, fields, couplings, images, classes):
-    keep = ("votes", "couplings", "weights", "poses")
-    traced = trace(model, images, keep=keep, couplings=couplings)
-    factors = traced.factors[-1]
-    if factors.dim() != 3:
+    traced = trace(model, images, keep=evidence.PARTS, couplings=couplings)
+    if traced.links is not None:
         raise ValueError("its places see some children only, expected all to see all")
-    maps = evidence.additive_map(traced.votes, factors, traced.poses[-1], traced.grid)
+    maps = evidence.additive_map(traced)
     return _of_places(maps[torch.arange(len(maps)), classes.cpu()], images, fields)
 
 

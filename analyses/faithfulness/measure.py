@@ -11,7 +11,7 @@ from torch.nn.functional import interpolate
 
 from capsviz.analyses.faithfulness import curves, randomised
 from capsviz.analyses.faithfulness.explained import Explained
-from capsviz.analyses.faithfulness.maps import RANDOM, Method, methods
+from capsviz.analyses.faithfulness.maps import RANDOM, Method, methods, own_quantity
 from capsviz.experiments.attacks import frozen
 from capsviz.tracing import scores
 
@@ -32,6 +32,7 @@ class One(NamedTuple):
     infidelity: Tensor  # (M,)
     random_maps: Tensor  # (M, H, W) of the network with random weights
     correlation: Tensor  # (M,) of ranks, with those; NaN for the random order
+    quantity: dict[str, str] | None  # what the routing map shows, where it is no length
 
 
 class Many(NamedTuple):
@@ -44,6 +45,7 @@ class Many(NamedTuple):
     infidelity: Tensor  # (M, N)
     stages: list[str]  # (L,)
     correlations: Tensor  # (DRAWS, M, L) means over the images of a draw
+    quantity: dict[str, str] | None  # what the routing map shows, where it is no length
 
 
 def one(model, image: Tensor, label: int | None, *, target: str, steps: int, seed: int) -> One:
@@ -73,6 +75,7 @@ def one(model, image: Tensor, label: int | None, *, target: str, steps: int, see
     return One(
         names, left_out, int(classes[0]), shares, enlarged([one.own[0] for one in maps], image),
         drawn[:, :, 0], errors[:, 0], enlarged([one[0] for one in later], image), correlation,
+        own_quantity(model, there[:1], names),
     )  # fmt: skip
 
 
@@ -97,8 +100,9 @@ def many(
     names = [method.name for method in some]
     stages = [part.name for part in parts]
     return Many(
-        names, left_out, shares, torch.cat(drawn, 2), torch.cat(errors, 1), stages, correlated
-    )
+        names, left_out, shares, torch.cat(drawn, 2), torch.cat(errors, 1), stages, correlated,
+        own_quantity(model, images[:1].to(like), names),
+    )  # fmt: skip
 
 
 def _judged(model, images, classes, maps, shares, generator) -> tuple[Tensor, Tensor]:

@@ -33,16 +33,24 @@ def caption(result, part="") -> str:
             f"less deletion, of the score of the class {result.target}; infidelity, the share of "
             "squared losses by black squares that a map leaves unexplained; and rank correlation "
             f"of a map with itself after layers have got random weights ({result.sanity.n} draws). "
-            "Bars: 95 % intervals."
+            f"Bars: 95 % intervals.{_routed(result)}"
         )
         return " ".join([text, *map(sentences, [*verdicts(result), *result.left_out])])
     text = (
         f"Maps of one image for class {result.classes[result.target]}, each on its own colour "
         "scale; below them the same maps of the network with random weights in all layers, with "
-        "the rank correlation ρ of the two. Numbers: areas of deletion and insertion, infidelity. "
-        "One image proves nothing."
+        "the rank correlation ρ of the two. Numbers: areas of deletion and insertion, infidelity."
+        f"{_routed(result)} One image proves nothing."
     )
     return " ".join([text, *map(sentences, result.left_out)])
+
+
+def _routed(result) -> str:
+    """What the routing map shows, where it is no length along a pose."""
+    if result.quantity is None:
+        return ""
+    quantity = result.quantity
+    return f" The routing map shows {quantity['plain']}, which adds up to {quantity['words']}."
 
 
 def _areas(result) -> str:

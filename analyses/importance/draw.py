@@ -78,6 +78,8 @@ def _bars(axes, result, kind):
     axes.axhspan(*result.control[kind], color=RANDOM, alpha=0.3, linewidth=0)
     axes.bar(range(len(change)), change, color=COLOURS[0], width=0.8)
     axes.axhline(0, color="black", linewidth=0.5)
+    if len(change) < 6:  # no ticks between them
+        axes.set_xticks(range(len(change)))
     axes.set_xlabel({"types": "a capsule type", "dimensions": "a dimension of all poses"}.get(
         kind, "a group of children"))  # fmt: skip
     axes.tick_params(labelsize=6)

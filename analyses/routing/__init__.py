@@ -8,8 +8,13 @@ map Σ over types of c_ij (û_ij · v̂_j) over the places of the grid, with the
 iteration. This additive form, unlike |u| c |v|, sums exactly to s_j · v̂_j, where
 s_j = Σ_i c_ij û_ij (c_ij is what the votes are multiplied by, where that is not the coupling). That
 is |s_j| unless a bias is added to s_j inside routing (preset "authors"): a bias belongs to no
-place, so it is in v̂_j, but in no map. The same network with uniform couplings, and the poses that
-they give, stands beside it. Capsules that lie at no places of a grid have no map.
+place, so it is in v̂_j, but in no map. Where the activation is no length, the map is the routing's
+own exact decomposition of what the activation is read from: of EM routing -λ a_i c_ij Σ_h (β_u + ln
+σ_jh), which sums to the logit of the activation less λβ_a; of variational routing that logit,
+divided by mass; of inverted attention the score of its head; of self-routing the activation
+itself. The figure says which. The same network with uniform couplings, and the poses that they
+give, stands beside it. Capsules that lie at no places of a grid have no map: what the capsules of
+each type add stands in its place.
 
 Over a test set (`--n N`): the same measures, polarisation (mean_i max_j c_ij), dead
 capsules, and how often r iterations change what one iteration predicts (Paik, Kwak & Kim 2019,
@@ -40,16 +45,18 @@ import click
 import numpy as np
 
 from capsviz.analyses.routing import statistics
-from capsviz.analyses.routing.statistics import NO_MAP, Statistics, evaluate, spread
+from capsviz.analyses.routing.statistics import Statistics, evaluate
+from capsviz.analyses.routing.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.replicates import mean
-from capsviz.statistics.words import number, sentences
 
 EXAMPLES = """
 capsviz routing --digit 4  # 6 s
 capsviz routing --n 1000  # about 1 min
 """
+
+__all__ = ["caption", "evaluate", "findings"]
 
 NEEDS = ("votes", "couplings", "poses")  # of a network, see tracing.needs
 OVER_RUNS = {"to_right": mean, "to_wrong": mean} | dict.fromkeys(
@@ -63,8 +70,8 @@ class Result(NamedTuple):
     couplings: np.ndarray  # (R, types, J) mean over the places of a type; without a grid (R, I, J)
     entropy_nats: np.ndarray  # (R, I) of each capsule's couplings over classes
     agreement: np.ndarray  # (R, J) cosine of votes and pose, weighted by coupling
-    maps: np.ndarray | None  # (J, rows, columns) additive, last iteration; None: no places
-    map_sums: np.ndarray  # (J,) s_j · v̂_j
+    maps: np.ndarray | None  # (J, rows, columns) of evidence, last iteration; None: no places
+    map_sums: np.ndarray  # (J,) s_j · v̂_j, or what else the evidence adds up to
     input_norms: np.ndarray  # (J,) |s_j|, of s_j = Σ_i c_ij û_ij without any bias
     activations: np.ndarray  # (J,) of the classes, as their lengths
     uniform_maps: np.ndarray | None  # (J, rows, columns)
@@ -75,6 +82,9 @@ class Result(NamedTuple):
     classes: list[str]
     label: int | None  # true class, if it is known
     coupling_sd: np.ndarray | None = None  # (R,) of the couplings about even ones
+    quantity: dict[str, str] | None = None  # what maps show, in words; None: c (û·v̂)
+    type_evidence: np.ndarray | None = None  # (types, J) in place of maps, without places
+    uniform_type_evidence: np.ndarray | None = None  # (types, J)
 
 
 def upgrade(kind: str, values: dict) -> dict:
@@ -98,55 +108,50 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     ValueError  for iterations that the network does not take.
     """
     from capsviz.analyses.routing import measure
-    from capsviz.tracing import coupling_sd, even_couplings, evidence, trace
+    from capsviz.tracing import coupling_sd, even_couplings, trace
     from capsviz.transforms.augment import to_uint8
 
     image = image.cpu()
-    parts = {"keep": measure.INSIDE, "iterations": iterations}
+    parts = {"keep": (*measure.INSIDE, "evidence"), "iterations": iterations}
     routed = trace(model, image, **parts)
     uniform = trace(model, image, **parts, couplings="uniform")
-    totals = [measure.total_input(one.votes, one.factors[-1]) for one in (routed, uniform)]
-    maps = [None, None]
-    if evidence.has_places(routed.grid):
-        maps = [
-            evidence.additive_map(one.votes, one.factors[-1], one.poses[-1], one.grid)[0].numpy()
-            for one in (routed, uniform)
-        ]
-    sums = [
-        measure.along_pose(total, one.poses[-1])[0].numpy()
-        for total, one in zip(totals, (routed, uniform), strict=True)
-    ]
+    both = [measure.evidence_of(one) for one in (routed, uniform)]
     return Result(
         couplings=measure.by_type(routed.couplings[:, 0], routed.grid).numpy(),
         entropy_nats=measure.entropy(routed.couplings[:, 0]).numpy(),
         agreement=measure.agreement(routed.votes, routed.couplings, routed.poses)[:, 0].numpy(),
-        maps=maps[0],
-        map_sums=sums[0],
-        input_norms=totals[0][0].norm(dim=1).numpy(),
+        maps=both[0].maps,
+        map_sums=both[0].sums,
+        input_norms=measure.total_input(routed.votes, routed.factors[-1])[0].norm(dim=1).numpy(),
         activations=routed.lengths[0].numpy(),
-        uniform_maps=maps[1],
-        uniform_map_sums=sums[1],
+        uniform_maps=both[1].maps,
+        uniform_map_sums=both[1].sums,
         uniform_activations=uniform.lengths[0].numpy(),
-        extent_px=None if maps[0] is None else list(routed.extent),
+        extent_px=None if both[0].maps is None else list(routed.extent),
         image=to_uint8(image[0]),
         classes=list(classes),
         label=label,
         coupling_sd=coupling_sd(routed.couplings[:, 0], even_couplings(routed.couplings)).numpy(),
+        quantity=both[0].quantity,
+        type_evidence=both[0].types,
+        uniform_type_evidence=both[1].types,
     )
 
 
 def parts(result: Result | Statistics) -> tuple[str, ...]:
-    """Names of its pictures; maps where the capsules have places."""
+    """Names of its pictures; maps where the capsules have places, else their evidence by type."""
     if isinstance(result, Statistics):
         return ("", "couplings")
-    return ("",) if result.maps is None else ("", "maps")
+    if result.maps is not None:
+        return ("", "maps")
+    return ("",) if result.type_evidence is None else ("", "evidence")
 
 
 def plot(result: Result | Statistics, *, width=7.16, part=""):
     """Couplings and measures of one image, or its "maps"; the statistics, or their "couplings"."""
     from capsviz.analyses.routing import draw, panels
 
-    of_one = {"": draw.one_image, "maps": draw.maps}
+    of_one = {"": draw.one_image, "maps": draw.maps, "evidence": draw.evidence}
     of_many = {"": panels.panels, "couplings": panels.couplings}
     return (of_many if isinstance(result, Statistics) else of_one)[part](result, width)
 
@@ -202,51 +207,3 @@ def paper(inputs, settings):
         progress=progress,
     )
     yield f"routing-{name}-{settings.n}-images", result
-
-
-def caption(result: Result | Statistics, part: str = "") -> str:
-    """What a picture shows, with its numbers."""
-    if part == "maps":
-        return (
-            "Where the evidence for each class comes from, as c (û·v̂) summed over types, with "
-            f"routing and with uniform couplings. {sentences(findings(result))}"
-        )
-    if part == "couplings":
-        return (
-            f"Routing of {result.n:,} test images of {result.dataset}. Left: the mean and the "
-            "largest activation of each capsule. Middle and right: mean couplings of the images of "
-            "each true class, for all capsules to every class and for each type to the true class."
-        )
-    if isinstance(result, Statistics):
-        return f"Routing over a test set. {sentences(findings(result))}"
-    return (
-        "Routing of one image. Top: couplings by iteration, mean over the places of a capsule "
-        "type. Bottom: effective parents, agreement of the votes, and activations. "
-        f"{sentences(findings(result))}"
-    )
-
-
-def findings(result: Result | Statistics) -> str:
-    """What the numbers say, in a line or two."""
-    if isinstance(result, Statistics):
-        return statistics.findings(result)
-    J = len(result.classes)
-    effective = float(np.exp(result.entropy_nats[-1]).mean())
-    both = (result.activations, result.uniform_activations)
-    name, control = (result.classes[v.argmax()] for v in both)
-    largest = [float(v.max()) for v in both]
-    sd = "" if result.coupling_sd is None else f" (sd about uniform {result.coupling_sd[-1]:.4f})"
-    R = len(result.couplings)
-    after = f"after {R} iterations a" if R > 1 else "a"
-    text = (
-        f"predicted {name} (activation {largest[0]:.3f}), with uniform couplings {control} "
-        f"({largest[1]:.3f})\n{after} capsule has {effective:.3f} of {J} effective parents{sd}: "
-        f"{spread(effective, J)}"
-    )
-    if result.maps is None:
-        return f"{text}\n{NO_MAP}"
-    difference = np.linalg.norm(result.maps - result.uniform_maps)
-    return (
-        f"{text}; the maps differ from those of uniform couplings by "
-        f"{number(difference / np.linalg.norm(result.uniform_maps), '.1%')}"
-    )

@@ -14,6 +14,7 @@ BLUE, RED, GREEN, GREY = COLOURS[0], COLOURS[1], COLOURS[2], "#7F7F7F"
 COUPLING, SIGNED = "cividis", "RdBu_r"
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 SHOWN = 10  # classes that maps are drawn of, the longest
+ALONG_POSE = {"part": r"$c_{ij}\,\hat u_{ij}\cdot\hat v_j$", "whole": r"$s_j\cdot\hat v_j$"}
 
 
 def one_image(result, width):
@@ -74,7 +75,7 @@ def _maps(part, result, classes, shape, wide):
         for place, j in enumerate(classes):
             block, column = divmod(place, shape[1])
             axes = grid[2 * block + k, column]
-            drawn = _map(axes, result, maps[j], scale)
+            drawn = one_map(axes, result.image, result.extent_px, maps[j], scale)
             axes.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
             if k == 0:
                 true = " (true)" if j == result.label else ""
@@ -82,26 +83,59 @@ def _maps(part, result, classes, shape, wide):
             if column == 0:
                 axes.set_ylabel(name, fontsize=6.5)
     longest = f" ({SHOWN} longest)" if len(result.classes) > SHOWN else ""
+    quantity = result.quantity or ALONG_POSE
     part.suptitle(
-        f"evidence for each class{longest} by place: $c_{{ij}}\\,\\hat u_{{ij}}\\cdot\\hat v_j$ "
-        f"summed over types;{' ' if wide else chr(10)}"
-        "below each map its sum Σ = $s_j\\cdot\\hat v_j$",
+        f"evidence for each class{longest} by place: {quantity['part']} "
+        f"summed over types;{' ' if wide and result.quantity is None else chr(10)}"
+        f"below each map its sum Σ{' = ' if result.quantity is None else ', '}{quantity['whole']}",
         fontsize=7,
     )
     bar(part, drawn, grid, "evidence; − marks negative")
 
 
-def _map(axes, result, values, scale):
+def evidence(result, width):
+    """What the capsules of each type add to each class, and what they all add up to."""
+    wide = width >= WIDE
+    figure = Figure(figsize=(width, 2.6 if wide else 2.9))
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
+    grid = figure.subplots(1, 3, sharey=True, width_ratios=[1, 1, 0.7])
+    both = (result.type_evidence, result.uniform_type_evidence)
+    scale = CenteredNorm(0, halfrange(np.stack(both)))
+    for axes, values, name in zip(grid, both, ("routed", "uniform"), strict=False):
+        drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto")
+        axes.set(title=name, xlabel="capsule" if len(values) > 20 else "capsule type")
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
+        axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=3)
+    axes, at = grid[2], np.arange(len(result.classes))
+    axes.axvline(0, color=GREY, linewidth=0.5)
+    axes.hlines(at, result.uniform_map_sums, result.map_sums, color=GREY, linewidth=0.8)
+    axes.plot(result.map_sums, at, "o", color=RED, label="routed")
+    axes.plot(result.uniform_map_sums, at, "o", color=BLUE, mfc="white", label="uniform")
+    axes.set(title="sum Σ over capsules", xlabel="Σ")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
+    grid[0].set_ylabel("class")
+    class_ticks(grid[0].yaxis, result.classes)
+    quantity = result.quantity or ALONG_POSE
+    figure.suptitle(
+        f"evidence for each class by capsule, {quantity['part']};\nΣ: {quantity['whole']}",
+        fontsize=7,
+    )
+    bar(figure, drawn, grid[:2], "evidence; − marks negative")
+    return figure
+
+
+def one_map(axes, image, extent_px, values, scale):
     """One map at its place on the paler input, its outline above; − where clearly negative."""
-    image = result.image
     axes.set_axis_on()
     axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)
-    drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=result.extent_px, zorder=2)
+    drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=extent_px, zorder=2)
     grey = image.mean(0)
     if np.ptp(grey) > 0:
         half = grey.min() + np.ptp(grey) / 2
         axes.contour(grey, [half], colors="black", linewidths=0.5, zorder=3)
-    left, right, bottom, top = result.extent_px
+    left, right, bottom, top = extent_px
     rows, columns = np.nonzero(values < -scale.halfrange / 5)
     axes.plot(
         left + (columns + 0.5) * (right - left) / values.shape[1],
@@ -157,7 +191,7 @@ def parents(axes, rounds, mean, band, J):
     """Effective parents, and on the right the entropy that they stand for."""
     axes.plot(rounds, mean, "o-", color=BLUE)
     axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
-    last(axes, rounds[-1], mean[-1], f"{mean[-1]:.2f}", below=True)
+    last(axes, rounds[-1], mean[-1], f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4)
     axes.set(xlabel="iteration", ylabel="effective parents", ylim=(1, J * 1.03))
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
@@ -199,8 +233,16 @@ def class_ticks(axis, names, step=1):
 def coupling_bar(part, image, grid, scale):
     """The colour bar of couplings: 1/J in its middle."""
     drawn = bar(part, image, grid, "mean coupling $c_{ij}$")
-    ticks = [scale.vmin, scale.vcenter, scale.vmax]
+    ticks = [lowest(scale, grid), scale.vcenter, scale.vmax]
+    if ticks[0] > scale.vmin:
+        drawn.ax.set_ylim(ticks[0], scale.vmax)
     drawn.set_ticks(ticks, labels=[f"{t:.3f}" for t in ticks])
+
+
+def lowest(scale, axes) -> float:
+    """Lower end of a bar of couplings: 0 where none is negative, for there are none below."""
+    drawn = [image.get_array().min() for one in np.ravel(axes) for image in one.images]
+    return 0.0 if scale.vmin < 0 <= min(drawn) else scale.vmin
 
 
 def bar(part, image, grid, label):

@@ -7,11 +7,14 @@ the shape of couplings, are what the votes are multiplied by: `Trace.factors`.
 from __future__ import annotations
 
 from math import log
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from capsviz.tracing import Trace, evidence
 from capsviz.tracing.evidence import has_places
 
 __all__ = ["has_places"]
@@ -55,3 +58,28 @@ def total_input(votes: Tensor, factors: Tensor) -> Tensor:
 def along_pose(total: Tensor, poses: Tensor) -> Tensor:
     """s_j · v̂_j in float64, of (B, J, E) twice: (B, J)."""
     return (total * normalize(poses.double(), dim=-1)).sum(-1)
+
+
+class Evidence(NamedTuple):
+    """Of one image, for J classes, after the last iteration."""
+
+    maps: np.ndarray | None  # (J, rows, columns); None: no places
+    types: np.ndarray | None  # (types, J) without places; without a grid (I, J)
+    sums: np.ndarray  # (J,) over all children
+    quantity: dict[str, str] | None  # what it is, in words; None: `ALONG_POSE`
+
+
+def evidence_of(traced: Trace) -> Evidence:
+    """The evidence of the first image of a trace, by its routing's own decomposition."""
+    own = traced.evidence is not None
+    maps = types = None
+    if has_places(traced.grid):
+        maps = evidence.additive_map(traced)[0].numpy()
+    else:
+        types = by_type(evidence.of_children(traced)[0], None).numpy()
+    if own:
+        sums = evidence.of_children(traced)[0].sum(0)
+    else:
+        sums = along_pose(total_input(traced.votes, traced.factors[-1]), traced.poses[-1])[0]
+    quantity = evidence.quantity(traced)._asdict() if own else None
+    return Evidence(maps, types, sums.numpy(), quantity)

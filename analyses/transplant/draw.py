@@ -7,6 +7,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from capsviz.analyses.routing.draw import lowest
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import show
 
@@ -53,7 +54,9 @@ def pair(result, width):
                 axes.set_ylabel(f"votes of\nthe {name}", fontsize=6.5)
     if maps:
         bar = figure.colorbar(drawn, ax=shown, location="bottom", aspect=25, pad=0.02)
-        ticks = [scale.vmin, scale.vcenter, scale.vmax]
+        ticks = [lowest(scale, shown), scale.vcenter, scale.vmax]
+        if ticks[0] > scale.vmin:
+            bar.ax.set_xlim(ticks[0], scale.vmax)
         bar.set_ticks(ticks, labels=[f"{tick:.3f}" for tick in ticks])
         bar.set_label("own coupling by place, mean over types", fontsize=6.5)
         bar.ax.tick_params(labelsize=6)

@@ -93,10 +93,10 @@ def evidence(seen, capsule: int, name: str, limit: float | None = None) -> str:
 
     As in the figure of `routing`: the ink is outlined, and what is clearly negative has a −. The
     scale ends at `limit`, for several maps on one; None: at what is farthest from zero. Capsules
-    that lie at no places have no map, but a line that says so.
+    that lie at no places have no map, but a table of what each type adds to each class.
     """
     if seen.maps is None:
-        return note(NO_MAP)
+        return note(NO_MAP) if seen.type_evidence is None else _by_type(seen, capsule, name)
     limit = (float(np.abs(seen.maps).max()) if limit is None else limit) or 1e-6
     height, width = seen.image.shape[1:]
     colours = colour_table(SIGNED)[_index(seen.maps[capsule] / limit / 2 + 0.5)]
@@ -112,8 +112,34 @@ def evidence(seen, capsule: int, name: str, limit: float | None = None) -> str:
         f'<img class="cv-px cv-over" style="{box}" src="{png(colours)}" alt="evidence by place">'
         f"{_lines(seen, capsule, limit)}</div>"
         f"{_scale(SIGNED, f'−{limit:.3f}', '0', f'{limit:.3f}')}"
-        f"<figcaption>Evidence for {escape(name)} by place, c (û·v̂) summed over capsule types; "
-        f"all places together: {seen.maps[capsule].sum():.2f}.</figcaption></figure>"
+        f"<figcaption>Evidence for {escape(name)} by place, {_plain(seen)} summed over capsule "
+        f"types; all places together: {seen.maps[capsule].sum():.2f}{_whole(seen)}."
+        "</figcaption></figure>"
+    )
+
+
+def _plain(seen) -> str:
+    return "c (û·v̂)" if seen.quantity is None else escape(seen.quantity["plain"])
+
+
+def _whole(seen) -> str:
+    return "" if seen.quantity is None else f", {escape(seen.quantity['words'])}"
+
+
+def _by_type(seen, capsule: int, name: str) -> str:
+    """What the capsules of each type add to each class, a row for each class."""
+    types, J = seen.type_evidence.shape
+    limit = float(np.abs(seen.type_evidence).max()) or 1e-6
+    cells = colour_table(SIGNED)[_index(seen.type_evidence.T / limit / 2 + 0.5)]
+    numbers = "".join(f"<b>{j}</b>" for j in range(J))
+    return (
+        f'<figure class="cv-panel"><div class="cv-heat"><div class="cv-names">{numbers}</div>'
+        f'<img class="cv-px" src="{png(cells)}" alt="evidence by type"></div>'
+        f"{_scale(SIGNED, f'−{limit:.3f}', '0', f'{limit:.3f}')}"
+        f"<figcaption>{escape(NO_MAP)}; in their place the evidence of each, {_plain(seen)}: a "
+        f"row for each class, a column for each of {types} capsules; all "
+        f"together for {escape(name)}: {seen.type_evidence[:, capsule].sum():.2f}{_whole(seen)}."
+        "</figcaption></figure>"
     )
 
 

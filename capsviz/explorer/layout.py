@@ -49,8 +49,9 @@ def build(choice: Choice, cases: list[Case], about: About, label: int) -> Simple
             _routing(on, choice, about, label)
         with gr.Tab("Side by side") as on.sides_tab:
             gr.HTML(drawing.note(
-                "The image's own votes, weighed by three couplings: what routing found, uniform "
-                "ones, and those of another image, chosen under Routing."
+                "First both networks, as each routes the image; then the image's own votes in the "
+                "first, weighed by three couplings: what routing found, uniform ones, and those of "
+                "another image, chosen under Routing."
             ))  # fmt: skip
             on.sides = _html(elem_id="sides")
         with gr.Tab("Play"):

@@ -12,7 +12,6 @@ from torch import Tensor
 from capsviz import tracing
 from capsviz.analyses.routing import measure
 from capsviz.analyses.transplant.measure import require_all_to_all
-from capsviz.tracing import evidence
 from capsviz.tracing.reconstruction import distance as distance_of
 from capsviz.transforms.augment import to_uint8
 
@@ -58,6 +57,8 @@ class Seen(NamedTuple):
     distance: float | None = None  # L2, of that to the image
     coupling_sd: float = 0.0  # of the couplings of the last iteration about even ones
     activations: np.ndarray | None = None  # (R, J) after each iteration
+    type_evidence: np.ndarray | None = None  # (types, J) in place of maps, without places
+    quantity: dict[str, str] | None = None  # what maps show, in words; None: c (û·v̂)
 
 
 def without_type(model, kind: int | None):
@@ -124,29 +125,29 @@ def look(
     traced = tracing.trace(
         without_type(model, intervention.off),
         image,
-        keep=(*measure.INSIDE, "reconstruction"),
+        keep=(*measure.INSIDE, "evidence", "reconstruction"),
         couplings=replacing(model, intervention, donor),
         iterations=intervention.iterations,
     )
     own = traced.couplings
     if intervention.couplings is not None:
         own = tracing.trace(model, image, keep=("couplings",)).couplings
-    decoded, maps = traced.reconstruction, None
-    if evidence.has_places(traced.grid):
-        factors, poses = traced.factors[-1], traced.poses[-1]
-        maps = evidence.additive_map(traced.votes, factors, poses, traced.grid)[0].numpy()
+    decoded = traced.reconstruction
+    added = measure.evidence_of(traced)
     return Seen(
         image=to_uint8(image[0]),
         lengths=traced.lengths[0].float().numpy(),
         poses=traced.poses[-1, 0].float().numpy(),
         couplings=measure.by_type(traced.couplings[:, 0], traced.grid).numpy(),
         entropy_nats=measure.entropy(traced.couplings[:, 0]).numpy(),
-        maps=maps,
-        extent_px=None if maps is None else tracing.extent(model),
+        maps=added.maps,
+        extent_px=None if added.maps is None else tracing.extent(model),
         reconstruction=None if decoded is None else to_uint8(decoded[0]),
         distance=None if decoded is None else float(distance_of(traced.images, decoded)[0]),
         coupling_sd=float(
             tracing.coupling_sd(traced.couplings[-1], tracing.even_couplings(own))[0]
         ),
         activations=traced.activations[:, 0].float().numpy(),
+        type_evidence=added.types,
+        quantity=added.quantity,
     )

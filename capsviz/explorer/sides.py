@@ -1,12 +1,14 @@
-"""Routed, uniform and transplanted couplings side by side: one image, three answers. No Gradio."""
+"""Two networks side by side, and trained, uniform and transplanted couplings. No Gradio."""
 
 from __future__ import annotations
+
+from html import escape
 
 import numpy as np
 from torch import Tensor
 
 from capsviz.analyses.view.measure import warped
-from capsviz.explorer import drawing, look
+from capsviz.explorer import both, drawing, look
 from capsviz.explorer.network import Networks
 from capsviz.explorer.settings import Settings
 
@@ -18,7 +20,7 @@ SENTENCES = {
 
 
 def compared(networks: Networks, image: Tensor, settings: Settings) -> str:
-    """An image (1, C, H, W), warped as set, under the three couplings, as HTML.
+    """An image (1, C, H, W), warped as set, in both networks, and under three couplings, as HTML.
 
     Raises
     ------
@@ -46,7 +48,11 @@ def compared(networks: Networks, image: Tensor, settings: Settings) -> str:
         else _column(networks, seen, couplings, sentence, *shared)
         for couplings, sentence, seen in looks
     ]
-    return _finding(networks, image, settings) + drawing.row(*columns)
+    return (
+        f"<h4>Two networks, the same image</h4>{both.compared(networks, image)}"
+        f"<h4>Three couplings of {escape(networks.names[0])}, the same votes</h4>"
+        f"{_finding(networks, image, settings)}{drawing.row(*columns)}"
+    )
 
 
 def _column(networks, seen, couplings, sentence, first, limit, donor, label) -> str:

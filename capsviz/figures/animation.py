@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
     The palette holds greys, the colour map and the house colours: a palette chosen for each frame
     would lose the rare ones, and the colours of the legend would flicker.
     """
+    from imageio.v3 import imwrite
     from PIL import Image
 
     greys = np.append(255, np.arange(0, 249, 4)).repeat(3)  # of equals the first is taken: white
@@ -26,12 +26,11 @@ def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
     house = [int(c[i : i + 2], 16) for c in COLOURS for i in (1, 3, 5)]
     palette = Image.new("P", (1, 1))
     palette.putpalette([*greys.astype(int), *scale.astype(int), *house])
-    first, *others = (
+    flat = (
         Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
         for frame in frames
     )
-    content = io.BytesIO()
-    how = {"save_all": True, "duration": round(1000 / fps), "loop": 0}
-    first.save(content, "GIF", append_images=others, **how)
-    write_bytes(path, content.getvalue())
+    pictures = [np.asarray(picture.convert("RGB")) for picture in flat]
+    options = {"plugin": "pillow", "extension": ".gif", "duration": round(1000 / fps), "loop": 0}
+    write_bytes(path, imwrite("<bytes>", pictures, **options))
     return path

@@ -116,6 +116,10 @@ class CapsuleLayer(RoutingLayer):
         """Share of each vote in its parent: couplings (R, B, [Q,] I, J), activations (B, count)."""
         return super().weights(couplings, of_slots(activations, self.links))
 
+    def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
+        """As of any layer; activations (B, count) of the children."""
+        return super().evidence(votes, routing, of_slots(activations.to(votes), self.links))
+
     @property
     def links(self) -> Links | None:
         """What the places see; None: all children."""

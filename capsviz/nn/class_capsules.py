@@ -5,10 +5,9 @@ from torch import Tensor, einsum, nn
 
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
-from capsviz.nn.functional import lengths
 from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing_layer import RoutingLayer, arguments, matrix_count
+from capsviz.nn.routing_layer import RoutingLayer, matrix_count
 
 
 class ClassCapsules(RoutingLayer):
@@ -141,22 +140,6 @@ class ClassCapsules(RoutingLayer):
         return self._route(votes, couplings=couplings, **options)
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """What each vote adds to what its parent's activation is read from.
-
-        Parameters
-        ----------
-        votes        (B, I, J, E), and
-        routing      as `route` gave them.
-        activations  (B, I) of the children.
-
-        Returns
-        -------
-        (B, I, J). By default the length that a weighted vote has along its parent's pose.
-        """
-        if self._evidence is not None:
-            takes = arguments(self._evidence)
-            options = {name: value for name, value in self.options.items() if name in takes}
-            return self._evidence(votes, routing, activations, **self.learned, **options)
-        poses = routing.poses[-1]
-        along = einsum("bije,bje->bij", votes, poses / lengths(poses)[..., None])
-        return self.weights(routing.couplings[-1], activations) * along
+        """As of any layer; batch norm of the parents divides it as it does their logits."""
+        parts = super().evidence(votes, routing, activations)
+        return parts if self.norm is None else parts / self.norm.logit_std

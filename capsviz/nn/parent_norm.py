@@ -23,6 +23,12 @@ class ParentNorm(nn.Module):
         self.poses = nn.BatchNorm1d(parents, affine=False)
         self.logits = nn.BatchNorm1d(parents, affine=False)
 
+    @property
+    def logit_std(self) -> Tensor:
+        """What evaluation divides the logits of each type of parent by: (J,)."""
+        assert self.logits.running_var is not None
+        return (self.logits.running_var + self.logits.eps).sqrt()
+
     def forward(self, poses: Tensor, activations: Tensor) -> Parents:
         """Poses (B, J, E) and activations (B, J), or (B, J, places) of both."""
         return Parents(self.poses(poses), self.logits(torch.logit(activations, CLOSEST)).sigmoid())

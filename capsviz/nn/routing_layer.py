@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from capsviz.discovery import unknown
 from capsviz.nn import routing as routings
 from capsviz.nn.functional import lengths
+from capsviz.nn.routing import Quantity, Routing
+from capsviz.nn.routing._evidence import evidence
 
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
 
@@ -44,7 +46,6 @@ class RoutingLayer(nn.Module):
         self._takes = {function: arguments(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
         self._initial = getattr(module, "parameters", None)
-        self._evidence = getattr(module, "evidence", None)
 
     def initial(self, parents: int, child_numbers: int, parent_numbers: int) -> dict[str, Tensor]:
         """What the routing itself learns, by its names, at first."""
@@ -118,6 +119,27 @@ class RoutingLayer(nn.Module):
         """Share of each vote in its parent: couplings (..., I, J), activations of the children
         (..., I) -> (..., I, J)."""
         return couplings if self._weights is None else self._weights(couplings, activations)
+
+    @property
+    def quantity(self) -> Quantity:
+        """What `evidence` is, in words."""
+        return routings.quantity(self.routing_name)
+
+    def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
+        """What each vote adds to what its parent's activation is read from: its `quantity`.
+
+        Parameters
+        ----------
+        votes        (B, [Q,] I, J, E), and
+        routing      as `route` gave them.
+        activations  of the children, (B, I) of a layer that sees all, else (B, count).
+
+        Returns
+        -------
+        (B, [Q,] I, J). By default the length that a weighted vote has along its parent's pose.
+        """
+        known = {**self.learned, **self.options}
+        return evidence(self.routing_name, votes, routing, activations, **known)
 
 
 def arguments(function: Callable | None) -> frozenset[str]:

@@ -19,15 +19,15 @@ def or_new(axes: Axes | None) -> Axes:
     return pyplot.subplots(layout="constrained")[1]
 
 
-def require(trace: Trace, *names: str) -> None:
-    """ValueError for a trace without some of its parts, or of local children."""
+def require(trace: Trace, *names: str, local: bool = False) -> None:
+    """ValueError for a trace without some of its parts, or of local children but for `local`."""
     for name in names:
         if getattr(trace, name) is None:
             raise ValueError(
                 f"this trace has no {name}: trace with {name!r} among keep=(...); "
                 "where it is there already, the network has none"
             )
-    if trace.links is not None:
+    if trace.links is not None and not local:
         raise ValueError(
             "this layer is local, with couplings for each of its places: draw trace.couplings "
             "of the place that you mean"

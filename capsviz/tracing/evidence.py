@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
+
+from capsviz.nn.routing import ALONG_POSE, Quantity
+from capsviz.tracing.record import PER_ITERATION, Trace
+
+PARTS = ("votes", "couplings", "weights", "evidence", "poses")  # of a trace, for these maps
+OWN = Quantity("evidence", "the network's own evidence", "its sum", "its sum")  # without words
 
 
 def has_places(grid: tuple[int, int, int] | None) -> bool:
@@ -12,25 +20,84 @@ def has_places(grid: tuple[int, int, int] | None) -> bool:
     return grid is not None and grid[1] * grid[2] > 1
 
 
-def additive_map(
-    votes: Tensor, factors: Tensor, poses: Tensor, grid: tuple[int, int, int]
-) -> Tensor:
-    """What each place adds to each parent: Σ over types of c_ij (û_ij · v̂_j), in float64.
+def quantity(traced: Trace) -> Quantity:
+    """What the evidence of a trace is, in words: its routing's own, or the length along a pose."""
+    if traced.evidence is None:
+        return ALONG_POSE
+    return OWN if traced.quantity is None else traced.quantity
+
+
+def of_image(traced: Trace, index: int) -> Trace:
+    """The same of one image alone: what evidence is made of, by views."""
+    some = slice(index, index + 1)
+    pieces = {name: getattr(traced, name) for name in PARTS}
+    for name, value in pieces.items():
+        if value is not None:
+            pieces[name] = value[:, some] if name in PER_ITERATION else value[some]
+    return replace(traced, **pieces)
+
+
+def of_children(traced: Trace, iteration: int = -1) -> Tensor:
+    """What each child adds to each parent: the `quantity` of a trace, in float64.
+
+    Where a routing has no decomposition of its own, that is c_ij (û_ij · v̂_j), c_ij being what the
+    votes are multiplied by and v̂_j the pose v_j / |v_j|: the sum over children is (Σ_i c_ij û_ij) ·
+    v̂_j exactly, by linearity.
 
     Parameters
     ----------
-    votes    (B, I, J, E).
-    factors  (B, I, J) of one iteration: the couplings c_ij, or what stands in their place.
-    poses    (B, J, E) after it; v̂_j is v_j / |v_j|.
-    grid     (types, rows, columns).
+    traced     with `PARTS`.
+    iteration  of routing, an index.
 
     Returns
     -------
-    (B, J, rows, columns). The sum over places is (Σ_i c_ij û_ij) · v̂_j exactly, by linearity.
+    (N, I, J), or (N, Q, I, J) of a layer with Q places that see some children.
     """
-    direction = normalize(poses.double(), dim=-1)
-    parts = factors.double() * torch.einsum("bije,bje->bij", votes.double(), direction)
-    return parts.unflatten(1, grid).sum(1).movedim(-1, 1)
+    if traced.evidence is not None:
+        return traced.evidence[iteration].double()
+    assert traced.votes is not None and traced.poses is not None and traced.factors is not None
+    direction = normalize(traced.poses[iteration].double(), dim=-1)
+    along = torch.einsum("...ije,...je->...ij", traced.votes.double(), direction)
+    return traced.factors[iteration].double() * along
+
+
+def additive_map(traced: Trace, iteration: int = -1, *, place: int | None = None) -> Tensor:
+    """What each place of the children adds to each parent: `of_children`, summed over types.
+
+    Parameters
+    ----------
+    traced     with `PARTS`, of a layer whose children have a grid.
+    iteration  of routing, an index.
+    place      of parents that see some children alone, row by row; None: what all places get.
+
+    Returns
+    -------
+    (N, J, rows, columns) double, which sums over places to what the parent gets.
+
+    Raises
+    ------
+    ValueError  for children without places, or a place that is not there.
+    """
+    if traced.grid is None:
+        raise ValueError("the children of this layer have no places: there is no map")
+    parts = of_children(traced, iteration)
+    if traced.links is not None:
+        parts = _at_children(parts, traced.links, place)
+    elif place not in (None, 0):
+        raise ValueError(f"all parents of this layer are at one place, got place {place}")
+    return parts.unflatten(1, traced.grid).sum(1).movedim(-1, 1)
+
+
+def _at_children(parts: Tensor, links, place: int | None) -> Tensor:
+    """Parts of slots (N, Q, I, J), of all places or one, added up child by child: (N, count, J)."""
+    child = links.child.to(parts.device)
+    if place is not None:
+        if not 0 <= place < len(child):
+            raise ValueError(f"place {place}: expected 0 to {len(child) - 1}")
+        parts, child = parts[:, place : place + 1], child[place : place + 1]
+    mask = child.flatten() >= 0
+    total = parts.new_zeros(len(parts), links.count, parts.shape[-1])
+    return total.index_add_(1, child.flatten()[mask], parts.flatten(1, 2)[:, mask])
 
 
 def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:

@@ -123,6 +123,7 @@ class _Pass:
             pose_shape=self.pose_shape(shown),
             links=shown.get("links", getattr(self.model, "links", None)),
             extent=_extent(self.model, self.layer),
+            quantity=shown.get("quantity"),
             **joined,
         )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from capsviz.discovery import unknown
+from capsviz.nn.routing import Quantity
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,13 @@ class Trace:
     logits: Tensor | None = None  # (R, N, I, J)
     couplings: Tensor | None = None  # (R, N, I, J)
     weights: Tensor | None = None  # (R, N, I, J) what votes are multiplied by, if not couplings
+    evidence: Tensor | None = None  # (R, N, I, J) what votes add, if by the routing's own measure
     poses: Tensor | None = None  # (R, N, J, E)
     activations: Tensor | None = None  # (R, N, J) how present each parent is
     reconstruction: Tensor | None = None  # (N, C, H, W) of the most active; None: no decoder
     last: Tensor | None = None  # (N, J) activations after the last iteration, if kept alone
     extent: tuple[float, float, float, float] | None = None  # of the grid, in px: left, right, ...
+    quantity: Quantity | None = None  # what `evidence` is, in words
 
     @property
     def primary(self) -> Tensor | None:
@@ -53,12 +56,14 @@ class Trace:
         return self.couplings if self.weights is None else self.weights
 
 
-ABOUT = ("images", "grid", "pose_shape", "links", "extent")  # what every trace says
+ABOUT = ("images", "grid", "pose_shape", "links", "extent", "quantity")  # what every trace says
 ALIASES = {"primary": "children", "lengths": "last"}  # names in `keep`, and what they keep
 PARTS = tuple(f.name for f in fields(Trace) if f.name not in ABOUT)
 KEEP = tuple(name for name in PARTS if name != "last")  # everything
-PER_ITERATION = ("logits", "couplings", "weights", "poses", "activations")  # batch axis: second
-OPTIONAL = ("weights", "reconstruction")  # what a network may do without
+PER_ITERATION = (  # their batch axis is the second
+    "logits", "couplings", "weights", "evidence", "poses", "activations",
+)  # fmt: skip
+OPTIONAL = ("weights", "evidence", "reconstruction")  # what a network may do without
 
 # What `look` is asked for to have a part, which it may give by another name, or in other parts.
 SOURCES = {

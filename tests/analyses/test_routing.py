@@ -312,9 +312,11 @@ def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images
     assert "no maps" in routing.findings(result) and "No maps" in routing.caption(result)
     statistics, _ = many(foreign, tiny_images)
     assert statistics.type_coupling.value.shape == (3, 24, 3)
-    assert figures.parts("routing", result) == ("",)
+    assert figures.parts("routing", result) == ("", "evidence")
+    np.testing.assert_allclose(result.type_evidence.sum(0), result.map_sums, rtol=1e-5)
     for width in ("single", "double"):
-        figures.draw("routing", result, width)
+        for part in figures.parts("routing", result):
+            figures.draw("routing", result, width, part)
         for part in figures.parts("routing", statistics):
             figures.draw("routing", statistics, width, part)
 

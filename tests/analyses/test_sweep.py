@@ -146,8 +146,7 @@ def test_findings_and_caption_carry_the_numbers(result):
     assert "worst" not in sweep.findings(result._replace(worst=None, grid=None))
 
 
-@pytest.mark.parametrize("width", ["single", "double"])
-@pytest.mark.parametrize("grid", [1, None])
+@pytest.mark.parametrize(("width", "grid"), [("single", 1), ("double", None)])
 def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, grid):
     chosen = {**FEW, "grid": grid}
     values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **chosen)

@@ -13,7 +13,7 @@ from conftest import build_strong
 from capsviz import checkpoint, tracing
 from capsviz.analyses import rotate
 from capsviz.data import Dataset
-from capsviz.explorer import cases, choice, link, look, network, settings, sides, turning
+from capsviz.explorer import both, cases, choice, link, look, network, settings, sides, turning
 
 NEUTRAL = [0, 1, 0, 0, 0, "as trained", -1, -1, 3, -1, 2, 0, 0, 0, 0]
 LIMITS = {"classes": 3, "types": 2, "iterations": 3}
@@ -100,6 +100,20 @@ def test_three_couplings_stand_side_by_side(networks):
     assert len(set(scales)) == 1 and float(scales[0]) > 0  # maps can be compared
     with pytest.raises(ValueError, match="expected an index"):
         sides.compared(networks, image, chosen._replace(donor=(1, 50)))
+
+
+def test_two_networks_stand_side_by_side_on_the_same_image(networks):
+    image = networks.test_image(0, 0)
+    html = both.compared(networks, image)
+    parts = re.split(r'<section class="cv-both"', html)[1:]
+    assert [re.search(r'data-network="([^"]+)"', part)[1] for part in parts] == list(networks.names)
+    pair = (networks.model, networks.other)
+    for part, model in zip(parts, pair, strict=True):
+        bars = np.array(re.findall(r'data-value="([\d.]+)"', part), float)
+        np.testing.assert_allclose(bars, tracing.scores(model, image)[0], atol=1e-4)
+        assert ("routing" in part) and ("effective parents" in part) == hasattr(model, "look")
+    assert "Dynamic routing by agreement" in parts[0]
+    assert html in sides.compared(networks, image, settings.read((*NEUTRAL[:10], 1, 0, *[0] * 6)))
 
 
 def test_the_player_has_a_frame_for_each_angle_with_both_answers(networks):

@@ -93,7 +93,7 @@ def test_several_networks_are_compared_on_the_same_images(tmp_path, monkeypatch)
 @pytest.mark.slow
 def test_the_comparison_draws_warps_and_corruptions_of_all(tmp_path):
     out = tmp_path / "r.html"
-    words = ["mnist", "mnist-resnet", "--n", 2, "--only", "reconstruct", "--dataset", "digits"]
+    words = ["digits", "mnist-resnet", "--n", 2, "--only", "reconstruct", "--dataset", "digits"]
     done = invoke(*words, "--output", out)
     assert done.exit_code == 0, done.output
     page = out.read_text(encoding="utf-8")

@@ -38,6 +38,7 @@ from capsviz.nn.models._capsnet_config import (
 from capsviz.nn.models._class_poses import ClassPoses
 from capsviz.nn.models._settings import settings_from
 from capsviz.nn.primary_capsules import PrimaryCapsules
+from capsviz.nn.routing._evidence import by_round
 
 __all__ = ["PRESETS", "CapsNet", "build"]
 
@@ -46,6 +47,7 @@ INSIDE_ROUTING = {
     "logits",
     "couplings",
     "weights",
+    "evidence",
     "poses",
 }  # parts of a trace that need its votes
 
@@ -176,6 +178,9 @@ class CapsNet(ClassPoses):
         parts["child_activations"] = children
         if "couplings" in parts and self.capsules.weighs:
             parts["weights"] = self.capsules.weights(parts["couplings"], children)
+        if "evidence" in keep and routing.has_evidence(self.settings.routing):
+            parts["evidence"] = by_round(self.capsules.evidence, votes, routed, children)
+            parts["quantity"] = self.capsules.quantity
         if self.decoder is not None and "reconstruction" in keep:
             parts["reconstruction"] = self.decode(poses, functional.predict(activations))
         return parts

@@ -25,6 +25,7 @@ from capsviz.nn.models._matrix_config import KERNELS, Config, check
 from capsviz.nn.models._settings import settings_from
 from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing._evidence import by_round
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
 
@@ -168,6 +169,11 @@ class MatrixCapsNet(ClassPoses):
                 shown["links"] = capsules.links
             if capsules.weighs:
                 shown["weights"] = capsules.weights(routed.couplings, active)
+            if "evidence" in keep and routing.has_evidence(self.settings.routing):
+                shown["evidence"] = by_round(capsules.evidence, votes, routed, active)
+                if isinstance(norm := self.norms[n], ParentNorm):
+                    shown["evidence"] = shown["evidence"] / norm.logit_std
+                shown["quantity"] = capsules.quantity
             poses, active = capsules.by_type(routed.poses[-1], routed.activations[-1])
         shown["lengths"] = active if layer % len(self.layers) == 2 else shown["activations"][-1]
         if self.decoder is not None and "reconstruction" in keep:

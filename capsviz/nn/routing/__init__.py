@@ -10,8 +10,9 @@ and may offer
     weights(couplings, activations) -> (..., I, J)
                         the share of each vote in its parent; default: the couplings
     evidence(votes, routing, activations, **parameters) -> (B, I, J)
-                        what each vote adds to what the parent's activation is read from;
-                        default: `weights` times the vote's part along the parent's pose
+                        what each vote adds to what the parent's activation is read from, said in
+                        words by QUANTITY; default: `weights` times the vote's part along the
+                        parent's pose
 The signatures of `route` and `fused` say what a routing needs: `iterations` (without it there is
 one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves, its `parameters`,
 and the options `bias`, `detach` and `leaky`.
@@ -30,12 +31,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from capsviz import discovery
 from capsviz.discovery import load, names
 from capsviz.nn.functional import lengths
 from capsviz.nn.routing._attend import attend, batch_last, workspace_bytes
 
 __all__ = [
+    "ALONG_POSE",
     "Parents",
+    "Quantity",
     "Routing",
     "attend",
     "available",
@@ -43,9 +47,12 @@ __all__ = [
     "check_iterations",
     "check_votes",
     "get",
+    "has_evidence",
     "norms_parents",
+    "quantity",
     "rounds",
     "stack",
+    "summary",
     "workspace_bytes",
 ]
 
@@ -68,6 +75,20 @@ class Parents(NamedTuple):
     activations: Tensor  # (B, J) in [0, 1]
 
 
+class Quantity(NamedTuple):
+    """What the evidence of a routing is, in words and signs for captions."""
+
+    part: str  # of one child, in mathtext
+    plain: str  # the same without mathtext
+    whole: str  # what the parts of all children add up to, in mathtext
+    words: str  # the same without mathtext
+
+
+ALONG_POSE = Quantity(
+    r"$c_{ij}\,\hat u_{ij}\cdot\hat v_j$", "c (û·v̂)", r"$s_j\cdot\hat v_j$", "s·v̂"
+)
+
+
 def available() -> list[str]:
     """Names of the routings."""
     return names("capsviz.nn.routing")
@@ -77,6 +98,21 @@ def available() -> list[str]:
 def get(name: str) -> ModuleType:
     """The module of a routing; ValueError names the known ones."""
     return load("capsviz.nn.routing", name, what="routing")
+
+
+def has_evidence(name: str) -> bool:
+    """Whether the evidence of a routing is a decomposition of its own."""
+    return hasattr(get(name), "evidence")
+
+
+def quantity(name: str) -> Quantity:
+    """What the evidence of a routing is, in words."""
+    return getattr(get(name), "QUANTITY", ALONG_POSE)
+
+
+def summary(name: str) -> str:
+    """How a routing couples, in a line."""
+    return discovery.summary("capsviz.nn.routing", name).rstrip(".")
 
 
 def norms_parents(name: str) -> bool:

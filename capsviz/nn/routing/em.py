@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from capsviz.nn.routing import Parents, Routing, check_iterations
+from capsviz.nn.routing import Parents, Quantity, Routing, check_iterations
 from capsviz.nn.routing._gaussians import fused_rounds
 from capsviz.nn.routing._links import Links, check_links, of_slots, softmax
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
@@ -21,6 +21,12 @@ from capsviz.nn.routing._rounds import iterate
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "free"  # see nn/children.py
 OBJECTIVE = "spread"  # see nn/objectives.py
+QUANTITY = Quantity(
+    r"$-\lambda a_i c_{ij}\,\Sigma_h(\beta_u+\ln\sigma_{jh})$",
+    "−λ a c Σ(β_u + ln σ)",
+    r"logit of the activation less $\lambda\beta_a$",
+    "the logit of the activation less λβ_a, a constant of the parent",
+)
 
 FINAL_TEMPERATURE = 0.01
 FLOOR = 5e-4  # added to variances, as in the authors' code: a parent with one child has none

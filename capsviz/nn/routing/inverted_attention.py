@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
+from capsviz.nn.routing import Parents, Quantity, Routing, check_iterations, check_votes
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import agreement, check_shape, exact, summed
 from capsviz.nn.routing._rounds import iterate
@@ -20,6 +20,12 @@ from capsviz.nn.routing._rounds import iterate
 __all__ = ["evidence", "fused", "parameters", "route"]
 CHILDREN = "layer_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+QUANTITY = Quantity(
+    r"$c_{ij}\,\hat u_{ij}\cdot g_j$",
+    "c (û·g), g being the head through the layer normalisation",
+    "score whose softmax is the activation, less a constant",
+    "the score whose softmax over parents is the activation, less a constant of all parents",
+)
 
 NORM_EPSILON = 1e-5  # added to the variance in the layer normalisation, as the authors' code
 

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, einsum
 from torch.utils.checkpoint import checkpoint
 
-from capsviz.nn.routing import Parents, Routing, check_votes, stack
+from capsviz.nn.routing import Parents, Quantity, Routing, check_votes, stack
 from capsviz.nn.routing._attend import batch_last
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/objectives.py
+QUANTITY = Quantity(r"$a_i c_{ij}/\Sigma_k a_k$", "a c / Σ a", "the activation", "the activation")
 
 weights = shares
 

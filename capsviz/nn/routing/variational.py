@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from capsviz.nn.routing import Parents, Routing, check_iterations
+from capsviz.nn.routing import Parents, Quantity, Routing, check_iterations
 from capsviz.nn.routing._gaussians import fused_rounds
 from capsviz.nn.routing._links import Links, check_links, of_slots, softmax
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
@@ -22,6 +22,13 @@ __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/objectives.py
 PARENTS = "batch_norm"  # see nn/parent_norm.py
+QUANTITY = Quantity(
+    r"$-a_i c_{ij}/m_j\,\exp(E\ln\pi_j)H_j$",
+    "−(a c / Σ a c) exp(E ln π) H",
+    "logit of the activation less a constant, divided by mass",
+    "the logit of the activation less a constant of the parent, divided among its children by "
+    "their mass, for an entropy is no sum over children",
+)
 
 weights = shares  # of the mean of the votes; the pose is that mean times m_j / (m_j + 1)
 
@@ -85,8 +92,8 @@ def route(
         total = mass.sum(-2)
         mean = summed(per_mass(mass, total[..., None, :]), votes)
         scatter = summed(mass, (votes - mean[..., None, :, :]).square())
-        pose, *density, activation = posterior(total, mean, scatter, beta_u, beta_a)
-        return (pose, activation), (pose, *density)
+        pose, *density, score = posterior(total, mean, scatter, beta_u, beta_a)
+        return (pose, score.sigmoid()), (pose, *density)
 
     def logits(_, pose: Tensor, precision: Tensor, constant: Tensor):
         far = precision[..., None, :, :] * (votes - pose[..., None, :, :]).square()
@@ -123,18 +130,25 @@ def fused(
     """
 
     def inferred(iteration: int, *moments: Tensor):
-        return posterior(*moments, beta_u, beta_a)
+        *posed, score = posterior(*moments, beta_u, beta_a)
+        return *posed, score.sigmoid()
 
     sizes = {"iterations": iterations, "activations": activations, "links": links}
     return fused_rounds("variational", inferred, children, weight, **sizes)
 
 
 def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters: Tensor) -> Tensor:
-    """Share of each child in its parent's mass: (B, I, J), summing to 1 over children.
+    """What the votes add to the logit of a parent's activation, divided by mass: (B, I, J).
 
-    Not what the activation is read from: the entropy is no sum over children.
+    The sum over children is the logit less beta_a - beta_u, exactly, but the division among them is
+    by their shares of the parent's mass: the entropy of a posterior is no sum over children.
     """
-    return shares(routing.couplings[-1], activations.to(votes))
+    mass = routing.couplings[-1] * activations.to(votes)[..., None]
+    total = mass.sum(-2)
+    share = per_mass(mass, total[..., None, :])
+    mean = summed(share, votes)
+    scatter = summed(mass, (votes - mean[..., None, :, :]).square())
+    return share * posterior(total, mean, scatter, None, None)[3][..., None, :]
 
 
 def posterior(
@@ -143,8 +157,8 @@ def posterior(
     """What the priors and the votes say of each parent.
 
     From mass (..., J), mean of the votes (..., J, E) and their scatter Σ_i w (û - mean)²: pose and
-    expected precision (..., J, E), and what the log density has beside the distance, and activation
-    (..., J).
+    expected precision (..., J, E), and what the log density has beside the distance, and the logit
+    of the activation (..., J).
     """
     E = mean.shape[-1]
     kappa, nu = 1 + mass, E + 1 + mass  # as strong as one child more; degrees of freedom
@@ -158,4 +172,4 @@ def posterior(
     score = score if beta_u is None else score - beta_u.to(score)
     score = score if beta_a is None else score + beta_a.to(score)
     constant = proportion + determinant / 2 - E * math.log(2 * math.pi) / 2 - E / kappa / 2
-    return pose, nu[..., None] / scale, constant, score.sigmoid()
+    return pose, nu[..., None] / scale, constant, score

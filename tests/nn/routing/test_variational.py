@@ -46,14 +46,6 @@ def test_a_pose_is_the_mean_of_the_votes_shrunk_by_one_child():
     close(found.poses[-1], mean * (mass / (1 + mass))[..., None])
 
 
-def test_evidence_is_the_share_of_the_mass():
-    votes, options = drawn("variational")
-    active = options.pop("activations")
-    found = variational.route(votes, activations=active, **options)
-    evidence = variational.evidence(votes, found, active, **options)
-    close(evidence.sum(1), torch.ones(B, J).double())
-
-
 def test_missing_activations_are_named():
     with pytest.raises(ValueError, match=r"variational routing needs the children's activations"):
         variational.route(draw(B, I, J, E))

@@ -1,0 +1,76 @@
+"""Words of `routing`: what its numbers say, and the captions of its figures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from capsviz.analyses.routing import statistics
+from capsviz.analyses.routing.statistics import NO_MAP, Statistics, spread
+from capsviz.statistics.words import number, sentences
+
+ALONG_POSE = {"plain": "c (û·v̂)"}  # of results without a quantity of their own
+
+
+def caption(result, part: str = "") -> str:
+    """What a picture shows, with its numbers."""
+    if part == "maps":
+        return (
+            f"Where the evidence for each class comes from, as {plain(result)} summed over types, "
+            f"with routing and with uniform couplings. {whole(result)}{sentences(findings(result))}"
+        )
+    if part == "evidence":
+        return (
+            f"What the capsules of each type add to each class, {plain(result)}, with routing and "
+            f"with uniform couplings. {whole(result)}{sentences(findings(result))}"
+        )
+    if part == "couplings":
+        return (
+            f"Routing of {result.n:,} test images of {result.dataset}. Left: the mean and the "
+            "largest activation of each capsule. Middle and right: mean couplings of the images of "
+            "each true class, for all capsules to every class and for each type to the true class."
+        )
+    if isinstance(result, Statistics):
+        return f"Routing over a test set. {sentences(findings(result))}"
+    return (
+        "Routing of one image. Top: couplings by iteration, mean over the places of a capsule "
+        "type. Bottom: effective parents, agreement of the votes, and activations. "
+        f"{sentences(findings(result))}"
+    )
+
+
+def plain(result) -> str:
+    """The evidence of one capsule, in signs."""
+    return (result.quantity or ALONG_POSE)["plain"]
+
+
+def whole(result) -> str:
+    """What a routing's own evidence adds up to, a sentence; nothing of lengths along a pose."""
+    if result.quantity is None:
+        return ""
+    return f"All together they add up to {result.quantity['words']}. "
+
+
+def findings(result) -> str:
+    """What the numbers say, in a line or two."""
+    if isinstance(result, Statistics):
+        return statistics.findings(result)
+    J = len(result.classes)
+    effective = float(np.exp(result.entropy_nats[-1]).mean())
+    both = (result.activations, result.uniform_activations)
+    name, control = (result.classes[v.argmax()] for v in both)
+    largest = [float(v.max()) for v in both]
+    sd = "" if result.coupling_sd is None else f" (sd about uniform {result.coupling_sd[-1]:.4f})"
+    R = len(result.couplings)
+    after = f"after {R} iterations a" if R > 1 else "a"
+    text = (
+        f"predicted {name} (activation {largest[0]:.3f}), with uniform couplings {control} "
+        f"({largest[1]:.3f})\n{after} capsule has {effective:.3f} of {J} effective parents{sd}: "
+        f"{spread(effective, J)}"
+    )
+    if result.maps is None:
+        return f"{text}\n{NO_MAP}"
+    difference = np.linalg.norm(result.maps - result.uniform_maps)
+    return (
+        f"{text}; the maps differ from those of uniform couplings by "
+        f"{number(difference / np.linalg.norm(result.uniform_maps), '.1%')}"
+    )

@@ -1,0 +1,211 @@
+"""Two routings on one digit: how do couplings, evidence and answers differ, and on many digits?
+
+Method: two or three networks with capsules are shown the same image. Of each: the couplings of its
+last iteration as capsule type x class; the effective number of parents exp(H_i) of its capsules,
+H_i being the entropy of a capsule's couplings; the evidence for two classes by place, the one that
+the first network reads and the one that comes next to it in any of them; and the activations of all
+classes. Evidence is that of `routing`: the length along the pose, or a routing's own exact
+decomposition of what its activation is read from, which is said below. Where capsules lie at one
+place, the evidence of each stands in place of the maps. The control beside each is the same network
+with uniform couplings. Each network has colour scales of its own, whose ends are written down.
+
+Over a test set (`--n N`): accuracy, accuracy with uniform couplings, what these cost (the same
+images, paired), effective parents, and how often a network reads what the first one reads. The
+intervals are 95 % by bootstrap of the images, and differences to the first network are over the
+same images. Activations are not compared: they are lengths, logistic functions or shares, by the
+routing.
+
+A reader should see, network by network, whether the couplings choose, whether the evidence changes
+when they are made uniform, and whether the answer does.
+
+Do not conclude from one digit which routing is better, nor from two networks what a routing does:
+they may differ in stem, size and training as well. Two colours in different networks are two
+different numbers; read the ends of both scales, and compare each map with its own control.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from capsviz.analyses.side_by_side.words import caption, findings
+from capsviz.cli import options
+from capsviz.cli.analysis import analysis
+from capsviz.statistics.estimate import Estimate
+
+EXAMPLES = """
+capsviz side-by-side --checkpoint digits --checkpoint digits-matrix --digit 2  # 8 s
+capsviz side-by-side --checkpoint mnist --checkpoint mnist-attention --n 1000  # 1 min
+"""
+
+NEEDS = ("votes", "couplings", "poses")  # of each network
+MOST = 3  # networks that a column of print has room for
+
+__all__ = ["caption", "findings"]
+
+
+class Result(NamedTuple):
+    """One image in K networks; what differs in shape is by the network's name."""
+
+    image: np.ndarray  # (C, H, W) uint8
+    networks: list[str]  # (K,)
+    words: list[str]  # (K,) how each routes, in a line
+    couplings: dict[str, np.ndarray]  # (types, J) last iteration, mean over the places of a type
+    effective: np.ndarray  # (K,) parents of a capsule, mean over capsules
+    effective_band: np.ndarray  # (K, 2) 5 and 95 % of its capsules
+    coupling_sd: np.ndarray  # (K,) about even couplings
+    activations: np.ndarray  # (K, J)
+    uniform_activations: np.ndarray  # (K, J)
+    maps: dict[str, np.ndarray | None]  # (J, rows, columns); None: capsules at one place
+    uniform_maps: dict[str, np.ndarray | None]  # (J, rows, columns)
+    type_evidence: dict[str, np.ndarray | None]  # (types, J) in place of maps
+    uniform_type_evidence: dict[str, np.ndarray | None]  # (types, J)
+    sums: np.ndarray  # (K, J) evidence of all capsules
+    uniform_sums: np.ndarray  # (K, J)
+    quantities: dict[str, dict[str, str]]  # what the evidence is, in words
+    extents_px: dict[str, list[float] | None]  # left, right, bottom, top of the maps on the image
+    shown: list[int]  # classes whose maps are drawn
+    classes: list[str]
+    label: int | None  # true class, if it is known
+
+
+class Statistics(NamedTuple):
+    """N test images in K networks; every difference is to the first network, on the same images."""
+
+    networks: list[str]  # (K,)
+    words: list[str]  # (K,) how each routes, in a line
+    accuracy: Estimate  # (K,)
+    uniform_accuracy: Estimate  # (K,) with uniform couplings
+    cost: Estimate  # (K,) of uniform couplings: accuracy less that, paired
+    effective_parents: Estimate  # (K,) mean over capsules and images
+    agreement: Estimate  # (K,) images that are read as the first network reads them
+    classes: list[str]
+    n: int
+    dataset: str
+
+
+def compute(models, names, image, label=None, *, classes) -> Result:
+    """Look at one image (1, C, H, W) in K networks.
+
+    Parameters
+    ----------
+    names    (K,) of the networks.
+    label    true class, if it is known.
+    classes  names of the classes.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 or more than `MOST` networks, or one that lacks what is drawn.
+    """
+    from capsviz.analyses.side_by_side import measure
+    from capsviz.transforms.augment import to_uint8
+
+    measure.require(models, names, NEEDS, MOST)
+    looks = [measure.look(model, image.cpu()) for model in models]
+
+    def stacked(field):
+        return np.stack([getattr(one, field) for one in looks])
+
+    def named(field):
+        return {name: getattr(one, field) for name, one in zip(names, looks, strict=True)}
+
+    return Result(
+        image=to_uint8(image[0].cpu()),
+        networks=list(names),
+        words=[one.words for one in looks],
+        couplings=named("couplings"),
+        effective=stacked("effective"),
+        effective_band=stacked("effective_band"),
+        coupling_sd=stacked("coupling_sd"),
+        activations=stacked("activations"),
+        uniform_activations=stacked("uniform_activations"),
+        maps=named("maps"),
+        uniform_maps=named("uniform_maps"),
+        type_evidence=named("type_evidence"),
+        uniform_type_evidence=named("uniform_type_evidence"),
+        sums=stacked("sums"),
+        uniform_sums=stacked("uniform_sums"),
+        quantities=named("quantity"),
+        extents_px=named("extent_px"),
+        shown=measure.two_classes(stacked("activations")),
+        classes=list(classes),
+        label=label,
+    )
+
+
+def evaluate(
+    models, names, images, labels, *, classes, dataset, seed=0, progress=iter
+) -> Statistics:
+    """Compare K networks over N images (N, C, H, W) with labels (N,).
+
+    Parameters
+    ----------
+    names     (K,) of the networks.
+    classes   names of the classes.
+    dataset   its name, for the record.
+    seed      of the bootstrap.
+    progress  wraps the networks, for a progress bar.
+
+    Raises
+    ------
+    ValueError  for fewer than 2 images, fewer than 2 or more than `MOST` networks, or one that
+                lacks what is measured.
+    """
+    from capsviz.analyses.side_by_side import measure
+    from capsviz.statistics.comparison import compare_means, draw_resamples
+
+    measure.require(models, names, NEEDS, MOST)
+    counts = draw_resamples(len(images), seed=seed)
+    for model in models:
+        measure.look(model, images[:1].cpu())  # refuses what cannot be had before all is computed
+    many = [measure.survey(model, images.cpu()) for model in progress(models)]
+    labels = labels.cpu().numpy()
+    read, even = (np.stack([getattr(one, name) for one in many]) for name in ("read", "uniform"))
+    right, even_right = (read == labels).astype(float), (even == labels).astype(float)
+    return Statistics(
+        networks=list(names),
+        words=[measure.routing_words(model) for model in models],
+        accuracy=compare_means(right, counts),
+        uniform_accuracy=compare_means(even_right, counts),
+        cost=compare_means(right - even_right, counts, shares=False),
+        effective_parents=compare_means(
+            np.stack([one.effective for one in many]), counts, shares=False
+        ),
+        agreement=compare_means((read == read[0]).astype(float), counts),
+        classes=list(classes),
+        n=len(images),
+        dataset=dataset,
+    )
+
+
+def plot(result: Result | Statistics, *, width=7.16):
+    """Couplings, evidence and activations, a row for each network; or what was counted."""
+    from capsviz.analyses.side_by_side import counts, draw
+
+    return (counts.draw if isinstance(result, Statistics) else draw.draw)(result, width)
+
+
+@analysis(__doc__, networks=True, picture=True)
+@options.number("Over N test images instead of one.", "--evaluate")
+@options.seed
+def command(run, n, seed):
+    """Write the figure and its numbers; say what each network reads."""
+    options.refuse_with_evaluate(n, "digit", "index", "image")
+    options.refuse_without_evaluate(n, "seed")
+    models, names = [one.model for one in run.networks], [one.name for one in run.networks]
+    if n is None:
+        shown = run.picture
+        result = compute(models, names, shown.image, shown.label, classes=run.classes)
+        yield f"side-by-side-{shown.name}", result
+        return
+    result = evaluate(
+        models, names, *run.images(n), classes=run.classes, dataset=run.dataset, seed=seed,
+        progress=run.progress("networks"),
+    )  # fmt: skip
+    yield f"side-by-side-{run.dataset}-{n}-images", result
+
+
+def paper(inputs, settings):
+    """For `capsviz figures`, which is of one network: nothing."""
+    yield from ()

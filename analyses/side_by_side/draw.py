@@ -1,0 +1,133 @@
+"""Drawing for `side_by_side`: couplings, evidence and activations, network by network."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.colors import CenteredNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from capsviz.analyses.routing.draw import (
+    BLUE,
+    COUPLING,
+    GREY,
+    RED,
+    SIGNED,
+    class_ticks,
+    halfrange,
+    lowest,
+    one_map,
+)
+from capsviz.figures.panels import wrapped
+
+WIDE = 5.0  # inches: from here on a network is one row, below it two
+NAME = 6.5  # pt
+
+
+def draw(result, width):
+    """The image once; of each network its words and its panels."""
+    wide = width >= WIDE
+    K = len(result.networks)
+    each = 1.95 if wide else 2.45
+    figure = Figure(figsize=(width, each * K + (0.25 if wide else 0.3)))
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
+    figure.suptitle(_title(result, width), fontsize=NAME)
+    parts = figure.subfigures(K, 1, squeeze=False)[:, 0]
+    for k, (part, name) in enumerate(zip(parts, result.networks, strict=True)):
+        part.suptitle(_words(result, k, width), fontsize=NAME, x=0.01, ha="left")
+        if wide:
+            left, middle, right = part.subfigures(1, 3, width_ratios=[1.15, 1.75, 1])
+        else:
+            upper, middle = part.subfigures(2, 1, height_ratios=[1.25, 1])
+            left, right = upper.subfigures(1, 2, width_ratios=[1.15, 1])
+        _couplings(left, result, name)
+        if result.maps[name] is None:
+            _by_capsule(middle, result, name)
+        else:
+            _maps(middle, result, k, name)
+        _activations(right.subplots(), result, k)
+    return figure
+
+
+def _title(result, width) -> str:
+    true = "" if result.label is None else f"; true class {result.classes[result.label]}"
+    text = f"one image in {len(result.networks)} networks{true}; each colour scale is one network's"
+    return wrapped(text, width - 0.1, NAME)
+
+
+def _words(result, k, width) -> str:
+    J, (low, high) = len(result.classes), result.effective_band[k]
+    name, quantity = result.networks[k], result.quantities[result.networks[k]]
+    lines = [
+        f"{name} – {result.words[k]}",
+        f"effective parents {result.effective[k]:.2f} of {J} (5 to 95 % of capsules: {low:.2f} to "
+        f"{high:.2f}); sd about uniform {result.coupling_sd[k]:.4f}",
+    ]
+    text = "\n".join(wrapped(line, width - 0.2, NAME) for line in lines)
+    return f"{text}\nevidence: {quantity['part']}; Σ: {quantity['whole']}"
+
+
+def _couplings(part, result, name):
+    values, J = result.couplings[name], len(result.classes)
+    axes, scale = part.subplots(), CenteredNorm(1 / J, halfrange(values - 1 / J))
+    drawn = axes.imshow(values.T, cmap=COUPLING, norm=scale, aspect="auto", interpolation="none")
+    axes.set(title="couplings", xlabel="capsule type", ylabel="class")
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    class_ticks(axes.yaxis, result.classes, step=2)
+    _ends(part, drawn, axes, [lowest(scale, axes), scale.vcenter, scale.vmax])
+
+
+def _maps(part, result, k, name):
+    """Evidence for the two classes; routed above, uniform below."""
+    both = {"routed": result.maps[name], "uniform": result.uniform_maps[name]}
+    sums = {"routed": result.sums[k], "uniform": result.uniform_sums[k]}
+    shown = result.shown
+    scale = CenteredNorm(0, halfrange(np.stack([one[shown] for one in both.values()])))
+    grid = part.subplots(1, 2 * len(shown), squeeze=False)[0]
+    for place, (j, kind) in enumerate((j, kind) for j in shown for kind in both):
+        axes = grid[place]
+        drawn = one_map(axes, result.image, result.extents_px[name], both[kind][j], scale)
+        axes.set_title(f"for {result.classes[j]},\n{kind}", fontsize=NAME, pad=2)
+        axes.set_xlabel(f"Σ {sums[kind][j]:.2f}".replace("-", "−"), labelpad=1, fontsize=6)
+    _ends(part, drawn, list(grid), [scale.vmin, 0, scale.vmax], "evidence")
+
+
+def _by_capsule(part, result, name):
+    """Evidence of each capsule for all classes, where there are no places."""
+    both = (result.type_evidence[name], result.uniform_type_evidence[name])
+    scale = CenteredNorm(0, halfrange(np.stack(both)))
+    grid = part.subplots(1, 2, sharey=True)
+    for axes, values, kind in zip(grid, both, ("routed", "uniform"), strict=True):
+        drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto", interpolation="none")
+        rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
+        axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=2.5)
+        axes.set(title=f"evidence, {kind}", xlabel="capsule")
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    class_ticks(grid[0].yaxis, result.classes, step=2)
+    _ends(part, drawn, list(grid), [scale.vmin, 0, scale.vmax], "evidence")
+
+
+def _activations(axes, result, k):
+    at = np.arange(len(result.classes))
+    own, even = result.activations[k], result.uniform_activations[k]
+    axes.vlines(at, even, own, color=GREY, linewidth=0.8)
+    axes.plot(at, own, "o", color=RED, label="routed")
+    axes.plot(at, even, "o", color=BLUE, mfc="white", label="uniform")
+    axes.set(title="activations", xlabel="class", ylim=(-0.05, 1.4))
+    axes.set_yticks([0, 0.5, 1])
+    class_ticks(axes.xaxis, result.classes, step=2)
+    axes.legend(loc="upper center", ncols=2, borderaxespad=0, columnspacing=0.8, handletextpad=0.2)
+
+
+def _ends(part, drawn, axes, ticks, label=None):
+    """A colour bar with the numbers at its ends and in its middle."""
+    bar = part.colorbar(drawn, ax=axes, fraction=0.06, aspect=14, pad=0.02)
+    bar.ax.set_ylim(ticks[0], ticks[-1])
+    bar.set_ticks(ticks, labels=[_number(t) for t in ticks])
+    bar.outline.set_visible(False)
+    if label:
+        bar.set_label(label)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}".replace("-", "−") if abs(value) >= 1e-3 else f"{value:g}"

@@ -1,0 +1,115 @@
+"""Measures of `side_by_side`: what one network shows of an image, and reads of many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.analyses.routing import measure
+from capsviz.nn.routing import ALONG_POSE
+from capsviz.nn.routing import summary as summary_of
+from capsviz.tracing import (
+    CHUNK_IMAGES,
+    coupling_sd,
+    even_couplings,
+    needs,
+    trace,
+)
+from capsviz.tracing.many import require_all_to_all
+
+
+class Look(NamedTuple):
+    """One image in one network; fields as of the analysis's `Result`."""
+
+    words: str
+    couplings: np.ndarray  # (types, J)
+    effective: float
+    effective_band: np.ndarray  # (2,)
+    coupling_sd: float
+    activations: np.ndarray  # (J,)
+    uniform_activations: np.ndarray  # (J,)
+    maps: np.ndarray | None  # (J, rows, columns)
+    uniform_maps: np.ndarray | None  # (J, rows, columns)
+    type_evidence: np.ndarray | None  # (types, J)
+    uniform_type_evidence: np.ndarray | None  # (types, J)
+    sums: np.ndarray  # (J,)
+    uniform_sums: np.ndarray  # (J,)
+    quantity: dict[str, str]
+    extent_px: list[float] | None
+
+
+class Survey(NamedTuple):
+    """N images in one network."""
+
+    read: np.ndarray  # (N,) class
+    uniform: np.ndarray  # (N,) class with uniform couplings
+    effective: np.ndarray  # (N,) parents, mean over capsules
+
+
+def require(models, names: Sequence[str], parts: Sequence[str], most: int) -> None:
+    """ValueError for too few or too many networks, or one without the parts of a trace."""
+    if not 2 <= len(models) <= most:
+        raise ValueError(
+            f"expected two to {most} networks with capsules, got {len(models)}: name them, as by "
+            "--checkpoint digits --checkpoint digits-matrix"
+        )
+    for model, name in zip(models, names, strict=True):
+        needs.require(model, parts, f"'{name}' cannot be set beside another: side-by-side")
+
+
+def routing_words(model) -> str:
+    """How a network routes, in a line: that of its routing's file."""
+    capsules = getattr(model, "capsules", None) or [*getattr(model, "layers", [None])][-1]
+    name = getattr(capsules, "routing_name", None)
+    return "a routing of its own" if name is None else summary_of(name)
+
+
+def look(model, image: Tensor) -> Look:
+    """An image (1, C, H, W) inside a network, and with uniform couplings."""
+    keep = (*measure.INSIDE, "evidence")
+    routed = trace(model, image, keep=keep)
+    require_all_to_all(routed.couplings)
+    uniform = trace(model, image, keep=keep, couplings="uniform")
+    added, control = measure.evidence_of(routed), measure.evidence_of(uniform)
+    own = routed.couplings[-1, 0]
+    parents = measure.entropy(own).exp()
+    return Look(
+        words=routing_words(model),
+        couplings=measure.by_type(own, routed.grid).numpy(),
+        effective=float(parents.mean()),
+        effective_band=np.quantile(parents.numpy(), [0.05, 0.95]),
+        coupling_sd=float(coupling_sd(own, even_couplings(routed.couplings))),
+        activations=routed.lengths[0].float().numpy(),
+        uniform_activations=uniform.lengths[0].float().numpy(),
+        maps=added.maps,
+        uniform_maps=control.maps,
+        type_evidence=added.types,
+        uniform_type_evidence=control.types,
+        sums=added.sums,
+        uniform_sums=control.sums,
+        quantity=added.quantity or ALONG_POSE._asdict(),
+        extent_px=None if added.maps is None else list(routed.extent),
+    )
+
+
+def survey(model, images: Tensor) -> Survey:
+    """What a network reads of images (N, C, H, W), routed and with uniform couplings."""
+    parts = []
+    for some in images.split(CHUNK_IMAGES):
+        routed = trace(model, some, keep=("couplings", "lengths"))
+        uniform = trace(model, some, keep=("lengths",), couplings="uniform")
+        parents = measure.entropy(routed.couplings[-1]).exp().mean(1)
+        parts.append((routed.lengths.argmax(1), uniform.lengths.argmax(1), parents))
+    return Survey(*(torch.cat(one).numpy() for one in zip(*parts, strict=True)))
+
+
+def two_classes(activations: np.ndarray) -> list[int]:
+    """The class that the first of K networks reads, and the next to it in any: of (K, J)."""
+    first = int(activations[0].argmax())
+    relative = activations / activations.max(1, keepdims=True).clip(1e-12)
+    relative[:, first] = -1
+    return [first, int(relative.max(0).argmax())]

@@ -1,0 +1,116 @@
+"""Two routings on one image: every number is that of the network alone."""
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import build_strong, build_tiny
+from page import assert_redrawn
+
+from capsviz import figures
+from capsviz.analyses import side_by_side
+from capsviz.analyses.routing import measure
+from capsviz.cli import main
+from capsviz.nn import models
+from capsviz.tracing import trace
+
+CLASSES = ["a", "b", "c"]
+
+
+@pytest.fixture
+def pair():
+    return [build_strong(), build_tiny(routing="em", final_temperature=1.0)]
+
+
+def test_each_network_shows_what_it_shows_alone(pair, tiny_images):
+    result = side_by_side.compute(pair, ["one", "two"], tiny_images[:1], 1, classes=CLASSES)
+    for k, (model, name) in enumerate(zip(pair, result.networks, strict=True)):
+        own = trace(model, tiny_images[:1])
+        even = trace(model, tiny_images[:1], couplings="uniform")
+        np.testing.assert_allclose(result.activations[k], own.lengths[0])
+        np.testing.assert_allclose(result.uniform_activations[k], even.lengths[0])
+        expected = measure.by_type(own.couplings[-1, 0], own.grid)
+        np.testing.assert_allclose(result.couplings[name], expected)
+        np.testing.assert_allclose(result.maps[name], measure.evidence_of(own).maps)
+        np.testing.assert_allclose(result.uniform_maps[name], measure.evidence_of(even).maps)
+        np.testing.assert_allclose(result.maps[name].sum((1, 2)), result.sums[k], rtol=1e-6)
+        parents = measure.entropy(own.couplings[-1, 0]).exp()
+        assert result.effective[k] == pytest.approx(float(parents.mean()))
+    assert "Dynamic" in result.words[0] and "Gaussians" in result.words[1]
+    assert result.quantities["one"]["words"] == "s·v̂"
+    assert result.quantities["two"]["words"].startswith("the logit")
+    assert result.shown[0] == result.activations[0].argmax() != result.shown[1]
+    assert "One reads" in side_by_side.caption(result)
+
+
+def read(model, images, couplings):
+    return trace(model, images, keep=("lengths",), couplings=couplings).lengths.argmax(1)
+
+
+def test_what_is_counted_is_paired_with_the_first_network(pair, tiny_images, generator):
+    images = torch.cat([tiny_images, torch.rand(12, 1, 21, 19, generator=generator)])
+    labels = trace(pair[0], images, keep=("lengths",)).lengths.argmax(1)
+    labels[:3] = (labels[:3] + 1) % 3
+    result = side_by_side.evaluate(
+        pair, ["one", "two"], images, labels, classes=CLASSES, dataset="noise"
+    )
+    reads, even = (torch.stack([read(m, images, c) for m in pair]) for c in (None, "uniform"))
+    right = (reads == labels).double().mean(1)
+    np.testing.assert_allclose(result.accuracy.value, right)
+    assert result.accuracy.value[0] == pytest.approx(17 / 20)
+    np.testing.assert_allclose(result.accuracy.difference.value, right - right[0], atol=1e-6)
+    cost = right - (even == labels).double().mean(1)
+    np.testing.assert_allclose(result.cost.value, cost, atol=1e-6)
+    np.testing.assert_allclose(result.agreement.value, (reads == reads[0]).double().mean(1))
+    own = [measure.entropy(trace(m, images).couplings[-1]).exp().mean() for m in pair]
+    np.testing.assert_allclose(result.effective_parents.value, own, rtol=1e-5)
+    assert result.n == 20 and "reads as one reads" in side_by_side.findings(result)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
+    count, pair, tiny_images, tmp_path
+):
+    slim = build_tiny(routing="self_routing", types=4)
+    names = ["one", "two", "three"][:count]
+    some = [*pair, slim][:count]
+    result = side_by_side.compute(some, names, tiny_images[:1], 1, classes=CLASSES)
+    assert_redrawn("side_by_side", result, tmp_path)
+
+
+def test_counts_stay_on_the_page_and_are_redrawn_from_their_numbers(pair, tiny_images, tmp_path):
+    labels = torch.arange(8) % 3
+    names = ["one", "another-with-a-name"]
+    result = side_by_side.evaluate(
+        pair, names, tiny_images, labels, classes=CLASSES, dataset="noise"
+    )
+    assert_redrawn("side_by_side", result, tmp_path)
+
+
+def test_networks_that_cannot_stand_there_are_refused_before_anything_is_computed(
+    pair, tiny_images, monkeypatch
+):
+    plain = models.build("average", (1, 21, 19), 3).eval()
+    image = tiny_images[:1]
+    with pytest.raises(ValueError, match="expected two to 3 networks with capsules, got 1"):
+        side_by_side.compute(pair[:1], ["one"], image, classes=CLASSES)
+    with pytest.raises(ValueError, match="expected two to 3 networks with capsules, got 4"):
+        side_by_side.compute(pair * 2, list("abcd"), image, classes=CLASSES)
+    monkeypatch.setattr(type(pair[0]), "look", None)
+    with pytest.raises(ValueError, match="'plain' cannot be set beside another"):
+        side_by_side.compute([pair[0], plain], ["one", "plain"], image, classes=CLASSES)
+
+
+def test_the_command_draws_shipped_networks_and_refuses_one_alone(tmp_path):
+    names = ["digits-k-means", "digits-self-routing"]
+    named = [part for name in names for part in ("--checkpoint", name)]
+    more = ["--output", str(tmp_path), "--format", "png"]
+    done = CliRunner().invoke(main, ["side-by-side", *named, "--digit", "2", *more])
+    assert done.exit_code == 0, done.output
+    assert "digits-self-routing reads" in done.output
+    (path,) = tmp_path.glob("*.json")
+    result, _ = figures.read_result(path)
+    assert result.networks == names and result.maps[names[0]] is None
+    assert result.type_evidence[names[1]].shape == (4, 10)
+    alone = CliRunner().invoke(main, ["side-by-side", *named[:2], *more])
+    assert alone.exit_code != 0 and "expected two to 3 networks" in alone.output

@@ -1,0 +1,101 @@
+"""Maps of evidence: by the routing's own decomposition where it has one, in any layer."""
+
+import pytest
+import torch
+from conftest import build_tiny
+
+import capsviz
+from capsviz.nn import routing
+from capsviz.nn.models import matrix_capsnet
+from capsviz.tracing import evidence
+
+
+def matrix(**options):
+    torch.manual_seed(0)
+    options = {"channels": 4, "types": (2, 3, 3), "iterations": 2, **options}
+    model = matrix_capsnet.build((1, 21, 19), 3, **options).double().eval()
+    with torch.no_grad():
+        for layer in model.layers:  # as after training: not the constants that they start from
+            for value in layer.learned.values():
+                value.add_(0.3 * torch.randn_like(value))
+            layer.weight.mul_(3)
+    return model
+
+
+def constants(layer):
+    """λ β_a after the last of two iterations, of each type of parent."""
+    return layer.options["final_temperature"] * (1 - 0.95**2) * layer.learned["beta_a"].detach()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, -1])
+@pytest.mark.parametrize("couplings", [None, "uniform"])
+def test_maps_of_em_sum_to_the_logit_less_a_constant_in_every_layer(number, couplings, tiny_images):
+    model = matrix()
+    traced = capsviz.trace(model, tiny_images[:2].double(), layer=number, couplings=couplings)
+    logits = traced.activations[-1].logit() - constants(model.layers[number])
+    parts = evidence.of_children(traced)
+    torch.testing.assert_close(parts.sum(-2), logits, rtol=1e-9, atol=1e-9)
+    maps = evidence.additive_map(traced)
+    assert maps.shape[2:] == traced.grid[1:]
+    whole = logits if traced.links is None else logits.sum(1)
+    torch.testing.assert_close(maps.sum((2, 3)), whole, rtol=1e-9, atol=1e-9)
+    if traced.links is not None:
+        one = evidence.additive_map(traced, place=1)
+        torch.testing.assert_close(one.sum((2, 3)), logits[:, 1], rtol=1e-9, atol=1e-9)
+
+
+def test_a_local_map_lies_where_the_window_is(tiny_images):
+    traced = capsviz.trace(matrix(), tiny_images[:1].double(), layer=0)
+    types, rows, columns = traced.grid
+    seen = torch.zeros(types * rows * columns, dtype=torch.bool)
+    seen[traced.links.child[1]] = True
+    seen = seen.view(types, rows, columns).any(0)
+    one = evidence.additive_map(traced, place=1)[0]
+    assert seen.sum() == 9 and (one[:, ~seen] == 0).all() and (one[:, seen] != 0).all()
+    places = range(len(traced.links.child))
+    every = sum(evidence.additive_map(traced, place=q)[0] for q in places)
+    torch.testing.assert_close(every, evidence.additive_map(traced)[0])
+
+
+def test_the_shipped_matrix_capsules_are_decomposed_exactly():
+    model = capsviz.load("digits-matrix").double()
+    images = torch.rand(2, 1, 28, 28, generator=torch.Generator().manual_seed(0)).double()
+    for number, layer in enumerate(model.layers):
+        traced = capsviz.trace(model, images, layer=number)
+        logits = traced.activations[-1].logit() - constants(layer)
+        found = evidence.of_children(traced).sum(-2)
+        torch.testing.assert_close(found, logits, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", routing.available())
+def test_every_routing_has_maps_and_says_of_what(name, tiny_images):
+    more = {"types": 2} if name != "em" else {"types": 2, "final_temperature": 1.0}
+    model = build_tiny(routing=name, **more)
+    traced = capsviz.trace(model, tiny_images[:2])
+    own = routing.has_evidence(name)
+    assert (traced.evidence is not None) == own == (traced.quantity is not None)
+    assert evidence.quantity(traced) == routing.quantity(name)
+    maps = evidence.additive_map(traced)
+    assert maps.shape == (2, 3, *model.grid[1:]) and maps.isfinite().all()
+    if name == "self_routing":
+        torch.testing.assert_close(maps.sum((2, 3)), traced.lengths.double())
+    if name == "inverted_attention":
+        torch.testing.assert_close(maps.sum((2, 3)).softmax(1), traced.lengths.double())
+
+
+def test_maps_along_the_pose_are_what_they_were(tiny_images):
+    traced = capsviz.trace(build_tiny(), tiny_images[:2])
+    direction = torch.nn.functional.normalize(traced.poses[-1].double(), dim=-1)
+    parts = torch.einsum("bije,bje->bij", traced.votes.double(), direction)
+    parts = traced.couplings[-1].double() * parts
+    expected = parts.unflatten(1, traced.grid).sum(1).movedim(-1, 1)
+    assert torch.equal(evidence.additive_map(traced), expected)
+
+
+def test_what_is_not_there_is_said(tiny_images):
+    local = capsviz.trace(matrix(), tiny_images[:1].double(), layer=0)
+    with pytest.raises(ValueError, match="place 99: expected 0 to"):
+        evidence.additive_map(local, place=99)
+    dense = capsviz.trace(matrix(), tiny_images[:1].double())
+    with pytest.raises(ValueError, match="at one place, got place 3"):
+        evidence.additive_map(dense, place=3)
