@@ -4,6 +4,7 @@ import numpy as np
 
 from benchmarks.claims.claim import RUN, Claim, Missing, needs, signed, stands
 from capsviz.analyses import affnist as analysis
+from capsviz.analyses.affnist.series import SHIPPED
 from capsviz.analyses.sweep.measure import GRID_PX
 from capsviz.analyses.sweep.words import unequal
 from capsviz.experiments import affnist as experiment
@@ -152,7 +153,7 @@ def affnist():
     field, names = "affnist_like, by analyses.affnist.compute", result.networks
     one_seed = min(map(len, result.seeds))
     epochs = {}
-    for one in experiment.read(analysis.SHIPPED):
+    for one in experiment.read(SHIPPED):
         key = one["network"], one["state"]
         epochs[key] = ", ".join([*filter(None, [epochs.get(key)]), str(one["training"]["epoch"])])
     for k, name in enumerate(names):

@@ -125,10 +125,10 @@ def identity(context: click.Context) -> str:
 
 def try_folder(folder: Path) -> None:
     """OSError if files cannot be written to a folder, or it cannot be made; it is not made yet."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
         raise NotADirectoryError(20, os.strerror(20), str(folder))
-    with tempfile.TemporaryFile(dir=there):
+    with tempfile.TemporaryFile(dir=existing):
         pass
 
 
@@ -147,11 +147,11 @@ def refuse_existing(path: Path, *, force: bool, kind: str = "") -> None:
                 )
 
 
-def refuse_made(folder: Path, analysis: str, made: str, *, force: bool) -> None:
+def refuse_repeated(folder: Path, analysis: str, identity: str, *, force: bool) -> None:
     """ValueError if a result of the same options lies in the folder already, unless `force`."""
     if force or not folder.is_dir():
         return
-    wanted = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": made})]
+    wanted = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": identity})]
     for path in sorted(folder.glob("*.json")):
         try:
             with path.open("rb") as file:

@@ -56,11 +56,11 @@ def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
 
 
 def _matching(pattern: str) -> list[str]:
-    found = sorted(glob.glob(str(Path(pattern).expanduser())))
-    places = [Path(one) for one in found]
+    matches = sorted(glob.glob(str(Path(pattern).expanduser())))
+    places = [Path(one) for one in matches]
     runs = [one for one in places if one.is_dir() or one.suffix == ".safetensors"]
     if not runs:
-        kind = f"{len(found)} files, but " if found else ""
+        kind = f"{len(matches)} files, but " if matches else ""
         raise ValueError(
             f"--seeds-of '{pattern}' matches {kind}no training run: expected folders of runs, or "
             ".safetensors files"

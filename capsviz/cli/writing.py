@@ -90,9 +90,9 @@ def prepare(analysis: str, figure_options: dict) -> None:
     from capsviz.cli import naming
 
     naming.try_folder(figure_options["output"])
-    made = naming.identity(click.get_current_context())
+    identity = naming.identity(click.get_current_context())
     force = figure_options["force"]
-    naming.refuse_made(figure_options["output"], analysis, made, force=force)
+    naming.refuse_repeated(figure_options["output"], analysis, identity, force=force)
 
 
 def target(
@@ -132,9 +132,9 @@ def width(figure_options: dict) -> str | float:
 
 def sources(inputs) -> list[str]:
     """Networks as they were named on the command line; of none, that of the data set, if any."""
-    texts, given = [], click.get_current_context().params
+    texts, values = [], click.get_current_context().params
     for key in ("checkpoint", "first", "others", "seeds_of", "network"):
-        value = given.get(key) or ()
+        value = values.get(key) or ()
         texts += [value] if isinstance(value, str) else map(str, value)
     return texts or ([] if inputs.source is None else [inputs.source])
 

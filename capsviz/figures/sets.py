@@ -169,7 +169,7 @@ def _earlier(output: Path, key: dict, force: bool) -> manifest.Earlier:
 
 def _about(inputs, settings) -> dict[str, dict]:
     """What a set is made of, and what the manifest says of that."""
-    made = provenance(inputs.model.card, str(inputs.device))
+    origin = provenance(inputs.model.card, str(inputs.device))
     card = {
         "checkpoint": inputs.name,
         "dataset": inputs.dataset.name,
@@ -177,10 +177,10 @@ def _about(inputs, settings) -> dict[str, dict]:
         "n": settings.n,
     }
     options = {k: v for k, v in settings._asdict().items() if k not in UNRECORDED}
-    weights = made["weights_sha256"]
+    weights = origin["weights_sha256"]
     return {
         "of": {**card, **options, "weights": weights},
-        "card": {**card, "provenance": made},
+        "card": {**card, "provenance": origin},
     }
 
 

@@ -76,8 +76,8 @@ def followed(start: Tensor, path, how: Product, roles: Roles) -> Roles | None:
 
 def summed_dims(event: Event) -> tuple[int, ...]:
     """The axes that a sum or mean goes over; () where it goes over all."""
-    given = event.kwargs.get("dim", event.kwargs.get("axis"))
-    if given is None and len(event.args) > 1:
-        given = event.args[1]
-    given = () if given is None else (given,) if isinstance(given, int) else tuple(given)
-    return tuple(d % event.inputs[0].dim() for d in given)
+    axes = event.kwargs.get("dim", event.kwargs.get("axis"))
+    if axes is None and len(event.args) > 1:
+        axes = event.args[1]
+    axes = () if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+    return tuple(d % event.inputs[0].dim() for d in axes)

@@ -109,8 +109,8 @@ def largest(parts: Sequence) -> np.ndarray:
 
 def count(result: NamedTuple) -> int:
     """Training runs behind the estimates of a result; 0 for a result without any."""
-    found = [one for _, one in estimates_of(result)]
-    return max((1 if one.runs is None else len(one.runs) for one in found), default=0)
+    estimates = [one for _, one in estimates_of(result)]
+    return max((1 if one.runs is None else len(one.runs) for one in estimates), default=0)
 
 
 def estimates_of(result: NamedTuple):

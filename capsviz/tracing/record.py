@@ -101,7 +101,7 @@ def parts_from(shown: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Tens
     Activations that were not given are the norms of poses; the last of them are the `lengths`,
     where those were given.
     """
-    found = {}
+    fields = {}
     for part in parts:
         value = shown.get(part)
         if value is None and part == "children":
@@ -117,8 +117,8 @@ def parts_from(shown: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Tens
         elif value is None and part == "last":
             value = last_activations(shown)
         if value is not None:
-            found[part] = value
-    return found
+            fields[part] = value
+    return fields
 
 
 def last_activations(shown: dict[str, Tensor]) -> Tensor | None:

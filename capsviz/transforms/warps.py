@@ -76,8 +76,8 @@ def matrix(
     -------
     (B, 2, 3), which map a pixel (x, y) of the original to its place in the warped image.
     """
-    given = (angle_deg, shear, scale_x, scale_y, shift_x_px, shift_y_px)
-    values = [torch.as_tensor(v, dtype=torch.float64).reshape(-1) for v in given]
+    terms = (angle_deg, shear, scale_x, scale_y, shift_x_px, shift_y_px)
+    values = [torch.as_tensor(v, dtype=torch.float64).reshape(-1) for v in terms]
     angle, shear, sx, sy, tx, ty = torch.broadcast_tensors(*values)
     cos, sin = torch.cos(torch.deg2rad(angle)), torch.sin(torch.deg2rad(angle))
     rotation = torch.stack([cos, sin, -sin, cos], 1).view(-1, 2, 2)  # y points down

@@ -162,7 +162,7 @@ def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
     with torch.enable_grad():
         # Views: the query comes from the children too, and its part of their gradient is not ours.
         tensors = [x if x is None else x.view_as(x) for x in ctx.saved_tensors[:4]]
-        result = _held(*tensors, ctx.leaky, ctx.detach)
+        result = _literally(*tensors, ctx.leaky, ctx.detach)
         wanted = [n for n, needed in enumerate(ctx.needs_input_grad[:4]) if needed]
         gradients = torch.autograd.grad(
             result, [tensors[n] for n in wanted], ds, create_graph=True, allow_unused=True
@@ -171,7 +171,7 @@ def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
     return [by_input.get(n) for n in range(4)]
 
 
-def _held(u, weight, query, shift, leaky: bool, detach: bool) -> Tensor:
+def _literally(u, weight, query, shift, leaky: bool, detach: bool) -> Tensor:
     """The same sum, literally."""
     votes = einsum("ijed,idb->ijeb", weight, u)
     if query is None:

@@ -165,7 +165,7 @@ def _even(competition: Alone, a: Tensor, J: int, block: slice) -> Tensor:
     return (a / among)[:, None].expand(-1, J, -1)
 
 
-def _held(competition, u, weight, a, centre, precision, constant):
+def _literally(competition, u, weight, a, centre, precision, constant):
     """The same sums, literally."""
     votes = torch.einsum("ijed,idb->ijeb", weight, u)
     squared = (votes - centre).square()
@@ -185,7 +185,7 @@ def _graph_of_gradients(competition, inputs, needed, grads) -> tuple[Tensor | No
         wanted = [x for x, need in zip(inputs, needed, strict=False) if need]
         sums = [
             (x, g)
-            for x, g in zip(_held(competition, *inputs), grads, strict=True)
+            for x, g in zip(_literally(competition, *inputs), grads, strict=True)
             if x.requires_grad
         ]
         outputs, grads = zip(*sums, strict=True)  # the mass of given activations is a constant

@@ -58,8 +58,8 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
     module = discovery.load("capsviz.transforms.corruptions", name, what="corruption")
     _check(images)
     parts = images.detach().float().cpu().split(CHUNK)
-    made = torch.cat([module.corrupt(part, generator) for part in parts])
-    return ((made.clamp(0, 1) * 255).round() / 255).to(images.device)
+    corrupted = torch.cat([module.corrupt(part, generator) for part in parts])
+    return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
 
 
 def _check(images: Tensor) -> None:
