@@ -107,22 +107,21 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     ------
     ValueError  for iterations that the network does not take.
     """
-    from capsviz.analyses.routing import measure
-    from capsviz.tracing import coupling_sd, even_couplings, trace
+    from capsviz.tracing import coupling_sd, even_couplings, measures, trace
     from capsviz.transforms.augment import to_uint8
 
     image = image.cpu()
-    parts = {"keep": (*measure.INSIDE, "evidence"), "iterations": iterations}
+    parts = {"keep": (*measures.INSIDE, "evidence"), "iterations": iterations}
     routed = trace(model, image, **parts)
     uniform = trace(model, image, **parts, couplings="uniform")
-    both = [measure.evidence_of(one) for one in (routed, uniform)]
+    both = [measures.evidence_of(one) for one in (routed, uniform)]
     return Result(
-        couplings=measure.by_type(routed.couplings[:, 0], routed.grid).numpy(),
-        entropy_nats=measure.entropy(routed.couplings[:, 0]).numpy(),
-        agreement=measure.agreement(routed.votes, routed.couplings, routed.poses)[:, 0].numpy(),
+        couplings=measures.by_type(routed.couplings[:, 0], routed.grid).numpy(),
+        entropy_nats=measures.entropy(routed.couplings[:, 0]).numpy(),
+        agreement=measures.agreement(routed.votes, routed.couplings, routed.poses)[:, 0].numpy(),
         maps=both[0].maps,
         map_sums=both[0].sums,
-        input_norms=measure.total_input(routed.votes, routed.factors[-1])[0].norm(dim=1).numpy(),
+        input_norms=measures.total_input(routed.votes, routed.factors[-1])[0].norm(dim=1).numpy(),
         activations=routed.lengths[0].numpy(),
         uniform_maps=both[1].maps,
         uniform_map_sums=both[1].sums,

@@ -7,11 +7,19 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import label_lines, picture
+from capsviz.figures.maps import (
+    BLUE,
+    COUPLING,
+    GREY,
+    RED,
+    SIGNED,
+    class_ticks,
+    halfrange,
+    lowest,
+    one_map,
+)
+from capsviz.figures.panels import label_lines
 
-BLUE, RED, GREEN, GREY = COLOURS[0], COLOURS[1], COLOURS[2], "#7F7F7F"
-COUPLING, SIGNED = "cividis", "RdBu_r"
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 SHOWN = 10  # classes that maps are drawn of, the longest
 ALONG_POSE = {"part": r"$c_{ij}\,\hat u_{ij}\cdot\hat v_j$", "whole": r"$s_j\cdot\hat v_j$"}
@@ -126,33 +134,6 @@ def evidence(result, width):
     return figure
 
 
-def one_map(axes, image, extent_px, values, scale):
-    """One map at its place on the paler input, its outline above; − where clearly negative."""
-    axes.set_axis_on()
-    axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)
-    drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=extent_px, zorder=2)
-    grey = image.mean(0)
-    if np.ptp(grey) > 0:
-        half = grey.min() + np.ptp(grey) / 2
-        axes.contour(grey, [half], colors="black", linewidths=0.5, zorder=3)
-    left, right, bottom, top = extent_px
-    rows, columns = np.nonzero(values < -scale.halfrange / 5)
-    axes.plot(
-        left + (columns + 0.5) * (right - left) / values.shape[1],
-        top + (rows + 0.5) * (bottom - top) / values.shape[0],
-        linestyle="none", marker="_", color="black", markersize=1.6, markeredgewidth=0.4, zorder=4,
-    )  # fmt: skip
-    x, y = (right - left) / 2, (bottom - top) / 2  # context around the map
-    axes.set(
-        xlim=(max(left - x, -0.5), min(right + x, grey.shape[1] - 0.5)),
-        ylim=(min(bottom + y, grey.shape[0] - 0.5), max(top - y, -0.5)),
-        xticks=[],
-        yticks=[],
-    )
-    axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
-    return drawn
-
-
 def _measures(part, result, wide) -> list:
     """Spread, agreement and activations; the lines to be named."""
     names = [["parents", "votes", "activations"]]
@@ -222,14 +203,6 @@ def iteration_ticks(axes, rounds):
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def class_ticks(axis, names, step=1):
-    """Class names, twelve at most; every `step`-th of short ones."""
-    short = max(map(len, names)) <= 2
-    step = max(step if short and len(names) > 5 else 1, -(-len(names) // 12))
-    turn = 90 if axis.axis_name == "x" and not short else 0
-    axis.set_ticks(range(0, len(names), step), names[::step], fontsize=6, rotation=turn)
-
-
 def coupling_bar(part, image, grid, scale):
     """The colour bar of couplings: 1/J in its middle."""
     drawn = bar(part, image, grid, "mean coupling $c_{ij}$")
@@ -239,20 +212,9 @@ def coupling_bar(part, image, grid, scale):
     drawn.set_ticks(ticks, labels=[f"{t:.3f}" for t in ticks])
 
 
-def lowest(scale, axes) -> float:
-    """Lower end of a bar of couplings: 0 where none is negative, for there are none below."""
-    drawn = [image.get_array().min() for one in np.ravel(axes) for image in one.images]
-    return 0.0 if scale.vmin < 0 <= min(drawn) else scale.vmin
-
-
 def bar(part, image, grid, label):
     """A labelled colour bar at the right of a grid."""
     drawn = part.colorbar(image, ax=grid, fraction=0.05, aspect=18, pad=0.015)
     drawn.set_label(label)
     drawn.outline.set_visible(False)
     return drawn
-
-
-def halfrange(values) -> float:
-    """Of a symmetric colour scale; never zero."""
-    return float(np.abs(values).max()) or 1e-6

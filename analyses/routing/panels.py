@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analyses.routing import draw as parts
-from capsviz.analyses.routing.draw import BLUE, GREEN, GREY, RED
 from capsviz.figures import COLOURS
+from capsviz.figures.maps import BLUE, COUPLING, GREEN, GREY, RED, class_ticks, halfrange
 from capsviz.figures.panels import label_lines, wrapped
 
 PINK, ORANGE = COLOURS[3], COLOURS[4]
@@ -158,14 +158,14 @@ def _by_class(part, every, types, result):
     J, true = len(result.classes), result.true_classes
     coupling, type_coupling = result.coupling.value, result.type_coupling.value
     own = np.stack([t[:, k] for t, k in zip(type_coupling, true, strict=True)])
-    span = max(parts.halfrange(v - 1 / J) for v in (coupling, own))
+    span = max(halfrange(v - 1 / J) for v in (coupling, own))
     scale = CenteredNorm(1 / J, span)
     for axes, values in ((every, coupling), (types, own)):
-        image = axes.imshow(values, cmap=parts.COUPLING, norm=scale, aspect="auto")
+        image = axes.imshow(values, cmap=COUPLING, norm=scale, aspect="auto")
         axes.set_ylabel("true class")
-        parts.class_ticks(axes.yaxis, [result.classes[k] for k in true])
+        class_ticks(axes.yaxis, [result.classes[k] for k in true])
     every.set(xlabel="parent class", title="all capsules")
-    parts.class_ticks(every.xaxis, result.classes)
+    class_ticks(every.xaxis, result.classes)
     types.set(xlabel="capsule type", title="each type to the true class")
     types.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     parts.coupling_bar(part, image, types, scale)

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.analyses.routing.measure import INSIDE, agreement, by_type, entropy
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import Z, paired_each, wilson_each
 from capsviz.tracing import INTERVENTIONS, control_couplings, coupling_sd, even_couplings, trace
+from capsviz.tracing.measures import INSIDE, agreement, by_type, entropy
 
 PREFIX_IMAGES, PREFIX_TOLERANCE = 4, 1e-4  # of the test that pass r of M is the result of r
 

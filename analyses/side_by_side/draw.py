@@ -7,7 +7,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.analyses.routing.draw import (
+from capsviz.figures.maps import (
     BLUE,
     COUPLING,
     GREY,

@@ -9,16 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.analyses.routing import measure
-from capsviz.nn.routing import ALONG_POSE
-from capsviz.nn.routing import summary as summary_of
 from capsviz.tracing import (
     CHUNK_IMAGES,
     coupling_sd,
     even_couplings,
+    measures,
     needs,
     trace,
 )
+from capsviz.tracing.evidence import ALONG_POSE, routing_words
 from capsviz.tracing.many import require_all_to_all
 
 
@@ -61,25 +60,18 @@ def require(models, names: Sequence[str], parts: Sequence[str]) -> None:
         needs.require(model, parts, f"'{name}' cannot be set beside another: side-by-side")
 
 
-def routing_words(model) -> str:
-    """How a network routes, in a line: that of its routing's file."""
-    capsules = getattr(model, "capsules", None) or [*getattr(model, "layers", [None])][-1]
-    name = getattr(capsules, "routing_name", None)
-    return "a routing of its own" if name is None else summary_of(name)
-
-
 def look(model, image: Tensor) -> Look:
     """An image (1, C, H, W) inside a network, and with uniform couplings."""
-    keep = (*measure.INSIDE, "evidence")
+    keep = (*measures.INSIDE, "evidence")
     routed = trace(model, image, keep=keep)
     require_all_to_all(routed.couplings)
     uniform = trace(model, image, keep=keep, couplings="uniform")
-    added, control = measure.evidence_of(routed), measure.evidence_of(uniform)
+    added, control = measures.evidence_of(routed), measures.evidence_of(uniform)
     own = routed.couplings[-1, 0]
-    parents = measure.entropy(own).exp()
+    parents = measures.entropy(own).exp()
     return Look(
         words=routing_words(model),
-        couplings=measure.by_type(own, routed.grid).numpy(),
+        couplings=measures.by_type(own, routed.grid).numpy(),
         effective=float(parents.mean()),
         effective_band=np.quantile(parents.numpy(), [0.05, 0.95]),
         coupling_sd=float(coupling_sd(own, even_couplings(routed.couplings))),
@@ -102,7 +94,7 @@ def survey(model, images: Tensor) -> Survey:
     for some in images.split(CHUNK_IMAGES):
         routed = trace(model, some, keep=("couplings", "lengths"))
         uniform = trace(model, some, keep=("lengths",), couplings="uniform")
-        parents = measure.entropy(routed.couplings[-1]).exp().mean(1)
+        parents = measures.entropy(routed.couplings[-1]).exp().mean(1)
         parts.append((routed.lengths.argmax(1), uniform.lengths.argmax(1), parents))
     return Survey(*(torch.cat(one).numpy() for one in zip(*parts, strict=True)))
 

@@ -7,8 +7,8 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from capsviz.analyses.routing.draw import lowest
 from capsviz.figures import COLOURS
+from capsviz.figures.maps import lowest
 from capsviz.figures.panels import show
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"

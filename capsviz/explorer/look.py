@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from capsviz import tracing
-from capsviz.analyses.routing import measure
 from capsviz.analyses.transplant.measure import require_all_to_all
+from capsviz.tracing import measures
 from capsviz.tracing.reconstruction import distance as distance_of
 from capsviz.transforms.augment import to_uint8
 
@@ -125,7 +125,7 @@ def look(
     traced = tracing.trace(
         without_type(model, intervention.off),
         image,
-        keep=(*measure.INSIDE, "evidence", "reconstruction"),
+        keep=(*measures.INSIDE, "evidence", "reconstruction"),
         couplings=replacing(model, intervention, donor),
         iterations=intervention.iterations,
     )
@@ -133,13 +133,13 @@ def look(
     if intervention.couplings is not None:
         own = tracing.trace(model, image, keep=("couplings",)).couplings
     decoded = traced.reconstruction
-    added = measure.evidence_of(traced)
+    added = measures.evidence_of(traced)
     return Seen(
         image=to_uint8(image[0]),
         lengths=traced.lengths[0].float().numpy(),
         poses=traced.poses[-1, 0].float().numpy(),
-        couplings=measure.by_type(traced.couplings[:, 0], traced.grid).numpy(),
-        entropy_nats=measure.entropy(traced.couplings[:, 0]).numpy(),
+        couplings=measures.by_type(traced.couplings[:, 0], traced.grid).numpy(),
+        entropy_nats=measures.entropy(traced.couplings[:, 0]).numpy(),
         maps=added.maps,
         extent_px=None if added.maps is None else tracing.extent(model),
         reconstruction=None if decoded is None else to_uint8(decoded[0]),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.nn.routing import ALONG_POSE, Quantity
+from capsviz.nn.routing import ALONG_POSE, Quantity, summary
 from capsviz.tracing.record import PER_ITERATION, Trace
 
 PARTS = ("votes", "couplings", "weights", "evidence", "poses")  # of a trace, for these maps
@@ -131,3 +131,10 @@ def seen_by_places(model) -> Tensor:
             top, left = max(0, down.start), max(0, across.start)
             fields[r, c, top : max(top, down.stop), left : max(left, across.stop)] = 1
     return fields
+
+
+def routing_words(model) -> str:
+    """How a network routes, in a line: that of its routing's file."""
+    capsules = getattr(model, "capsules", None) or [*getattr(model, "layers", [None])][-1]
+    name = getattr(capsules, "routing_name", None)
+    return "a routing of its own" if name is None else summary(name)

@@ -9,10 +9,9 @@ from page import assert_redrawn
 
 from capsviz import checkpoint, figures
 from capsviz.analyses import side_by_side
-from capsviz.analyses.routing import measure
 from capsviz.cli import main
 from capsviz.nn import models
-from capsviz.tracing import trace
+from capsviz.tracing import measures, trace
 
 CLASSES = ["a", "b", "c"]
 
@@ -29,12 +28,12 @@ def test_each_network_shows_what_it_shows_alone(pair, tiny_images):
         even = trace(model, tiny_images[:1], couplings="uniform")
         np.testing.assert_allclose(result.activations[k], own.lengths[0])
         np.testing.assert_allclose(result.uniform_activations[k], even.lengths[0])
-        expected = measure.by_type(own.couplings[-1, 0], own.grid)
+        expected = measures.by_type(own.couplings[-1, 0], own.grid)
         np.testing.assert_allclose(result.couplings[name], expected)
-        np.testing.assert_allclose(result.maps[name], measure.evidence_of(own).maps)
-        np.testing.assert_allclose(result.uniform_maps[name], measure.evidence_of(even).maps)
+        np.testing.assert_allclose(result.maps[name], measures.evidence_of(own).maps)
+        np.testing.assert_allclose(result.uniform_maps[name], measures.evidence_of(even).maps)
         np.testing.assert_allclose(result.maps[name].sum((1, 2)), result.sums[k], rtol=1e-6)
-        parents = measure.entropy(own.couplings[-1, 0]).exp()
+        parents = measures.entropy(own.couplings[-1, 0]).exp()
         assert result.effective[k] == pytest.approx(float(parents.mean()))
     assert "Dynamic" in result.words[0] and "Gaussians" in result.words[1]
     assert result.quantities["one"]["words"] == "s·v̂"
@@ -62,7 +61,7 @@ def test_what_is_counted_is_paired_with_the_first_network(pair, tiny_images, gen
     cost = right - (even == labels).double().mean(1)
     np.testing.assert_allclose(result.cost.value, cost, atol=1e-6)
     np.testing.assert_allclose(result.agreement.value, (reads == reads[0]).double().mean(1))
-    own = [measure.entropy(trace(m, images).couplings[-1]).exp().mean() for m in pair]
+    own = [measures.entropy(trace(m, images).couplings[-1]).exp().mean() for m in pair]
     np.testing.assert_allclose(result.effective_parents.value, own, rtol=1e-5)
     assert result.n == 20 and "reads as one reads" in side_by_side.findings(result)
 

@@ -1,4 +1,4 @@
-"""Measures of routing for `routing`: pure functions of the parts of a trace.
+"""Measures of routing: pure functions of the parts of a trace.
 
 Shapes as in `capsviz.tracing`: votes (B,I,J,E), couplings (R,B,I,J), poses (R,B,J,E). Factors, in
 the shape of couplings, are what the votes are multiplied by: `Trace.factors`.
@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.tracing import Trace, evidence
+from capsviz.tracing import evidence
 from capsviz.tracing.evidence import has_places
+from capsviz.tracing.record import Trace
 
 __all__ = ["has_places"]
 
