@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -123,7 +124,7 @@ class _Pass:
             pose_shape=self.pose_shape(shown),
             links=shown.get("links", getattr(self.model, "links", None)),
             extent=_extent(self.model, self.layer),
-            quantity=shown.get("quantity"),
+            quantity=cast("record.Quantity | None", shown.get("quantity")),
             **joined,
         )
 

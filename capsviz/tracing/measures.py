@@ -7,7 +7,7 @@ the shape of couplings, are what the votes are multiplied by: `Trace.factors`.
 from __future__ import annotations
 
 from math import log
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -81,6 +81,9 @@ def evidence_of(traced: Trace) -> Evidence:
     if own:
         sums = evidence.of_children(traced)[0].sum(0)
     else:
-        sums = along_pose(total_input(traced.votes, traced.factors[-1]), traced.poses[-1])[0]
+        votes, factors, poses = (
+            cast(Tensor, one) for one in (traced.votes, traced.factors, traced.poses)
+        )
+        sums = along_pose(total_input(votes, factors[-1]), poses[-1])[0]
     quantity = evidence.quantity(traced)._asdict() if own else None
     return Evidence(maps, types, sums.numpy(), quantity)
