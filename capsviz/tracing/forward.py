@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from capsviz import memory
+from capsviz.nn.routing import Quantity
 from capsviz.tracing import record, verification
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
 from capsviz.tracing.modes import inference
@@ -124,7 +125,7 @@ class _Pass:
             pose_shape=self.pose_shape(shown),
             links=shown.get("links", getattr(self.model, "links", None)),
             extent=_extent(self.model, self.layer),
-            quantity=cast("record.Quantity | None", shown.get("quantity")),
+            quantity=cast("Quantity | None", shown.get("quantity")),
             **joined,
         )
 
