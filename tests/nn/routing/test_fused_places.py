@@ -41,7 +41,7 @@ def literally(name, children, weight, links, options, iterations=3):
     votes = torch.einsum("ijed,bqid->bqije", weight, slots)
     more = {"children": children} if takes(name, "children") else {}
     given = {**options, **more, **rounds(name, iterations)}
-    found = route_places(routing.get(name), votes, links=links, **given)
+    found = route_places(routing.get(name).route, votes, links=links, **given)
     return found.poses[-1], found.activations[-1]
 
 
