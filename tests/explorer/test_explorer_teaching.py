@@ -95,7 +95,7 @@ def test_trained_uniform_and_transplanted_stand_side_by_side(visit):
     trained = values(page, "#scores")[0]
     open_tab(page, "Side by side")
     wait_for(page, lambda: page.locator("#sides .cv-side").count() == 3)
-    beside = values(page, "#sides")
+    beside = values(page, "#sides .cv-side")
     assert beside[0] == trained and beside[1] != trained and beside[2] not in beside[:2]
     open_tab(page, "Routing")
     for k, name in ((1, "couplings uniform"), (2, "couplings of another image")):
@@ -105,8 +105,8 @@ def test_trained_uniform_and_transplanted_stand_side_by_side(visit):
         settled(page, "scores")
         assert values(page, "#scores")[0] == beside[k]
     choose(page, "donor", "7")
-    wait_for(page, lambda: values(page, "#sides")[2] != beside[2])
-    assert values(page, "#sides")[:2] == beside[:2]
+    wait_for(page, lambda: values(page, "#sides .cv-side")[2] != beside[2])
+    assert values(page, "#sides .cv-side")[:2] == beside[:2]
 
 
 def test_any_two_networks_are_chosen_on_the_page(visit):
