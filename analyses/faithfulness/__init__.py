@@ -120,7 +120,7 @@ def compute(model, image, label=None, *, classes, target="read", steps=8, seed=0
     from capsviz.analyses.faithfulness import curves, measure
     from capsviz.transforms.augment import to_uint8
 
-    _require(steps)
+    measure.require_steps(steps)
     one = measure.one(model, image.cpu(), label, target=target, steps=steps, seed=seed)
     areas = curves.area(one.curves, one.shares).numpy()
     return Result(
@@ -169,7 +169,7 @@ def evaluate(
     from capsviz.statistics.intervals import mean_interval, require_two, student_interval
 
     images, labels = images.cpu(), labels.cpu()
-    _require(steps)
+    measure.require_steps(steps)
     require_two(len(images))
     many = measure.many(
         model, images, labels, target=target, steps=steps, seed=seed, progress=progress
@@ -189,7 +189,7 @@ def evaluate(
         deletion=mean(deletion),
         insertion=mean(insertion),
         gap=mean(gap),
-        infidelity=_of_some(many.infidelity[:, changed].numpy(), seed),
+        infidelity=measure.of_some(many.infidelity[:, changed].numpy(), seed),
         routed_less=mean(gap[many.names.index(ROUTED)] - gap) if ROUTED in many.names else None,
         stages=many.stages,
         sanity=Estimate(*student_interval(many.correlations.numpy()), len(many.correlations)),
@@ -200,22 +200,6 @@ def evaluate(
         dataset=dataset,
         quantity=many.quantity,
     )
-
-
-def _of_some(values: np.ndarray, seed: int) -> Estimate:
-    """Means of (M, N) under resamples; NaN of fewer than 2 images."""
-    from capsviz.statistics.comparison import compare_means, draw_resamples
-
-    if values.shape[1] < 2:
-        none = np.full(len(values), np.nan)
-        return Estimate(none, np.stack([none, none], 1), values.shape[1])
-    compared = compare_means(values, draw_resamples(values.shape[1], seed=seed), shares=False)
-    return Estimate(compared.value, compared.ci95, values.shape[1], compared.difference)
-
-
-def _require(steps: int) -> None:
-    if steps < 2:
-        raise ValueError(f"curves need at least 2 steps, got {steps}")
 
 
 def plot(result: Result | Statistics, *, width=7.16, part=""):

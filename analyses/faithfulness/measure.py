@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -13,6 +14,8 @@ from capsviz.analyses.faithfulness import curves, randomised
 from capsviz.analyses.faithfulness.explained import Explained
 from capsviz.analyses.faithfulness.maps import RANDOM, Method, methods, own_quantity
 from capsviz.experiments.attacks import frozen
+from capsviz.statistics.comparison import compare_means, draw_resamples
+from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import scores
 
 AT_A_TIME = 8  # images, each of which is shown in a few hundred forms
@@ -159,3 +162,18 @@ def enlarged(maps: Sequence[Tensor], image: Tensor) -> Tensor:
     """Maps (h, w) of unlike size, each place as a rectangle, at that of image: (M, H, W)."""
     sides = tuple(image.shape[2:])
     return torch.cat([interpolate(one[None, None], sides)[0] for one in maps])
+
+
+def of_some(values: np.ndarray, seed: int) -> Estimate:
+    """Means of (M, N) under resamples; NaN of fewer than 2 images."""
+    if values.shape[1] < 2:
+        none = np.full(len(values), np.nan)
+        return Estimate(none, np.stack([none, none], 1), values.shape[1])
+    compared = compare_means(values, draw_resamples(values.shape[1], seed=seed), shares=False)
+    return Estimate(compared.value, compared.ci95, values.shape[1], compared.difference)
+
+
+def require_steps(steps: int) -> None:
+    """ValueError for fewer than 2 steps of the curves."""
+    if steps < 2:
+        raise ValueError(f"curves need at least 2 steps, got {steps}")

@@ -1,12 +1,13 @@
 """What fixes a matrix capsule network: its settings, and which make none."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from inspect import signature
 
 from capsviz import memory
 from capsviz.discovery import unknown
-from capsviz.nn import decoders, objectives, stems
+from capsviz.nn import decoders, objectives, routing, stems
 from capsviz.nn.models._class_poses import METRICS
-from capsviz.nn.models._settings import require_positive
+from capsviz.nn.models._settings import require_positive, settings_from
 
 KERNELS = ((5, 2, 2), (1, 1, 0), (3, 2, 0), (3, 1, 0))  # (kernel, stride, padding) to the classes
 
@@ -88,3 +89,18 @@ def check(config: Config) -> None:
         "the transformations of the capsules",
         "use fewer capsule types",
     )
+
+
+def chosen(image_shape: tuple[int, int, int], classes: int, options: dict) -> Config:
+    """The settings that options ask for, a routing's own where they do not.
+
+    Raises as `matrix_capsnet.build` does.
+    """
+    config = settings_from(Config, "matrix_capsnet", image_shape, classes, options)
+    module = routing.get(config.routing)
+    if "iterations" not in signature(module.route).parameters and "iterations" not in options:
+        config = replace(config, iterations=1)
+    if config.objective == "auto":
+        config = replace(config, objective=getattr(module, "OBJECTIVE", "margin"))
+    check(config)
+    return config

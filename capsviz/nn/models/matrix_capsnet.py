@@ -10,7 +10,7 @@ Another routing may be given; where it asks for batch norm of parents, each laye
 """
 
 from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from inspect import signature
 
 import torch
@@ -21,8 +21,7 @@ from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
 from capsviz.nn.models import Output
 from capsviz.nn.models._class_poses import ClassPoses
-from capsviz.nn.models._matrix_config import KERNELS, Config, check
-from capsviz.nn.models._settings import settings_from
+from capsviz.nn.models._matrix_config import KERNELS, Config, chosen
 from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing
 from capsviz.nn.routing._evidence import by_round
@@ -39,14 +38,7 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "Matrix
                  matrix of at least 2 x 2, fewer than two classes, or images too small.
     MemoryError  if the weights alone would not fit.
     """
-    config = settings_from(Config, "matrix_capsnet", image_shape, classes, options)
-    module = routing.get(config.routing)
-    if "iterations" not in signature(module.route).parameters and "iterations" not in options:
-        config = replace(config, iterations=1)
-    if config.objective == "auto":
-        config = replace(config, objective=getattr(module, "OBJECTIVE", "margin"))
-    check(config)
-    return MatrixCapsNet(config)
+    return MatrixCapsNet(chosen(image_shape, classes, options))
 
 
 class MatrixCapsNet(ClassPoses):
