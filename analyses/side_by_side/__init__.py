@@ -1,4 +1,4 @@
-"""Two routings on one digit: how do couplings, evidence and answers differ, and on many digits?
+"""Two routings on one digit: how do couplings, evidence and answers differ?
 
 Method: two networks with capsules are shown the same image. Of each: the couplings of its
 last iteration as capsule type x class; the effective number of parents exp(H_i) of its capsules,

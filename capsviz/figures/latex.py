@@ -10,6 +10,11 @@ from capsviz.figures.tables import escape
 from capsviz.figures.venues import INCHES
 
 
+def typeset(caption: str) -> str:
+    """A caption for LaTeX; what stands between backquotes is set as code."""
+    return re.sub(r"`([^`]+)`", r"\\texttt{\1}", escape(caption))
+
+
 def environment(
     file: str,
     caption: str,
@@ -24,17 +29,16 @@ def environment(
     Parameters
     ----------
     file     what is included.
-    caption  plain text; what stands between backquotes is set as code.
+    caption  plain text, see `typeset`.
     label    after "fig:".
     place    t, p, ...: where LaTeX may put it.
     """
-    text = re.sub(r"`([^`]+)`", r"\\texttt{\1}", escape(caption))
     star = "*" if inches > column + 0.01 else ""
     return [
         rf"\begin{{figure{star}}}[{place}]",
         r"  \centering",
         rf"  \includegraphics[width={min(inches, 7.4):.3g}in,height=9in,keepaspectratio]{{{file}}}",
-        rf"  \caption{{{text}}}",
+        rf"  \caption{{{typeset(caption)}}}",
         rf"  \label{{fig:{label}}}",
         rf"\end{{figure{star}}}",
     ]

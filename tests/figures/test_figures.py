@@ -13,7 +13,7 @@ from capsviz import discovery, figures
 from capsviz.analyses import rotate
 from capsviz.cli import main
 from capsviz.figures.animation import animate
-from capsviz.figures.tables import escape
+from capsviz.figures.latex import typeset
 
 FIGURES = discovery.root() / "figures"
 
@@ -93,7 +93,7 @@ def test_shipped_captions_are_those_of_their_numbers():
         part = entry.get("part", "")
         assert entry["caption"] == figures.caption(entry["analysis"], made, part)
         assert entry["commit"] == about["provenance"]["commit"]
-        assert escape(entry["caption"]) in latex
+        assert typeset(entry["caption"]) in latex
 
 
 def test_text_in_pdf_is_truetype(result, tmp_path):
