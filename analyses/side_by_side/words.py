@@ -9,8 +9,9 @@ def caption(result) -> str:
     """What the figure shows, with its numbers."""
     if hasattr(result, "cost"):
         return (
-            f"{' and '.join(result.networks)} over {result.n:,} test images of {result.dataset}, "
-            "routed and with uniform couplings. Bars: 95 % intervals. "
+            "Accuracy, routed and with uniform couplings, what these cost, and effective parents: "
+            f"{' and '.join(result.networks)} over {result.n:,} test images of {result.dataset}. "
+            "Bars: 95 % intervals. "
             f"{sentences(findings(result))}"
         )
     pair = " and ".join(result.classes[j] for j in result.shown)
