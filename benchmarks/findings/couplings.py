@@ -3,10 +3,10 @@
 from benchmarks.findings.finding import Finding, of_figure, over_runs, seeds, value
 from capsviz.analyses.faithfulness.words import CONTROLS
 from capsviz.analyses.parse_tree.measure import MOVED
-from capsviz.analyses.parse_tree.words import COMPONENTS
+from capsviz.analyses.parse_tree.words import OF_CLASS
 from capsviz.analyses.transplant.words import LIKE, NOISE, SHUFFLED, UNLIKE
-
-CLASS = COMPONENTS.index("by child")  # of the variance: what goes with the class, in each child
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import student_interval
 
 
 def transplant() -> Finding:
@@ -49,7 +49,7 @@ def iterations() -> Finding:
         return less, "+.1%", less.high > -0.05
 
     words, files, _ = over_runs("routing", "Statistics", uniform)
-    less = [f"with even couplings {word}" for word in words]
+    routed_once = "the slim networks route in one pass; even couplings change their accuracy by"
     return Finding(
         "Three iterations read the same digits as one",
         result.changed[last].high < 0.01,
@@ -63,7 +63,7 @@ def iterations() -> Finding:
         f"with even couplings {result.control_accuracy[even]:.1%} are read right, by routing "
         f"{result.accuracy[last]:.1%}; with random ones of twenty times the spread "
         f"{result.control_accuracy[result.controls.index('random')]:.1%}",
-        seeds(["accuracy less that of routing, " + "; ".join(less)]) if less else seeds([]),
+        seeds([f"{routed_once} {', '.join(words)}"] if words else []),
         "a data set on which more iterations turn wrong predictions right, with the same weights",
         [one.source, *files],
     )
@@ -77,24 +77,25 @@ def by_class() -> Finding:
     share, frozen = result.shares, result.frozen.index("one tree: each class's column")
 
     def of_class(of):
-        trained = of.shares[0, CLASS]
-        return trained, ".1%", trained.low > of.shuffled[CLASS].high
+        trained = with_class(of.shares[0])
+        return trained, ".1%", trained.low > max(0.5, with_class(of.shuffled).high)
 
     words, files, holds = over_runs("parse-tree", "Statistics", of_class)
     return Finding(
         "A child chooses its parent by the class of the image, not by the image",
         holds
-        and share[0, CLASS].low > max(share[fresh, CLASS].high, result.shuffled[CLASS].high, 0.5),
-        f"Of the variance of what the children of `mnist` prefer, {share[0, CLASS]:.1%} goes with "
-        "the class of the image, child by child. One tree for all images, in which each class has "
-        f"its mean couplings, reads {result.accuracy[frozen]:.1%} of {result.n:,} images "
+        and with_class(share[0]).low
+        > max(0.5, with_class(share[fresh]).high, with_class(result.shuffled).high),
+        f"Of the variance of what the children of `mnist` prefer, {with_class(share[0]):.1%} goes "
+        "with the class of the image. One tree for all images, in which each class has its mean "
+        f"couplings, reads {result.accuracy[frozen]:.1%} of {result.n:,} images "
         f"right; routing {result.accuracy[0]:.1%}. A parse tree that differs from image to image "
         f"is not needed "
         "for these digits.",
         one.source.removeprefix("figures/").removesuffix(".json"),
         "Where the variance of couplings lies",
-        f"with class labels shuffled {result.shuffled[CLASS]:.1%}, freshly initialised "
-        f"{share[fresh, CLASS]:.1%}; with the mean couplings of another class "
+        f"with class labels shuffled {with_class(result.shuffled):.1%}, freshly initialised "
+        f"{with_class(share[fresh]):.1%}; with the mean couplings of another class "
         f"{result.accuracy[result.frozen.index('mean of another class')]:.1%} are read right",
         seeds(words),
         "a network with routing whose accuracy falls when its couplings are frozen to one tree",
@@ -155,3 +156,14 @@ def maps() -> Finding:
         "routing map ahead of the ink there",
         [one.source, *files],
     )
+
+
+def with_class(shares: Estimate) -> Estimate:
+    """What goes with the class, in all children alike and child by child, of shares (7,).
+
+    The ends of two intervals are added, which is wider than need be; over runs Student's t.
+    """
+    both = shares[OF_CLASS]
+    runs = None if both.runs is None else both.runs.sum(-1)
+    ends = both.ci95.sum(0) if runs is None else student_interval(runs)[1]
+    return Estimate(both.value.sum(), ends, shares.n, runs=runs)
