@@ -1,5 +1,7 @@
 """Findings on routing: what couplings carry, what iterations change, how a child chooses."""
 
+import numpy as np
+
 from benchmarks.findings.finding import Finding, of_figure, over_runs, seeds, value
 from capsviz.analyses.faithfulness.words import CONTROLS
 from capsviz.analyses.parse_tree.measure import MOVED
@@ -15,6 +17,8 @@ def transplant() -> Finding:
     result = one.result
 
     def taken(of):
+        if of.coupling_sd.value[0] == 0:
+            return None
         return of.as_partner[UNLIKE], ".1%", of.as_partner[UNLIKE].low > 0.5
 
     words, files, holds = over_runs("transplant", "Statistics", taken)
@@ -45,11 +49,13 @@ def iterations() -> Finding:
     activation = result.true_activation
 
     def uniform(of):
+        if of.coupling_sd.value[-1] < 1e-6:
+            return None
         less = of.control_accuracy[of.controls.index("uniform")].difference
         return less, "+.1%", less.high > -0.05
 
     words, files, _ = over_runs("routing", "Statistics", uniform)
-    routed_once = "the slim networks route in one pass; even couplings change their accuracy by"
+    slim = "on the slim stem even couplings change the accuracy of"
     return Finding(
         "Three iterations read the same digits as one",
         result.changed[last].high < 0.01,
@@ -63,7 +69,7 @@ def iterations() -> Finding:
         f"with even couplings {result.control_accuracy[even]:.1%} are read right, by routing "
         f"{result.accuracy[last]:.1%}; with random ones of twenty times the spread "
         f"{result.control_accuracy[result.controls.index('random')]:.1%}",
-        seeds([f"{routed_once} {', '.join(words)}"] if words else []),
+        seeds([f"{slim} {', '.join(words)}"] if words else []),
         "a data set on which more iterations turn wrong predictions right, with the same weights",
         [one.source, *files],
     )
@@ -78,6 +84,8 @@ def by_class() -> Finding:
 
     def of_class(of):
         trained = with_class(of.shares[0])
+        if np.isnan(trained.value):
+            return None
         return trained, ".1%", trained.low > max(0.5, with_class(of.shuffled).high)
 
     words, files, holds = over_runs("parse-tree", "Statistics", of_class)

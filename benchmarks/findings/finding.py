@@ -58,7 +58,8 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
     Parameters
     ----------
     kind  of result, e.g. "Statistics".
-    take  (result) -> (Estimate, its form, whether it bears the finding out).
+    take  (result) -> (Estimate, its form, whether it bears the finding out), or None where the
+          question cannot be asked: of couplings that are even by construction.
 
     Returns
     -------
@@ -68,8 +69,8 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
     for folder in sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*")):
         for path in sorted(folder.glob(f"{analysis}-*.json")):
             result, about = read_result(path)
-            if about["kind"] == kind:
-                estimate, form, bears = take(result)
+            if about["kind"] == kind and (taken := take(result)) is not None:
+                estimate, form, bears = taken
                 runs = len(about["runs"]["seeds"])
                 words.append(f"`{folder.name}` {estimate:{form}} over {runs} runs")
                 files.append(f"trained/seeds/{folder.name}/{path.name}")

@@ -19,13 +19,14 @@ LINE, PANEL = 0.145, 0.85  # inches of a network's line; of a panel's width, at 
 
 
 def measures(table: Sequence[Row]) -> list[tuple[str, str, float | None, list[Estimate | None]]]:
-    """Title, form, level and the rows' numbers of every measure that any row has."""
+    """Title, form, level and the rows' numbers of the measures that two rows have, or the one."""
     every = [("accuracy", ".1%", None, [row.network.accuracy for row in table])]
     for column in COLUMNS:
         cells = [row.cells.get(column.title) for row in table]
         numbers = [cell and cell.estimate for cell in cells]
         every.append((column.title, column.form, column.level, numbers))
-    return [one for one in every if any(number is not None for number in one[3])]
+    least = min(2, len(table))
+    return [one for one in every if sum(number is not None for number in one[3]) >= least]
 
 
 def draw(table: Sequence[Row], width: float) -> Figure:

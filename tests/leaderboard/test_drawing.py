@@ -23,23 +23,29 @@ def row(name, accuracy, transplant=None, runs=None):
     return Row(Network(name, "digits", [0], digests, accuracy, 1234, 60.0, "cpu"), cells)
 
 
-TABLE = [row("one", 0.9), row("two", 0.8, 0.7, [0.6, 0.7, 0.8])]
+TABLE = [row("one", 0.9), row("two", 0.8, 0.7, [0.6, 0.7, 0.8]), row("three", 0.8, 0.6)]
 
 
-def test_only_what_some_network_has_is_drawn():
+def test_only_what_can_be_compared_is_drawn():
     assert [title for title, *_ in measures(TABLE)] == ["accuracy", "transplant"]
-    assert [title for title, *_ in measures(TABLE[:1])] == ["accuracy"]
+    assert [title for title, *_ in measures(TABLE[:2])] == ["accuracy"]
+    assert [title for title, *_ in measures(TABLE[1:2])] == ["accuracy", "transplant"]
 
 
 def test_a_panel_has_each_number_in_its_line_with_its_interval_and_its_runs():
     with figures.style():
         accuracy, transplant, *_ = draw(TABLE, 7.16).axes
-    assert [text.get_text() for text in accuracy.get_yticklabels()] == ["one", "two"]
-    assert [tuple(line.get_xydata()[0]) for line in accuracy.lines] == [(0.9, 0), (0.8, 1)]
-    runs, mean, level = transplant.lines
+    assert [text.get_text() for text in accuracy.get_yticklabels()] == ["one", "two", "three"]
+    assert [tuple(line.get_xydata()[0]) for line in accuracy.lines] == [
+        (0.9, 0),
+        (0.8, 1),
+        (0.8, 2),
+    ]
+    runs, mean, other, level = transplant.lines
     assert runs.get_xdata().tolist() == [0.6, 0.7, 0.8] and set(runs.get_ydata()) == {1}
     assert tuple(mean.get_xydata()[0]) == (0.7, 1) and set(level.get_xdata()) == {0.5}
-    (ends,) = (one.get_segments()[0] for one in transplant.collections)
+    assert tuple(other.get_xydata()[0]) == (0.6, 2)
+    ends, _ = (one.get_segments()[0] for one in transplant.collections)
     assert ends[:, 0] == pytest.approx([0.65, 0.75])
 
 
