@@ -17,13 +17,21 @@ from capsviz.cli import options, writing
     "--epochs", type=click.IntRange(1), default=5, show_default=True, help="Over training images."
 )
 @click.option("--limit", type=int, metavar="N", help="The first N images of each split only.")
+@click.option(
+    "--hidden",
+    type=click.IntRange(1),
+    nargs=2,
+    default=(112, 512),
+    show_default=True,
+    help="Numbers that sum the capsules up, and ReLU units.",
+)
 @options.seed
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of the decoder. [default: runs/NAME-primary]",
 )
-def train(epochs, limit, seed, output, inputs):
+def train(epochs, limit, hidden, seed, output, inputs):
     """Train a decoder from primary capsules; the network is frozen."""
     from capsviz.analyses.primary.measure import findings
     from capsviz.experiments import primary_decoder
@@ -35,13 +43,13 @@ def train(epochs, limit, seed, output, inputs):
     output = output or primary_decoder.default_folder(loaded.name)
     path, statistics = train_and_save(
         loaded.model, *parts, output / primary_decoder.file_name(loaded.name), epochs=epochs,
-        seed=seed, report=lambda line: click.echo(line, err=True),
+        hidden=hidden, seed=seed, report=lambda line: click.echo(line, err=True),
     )  # fmt: skip
     click.echo(findings(statistics))
     click.echo(f"wrote {path}", err=True)
 
 
-def train_and_save(model, train, validation, test, path: Path, *, epochs, seed, report):
+def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden, seed, report):
     """Train on one split, choose on another, report on the third; write decoders and card.
 
     Returns
@@ -57,7 +65,7 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, seed, 
         raise ValueError(f"'{path}' is there already: delete it, or choose another --output")
     path.parent.mkdir(parents=True, exist_ok=True)
     decoders, record = fit(
-        model, train, validation, epochs=epochs, seed=seed, report=report,
+        model, train, validation, epochs=epochs, hidden=hidden, seed=seed, report=report,
         progress=writing.progress("training"),
     )  # fmt: skip
     statistics = evaluate(

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from capsviz.data import Dataset
-from capsviz.experiments.primary_decoder import BATCH, PrimaryDecoder, decode, inputs, look
+from capsviz.experiments.primary_decoder import BATCH, HIDDEN, PrimaryDecoder, decode, inputs, look
 from capsviz.nn.functional import reconstruction_loss
 from capsviz.transforms.augment import shift, to_float
 
@@ -52,6 +52,7 @@ def fit(
     *,
     epochs: int = 5,
     seed: int = 0,
+    hidden: tuple[int, int] = HIDDEN,
     shift_px: int = 2,
     progress: Callable = iter,
     report: Callable[[str], None] = lambda line: None,
@@ -63,6 +64,7 @@ def fit(
     train       images to learn from, shifted at random anew in each epoch.
     validation  its first images choose the epoch whose weights are kept, for each decoder.
     seed        of weights, order, shifts and subsets.
+    hidden      of the decoders, see `PrimaryDecoder`.
     progress    wraps the batches of an epoch.
     report      is given one line for each epoch.
 
@@ -83,7 +85,7 @@ def fit(
     with torch.random.fork_rng(devices=[]):
         for name in ("routed", "uniform"):
             torch.default_generator.manual_seed(seed)
-            decoders[name] = PrimaryDecoder(*shape[1:], train.image_shape).to(device)
+            decoders[name] = PrimaryDecoder(*shape[1:], train.image_shape, hidden).to(device)
     steps = epochs * math.ceil(len(train) / BATCH)
     optimisers = {k: torch.optim.Adam(d.parameters(), LEARNING_RATE) for k, d in decoders.items()}
     schedules = {k: CosineAnnealingLR(o, steps) for k, o in optimisers.items()}
