@@ -93,7 +93,8 @@ def _maps(part, result, classes, shape, wide):
     longest = f" ({SHOWN} longest)" if len(result.classes) > SHOWN else ""
     quantity = result.quantity or ALONG_POSE
     part.suptitle(
-        f"evidence for each class{longest} by place: {quantity['part']} "
+        f"evidence for each class{longest} by place: "
+        f"{'' if wide or result.quantity is None else chr(10)}{quantity['part']} "
         f"summed over types;{' ' if wide and result.quantity is None else chr(10)}"
         f"below each map its sum Σ{' = ' if result.quantity is None else ', '}{quantity['whole']}",
         fontsize=7,
@@ -120,8 +121,8 @@ def evidence(result, width):
     axes.hlines(at, result.uniform_map_sums, result.map_sums, color=GREY, linewidth=0.8)
     axes.plot(result.map_sums, at, "o", color=RED, label="routed")
     axes.plot(result.uniform_map_sums, at, "o", color=BLUE, mfc="white", label="uniform")
-    axes.set(title="sum Σ over capsules", xlabel="Σ")
-    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set(title="sum Σ over capsules" if wide else "sum Σ", xlabel="Σ")
+    axes.xaxis.set_major_locator(MaxNLocator(4 if wide else 2))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
     grid[0].set_ylabel("class")
     class_ticks(grid[0].yaxis, result.classes)
@@ -200,7 +201,10 @@ def last(axes, x, y, text, *, below):
 def iteration_ticks(axes, rounds):
     """Whole iterations only."""
     axes.set_xlim(rounds[0] - 0.3, rounds[-1] + 0.3)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    if len(rounds) == 1:
+        axes.set_xticks(rounds)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
 def coupling_bar(part, image, grid, scale):
