@@ -4,8 +4,9 @@
 where its intervals bear it out; the page names those whose results are not shipped.
 """
 
+from benchmarks.claims.claim import ROOT
 from benchmarks.findings import couplings, poses, routings
-from benchmarks.findings.finding import ROOT, Finding
+from benchmarks.findings.finding import Finding
 from capsviz.files import write_text
 
 PAGE = ROOT / "docs/findings.md"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.findings.finding import Finding, of_figure, over_runs, seeds, value
+from benchmarks.findings.finding import Finding, of_figure, over_runs, picture, seeds, value
 from capsviz.analyses.faithfulness.words import CONTROLS
 from capsviz.analyses.parse_tree.measure import MOVED
 from capsviz.analyses.parse_tree.words import OF_CLASS
@@ -29,7 +29,7 @@ def transplant() -> Finding:
         "(standard deviation). Yet an image that keeps its own votes, and gets the couplings of an "
         f"image of another class, is read as that other class in {result.as_partner[UNLIKE]:.1%} "
         f"of {result.n:,} pairs. A heat map of the couplings shows none of this.",
-        one.source.removeprefix("figures/").removesuffix(".json"),
+        picture(one),
         "What images are read as with the couplings of others",
         f"read as their own class with the couplings of an image of the same class "
         f"{result.as_own[LIKE]:.1%}, with their own shuffled among the children "
@@ -64,7 +64,7 @@ def iterations() -> Finding:
         f"the true class goes from {value(activation[0], '.2f')} to "
         f"{value(activation[last], '.2f')}. "
         "So the couplings could decide (finding 1), and on clean digits are not asked to.",
-        one.source.removeprefix("figures/").removesuffix(".json"),
+        picture(one),
         "Accuracy and activation by iteration and with other couplings",
         f"with even couplings {result.control_accuracy[even]:.1%} are read right, by routing "
         f"{result.accuracy[last]:.1%}; with random ones of twenty times the spread "
@@ -100,7 +100,7 @@ def by_class() -> Finding:
         f"right; routing {result.accuracy[0]:.1%}. A parse tree that differs from image to image "
         f"is not needed "
         "for these digits.",
-        one.source.removeprefix("figures/").removesuffix(".json"),
+        picture(one),
         "Where the variance of couplings lies",
         f"with class labels shuffled {with_class(result.shuffled):.1%}, freshly initialised "
         f"{with_class(share[fresh]):.1%}; with the mean couplings of another class "
@@ -124,7 +124,7 @@ def stays() -> Finding:
         f"at the same places by {correlation[same]:.2f}. Couplings belong to places, as their "
         f"learned "
         "transforms do: they do not travel with the part.",
-        f"{one.source.removeprefix('figures/').removesuffix('.json')}-moved",
+        f"{picture(one)}-moved",
         "Accuracy with frozen couplings, and correlation of trees of moved images",
         f"one place the other way {correlation[other]:.2f}; less the usual tree of the image's "
         f"class, {one.result.correlation[1][moved]:.2f} at the place that it moved to and "
@@ -154,7 +154,7 @@ def maps() -> Finding:
         f"`mnist`, on {result.n} images. A map that is the ink itself, and knows of no class, has "
         f"{result.gap[result.names.index(ink)]:.3f}. Such a map may be shown; it is no evidence "
         "of what the network looked at.",
-        one.source.removeprefix("figures/").removesuffix(".json"),
+        picture(one),
         "Deletion and insertion by map",
         f"lengths of the primary capsules {result.gap[result.names.index(norm)]:.3f}, the routing "
         f"map with even couplings {result.gap[result.names.index('routing map, uniform')]:.3f}, "

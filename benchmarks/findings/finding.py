@@ -1,9 +1,10 @@
 """A finding: what is said in plain words, its numbers, picture, control, seeds, and refutation."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.claims.claim import ROOT, Shipped, shipped
+from benchmarks.claims.claim import Shipped, shipped
 from capsviz import checkpoint, discovery
 from capsviz.figures import read_result
 from capsviz.statistics.estimate import Estimate
@@ -44,6 +45,11 @@ class Finding(NamedTuple):
         )
 
 
+def picture(one: Shipped) -> str:
+    """The picture of a result, without its suffix."""
+    return Path(one.source).stem
+
+
 def of_figure(pattern: str) -> Shipped:
     """The result in figures/ that a pattern names; FileNotFoundError if there is none."""
     one = shipped(pattern)
@@ -78,9 +84,9 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
     return words, files, holds
 
 
-def seeds(words: list[str], *, otherwise: str = NOT_REPEATED) -> str:
+def seeds(words: list[str]) -> str:
     """The line on seeds: the networks of several runs beside `mnist`, which is one."""
-    return f"`mnist` is one training run; {'; '.join(words)}" if words else otherwise
+    return f"`mnist` is one training run; {'; '.join(words)}" if words else NOT_REPEATED
 
 
 def value(estimate: Estimate, form: str) -> str:
@@ -91,6 +97,3 @@ def value(estimate: Estimate, form: str) -> str:
 def percent(share: float) -> str:
     """A share without an interval."""
     return number(share, ".1%")
-
-
-__all__ = ["NOT_REPEATED", "ROOT", "Finding", "of_figure", "over_runs", "percent", "seeds", "value"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.findings.finding import Finding, of_figure, over_runs, percent, seeds
+from benchmarks.findings.finding import Finding, of_figure, over_runs, percent, picture, seeds
 
 
 def lawful() -> Finding:
@@ -29,7 +29,7 @@ def lawful() -> Finding:
         f"{mean[0]:.2f} of what varies within a class, on {result.n:,} test images. Training did "
         "that. But the same map does it for the pixels themselves at least as well: to be lawful "
         "is not to be more lawful than the input.",
-        one.source.removeprefix("figures/").removesuffix(".json"),
+        picture(one),
         "R² of affine maps by size of the warp",
         "; ".join(f"{names[k].removeprefix('mnist ')} {mean[k]:.2f}" for k in range(1, len(names))),
         seeds(["R² less that freshly initialised, " + "; ".join(words)]) if words else seeds([]),
@@ -87,7 +87,7 @@ def broken() -> Finding:
         f"on {result.n:,} images. That is what a network of parts and wholes should do; but "
         f"networks "
         "and measures that have neither do it as well, so it is no evidence of parts.",
-        one.source.removeprefix("figures/").removesuffix(".json"),
+        picture(one),
         "AUROC of intact against broken digits, by score",
         listed,
         "one training run of each network",
@@ -120,7 +120,7 @@ def detection() -> Finding:
         f"under FGSM and PGD at most {result.undetected[worst]:.1%} are misread and not flagged. "
         f"Under {result.sets[known]}, which lowers the reconstruction error while it attacks, "
         f"{result.undetected[known]:.1%} are.",
-        f"{one.source.removeprefix('figures/').removesuffix('.json')}",
+        picture(one),
         "AUROC and undetected share by attack",
         f"unchanged images flagged {result.flagged[0]:.1%}; AUROC under {result.sets[known]}: "
         f"winning capsule {result.auroc[known - 1, 0]:.2f}, the average image of the class that is "

@@ -18,8 +18,6 @@ from capsviz.tracing import evidence
 from capsviz.tracing.evidence import has_places
 from capsviz.tracing.record import Trace
 
-__all__ = ["has_places"]
-
 INSIDE = ("votes", "couplings", "weights", "poses", "activations")
 
 
