@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.analyses.faithfulness.explained import Explained, convolutions
+from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import evidence, trace
-from capsviz.tracing.evidence import ALONG_POSE
 
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CHILDREN, INK, RANDOM = "|u| map", "ink", "random order"

@@ -19,6 +19,7 @@ from PIL import Image
 from capsviz.analyses.routing.statistics import NO_MAP
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import picture
+from capsviz.nn.quantity import words_of
 
 BLUE, RED = COLOURS[0], COLOURS[1]
 COUPLING, SIGNED = "cividis", "RdBu_r"  # as in the figures of `routing`
@@ -119,7 +120,7 @@ def evidence(trace, capsule: int, name: str, limit: float | None = None) -> str:
 
 
 def _plain(trace) -> str:
-    return "c (û·v̂)" if trace.quantity is None else escape(trace.quantity["plain"])
+    return escape(words_of(trace.quantity)["plain"])
 
 
 def _whole(trace) -> str:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.nn.routing import ALONG_POSE, Quantity, summary
+from capsviz.nn.quantity import ALONG_POSE, Quantity
+from capsviz.nn.routing import summary
 from capsviz.tracing.record import PER_ITERATION, Trace
 
 PARTS = ("votes", "couplings", "weights", "evidence", "poses")  # of a trace, for these maps

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from capsviz import memory
-from capsviz.nn.routing import Quantity
+from capsviz.nn.quantity import Quantity
 from capsviz.tracing import record, verification
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
 from capsviz.tracing.modes import inference

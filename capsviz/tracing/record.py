@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from capsviz.discovery import unknown
-from capsviz.nn.routing import Quantity
+from capsviz.nn.quantity import Quantity
 
 
 @dataclass(frozen=True)
