@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from capsviz.data import Dataset
@@ -13,7 +15,12 @@ SEED = 0  # of the stratified splits: fixed, so that results can be compared
 
 
 def load(split, root=None, *, download=True):
-    """1,257 train, 180 validation, 360 test images (N, 1, 28, 28), each split stratified."""
+    """1,257 train, 180 validation, 360 test images (N, 1, 28, 28), each split stratified.
+
+    They are in no folder; FileNotFoundError for a `root` that is not there, which a slip would be.
+    """
+    if root is not None and not Path(root).is_dir():
+        raise FileNotFoundError(f"there is no folder '{root}'; the digits need none")
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
