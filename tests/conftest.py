@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from functools import cache, partial
 from pathlib import Path
@@ -30,6 +31,13 @@ LONG = ("test_tour", "test_own_notebook", "test_installed", "test_explorer_", "t
 def pytest_collection_modifyitems(items):
     places = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: min((places[n] for n in LONG if n in item.nodeid), default=99))
+
+
+def pytest_collection_finish(session):
+    """What is imported stays: the collector need not look through it again at every turn."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture

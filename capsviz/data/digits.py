@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 
 from capsviz.data import Dataset
@@ -14,6 +16,14 @@ SEED = 0  # of the stratified splits: fixed, so that results can be compared
 
 def load(split, root=None, *, download=True):
     """1,257 train, 180 validation, 360 test images (N, 1, 28, 28), each split stratified."""
+    images, labels, places = _enlarged()
+    index = places[split]
+    return Dataset(images[index], labels[index], CLASSES, "digits", split)
+
+
+@cache
+def _enlarged():
+    """All images (1797, 1, 28, 28) uint8, their labels (1797,), and the places of each split."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -31,6 +41,6 @@ def load(split, root=None, *, download=True):
     train, validation = train_test_split(
         rest, test_size=VALIDATION, stratify=labels[rest], random_state=SEED
     )
-    index = torch.tensor({"train": train, "validation": validation, "test": test}[split])
-    labels = torch.from_numpy(labels).long()
-    return Dataset(images[index], labels[index], CLASSES, "digits", split)
+    splits = {"train": train, "validation": validation, "test": test}
+    places = {split: torch.tensor(index) for split, index in splits.items()}
+    return images, torch.from_numpy(labels).long(), places
