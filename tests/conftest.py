@@ -11,7 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from foreign import Foreign
-from visitor import address, browser, visit  # noqa: F401  # one server for all
+from visitor import address, browser, looked_at, visit  # noqa: F401  # one server for all
 
 from capsviz import data
 from capsviz.cli import main, options

@@ -94,6 +94,19 @@ def browser():
 @pytest.fixture
 def visit(browser, address):
     """Open the page as another visitor; whatever is asked of another address is refused."""
+    yield from visits(browser, address)
+
+
+@pytest.fixture(scope="module")
+def looked_at(browser, address):
+    """One page for tests that look at it and change nothing: to open one costs seconds."""
+    opened = visits(browser, address)
+    yield next(opened)()
+    next(opened, None)
+
+
+def visits(browser, address):
+    """What opens a page for another visitor; in the end, that nobody else was asked."""
     asked, contexts = [], []
 
     def guard(route):
@@ -118,6 +131,29 @@ def visit(browser, address):
     for context in contexts:
         context.close()
     assert asked == []
+
+
+def assert_nothing_is_cut_off(page, width):
+    """Nothing sticks out at either side, and no panel is empty."""
+    for tab in ("Routing", "Pose"):
+        page.get_by_role("tab", name=tab).click()
+        page.wait_for_timeout(500)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{wide - width} pixels stick out"
+        cut = page.evaluate(
+            "[...document.querySelectorAll('[class^=cv-]')].filter(e => e.offsetParent && "
+            "(e.getBoundingClientRect().right > innerWidth + 1 || e.clientWidth === 0 "
+            "&& e.tagName !== 'U' && getComputedStyle(e).display !== 'inline'))"
+            ".map(e => e.outerHTML.slice(0, 90))"
+        )
+        assert cut == []
+        shown = page.locator("img.cv-px:visible")
+        assert shown.count() >= 4
+        for k in range(shown.count()):
+            assert shown.nth(k).evaluate("e => e.naturalWidth > 0 && e.clientHeight > 20")
+    folder = os.environ.get("CAPSVIZ_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=f"{folder}/explore-{width}.png", full_page=True)
 
 
 def draw(page, points):
