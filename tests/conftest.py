@@ -25,7 +25,8 @@ torch.set_num_threads(1)
 
 # By far the longest, and what their tests share. They come first: of two workers the one that is
 # done takes over from the end of the other's list (`--dist worksteal`).
-LONG = ("test_tour", "test_own_notebook", "test_installed", "test_explorer_", "test_distributed")
+LONG = ("test_tour", "test_own_notebook", "test_installed", "test_explorer_", "test_distributed",
+        "test_train.py", "test_tasks", "test_memory_of_a_step")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):

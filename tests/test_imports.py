@@ -200,8 +200,6 @@ def test_analyses_and_their_drawings_import_no_torch():
 
 
 def test_names_that_the_readme_once_showed_are_found_where_they_moved():
-    code = "from capsviz import augment, pipeline, prediction, primary_decoder\n"
-    code += (
-        "assert augment.to_float and pipeline.prepare and prediction.find and primary_decoder.load"
-    )
-    loaded_by(code)
+    from capsviz import augment, pipeline, prediction, primary_decoder
+
+    assert augment.to_float and pipeline.prepare and prediction.find and primary_decoder.load

@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("gradio", reason="the page needs Gradio: pip install 'capsviz[app]'")
 pytest.importorskip("playwright.sync_api", reason="no Playwright is here")
 
+import httpx  # comes with Gradio
 from PIL import Image, ImageDraw
 from visitor import MARKS, SEVEN, TWO, draw, html_of, predictions, saved, settled, slide, wait_for
 
@@ -88,9 +89,9 @@ def test_a_file_past_the_limit_is_refused(visit, address, tmp_path):
     page.get_by_role("tab", name="Draw").click()
     draw(page, SEVEN)
     wait_for(page, lambda: predictions(page)[1] == "7")
-    large = {"name": "large.png", "mimeType": "image/png", "buffer": bytes(26_500_000)}
-    answer = page.request.post(f"{address}gradio_api/upload", multipart={"files": large})
-    assert answer.status == 413  # nor by another way than the page
+    large = {"files": ("large.png", bytes(26_500_000), "image/png")}
+    answer = httpx.post(f"{address}gradio_api/upload", files=large)
+    assert answer.status_code == 413  # nor by another way than the page
 
 
 def test_a_test_image_by_class_and_number(visit):
