@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import sources
@@ -67,6 +68,7 @@ def own_analysis(module):
     return module.split(".")[2:3]
 
 
+@cache
 def graph():
     """module -> the modules of ours that it imports, itself left out."""
     return {
