@@ -11,10 +11,11 @@ import capsviz  # noqa: E402
 project, author, version = "capsviz", "The capsviz authors", capsviz.__version__
 release, copyright = version, "The capsviz authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "docstrings"]
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "html_image"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "_static"]
 html_theme = "furo"
+html_static_path, html_css_files = ["_static"], ["print.css"]
 html_title = f"capsviz {version}"
 html_theme_options = {"navigation_with_keys": True}
 html_extra_path = ["own-network.ipynb", "tour.ipynb"]  # linked, and not drawn

@@ -103,12 +103,13 @@ def _losses(axes, result, names, both) -> list:
 
 
 def factors(result, width):
-    """Accuracy of each network against each factor, bin by bin, on one scale."""
+    """Accuracy of each network by each factor, bin by bin; the shift's scale is its own."""
     names, wide = list(dict.fromkeys(result.networks)), width >= WIDE
     columns = min(len(names), int(width / 1.6))
     height = (1.6 if wide else 2.75) + 0.14 * -(-len(names) // columns)
     figure = Figure(figsize=(width, height))
-    grid = figure.subplots(*((1, 4) if wide else (2, 2)), sharey=True)
+    grid = figure.subplots(*((1, 4) if wide else (2, 2)))
+    low = 100 * float(np.nanmin(result.by_factor.low[:, 1:]))
     lines = {}
     for k, (axes, factor) in enumerate(zip(np.ravel(grid), result.factors, strict=True)):
         for i, (name, state) in enumerate(zip(result.networks, result.states, strict=True)):
@@ -120,7 +121,9 @@ def factors(result, width):
             )
             (line,) = axes.plot(result.levels[k], estimate.value, **look)
             lines.setdefault(TITLES.get(name, name), line)
-        axes.set_xlabel(factor if k == 0 else f"{factor},\nwithin trained places")
+        axes.set_xlabel(f"{factor},\nwithin trained places" if k else factor)
+        if k:
+            axes.set_ylim(5 * (low // 5), 100.5)
         axes.grid(axis="y", linewidth=0.4, color="0.9")
     first = grid[0] if wide else grid[0, 0]
     first.axvline(6, color="0.5", linewidth=0.6, linestyle=":")

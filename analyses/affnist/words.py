@@ -27,7 +27,7 @@ def caption(result, part="") -> str:
         return (
             f"Accuracy of {result.n:,} images of affnist_like against each factor, bands: 95 % "
             "intervals over digits. Angle, shear and scale are shown within the trained places, "
-            "which end at the dotted line."
+            "which end at the dotted line, on a scale of their own."
         )
     text = "Accuracy on affine digits after training on shifted ones alone, bars: 95 % intervals "
     text += "over digits; open: on shifted test digits."

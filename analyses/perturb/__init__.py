@@ -71,7 +71,7 @@ class Result(NamedTuple):
     input: np.ndarray  # (C, H, W) uint8
     reconstruction: np.ndarray  # (C, H, W) uint8, from the undisturbed pose
     capsule: int  # class whose pose was changed
-    length: float  # of that pose
+    length: float  # of that pose, or activation, as `score` says
     label: int | None  # true class, if it is known
     predicted: int
     captions: list[str]  # (E,) from the effects on n images of the class `capsule`
@@ -81,9 +81,10 @@ class Result(NamedTuple):
     dimensions: list[int] | None = None  # E, which ones of the pose; None: all, in their order
     count: int | None = None  # of dimensions in the pose
     tests: int | None = None  # that the captions are corrected for; None: they are not
+    score: str = "capsule length"  # or "activation"
 
 
-def compute(model, image, label=None, *, statistics, span="paper", every=False) -> Result:
+def compute(model, image, label=None, *, statistics, span=None, every=False) -> Result:
     """Change each dimension of one image's pose and decode.
 
     Parameters
@@ -92,7 +93,8 @@ def compute(model, image, label=None, *, statistics, span="paper", every=False) 
     label       true class, if it is known.
     statistics  of `evaluate`: its class is the one whose pose is changed.
     span        "paper": 11 values, +-0.25 in steps of 0.05 about the image's own; "data": 10 values
-                from the 5 % to the 95 % quantile over the images of `statistics`, and its own.
+                from the 5 % to the 95 % quantile over the images of `statistics`, and its own;
+                None: "paper" where a pose's length is the activation, else "data".
     every       all dimensions in their order, in place of the six strongest.
 
     Raises
@@ -102,9 +104,11 @@ def compute(model, image, label=None, *, statistics, span="paper", every=False) 
     import torch
 
     from capsviz.nn.functional import predict
-    from capsviz.tracing import decode, require_decoder, trace
+    from capsviz.tracing import LENGTH, decode, require_decoder, score_name, trace
     from capsviz.transforms.augment import to_uint8
 
+    score = score_name(model, image)
+    span = span or ("paper" if score == LENGTH else "data")
     if span not in ("paper", "data"):
         raise ValueError(f"unknown range '{span}', expected one of: paper, data")
     require_decoder(model)
@@ -143,6 +147,7 @@ def compute(model, image, label=None, *, statistics, span="paper", every=False) 
         dimensions=dimensions.tolist(),
         count=E,
         tests=statistics.effect.value.size,
+        score=score,
     )
 
 
@@ -159,8 +164,9 @@ def plot(result: Result | Statistics, *, width=7.16):
     help="Whose pose of the image to change.",
 )  # fmt: skip
 @click.option(
-    "--range", "span", type=click.Choice(["paper", "data"]), default="paper", show_default=True,
-    help="+-0.25 about the image's own value, or the 5 to 95 % quantiles of its class.",
+    "--range", "span", type=click.Choice(["paper", "data"]),
+    help="+-0.25 about the image's own value, or the 5 to 95 % quantiles of its class. "
+    "[default: paper; data where poses are not squashed to an activation]",
 )  # fmt: skip
 @options.number("Effect table over N images of the class.", "--evaluate")
 @click.option("--all", "every", is_flag=True, help="All dimensions, not the six strongest alone.")

@@ -99,7 +99,7 @@ def _heading_text(result) -> str:
     clear = "" if result.tests is None else f" of those clear of zero (Holm, {result.tests}),"
     return (
         f"{true}predicted {result.classes[result.predicted]}\n"
-        f"changed: pose of {name}, length {result.length:.2f}{most}\n"
+        f"changed: pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
         f"words: effects of +0.1 that are largest,{clear} against their spread in the class, "
         f"mean ±95 %, n = {result.n}"
     )

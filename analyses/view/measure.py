@@ -25,7 +25,7 @@ def warped(image: Tensor, how: Warp) -> Tensor:
 
     Raises
     ------
-    ValueError  for a scale that is not above 0.
+    ValueError  for a scale that is not above 0, or an angle beyond a whole turn.
     """
     from capsviz.transforms.warps import matrix, warp
 
@@ -33,6 +33,8 @@ def warped(image: Tensor, how: Warp) -> Tensor:
         return image
     if not how.scale > 0:
         raise ValueError(f"a scale must be above 0, got {how.scale:g}")
+    if not abs(how.angle_deg) <= 360:
+        raise ValueError(f"an angle must lie within -360° and 360°, got {how.angle_deg:g}°")
     affine = matrix(
         tuple(image.shape[-2:]),
         angle_deg=how.angle_deg,

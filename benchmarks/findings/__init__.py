@@ -24,12 +24,10 @@ FINDINGS = (
 )
 HEAD = """# What we found
 
-What the shipped networks show when one looks inside, each thing with the control beside it, the
-training runs behind it, and what would refute it. Numbers stand with their 95 % intervals and come
-from the files that are named; [claims](claims.md) has every number that is said anywhere, and the
-[gallery](gallery.md) how to read the pictures. They hold for these networks and for digits, where
-most questions of capsules were asked; whether they hold elsewhere, `capsviz` can tell of your own
-network. `make readme` writes this page, and leaves out what the results do not bear out.
+Ten things that the shipped networks show when one looks inside: on digits, of `mnist` unless
+another is named, with 95 % intervals. Numbers lie beside the pictures in `figures/`, those over
+seeds in `trained/seeds`; [claims](claims.md) has all, the [gallery](gallery.md) how to read them.
+`make readme` writes this page, and leaves out what the results do not bear out.
 """
 
 

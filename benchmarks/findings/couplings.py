@@ -25,18 +25,17 @@ def transplant() -> Finding:
     return Finding(
         "Couplings that look even carry the class",
         holds and result.as_partner[UNLIKE].low > 0.5 and result.as_own[SHUFFLED].low > 0.5,
-        f"The couplings of `mnist` differ from one in ten by {value(result.coupling_sd[0], '.4f')} "
-        "(standard deviation). Yet an image that keeps its own votes, and gets the couplings of an "
-        f"image of another class, is read as that other class in {result.as_partner[UNLIKE]:.1%} "
-        f"of {result.n:,} pairs. A heat map of the couplings shows none of this.",
+        f"Couplings have a standard deviation of {value(result.coupling_sd[0], '.4f')} about 1/10. "
+        "Yet an image with its own votes and the couplings of an image of another class is read as "
+        f"that class in {result.as_partner[UNLIKE]:.1%} of {result.n:,} pairs. No heat map of "
+        "couplings shows this.",
         picture(one),
         "What images are read as with the couplings of others",
-        f"read as their own class with the couplings of an image of the same class "
-        f"{result.as_own[LIKE]:.1%}, with their own shuffled among the children "
-        f"{result.as_own[SHUFFLED]:.1%}, with noise of equal spread {result.as_own[NOISE]:.1%}",
+        f"read as their own class with couplings of the same class {result.as_own[LIKE]:.1%}, "
+        f"with their own shuffled {result.as_own[SHUFFLED]:.1%}, with equal noise "
+        f"{result.as_own[NOISE]:.1%}",
         seeds(words),
-        "shuffled couplings that move as many images, or a trained network of this routing that "
-        "goes on reading the votes' class",
+        "shuffled couplings that move as many images",
         [one.source, *files],
     )
 
@@ -55,22 +54,21 @@ def iterations() -> Finding:
         return less, "+.1%", less.high > -0.05
 
     words, files, _ = over_runs("routing", "Statistics", uniform)
-    slim = "on the slim stem even couplings change the accuracy of"
+    slim = "even couplings change the accuracy of"
     return Finding(
         "Three iterations read the same digits as one",
         result.changed[last].high < 0.01,
-        f"Two more iterations change {result.changed[last]:.2%} of the predictions of `mnist` on "
-        f"{result.n:,} test images. They lengthen the winning capsule instead: the activation of "
-        f"the true class goes from {value(activation[0], '.2f')} to "
-        f"{value(activation[last], '.2f')}. "
-        "So the couplings could decide (finding 1), and on clean digits are not asked to.",
+        f"Two more iterations change {result.changed[last]:.2%} of {result.n:,} predictions. They "
+        f"lengthen the winning capsule: the true class goes from {value(activation[0], '.2f')} to "
+        f"{value(activation[last], '.2f')}. Couplings could decide (finding 1); on clean digits "
+        "they are not asked to.",
         picture(one),
         "Accuracy and activation by iteration and with other couplings",
         f"with even couplings {result.control_accuracy[even]:.1%} are read right, by routing "
-        f"{result.accuracy[last]:.1%}; with random ones of twenty times the spread "
+        f"{result.accuracy[last]:.1%}, with random ones "
         f"{result.control_accuracy[result.controls.index('random')]:.1%}",
         seeds([f"{slim} {', '.join(words)}"] if words else []),
-        "a data set on which more iterations turn wrong predictions right, with the same weights",
+        "a data set on which more iterations mend predictions, with the same weights",
         [one.source, *files],
     )
 
@@ -94,19 +92,17 @@ def by_class() -> Finding:
         holds
         and with_class(share[0]).low
         > max(0.5, with_class(share[fresh]).high, with_class(result.shuffled).high),
-        f"Of the variance of what the children of `mnist` prefer, {with_class(share[0]):.1%} goes "
-        "with the class of the image. One tree for all images, in which each class has its mean "
-        f"couplings, reads {result.accuracy[frozen]:.1%} of {result.n:,} images "
-        f"right; routing {result.accuracy[0]:.1%}. A parse tree that differs from image to image "
-        f"is not needed "
-        "for these digits.",
+        f"Of the variance of what children prefer, {with_class(share[0]):.1%} goes with the class. "
+        "One tree for all images, in which each class has its mean couplings, reads "
+        f"{result.accuracy[frozen]:.1%} of {result.n:,} images right; routing "
+        f"{result.accuracy[0]:.1%}. No parse tree of the single image is needed for digits.",
         picture(one),
         "Where the variance of couplings lies",
-        f"with class labels shuffled {with_class(result.shuffled):.1%}, freshly initialised "
+        f"labels shuffled {with_class(result.shuffled):.1%}, freshly initialised "
         f"{with_class(share[fresh]):.1%}; with the mean couplings of another class "
         f"{result.accuracy[result.frozen.index('mean of another class')]:.1%} are read right",
         seeds(words),
-        "a network with routing whose accuracy falls when its couplings are frozen to one tree",
+        "a network whose accuracy falls when its couplings are frozen to one tree",
         [one.source, *files],
     )
 
@@ -119,18 +115,16 @@ def stays() -> Finding:
     return Finding(
         "The parse tree stays where it is when the digit moves",
         correlation.difference[same].low > 0,
-        "When a digit moves by one place of the grid of capsules, the couplings at the places "
-        f"that it moved to correlate with those before by {correlation[moved]:.2f}; those "
-        f"at the same places by {correlation[same]:.2f}. Couplings belong to places, as their "
-        f"learned "
-        "transforms do: they do not travel with the part.",
+        "When a digit moves by one place of the grid, couplings at the places that it moved to "
+        f"correlate with those before by {correlation[moved]:.2f}, at the same places by "
+        f"{correlation[same]:.2f}. They belong to places, as the transforms do, and do not travel "
+        "with the part.",
         f"{picture(one)}-moved",
         "Accuracy with frozen couplings, and correlation of trees of moved images",
-        f"one place the other way {correlation[other]:.2f}; less the usual tree of the image's "
-        f"class, {one.result.correlation[1][moved]:.2f} at the place that it moved to and "
-        f"{one.result.correlation[1][same]:.2f} at the same place",
-        "one training run; the slim networks have one place a type, so nothing to move by",
-        "a network with one transform a type, for all places, whose couplings do not travel either",
+        f"the other way {correlation[other]:.2f}; less the usual tree of the class "
+        f"{one.result.correlation[1][moved]:.2f} and {one.result.correlation[1][same]:.2f}",
+        "one training run; slim networks have one place a type, nothing to move by",
+        "a network with one transform for all places whose couplings do not travel either",
         [one.source],
     )
 
@@ -149,19 +143,17 @@ def maps() -> Finding:
     return Finding(
         "A routing heat map is no more faithful than the ink of the image",
         result.routed_less[result.names.index(ink)].low <= 0,
-        "Pixels are removed, or alone shown, in the order of a map; the area between the two "
-        f"curves of the class's activation is {result.gap[routed]:.3f} for the routing map of "
-        f"`mnist`, on {result.n} images. A map that is the ink itself, and knows of no class, has "
-        f"{result.gap[result.names.index(ink)]:.3f}. Such a map may be shown; it is no evidence "
-        "of what the network looked at.",
+        "Pixels are removed, or alone shown, in a map's order; the area between the two curves is "
+        f"{result.gap[routed]:.3f} for the routing map, on {result.n} images. The ink itself, "
+        f"which knows of no class, has {result.gap[result.names.index(ink)]:.3f}. The map is no "
+        "evidence of what the network looked at.",
         picture(one),
         "Deletion and insertion by map",
-        f"lengths of the primary capsules {result.gap[result.names.index(norm)]:.3f}, the routing "
-        f"map with even couplings {result.gap[result.names.index('routing map, uniform')]:.3f}, "
-        f"random order {result.gap[result.names.index('random order')]:.3f}",
+        f"lengths of primary capsules {result.gap[result.names.index(norm)]:.3f}, even couplings "
+        f"{result.gap[result.names.index('routing map, uniform')]:.3f}, random order "
+        f"{result.gap[result.names.index('random order')]:.3f}",
         seeds(["routing map less ink, " + "; ".join(words)]) if words else seeds([]),
-        "images in which the object's ink is a small part (scenes, cluttered digits), and the "
-        "routing map ahead of the ink there",
+        "a map ahead of the ink where the object is a small part of it: scenes, clutter",
         [one.source, *files],
     )
 

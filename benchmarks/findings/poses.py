@@ -24,16 +24,15 @@ def lawful() -> Finding:
     return Finding(
         "Poses turn by a law, more than before training, and less than the pixels do",
         bool(holds and (mean.difference.high[fresh] < 0).all() and mean.difference.low[pixels] > 0),
-        f"An affine map, fitted on {result.fit_counts[-1]} training images of a class, tells the "
-        f"class's pose of `mnist` after a rotation by up to 30° from the pose before: R² "
-        f"{mean[0]:.2f} of what varies within a class, on {result.n:,} test images. Training did "
-        "that. But the same map does it for the pixels themselves at least as well: to be lawful "
-        "is not to be more lawful than the input.",
+        f"An affine map, fitted on {result.fit_counts[-1]} training images of a class, tells its "
+        f"pose after a rotation by up to 30° from the pose before: R² {mean[0]:.2f} of what varies "
+        f"within a class, on {result.n:,} test images. Training did that. But the pixels "
+        "themselves do it as well.",
         picture(one),
         "R² of affine maps by size of the warp",
         "; ".join(f"{names[k].removeprefix('mnist ')} {mean[k]:.2f}" for k in range(1, len(names))),
         seeds(["R² less that freshly initialised, " + "; ".join(words)]) if words else seeds([]),
-        "poses that are predicted better than pixels, both of as many numbers, by the same fits",
+        "poses that are told better than as many numbers of the pixels",
         [one.source, *files],
     )
 
@@ -51,16 +50,15 @@ def affine() -> Finding:
     return Finding(
         "Capsules do not carry a network beyond the places that it was trained on; pooling does",
         bool((less.low[others] > 0).all()),
-        "Trained on digits that were shifted alone, and stopped at the same accuracy of "
-        f"{percent(result.target)}, networks read digits that were turned, sheared, scaled and "
-        f"moved further. There a CapsNet is right in {result.beyond[capsnet]:.1%}, {listed}. "
-        "The CapsNet without routing iterations (capsnet-1) does as well as that with them.",
+        f"Trained on shifted digits alone, stopped at {percent(result.target)}, networks read "
+        "digits turned, sheared, scaled and moved further: capsnet "
+        f"{result.beyond[capsnet]:.1%}, {listed}. "
+        "One iteration (capsnet-1) does as well as three.",
         "affnist",
         "Accuracy on affine digits, within and beyond the trained places",
-        f"within the trained places, where only the affine map is new: {inside}",
-        "one training run of each; none repeated here, for a run takes hours on a CPU",
-        "CapsNets that are ahead beyond the trained places over several seeds, at the same "
-        "accuracy on shifted digits and stopped by the same rule",
+        f"within the trained places {inside}",
+        "one training run of each",
+        "CapsNets that are ahead there over several seeds, stopped by the same rule",
         [one.source],
     )
 
@@ -82,15 +80,14 @@ def broken() -> Finding:
     return Finding(
         "Broken digits are noticed, and not by capsules alone",
         bool(auroc.low[0] > 0.9 and (auroc.low[rivals] > 0.9).all() and rivals),
-        "A digit whose quarters were exchanged has all its parts and is no digit. The length of "
-        f"the longest capsule of `mnist` tells it from the intact one with AUROC {auroc[0]:.3f}, "
-        f"on {result.n:,} images. That is what a network of parts and wholes should do; but "
-        f"networks "
-        "and measures that have neither do it as well, so it is no evidence of parts.",
+        "A digit with its quarters exchanged has all its parts and is none. The length of the "
+        f"longest capsule tells it from the intact one with AUROC {auroc[0]:.3f}, on "
+        f"{result.n:,} images. What has neither parts nor wholes does it as well: no evidence of "
+        "parts.",
         picture(one),
         "AUROC of intact against broken digits, by score",
         listed,
-        "one training run of each network",
+        "one training run of each",
         "ways of breaking a digit that only the capsules notice",
         [one.source],
     )
@@ -116,17 +113,16 @@ def detection() -> Finding:
     return Finding(
         "Detection by reconstruction stops attacks that do not know of it, not the one that does",
         bool(holds and result.undetected.low[known] > 0.5 and result.undetected.high[worst] < 0.1),
-        f"An image whose winning capsule draws something else is flagged. Of {result.n} images "
-        f"under FGSM and PGD at most {result.undetected[worst]:.1%} are misread and not flagged. "
-        f"Under {result.sets[known]}, which lowers the reconstruction error while it attacks, "
-        f"{result.undetected[known]:.1%} are.",
+        f"Images whose winning capsule draws something else are flagged. Of {result.n} under FGSM "
+        f"and PGD at most {result.undetected[worst]:.1%} are misread and not flagged; under "
+        f"{result.sets[known]}, which lowers the reconstruction error too, "
+        f"{result.undetected[known]:.1%}.",
         picture(one),
         "AUROC and undetected share by attack",
         f"unchanged images flagged {result.flagged[0]:.1%}; AUROC under {result.sets[known]}: "
-        f"winning capsule {result.auroc[known - 1, 0]:.2f}, the average image of the class that is "
-        f"read {result.auroc[known - 1, average]:.2f}",
+        f"winning capsule {result.auroc[known - 1, 0]:.2f}, average image of the class "
+        f"{result.auroc[known - 1, average]:.2f}",
         seeds([f"undetected under R-PGD {'; '.join(words)}"]) if words else seeds([]),
-        "a detector that stays above the control when the attack knows it, by another loss or with "
-        "more steps",
+        "a detector that holds when the attack knows it",
         [one.source, *files],
     )

@@ -22,8 +22,8 @@ def sharpness() -> Finding:
     rows.sort(key=lambda row: float(row.cells["parents"].estimate.value))
     sharp, even = rows[0], rows[-1]
     listed = "; ".join(
-        f"{_name(row.network)} {row.cells['parents'].estimate:.0%} of all parents, "
-        f"{row.network.accuracy:.1%} read right, by even couplings "
+        f"{_name(row.network)} {row.cells['parents'].estimate:.0%} of the parents, "
+        f"{row.network.accuracy:.1%} read right, even couplings "
         f"{row.cells['even'].estimate:+.1%}"
         for row in rows
     )
@@ -38,15 +38,15 @@ def sharpness() -> Finding:
     return Finding(
         "How sharply a routing chooses does not tell how well it reads",
         bool(apart and unharmed and abs(accuracies[0].value - accuracies[1].value) < 0.01),
-        f"On one stem, with one recipe, a child of {_name(sharp.network)} routing chooses "
-        f"and one of {_name(even.network)} routing does not: {listed}. Put in place of a network's "
-        "own, even couplings read the embedded digits as well; on MNIST not always (finding 2).",
+        f"On one stem, with one recipe, children of {_name(sharp.network)} routing choose, those "
+        f"of {_name(even.network)} routing do not: {listed}. On MNIST even couplings do not always "
+        "read as well (finding 2).",
         "compare-routings",
         "All routings on one stem: accuracy, effective parents, transplants",
-        "the same stem, recipe and data for every routing, uniform couplings among them; with an "
-        f"image's couplings from another class, read as that class: {moved}",
-        "; ".join(f"{_name(row.network)} {len(row.network.seeds)} training runs" for row in rows),
-        "a routing whose accuracy over seeds rises with its sharpness on a harder data set",
+        "the same stem, recipe and data, uniform routing; read as the class whose couplings they "
+        f"got: {moved}",
+        ", ".join(str(len(row.network.seeds)) for row in rows) + " training runs",
+        "accuracies over seeds that rise with sharpness, on a harder data set",
         sorted({f"trained/seeds/{row.network.name}" for row in rows}),
     )
 

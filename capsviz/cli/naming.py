@@ -80,14 +80,16 @@ def _value(value) -> str:
         return ""
     several = value if isinstance(value, list | tuple) else [value]
     flat = [v for one in several for v in (one if isinstance(one, tuple) else (one,))]
-    return "".join(f"-{slug(_text(v))}" for v in flat)
+    return "".join(f"-{_text(v)}" for v in flat)
 
 
 def _text(value) -> str:
-    """One value; of a path its last part, told apart from others of that name."""
+    """One value: a number with its sign; of a path its last part, told apart from others."""
+    if isinstance(value, int | float):
+        return f"{value:g}" if isinstance(value, float) else str(value)
     if isinstance(value, Path) and len(value.parts) > 1:
-        return f"{value.name}-{_digest(str(value))}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        return slug(f"{value.name}-{_digest(str(value))}")
+    return slug(value)
 
 
 def _cut(text: str) -> str:

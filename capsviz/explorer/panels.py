@@ -12,7 +12,7 @@ from capsviz.analyses.predict.words import remarks
 from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
 from capsviz.analyses.view.measure import redecode, warped
 from capsviz.explorer import drawing, look
-from capsviz.explorer.network import Networks
+from capsviz.explorer.network import Networks, scale
 from capsviz.explorer.settings import Settings
 from capsviz.pictures import foreground
 
@@ -102,7 +102,7 @@ def scores(found: Found, networks: Networks, label: int | None) -> str:
     """The bars of both networks, side by side."""
     ticks = "" if found.plain is None else "; ticks: routing as trained"
     capsules = hasattr(networks.other, "look")
-    what = "Length of each class's capsule: lengths need not sum to 1"
+    what = f"{scale(networks.model).capitalize()} of each class; they need not sum to 1"
     first = drawing.bars(
         found.seen.lengths, networks.classes, networks.names[0], f"{what}{ticks}.", found.plain
     )
@@ -119,9 +119,10 @@ def routed(found: Found, networks: Networks, settings: Settings) -> str:
     seen, classes = found.seen, networks.classes
     R = len(seen.couplings)
     r = min(settings.iteration, R)
+    what = scale(networks.model).capitalize()
     reached = drawing.bars(
         seen.activations[r - 1], classes, f"Iteration {r} of {R}: {networks.names[0]}",
-        "Length of each class's capsule after this iteration; the last is the answer.",
+        f"{what} of each class after this iteration; the last is the answer.",
     )  # fmt: skip
     return words(seen, settings.how.couplings, len(classes)) + drawing.row(
         reached,

@@ -44,6 +44,12 @@ def test_a_scale_must_be_above_zero(tiny_images):
         warped(tiny_images[:1], Warp(scale=0.0))
 
 
+@pytest.mark.parametrize("angle", [-361.0, 9999.0, float("nan")])
+def test_an_angle_lies_within_a_turn(tiny_images, angle):
+    with pytest.raises(ValueError, match="within -360° and 360°"):
+        warped(tiny_images[:1], Warp(angle_deg=angle))
+
+
 def test_a_change_is_added_to_one_class_and_decoded(tiny, tiny_images):
     changes = np.zeros(6)
     changes[2] = 0.3

@@ -41,6 +41,7 @@ def test_a_name_holds_the_checkpoint_and_what_is_not_the_default(run, tmp_path):
         ("rotate-drawing", ["digits"], {}, "rotate-digits-drawing"),
         ("sweep-shear-mnist-9-images", ["a", "b"], {}, "sweep-a-b-shear-mnist-9-images"),
         ("rotate-mnist-2-0", ["mnist"], {"step": 0.5}, "rotate-mnist-2-0-step-0.5"),
+        ("rotate-x", ["x"], {"from": -60.0, "to": 60}, "rotate-x-from--60-to-60"),
         ("pca-mnist-poses", ["mnist"], {"method": "pca"}, "pca-mnist-poses"),
         ("perturb-mnist-2-0", ["mnist"], {"all": True}, "perturb-mnist-2-0-all"),
         ("detect-x", ["x"], {"eps": (0.1, 0.3)}, "detect-x-eps-0.1-0.3"),

@@ -175,6 +175,12 @@ def test_digits_are_those_of_scikit_learn_and_split_as_it_splits():
         assert torch.equal(part.images, expected.byte())
 
 
+def test_a_folder_that_is_not_there_is_a_slip_with_the_digits_too(tmp_path):
+    assert len(data.load("digits", "test", tmp_path)) == 360
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*nowhere'"):
+        data.load("digits", "test", tmp_path / "nowhere")
+
+
 def test_digits_are_always_there_and_their_splits_do_not_overlap():
     parts = [data.load("digits", split) for split in data.SPLITS]
     assert [len(p) for p in parts] == [1257, 180, 360]

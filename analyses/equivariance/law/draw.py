@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from capsviz.analyses.equivariance.law.words import BASELINES, reach
+from capsviz.analyses.equivariance.law.words import BASELINES
 from capsviz.analyses.equivariance.words import LOWEST
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import MARKERS
 
-WIDE = 5.0  # inches from which on one warp's panels stand side by side, and the key in two columns
+WIDE = 5.0  # inches from which on the key stands in two columns
 LINE = 0.135  # inches of a line of the key
 PAGE = 9.0  # inches, the height of one
 FIELDS = (("explained", "R² of the vector"), ("change", "R² of its change"))
@@ -22,20 +22,13 @@ def sheet(result, width):
     F, S, L = result.explained.value.shape[1], len(result.sources), len(result.laws)
     across = 2 if width >= WIDE else 1
     key = LINE * -(-S // across)
-    wide = width >= WIDE or F > 1  # one below the other, several warps would leave the page
-    rows = F if wide else 2 * F
-    tall = min(L * max(0.3, 0.07 * S), (PAGE - key - 0.15) / rows - 0.5)
-    figure = Figure(figsize=(width, rows * (tall + 0.5) + key + 0.15))
-    grid = figure.add_gridspec(rows, 2 if wide else 1)
+    tall = min(L * max(0.3, 0.07 * S), (PAGE - key - 0.15) / F - 0.5)
+    figure = Figure(figsize=(width, F * (tall + 0.5) + key + 0.15))
+    grid = figure.subplots(F, 2, squeeze=False, sharey=True)
     for f in range(F):
-        for p, (field, name) in enumerate(FIELDS):
-            axes = figure.add_subplot(grid[f, p] if wide else grid[2 * f + p, 0])
+        for axes, (field, name) in zip(grid[f], FIELDS, strict=True):
             _rows(axes, result, getattr(result, field), f)
             axes.set_xlabel(f"{name},{' ' if width >= WIDE else chr(10)}{result.warps[f]}")
-            if wide and p:
-                axes.tick_params(labelleft=False)
-            else:
-                axes.set_title(reach(result, f) if p == 0 else "", fontsize=6.5, loc="left")
     lines = [Line2D([], [], linewidth=0.8, **_look(s)) for s in range(S)]
     words = [
         f"{one}: {count:,} numbers"

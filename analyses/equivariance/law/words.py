@@ -12,6 +12,7 @@ LAWS = (
 )
 OWN, TWICE, EXTRAPOLATED, ONE_MATRIX, ONE_MAP, SHIFT = range(len(LAWS))
 BASELINES = (OWN, SHIFT)  # that a law is compared with, none themselves
+LESS = "less than the own map: "
 
 
 def findings(result) -> str:
@@ -52,7 +53,7 @@ def verdict(result, f: int) -> str:
         less = result.to_own[0, f, law] * -1
         ends = sorted(less.ci95)
         parts.append(f"{words} {float(less.value):.2f} [{ends[0]:.2f}, {ends[1]:.2f}]")
-    text = f"less than the own map: {', '.join(parts)}"
+    text = f"{LESS}{', '.join(parts)}"
     fresh = fresh_kinds(result)
     if not fresh:
         return text
@@ -103,15 +104,18 @@ def table(result):
 
 
 def caption(result) -> str:
-    """What the figure shows, with its numbers."""
-    head, *rows = (line.strip() for line in findings(result).split("\n"))
+    """What the figure shows; the numbers of every law are the table's."""
+    F = range(len(result.warps))
+    warps = "; ".join(f"{result.warps[f]}, {reach(result, f)}" for f in F)
     several = f", means of {result.seeds} seeds for fresh networks" if result.seeds > 1 else ""
+    said = "; ".join(f"{result.warps[f]}, {verdict(result, f).removeprefix(LESS)}" for f in F)
     return (
         "Whether the maps of a warp are a law: share of the variance, within its class, of the "
         "warped image's vector (left) and of its change (right) that is explained by a map fitted "
         "for that class and warp; by that of half the warp, used twice; by odd and even part of "
         "the change under half the warp, extrapolated; by one matrix for all classes with the "
-        "offsets of each, by one map for all classes with one offset; by the same "
-        f"shift for all images of a class. Vectors whole{several}. Bars: 95 % intervals, paired "
-        f"bootstrap over images. {head} {'; '.join(rows)}."
+        "offsets of each, by one map for all classes with one offset; by the same shift for all "
+        f"images of a class. {result.n:,} {result.dataset} images, maps fitted on "
+        f"{result.fit_count} {result.fit_of} of each class; vectors whole{several}; {warps}. "
+        f"Bars: 95 % intervals, paired bootstrap over images. Less R² than the own map: {said}."
     )
