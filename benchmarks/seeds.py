@@ -29,6 +29,7 @@ from capsviz.files import write_text
 
 ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
+DIGITS = 7  # of numbers that are kept
 DETECTED = 100  # images at most: attacks take long
 COMMANDS = {  # but for the images, what each is run with
     "corrupt": ["--n"],
@@ -120,9 +121,21 @@ def measure(folder: Path, name: str, images: int) -> str:
         return f"left out: {(outcome.stderr or str(outcome.exception)).strip().splitlines()[-1]}"
     for earlier in folder.glob(f"{results[0].name.split('-')[0]}-*"):
         earlier.unlink()
-    for path in (*results, *Path(f"seeds/{name}").glob("*.npz")):
+    for path in results:
+        values = rounded(json.loads(path.read_text(encoding="utf-8")))
+        write_text(folder / path.name, json.dumps(values, separators=(",", ":")) + "\n")
+    for path in Path(f"seeds/{name}").glob("*.npz"):
         shutil.copy(path, folder / path.name)
     return f"{time.process_time() - begin:.0f} s of CPU"
+
+
+def rounded(value):
+    """A value of JSON, its numbers to `DIGITS`: what float32 tells apart, in half the room."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":
