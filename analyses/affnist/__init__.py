@@ -33,7 +33,7 @@ import click
 import numpy as np
 
 from capsviz.analyses.affnist.words import caption, findings, table_caption
-from capsviz.cli import options, writing
+from capsviz.cli import options, sharing, writing
 from capsviz.statistics.estimate import Estimate
 
 EXAMPLES = """
@@ -169,6 +169,7 @@ def table(result: Result | Variants):
 )
 @click.option("--networks", multiple=True, metavar="NAME", help="Only this network; several times.")
 @click.option("--seeds", type=int, default=3, show_default=True, help="Seeds 0, 1, ... of each.")
+@sharing.task("networks")
 @click.option(
     "--match-accuracy",
     "target",
@@ -193,9 +194,9 @@ def table(result: Result | Variants):
 @options.device
 @writing.figure
 @writing.as_json
-def command(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, **plan):
+def command(make, networks, folder, picture, data_dir, device, figure, as_json, **plan):
     """Run the series, or show what there is: figure, tables and their numbers."""
-    _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, plan)
+    _run(make, networks, folder, picture, data_dir, device, figure, as_json, plan)
 
 
 def shipped() -> Result | None:
@@ -214,18 +215,21 @@ def _tabulate(results: list[dict], folder: Path, root=None) -> Result:
     return compute(results, transforms.read(folder, n, root) if n else None)
 
 
-def _run(make, networks, seeds, folder, picture, data_dir, device, figure, as_json, plan) -> None:
+def _run(make, networks, folder, picture, data_dir, device, figure, as_json, plan) -> None:
     """The command, with its options."""
     from capsviz import data
     from capsviz.analyses.affnist import series
 
+    seeds, task = plan.pop("seeds"), plan.pop("task")
     series.check(make, networks, seeds, picture)
     path = writing.target("affnist-like-variants" if picture else "affnist", figure)
     if picture:
         result = variants(data.load("mnist", "test", data_dir))
     else:
         if make:
-            series.run(networks, seeds, folder, plan, data_dir, device)
+            series.run(networks, seeds, folder, plan, data_dir, device, task)
+        if task != (1, 1):
+            return  # the others' results are gathered without --run
         result = _tabulate(*series.read(networks, folder, make), data_dir)
     paths = writing.write(path, "affnist", result, figure)
     writing.report(result, findings(result), paths, as_json)

@@ -13,6 +13,7 @@ from capsviz.cli import options
 from capsviz.cli.inputs import choose_device
 from capsviz.experiments import affnist as experiment
 from capsviz.experiments.affnist import transforms
+from capsviz.experiments.reproduce import share
 
 FOLDER = Path("runs/affnist")
 SHIPPED = discovery.folder("capsviz.trained") / "affnist"
@@ -21,7 +22,16 @@ SHIPPED = discovery.folder("capsviz.trained") / "affnist"
 def check(make, networks, seeds: int, picture) -> None:
     """ValueError for options that would be ignored, an unknown network, or less than 1 seed."""
     typed = options.typed(
-        "seeds", "target", "full", "epochs", "batch_size", "ema", "limit", "train_limit", "device"
+        "seeds",
+        "task",
+        "target",
+        "full",
+        "epochs",
+        "batch_size",
+        "ema",
+        "limit",
+        "train_limit",
+        "device",
     )
     if typed and not make:
         raise ValueError(f"these say how to run: drop {', '.join(sorted(typed))} or add --run")
@@ -34,18 +44,21 @@ def check(make, networks, seeds: int, picture) -> None:
             raise ValueError(discovery.unknown("network", name, list(experiment.NETWORKS)))
 
 
-def run(networks, seeds: int, folder, plan: dict, root, device: str) -> None:
-    """Train and score what is missing; store the transforms of the images beside the results."""
+def run(networks, seeds: int, folder, plan: dict, root, device: str, task) -> None:
+    """Train and score what is missing of a task's share of the networks times seeds.
+
+    The transforms of the images are stored beside the results.
+    """
     plan = experiment.Plan(folder=folder or FOLDER, **plan)
     device = choose_device(device)
-    for seed in range(seeds):
-        for network in networks or experiment.NETWORKS:
-            with tqdm(disable=None, unit="step", desc=f"{network}-{seed}", smoothing=0.05) as bar:
-                experiment.run(
-                    network, seed, plan, root=root, device=device,
-                    report=lambda line: tqdm.write(line, file=sys.stderr),
-                    on_step=lambda *_, bar=bar: bar.update(),
-                )  # fmt: skip
+    runs = [(network, seed) for seed in range(seeds) for network in networks or experiment.NETWORKS]
+    for network, seed in share(runs, task):
+        with tqdm(disable=None, unit="step", desc=f"{network}-{seed}", smoothing=0.05) as bar:
+            experiment.run(
+                network, seed, plan, root=root, device=device,
+                report=lambda line: tqdm.write(line, file=sys.stderr),
+                on_step=lambda *_, bar=bar: bar.update(),
+            )  # fmt: skip
     transforms.store(plan.folder, plan.n, root)
 
 

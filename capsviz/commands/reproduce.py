@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options, writing
+from capsviz.cli import options, sharing, writing
 
 EXAMPLES = """
 capsviz reproduce iterations --show  # 3 s
@@ -29,10 +29,7 @@ FOLDER = Path("runs/reproduce")
     "--rows", metavar="A,B", callback=lambda context, option, value: _names(value),
     help="Names of runs, as the results are called without their seed. [default: all]",
 )  # fmt: skip
-@click.option(
-    "--task", metavar="I/N", default="1/1", callback=lambda context, option, value: _task(value),
-    help="The I-th of N shares of rows times seeds: N commands, on any machines, fill one folder.",
-)  # fmt: skip
+@sharing.task("rows")
 @click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
 @click.option(
     "--schedule",
@@ -110,13 +107,6 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",")) if text else ()
-
-
-def _task(text: str) -> tuple[int, int]:
-    i, _, n = text.partition("/")
-    if not (i.isdecimal() and n.isdecimal()) or not 1 <= int(i) <= int(n):
-        raise click.BadParameter(f"expected I/N with I from 1 to N, got '{text}'")
-    return int(i), int(n)
 
 
 def _report(line: str) -> None:

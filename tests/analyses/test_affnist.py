@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from capsviz import data, discovery, figures
 from capsviz.analyses import affnist
 from capsviz.analyses.affnist import measure
+from capsviz.analyses.affnist import series as series_of
 from capsviz.cli import main
 from capsviz.experiments import affnist as generalisation
 from capsviz.experiments.affnist import scores as affine_scores
@@ -101,6 +102,21 @@ def test_real_affnist_is_reported_where_it_was_scored(series):
     assert table.affnist[0] == pytest.approx(0.78) and np.isnan(table.affnist[1:]).all()
 
 
+def test_tasks_share_out_networks_times_seeds_and_draw_nothing(tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr(
+        series_of.experiment, "run", lambda name, seed, *_, **__: ran.append((name, seed))
+    )
+    monkeypatch.setattr(series_of.transforms, "store", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    for i in (1, 2, 3):
+        words = ["affnist", "--run", "--seeds", "2", "--task", f"{i}/3", "--folder", "shared"]
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 0 and not done.stdout, done.output
+    everything = [(name, seed) for seed in range(2) for name in series_of.experiment.NETWORKS]
+    assert sorted(ran) == sorted(everything) and ran[1] == everything[3]
+
+
 def test_variants_stand_beside_their_original(digits):
     part = data.load("digits", "test")
     table = affnist.variants(part)
@@ -160,6 +176,8 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
+        (("--task", "1/2"), 2, "drop --task or add --run"),
+        (("--run", "--task", "3/2"), 2, "expected I/N with I from 1 to N, got '3/2'"),
         (("--run", "--seeds", "0"), 2, "at least 1 seed, got 0"),
         (("--networks", "capsnet-2"), 2, "unknown network 'capsnet-2'"),
         (("--folder", "nowhere"), 2, "no results yet: make some by capsviz affnist --run"),

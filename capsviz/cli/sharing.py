@@ -1,0 +1,26 @@
+"""`--task I/N`: a series of runs shared out among processes, on any machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import click
+
+
+def task(what: str) -> Callable:
+    """`--task I/N`: a share of a series, (i, n) counted from 1."""
+    return click.option(
+        "--task",
+        metavar="I/N",
+        default="1/1",
+        callback=lambda context, option, value: _task(value),
+        help=f"The I-th of N shares of {what} times seeds: N commands, on any machines, fill one "
+        "folder.",
+    )
+
+
+def _task(text: str) -> tuple[int, int]:
+    i, _, n = text.partition("/")
+    if not (i.isdecimal() and n.isdecimal()) or not 1 <= int(i) <= int(n):
+        raise click.BadParameter(f"expected I/N with I from 1 to N, got '{text}'")
+    return int(i), int(n)
