@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from functools import cache, partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from foreign import Foreign
-from visitor import address, browser, visit  # noqa: F401  # one server for all
+from visitor import address, browser, looked_at, visit  # noqa: F401  # one server for all
 
 from capsviz import data
 from capsviz.cli import main, options
@@ -24,12 +25,20 @@ torch.set_num_threads(1)
 
 # By far the longest, and what their tests share. They come first: of two workers the one that is
 # done takes over from the end of the other's list (`--dist worksteal`).
-LONG = ("test_tour", "test_own_notebook", "test_installed", "test_explorer_", "test_distributed")
+LONG = ("test_tour", "test_own_notebook", "test_installed", "test_explorer_", "test_distributed",
+        "test_train.py", "test_tasks", "test_memory_of_a_step")  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
     places = {name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: min((places[n] for n in LONG if n in item.nodeid), default=99))
+
+
+def pytest_collection_finish(session):
+    """What is imported stays: the collector need not look through it again at every turn."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture

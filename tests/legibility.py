@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -129,21 +128,32 @@ def _pictures(figure):
             yield f"a picture of {size[0]:.2f} x {size[1]:.2f} in on axes {_named(image.axes)}"
 
 
+def _upright(outlines) -> tuple[np.ndarray, np.ndarray]:
+    """Lower left and upper right corners (n, 2) of the upright boxes around them."""
+    shapes = np.array([*outlines]).reshape(-1, 4, 2)
+    return shapes.min(1), shapes.max(1)
+
+
 def _overlaps(figure, texts):
-    for (one, first), (other, second) in combinations(texts, 2):
-        near = (first.min(0) < second.max(0)).all() and (second.min(0) < first.max(0)).all()
-        if near and meet(first, second):
-            yield f"{_short(one)} and {_short(other)} overlap"
+    low, high = _upright(outline for _, outline in texts)
+    for k, (one, first) in enumerate(texts):  # boxes that lie apart need no second look
+        near = ((low[k] < high[k + 1 :]) & (low[k + 1 :] < high[k])).all(1)
+        for other, second in (texts[k + 1 + n] for n in np.flatnonzero(near)):
+            if meet(first, second):
+                yield f"{_short(one)} and {_short(other)} overlap"
 
 
 def _strangers(figure, texts):
     """Texts of one axes that lie on another, or of the figure on any."""
+    low, high = _upright(outline for _, outline in texts)
     for axes in _every_axes(figure):
         box = axes.get_window_extent()
         shape = np.array([[box.x0, box.y0], [box.x1, box.y0], [box.x1, box.y1], [box.x0, box.y1]])
-        for text, outline in texts:
-            own = text.axes is axes or _legend_of(text, axes) or _same_place(text.axes, box)
-            if not own and meet(shape, outline):
+        near = ((low < (box.x1, box.y1)) & ((box.x0, box.y0) < high)).all(1)
+        for text, outline in (texts[n] for n in np.flatnonzero(near)):
+            if text.axes is axes or not meet(shape, outline):
+                continue
+            if not (_legend_of(text, axes) or _same_place(text.axes, box)):
                 yield f"{_short(text)} lies on axes {_named(axes)}"
 
 

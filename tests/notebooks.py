@@ -35,9 +35,18 @@ def read(path):
     return nbformat.read(path, as_version=4)
 
 
-def execute(path, folder):
-    """The same cells, run now in a folder, without any data but the embedded ones."""
+def execute(path, folder, **shorter):
+    """The same cells, run now in a folder, without any data but the embedded ones.
+
+    `shorter` are whole numbers to write in the place of others, as `epochs=2`, in cells that vary.
+    """
     notebook = read(path)
+    for name, number in shorter.items():
+        pattern = re.compile(rf'\b({name}(?:"\s*:\s*|=))\d+')
+        cells = [cell for cell in code(notebook) if pattern.search(cell.source)]
+        assert cells and all(VARIES in cell.metadata.get("tags", ()) for cell in cells), name
+        for cell in cells:
+            cell.source = pattern.sub(rf"\g<1>{number}", cell.source)
     for cell in code(notebook):
         cell.outputs = []
     env = {**os.environ, "PYTHONPATH": str(sources.ROOT), "OMP_NUM_THREADS": "1"}

@@ -20,7 +20,6 @@ FORKS.set_forkserver_preload(
         "capsviz.commands.train",
         "capsviz.data.digits",
         "capsviz.training.run",
-        "sklearn.datasets",
         "torch._dynamo",
         "torch.utils.tensorboard",
     ]

@@ -1,8 +1,6 @@
 """What `import capsviz` offers: names, own pictures, networks, torch.hub."""
 
 import ast
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,9 +16,9 @@ STUB = discovery.folder("capsviz") / "__init__.pyi"
 
 def test_dir_shows_what_is_offered_and_nothing_else():
     assert dir(capsviz) == sorted(capsviz.__all__)
-    code = "import capsviz\ncapsviz.load('digits'), capsviz.plot, capsviz.wrap, capsviz.augment\n"
-    code += "assert dir(capsviz) == sorted(capsviz.__all__), dir(capsviz)"
-    subprocess.run([sys.executable, "-c", code], cwd=discovery.root(), check=True)
+    assert capsviz.load and capsviz.plot and capsviz.wrap and capsviz.augment
+    assert {"checkpoint", "transforms"} <= vars(capsviz).keys()  # by now, and they are not shown
+    assert dir(capsviz) == sorted(capsviz.__all__)
 
 
 def test_type_checkers_are_told_of_the_same_names():

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 import sources
@@ -67,6 +68,7 @@ def own_analysis(module):
     return module.split(".")[2:3]
 
 
+@cache
 def graph():
     """module -> the modules of ours that it imports, itself left out."""
     return {
@@ -200,8 +202,6 @@ def test_analyses_and_their_drawings_import_no_torch():
 
 
 def test_names_that_the_readme_once_showed_are_found_where_they_moved():
-    code = "from capsviz import augment, pipeline, prediction, primary_decoder\n"
-    code += (
-        "assert augment.to_float and pipeline.prepare and prediction.find and primary_decoder.load"
-    )
-    loaded_by(code)
+    from capsviz import augment, pipeline, prediction, primary_decoder
+
+    assert augment.to_float and pipeline.prepare and prediction.find and primary_decoder.load

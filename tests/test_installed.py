@@ -131,10 +131,20 @@ def wheel(sdist, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def site(wheel, tmp_path_factory):
-    """A folder into which the wheel is installed, and nothing else."""
-    target = tmp_path_factory.mktemp("site")
-    install(wheel, target)
-    return target
+    """Where the wheel lies in an environment of its own.
+
+    What capsviz needs lies beside it, so that it is not fetched.
+    """
+    home = tmp_path_factory.mktemp("venv")
+    assert python("-m", "venv", "--without-pip", home).returncode == 0
+    (bin_,) = (path.parent for path in home.glob("*/python"))
+    pip = ("-m", "pip", "--python", bin_ / "python", *PIP[2:])
+    put = python(*pip, "install", *ALONE, "--no-compile", wheel)
+    assert put.returncode == 0, put.stderr
+    (own,) = home.glob("lib/python*/site-packages/capsviz/__init__.py")
+    others = dict.fromkeys(sysconfig.get_paths()[kind] for kind in ("purelib", "platlib"))
+    (own.parents[1] / "needed.pth").write_text("\n".join(others) + "\n")
+    return own.parents[1]
 
 
 @pytest.fixture
@@ -147,14 +157,15 @@ def run(site, tmp_path):
 
     def invoke(*words, plugins=None, also=()):
         """`capsviz WORDS`, or a text of Python."""
-        env = {name: value for name, value in os.environ.items() if name != "CAPSVIZ_DATA"}
-        env["PYTHONPATH"] = os.pathsep.join(map(str, [site, *also]))
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CAPSVIZ"))}
         env |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+        if also:
+            env["PYTHONPATH"] = os.pathsep.join(map(str, also))
         if plugins:
             env[discovery.PLUGINS] = str(plugins)
-        # an editable capsviz, whose finder is asked after the path, does not get in the way
         start = ("-c",) if "\n" in str(words[0]) else ("-m", "capsviz")
-        return python(*start, *words, cwd=tmp_path, env=env)
+        call = [str(site.parents[2] / "bin/python"), *start, *map(str, words)]
+        return subprocess.run(call, capture_output=True, text=True, cwd=tmp_path, env=env)
 
     return invoke
 
@@ -205,7 +216,7 @@ def test_the_wheel_has_one_name_and_every_file(wheel):
     assert len(files) > 150 and files - names == set()
 
 
-def test_every_command_works_beside_a_folder_of_the_same_name(run, site):
+def test_every_command_works_beside_a_folder_of_the_same_name(run, site, tmp_path):
     text = good(run("--help"))
     for name in (*discovery.names("capsviz.analyses"), *discovery.names("capsviz.commands")):
         assert f"\n  {name.replace('_', '-')} " in text, name
@@ -216,37 +227,12 @@ def test_every_command_works_beside_a_folder_of_the_same_name(run, site):
     code += "  main([name.replace('_', '-'), '--help'], standalone_mode=False)\n"
     code += "  print(discovery.load(package, name, what='command').__file__)"
     lines = good(run(code)).splitlines()
-    assert lines[0].startswith("predicted ")
+    assert lines[0].startswith("predicted ") and list((tmp_path / "runs/figures").glob("*.png"))
     files = [line for line in lines if line.endswith(".py") and line.startswith("/")]
     assert len(files) > 20 and all(file.startswith(f"{site}/capsviz/") for file in files)
-
-
-def test_a_clean_environment_runs_it_from_another_folder(wheel, tmp_path):
-    """An environment of its own; what capsviz needs lies beside it, so that it is not fetched."""
-    home, away = tmp_path / "venv", tmp_path / "away"
-    away.mkdir()
-    assert python("-m", "venv", "--without-pip", home).returncode == 0
-    (bin_,) = (path.parent for path in home.glob("*/python"))
-    put = python("-m", "pip", "--python", bin_ / "python", *PIP[2:], "install", *ALONE, wheel)
-    assert put.returncode == 0, put.stderr
-    (own,) = home.glob("lib/python*/site-packages/capsviz/__init__.py")
-    others = dict.fromkeys(sysconfig.get_paths()[kind] for kind in ("purelib", "platlib"))
-    (own.parents[1] / "needed.pth").write_text("\n".join(others) + "\n")
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "CAPSVIZ"))}
-    clean |= {"XDG_CACHE_HOME": str(away), "OMP_NUM_THREADS": "1"}
-
-    def run(*words):
-        done = subprocess.run(
-            [str(bin_ / words[0]), *map(str, words[1:])],
-            capture_output=True, text=True, cwd=away, env=clean,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert run("python", "-c", "import capsviz; print(capsviz.__file__)").strip() == str(own)
-    assert run("capsviz", "--version").strip() == f"capsviz, version {capsviz.__version__}"
-    said = run("capsviz", "routing", "--checkpoint", "digits", "--digit", 2, "--format", "png")
-    assert said and list((away / "runs/figures").glob("*.png"))
+    script = [str(site.parents[2] / "bin/capsviz"), "--version"]
+    said = subprocess.run(script, capture_output=True, text=True, cwd=tmp_path)
+    assert good(said).strip() == f"capsviz, version {capsviz.__version__}"
 
 
 def metadata(root, url, out):
@@ -311,29 +297,7 @@ def mine(name):
     }
 
 
-def assert_used(run, tmp_path, name, *more, **how):
-    """The plugins are listed, run and trained with; `more` are further analyses of them."""
-    text = good(run("--help", **how))
-    assert f"{name} " in text and "How many images are there, of a user?" in text
-    small = ["--types", "2", "--channels", "4", "--epochs", "1", "--output", name]
-    commands = [["train", "--dataset", name, "--routing", name, "--decoder", name, *small]]
-    commands += [
-        [one, "--checkpoint", name, "--format", "png", "--output", f"of-{one}"]
-        for one in (name, *more)
-    ]
-    code = "from capsviz.cli import main\n"
-    code += f"for words in {commands!r}:\n main(words, standalone_mode=False)"
-    text = good(run(code, **how))
-    assert "test accuracy" in text and text.count("there are 40 images") == 1 + len(more)
-    assert len(list(tmp_path.glob("of-*/count*.png"))) == 1 + len(more)
-
-
-def test_a_folder_of_plugins_is_listed_run_and_trained_with(run, tmp_path):
-    plugins = write(tmp_path / "plugins", mine("own"))
-    assert_used(run, tmp_path, "own", "own-parts", plugins=plugins)
-
-
-def test_an_installed_distribution_is_listed_run_and_trained_with(run, tmp_path):
+def test_plugins_of_a_folder_and_of_a_distribution_are_listed_run_and_trained_with(run, tmp_path):
     kinds = ("analyses", "routing", "data", "decoders")
     files = {f"theirs/{kind}.py": mine("theirs")[f"{kind}/theirs.py"] for kind in kinds}
     points = "".join(
@@ -345,7 +309,25 @@ def test_an_installed_distribution_is_listed_run_and_trained_with(run, tmp_path)
     )
     source = {"pyproject.toml": project, "theirs/__init__.py": "", **files}
     install(write(tmp_path / "source", source), tmp_path / "extra")
-    assert_used(run, tmp_path, "theirs", also=[tmp_path / "extra"])
+    plugins = write(tmp_path / "plugins", mine("own"))
+    how = {"plugins": plugins, "also": [tmp_path / "extra"]}
+    text = good(run("--help", **how))
+    for name in ("own", "own-parts", "theirs"):
+        assert re.search(rf"\n  {name} +How many images are there, of a user\?", text), name
+    small = ["--types", "2", "--channels", "4", "--epochs", "1"]
+    commands = [
+        ["train", "--dataset", name, "--routing", name, "--decoder", name, *small, "--output", name]
+        for name in ("own", "theirs")
+    ]
+    commands += [
+        [one, "--checkpoint", name, "--format", "png", "--output", f"of-{one}"]
+        for one, name in (("own", "own"), ("own-parts", "own"), ("theirs", "theirs"))
+    ]
+    code = "from capsviz.cli import main\n"
+    code += f"for words in {commands!r}:\n main(words, standalone_mode=False)"
+    text = good(run(code, **how))
+    assert text.count("test accuracy") == 2 and text.count("there are 40 images") == 3
+    assert len(list(tmp_path.glob("of-*/count*.png"))) == 3
 
 
 def test_what_is_wrong_with_a_plugin_is_one_line(run, tmp_path):

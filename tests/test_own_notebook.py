@@ -18,7 +18,7 @@ def committed():
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    return notebooks.execute(PATH, tmp_path_factory.mktemp("own"))
+    return notebooks.execute(PATH, tmp_path_factory.mktemp("own"), epochs=2)
 
 
 def printed(notebook):

@@ -29,6 +29,7 @@ QUIET = (  # a browser that calls nobody
     "no-sandbox disable-gpu disable-quic no-first-run disable-background-networking "
     "disable-component-update disable-sync"
 )
+NOBODY = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 TWO = (  # on a sheet of 280 x 280
     (85, 95), (95, 65), (130, 50), (170, 60), (185, 95), (165, 140), (125, 185), (85, 225),
     (140, 222), (205, 218),
@@ -85,7 +86,7 @@ def browser():
 
     with sync_playwright() as driver:
         opened = driver.chromium.launch(
-            executable_path=CHROMIUM, args=[f"--{flag}" for flag in QUIET.split()]
+            executable_path=CHROMIUM, args=[NOBODY, *(f"--{flag}" for flag in QUIET.split())]
         )
         yield opened
         opened.close()
@@ -93,22 +94,32 @@ def browser():
 
 @pytest.fixture
 def visit(browser, address):
-    """Open the page as another visitor; whatever is asked of another address is refused."""
+    """Open the page as another visitor; no other address is found, and none may be asked for."""
+    yield from visits(browser, address)
+
+
+@pytest.fixture(scope="module")
+def looked_at(browser, address):
+    """One page for tests that look at it and change nothing: to open one costs seconds."""
+    opened = visits(browser, address)
+    yield next(opened)()
+    next(opened, None)
+
+
+def visits(browser, address):
+    """What opens a page for another visitor; in the end, that nobody else was asked."""
     asked, contexts = [], []
 
-    def guard(route):
-        url = route.request.url
-        if url.startswith((address, "data:", "blob:")):
-            return route.continue_()
-        asked.append(url)
-        return route.abort()
+    def note(request):  # not by `page.route`, which takes every upload through this process
+        if not request.url.startswith((address, "data:", "blob:")):
+            asked.append(request.url)
 
     def open_page(width=1280, url=address, **how):
         context = browser.new_context(viewport={"width": width, "height": 900}, **how)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
-        page.route("**/*", guard)
+        page.on("request", note)
         page.on("pageerror", lambda error: asked.append(str(error)))
         page.goto(url)
         page.wait_for_selector("#routed .cv-heat")
@@ -118,6 +129,29 @@ def visit(browser, address):
     for context in contexts:
         context.close()
     assert asked == []
+
+
+def assert_nothing_is_cut_off(page, width):
+    """Nothing sticks out at either side, and no panel is empty."""
+    for tab in ("Routing", "Pose"):
+        page.get_by_role("tab", name=tab).click()
+        page.wait_for_timeout(500)
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{wide - width} pixels stick out"
+        cut = page.evaluate(
+            "[...document.querySelectorAll('[class^=cv-]')].filter(e => e.offsetParent && "
+            "(e.getBoundingClientRect().right > innerWidth + 1 || e.clientWidth === 0 "
+            "&& e.tagName !== 'U' && getComputedStyle(e).display !== 'inline'))"
+            ".map(e => e.outerHTML.slice(0, 90))"
+        )
+        assert cut == []
+        shown = page.locator("img.cv-px:visible")
+        assert shown.count() >= 4
+        for k in range(shown.count()):
+            assert shown.nth(k).evaluate("e => e.naturalWidth > 0 && e.clientHeight > 20")
+    folder = os.environ.get("CAPSVIZ_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=f"{folder}/explore-{width}.png", full_page=True)
 
 
 def draw(page, points):

@@ -37,10 +37,12 @@ from capsviz.analyses.perturb.measure import (
     DELTA,
     N,
     Statistics,
+    beyond,
     captions,
     choose,
     evaluate,
     measure_class,
+    spread,
     strongest,
 )
 from capsviz.cli import options
@@ -71,7 +73,7 @@ class Result(NamedTuple):
     input: np.ndarray  # (C, H, W) uint8
     reconstruction: np.ndarray  # (C, H, W) uint8, from the undisturbed pose
     capsule: int  # class whose pose was changed
-    length: float  # of that pose
+    length: float  # of that pose, or activation, as `score` says
     label: int | None  # true class, if it is known
     predicted: int
     captions: list[str]  # (E,) from the effects on n images of the class `capsule`
@@ -81,9 +83,11 @@ class Result(NamedTuple):
     dimensions: list[int] | None = None  # E, which ones of the pose; None: all, in their order
     count: int | None = None  # of dimensions in the pose
     tests: int | None = None  # that the captions are corrected for; None: they are not
+    score: str = "capsule length"  # or "activation"
+    width: float | None = None  # median over dimensions from the 5 % to the 95 % quantile
 
 
-def compute(model, image, label=None, *, statistics, span="paper", every=False) -> Result:
+def compute(model, image, label=None, *, statistics, span=None, every=False) -> Result:
     """Change each dimension of one image's pose and decode.
 
     Parameters
@@ -92,7 +96,8 @@ def compute(model, image, label=None, *, statistics, span="paper", every=False) 
     label       true class, if it is known.
     statistics  of `evaluate`: its class is the one whose pose is changed.
     span        "paper": 11 values, +-0.25 in steps of 0.05 about the image's own; "data": 10 values
-                from the 5 % to the 95 % quantile over the images of `statistics`, and its own.
+                from the 5 % to the 95 % quantile over the images of `statistics`, and its own;
+                None: "paper" where a pose's length is the activation, else "data".
     every       all dimensions in their order, in place of the six strongest.
 
     Raises
@@ -102,13 +107,16 @@ def compute(model, image, label=None, *, statistics, span="paper", every=False) 
     import torch
 
     from capsviz.nn.functional import predict
-    from capsviz.tracing import decode, require_decoder, trace
+    from capsviz.tracing import LENGTH, decode, require_decoder, score_name, trace
     from capsviz.transforms.augment import to_uint8
 
+    image = image.cpu()
+    score = score_name(model, image)
+    span = span or ("paper" if score == LENGTH else "data")
     if span not in ("paper", "data"):
         raise ValueError(f"unknown range '{span}', expected one of: paper, data")
     require_decoder(model)
-    image, k = image.cpu(), statistics.capsule
+    k = statistics.capsule
     traced = trace(model, image, keep=("poses", "lengths"))
     poses = traced.poses[-1]
     E = poses.shape[2]
@@ -143,6 +151,8 @@ def compute(model, image, label=None, *, statistics, span="paper", every=False) 
         dimensions=dimensions.tolist(),
         count=E,
         tests=statistics.effect.value.size,
+        score=score,
+        width=spread(statistics),
     )
 
 
@@ -159,8 +169,9 @@ def plot(result: Result | Statistics, *, width=7.16):
     help="Whose pose of the image to change.",
 )  # fmt: skip
 @click.option(
-    "--range", "span", type=click.Choice(["paper", "data"]), default="paper", show_default=True,
-    help="+-0.25 about the image's own value, or the 5 to 95 % quantiles of its class.",
+    "--range", "span", type=click.Choice(["paper", "data"]),
+    help="+-0.25 about the image's own value, or the 5 to 95 % quantiles of its class. "
+    "[default: paper; data where poses are not squashed to an activation]",
 )  # fmt: skip
 @options.number("Effect table over N images of the class.", "--evaluate")
 @click.option("--all", "every", is_flag=True, help="All dimensions, not the six strongest alone.")
@@ -174,10 +185,8 @@ def command(run, pose, span, n, every):
         return
     image, label, name = run.picture
     statistics = measure(choose(run.model, image, label, pose=pose))
-    yield (
-        f"perturb-{name}",
-        compute(run.model, image, label, statistics=statistics, span=span, every=every),
-    )
+    result = compute(run.model, image, label, statistics=statistics, span=span, every=every)
+    yield f"perturb-{name}", result
 
 
 def findings(result: Result | Statistics) -> str:
@@ -187,6 +196,7 @@ def findings(result: Result | Statistics) -> str:
     head += ", mean ±95 %"
     if tests is not None:
         head += f", the largest of those clear of zero (Holm, {tests} effects)"
+    head += beyond(spread(result) if isinstance(result, Statistics) else result.width)
     return "\n".join([f"{head}:", *(f"dim {d}: {t}" for d, t in zip(which, texts, strict=True))])
 
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import clear, plus_minus
+from capsviz.analyses.perturb.measure import beyond, clear, plus_minus
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import GAP, mosaic, show, wrapped
 
@@ -45,7 +45,7 @@ def sheet(result, width):
     dimensions = range(E) if result.dimensions is None else result.dimensions
     names = [f"dim {d}" for d in dimensions]
     if result.span == "data" and not narrow:
-        ends = result.values[:, [0, -1]]
+        ends = result.values[:, [0, -1]].round(2) + 0.0  # no -0.00
         names = [
             f"{n}\n{_minus(f'{a:.2f} to {b:.2f}')}" for n, (a, b) in zip(names, ends, strict=True)
         ]
@@ -99,9 +99,9 @@ def _heading_text(result) -> str:
     clear = "" if result.tests is None else f" of those clear of zero (Holm, {result.tests}),"
     return (
         f"{true}predicted {result.classes[result.predicted]}\n"
-        f"changed: pose of {name}, length {result.length:.2f}{most}\n"
+        f"changed: pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
         f"words: effects of +0.1 that are largest,{clear} against their spread in the class, "
-        f"mean ±95 %, n = {result.n}"
+        f"mean ±95 %, n = {result.n}{beyond(result.width)}"
     )
 
 

@@ -57,7 +57,7 @@ class Result(NamedTuple):
     unlike: list[bool | None]  # P, the training data; None: not known
     distance_limit: float | None  # L2 distance to the reconstruction above which they are
     network: str
-    score: str = "length"  # what `lengths` are: "length" or "probability"
+    score: str = "length"  # what `lengths` are: "length", "activation" or "probability"
     length_limit: float | None = None  # length of the winning capsule below which they are
     reasons: list[list[str]] | None = None  # P, by which limits they are: "length", "distance"
     pieces: list[int | None] | None = None  # P, of ink; None where no ink is sought
@@ -78,7 +78,7 @@ def compute(readings: Sequence, *, limits, network: str, score="length") -> Resu
     readings  of `capsviz.pictures.prediction`, of one network, at least one.
     limits    `detection.Limits` beyond which a picture is unlike the training data, or None.
     network   its name, for the record.
-    score     what it gives to a class: "length" of a capsule, or "probability".
+    score     what it gives to a class: "length" of a capsule, "activation" or "probability".
 
     Raises
     ------
@@ -227,17 +227,16 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
 
 
 def _figure(path: Path | None) -> tuple[Path | None, tuple[str, ...]]:
-    if path is None:
-        return None, ()
-    if not path.suffix:
+    if path is None or not path.suffix:
         return path, ("pdf", "png")
     return path.with_suffix(""), figures.check_formats([path.suffix[1:].lower()])
 
 
 def _draw(readings, limits, model, source, stem, printed, preparation) -> None:
-    name = model.card.get("name", source)
-    score = "length" if hasattr(model, "look") else "probability"
-    result = compute(readings, limits=limits, network=name, score=score)
+    from capsviz.tracing import score_name
+
+    about = {"network": model.card.get("name", source), "score": score_name(model).split()[-1]}
+    result = compute(readings, limits=limits, **about)
     for path in writing.write(
         stem, "predict", result, printed, options=preparation, card=model.card,
         device=str(next(model.parameters()).device),

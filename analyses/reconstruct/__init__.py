@@ -54,6 +54,7 @@ class Result(NamedTuple):
     n: int
     classes: list[str]
     dataset: str
+    score: str = "capsule length"  # or "activation", what `failure_lengths` are
 
 
 def upgrade(kind: str, values: dict) -> dict:
@@ -84,7 +85,7 @@ def compute(
     import torch
 
     from capsviz.nn.functional import predict, reconstruction_loss
-    from capsviz.tracing import CHUNK_IMAGES, decode, require_decoder, trace
+    from capsviz.tracing import CHUNK_IMAGES, decode, require_decoder, score_name, trace
     from capsviz.transforms.augment import to_uint8
 
     require_decoder(model)
@@ -135,6 +136,7 @@ def compute(
         n=n,
         classes=list(classes),
         dataset=dataset,
+        score=score_name(model, images),
     )
 
 
@@ -191,7 +193,8 @@ def findings(result: Result) -> str:
             result.classes[which[0]] for which in (result.failure_predicted, result.failure_labels)
         )
         a, b = result.failure_lengths[0]
-        text += f"; the most confident: {true} (length {b:.2f}) read as {read} (length {a:.2f})"
+        word = result.score.split()[-1]
+        text += f"; the most confident: {true} ({word} {b:.2f}) read as {read} ({word} {a:.2f})"
     return text
 
 
@@ -210,7 +213,8 @@ def paper(inputs, settings):
 
 def caption(result: Result) -> str:
     """What the figure shows, with its numbers."""
-    failures = "the same for the most confident failures, with the lengths of both capsules; "
+    word = result.score.split()[-1]
+    failures = f"the same for the most confident failures, with the {word}s of both capsules; "
     return (
         "Inputs and their reconstructions from the predicted and from the true class; "
         f"{failures if len(result.failures) else ''}SSE by true class, mean and 95 % interval. "

@@ -32,7 +32,7 @@ def sheet(result, width):
     if len(result.failures):
         count = f"{len(result.failures)} of {result.wrong}"
         title = f"misread images, {count}, most confident first"
-        blocks[1].draw(parts[1], title, lengths=result.failure_lengths)
+        blocks[1].draw(parts[1], title, result.failure_lengths, result.score.split()[-1])
     _errors(parts[-1], result, inches=0.4 * width if beside else 0.85 * width)
     return figure
 
@@ -56,7 +56,7 @@ class _Block:
         self.lines = -(-len(self.pictures) // self.columns)
         self.height = self.lines * (3 * cell + head + foot + LINE) + 2.5 * LINE
 
-    def draw(self, figure, title, lengths=None):
+    def draw(self, figure, title, lengths=None, word="length"):
         figure.suptitle(title)
         all_axes = figure.subplots(self.lines, 1, squeeze=False)[:, 0]
         for line, axes in enumerate(all_axes):
@@ -73,7 +73,7 @@ class _Block:
                 under.tick_params(length=0, pad=2)
                 under.set_xticks(x, [f"{p:.2f}\n{t:.2f}" for p, t in lengths[part]])
                 if line == self.lines - 1:
-                    under.set_xlabel("length of the predicted capsule, below it of the true one")
+                    under.set_xlabel(f"{word} of the predicted capsule, below it of the true one")
 
 
 def turn(names, inches) -> int:

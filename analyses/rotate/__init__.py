@@ -37,13 +37,14 @@ class Result(NamedTuple):
     """One image at A angles."""
 
     angles_deg: np.ndarray  # (A,) counter-clockwise
-    lengths: np.ndarray  # (A, J)
+    lengths: np.ndarray  # (A, J), or activations, as `score` says
     predicted: np.ndarray  # (A,) class of the longest capsule
     inputs: np.ndarray  # (A, C, H, W) uint8
     reconstructions: np.ndarray  # (A, C, H, W) uint8, from the winning capsule
     sse: np.ndarray  # (A,) sum of squared differences, pixels in [0, 1]
     classes: list[str]
     label: int | None  # true class, if it is known
+    score: str = "capsule length"  # or "activation"
 
 
 def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.0) -> Result:
@@ -62,7 +63,7 @@ def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.
     import torch
 
     from capsviz.nn.functional import predict, reconstruction_loss
-    from capsviz.tracing import require_decoder, trace
+    from capsviz.tracing import require_decoder, score_name, trace
     from capsviz.transforms.augment import to_uint8
     from capsviz.transforms.warps import rotate
 
@@ -80,6 +81,7 @@ def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.
         sse=reconstruction_loss(turned, decoded).numpy(),
         classes=list(classes),
         label=label,
+        score=score_name(model, turned),
     )
 
 

@@ -40,7 +40,7 @@ def film_strip(result, width):
         else:
             axes.plot(angles, result.lengths[:, k], color=OTHER, linewidth=0.6, zorder=1)
     rest = len(result.classes) - len(named)
-    axes.set(ylabel="capsule length", ylim=(0, 1), xlim=_limits(angles))
+    axes.set(ylabel=result.score, ylim=(0, 1), xlim=_limits(angles))
     never = f"; grey: {rest} classes that are never the longest" if rest else ""
     axes.set_xlabel(wrapped(f"rotation of the input, degrees counter-clockwise{never}", width - 1))
     axes.xaxis.set_major_locator(_degrees(angles))
@@ -67,10 +67,10 @@ def _strip(axes, result, picked):
 def curves(result, width):
     """Accuracy and true-class length against the angle, with 95 % bands."""
     figure = Figure(figsize=(width, max(0.42 * width, 1.8)))
-    axes, named = figure.add_subplot(), []
+    axes, named, word = figure.add_subplot(), [], result.score.split()[-1]
     for estimate, colour, dashes, name in (
         (result.accuracy, TRUE, "-", "accuracy"),
-        (result.true_length, PREDICTED, "--", "mean length\nof true class"),
+        (result.true_length, PREDICTED, "--", f"mean {word}\nof true class"),
     ):
         (line,) = axes.plot(result.angles_deg, estimate.value, dashes, color=colour)
         axes.fill_between(
@@ -79,7 +79,7 @@ def curves(result, width):
         named.append((axes, line, name))
     axes.set(
         xlabel=wrapped("rotation of the input, degrees counter-clockwise", width - 1.2),
-        ylabel="accuracy, capsule length",
+        ylabel=f"accuracy, {result.score}",
         ylim=(0, 1.02),
         xlim=_limits(result.angles_deg),
         title=wrapped(f"{result.n:,} images of {result.dataset}, bands: 95 %", width - 1.2),
@@ -129,7 +129,7 @@ class _Parts:
             self.artists.append(drawing)
         bars = figure.add_axes([0.70, 0.535, 0.285, 0.36])
         bars.set(ylim=(0, 1.0), xticks=range(J), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
-        bars.set_title("capsule lengths", fontsize=8)
+        bars.set_title(f"{result.score}s", fontsize=8)
         bars.set_xticklabels(result.classes, rotation=0 if _short(result) else 90)
         self.bars = bars.bar(range(J), np.zeros(J), color=OTHER, animated=True)
         strip = figure.add_axes([0.10, 0.15, 0.80, 0.30])
@@ -147,7 +147,7 @@ class _Parts:
         strip.set_ylabel("class")
         strip.xaxis.set_major_locator(_degrees(angles))
         scale = figure.colorbar(self.strip, cax=figure.add_axes([0.915, 0.15, 0.016, 0.30]))
-        scale.set_label("capsule length")
+        scale.set_label(result.score)
         scale.set_ticks([0, 0.5, 1])
         over = figure.add_axes([0, 0.93, 1, 0.07])
         over.set_axis_off()

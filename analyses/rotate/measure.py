@@ -17,6 +17,7 @@ class Statistics(NamedTuple):
     true_length: Estimate  # (A,) mean length of the true class's capsule; normal, within 0 and 1
     n: int
     dataset: str
+    score: str = "capsule length"  # or "activation", what `true_length` is of
 
 
 def angles(start: float, stop: float, step: float) -> np.ndarray:
@@ -51,7 +52,7 @@ def evaluate(
     """
     from capsviz.nn.functional import predict
     from capsviz.statistics.intervals import mean_interval, require_two, wilson_each
-    from capsviz.tracing import trace
+    from capsviz.tracing import score_name, trace
     from capsviz.transforms.warps import rotate
 
     images, labels = images.cpu(), labels.cpu()
@@ -71,4 +72,5 @@ def evaluate(
         true_length=Estimate(mean, interval.clip(0, 1), n),
         n=n,
         dataset=dataset,
+        score=score_name(model, images),
     )

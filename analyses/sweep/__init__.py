@@ -59,7 +59,7 @@ class Result(NamedTuple):
     label: str  # what a size is
     sizes: np.ndarray  # (A,) in that unit
     names: list[str]  # of the networks
-    scores: list[str]  # what each one's score is: "capsule length" or "probability"
+    scores: list[str]  # what each one's score is: "capsule length", "activation" or "probability"
     accuracy: Estimate  # (K, A)
     true_score: Estimate  # (K, A) mean score of the true class
     calibration: Estimate  # (K, A) expected calibration error
@@ -113,6 +113,7 @@ def compute(
     """
     from capsviz.analyses.sweep import measure as measures
     from capsviz.statistics import comparison
+    from capsviz.tracing import score_name
     from capsviz.transforms.warps import family, family_matrix
 
     sizes = measures.sizes(warp, start, stop, step)
@@ -141,7 +142,7 @@ def compute(
         label=own.label,
         sizes=sizes,
         names=list(names),
-        scores=["capsule length" if hasattr(m, "look") else "probability" for m in models],
+        scores=[score_name(model, images) for model in models],
         **{name: stack([one[name] for one in curves], 1) for name in curves[0]},
         mcnemar_p=np.array(mcnemar).T,
         area=comparison.compare_means(area, counts),

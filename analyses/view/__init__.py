@@ -44,6 +44,7 @@ class Result(NamedTuple):
     routing: str  # "as trained", or what was changed in the first network's routing
     classes: list[str]
     label: int | None  # true class, if it is known
+    kinds: list[str] | None = None  # K: "capsule length", "activation" or "probability"
 
 
 UNWARPED = Warp()
@@ -80,7 +81,7 @@ def compute(
                 the pose has no dimensions.
     """
     from capsviz.nn.functional import predict
-    from capsviz.tracing import scores, trace
+    from capsviz.tracing import score_name, scores, trace
     from capsviz.transforms.augment import to_uint8
 
     frame = warped(image.cpu(), warp)
@@ -110,6 +111,7 @@ def compute(
         routing=routing,
         classes=list(classes),
         label=label,
+        kinds=[score_name(one, frame) for one in (model, *others)],
     )
 
 

@@ -45,11 +45,17 @@ def _scores(axes, result):
             at, row, each, color=COLOURS[k % len(COLOURS)], hatch=HATCHES[k % len(HATCHES)],
             edgecolor="white", linewidth=0, label=f"{network}{routing}",
         )  # fmt: skip
-    axes.set(ylim=(0, 1.25), ylabel="length or probability", xlabel="class")
+    axes.set(ylim=(0, 1.25), ylabel=_scale(result), xlabel="class")
     axes.set_yticks([0, 0.5, 1])
     short = max(map(len, result.classes)) <= 2
     axes.set_xticks(range(J), result.classes, rotation=0 if short else 90)
     axes.legend(loc="upper center", ncols=2, borderaxespad=0)
+
+
+def _scale(result) -> str:
+    """What the scores are, each once; of results before 0.3, either."""
+    kinds = result.kinds or ["capsule length", "probability"]
+    return " or ".join(dict.fromkeys(kind.split()[-1] for kind in kinds))
 
 
 def _pose(axes, result, name):

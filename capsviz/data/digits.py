@@ -1,17 +1,23 @@
-"""scikit-learn's 1,797 handwritten digits, 8x8, enlarged to 28x28: always there, no download."""
+"""scikit-learn's 1,797 handwritten digits, 8x8, enlarged to 28x28: always there, no download.
+
+`digits.txt` beside this file lists which of them each split has: those that scikit-learn's
+`train_test_split` draws, stratified, with the seed 0, so that results can be compared.
+"""
 
 from __future__ import annotations
 
+import gzip
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from capsviz.data import Dataset
 
 BOX, SIDE = 20, 28  # the 8x8 digit fills 20 of 28 pixels, as MNIST's digits do
 IMAGE_SHAPE, CLASSES = (1, SIDE, SIDE), tuple("0123456789")
-TEST, VALIDATION = 360, 180
-SEED = 0  # of the stratified splits: fixed, so that results can be compared
 
 
 def load(split, root=None, *, download=True):
@@ -21,23 +27,32 @@ def load(split, root=None, *, download=True):
     """
     if root is not None and not Path(root).is_dir():
         raise FileNotFoundError(f"there is no folder '{root}'; the digits need none")
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
+    images, labels, places = _enlarged()
+    index = places[split]
+    return Dataset(images[index], labels[index], CLASSES, "digits", split)
 
-    source = load_digits()
-    images = torch.from_numpy(source.images).float()[:, None] / 16
+
+@cache
+def _enlarged():
+    """All images (1797, 1, 28, 28) uint8, their labels (1797,), and the places of each split."""
+    values = _source()
+    images = torch.from_numpy(values[:, :-1].reshape(-1, 1, 8, 8)).float() / 16
     images = torch.nn.functional.interpolate(
         images, (BOX, BOX), mode="bicubic", align_corners=False
     )
     images = torch.nn.functional.pad(images, ((SIDE - BOX) // 2,) * 4)
     images = (images.clamp(0, 1) * 255).round().to(torch.uint8)
-    labels = source.target
-    rest, test = train_test_split(
-        range(len(labels)), test_size=TEST, stratify=labels, random_state=SEED
-    )
-    train, validation = train_test_split(
-        rest, test_size=VALIDATION, stratify=labels[rest], random_state=SEED
-    )
-    index = torch.tensor({"train": train, "validation": validation, "test": test}[split])
-    labels = torch.from_numpy(labels).long()
-    return Dataset(images[index], labels[index], CLASSES, "digits", split)
+    lines = Path(__file__).with_suffix(".txt").read_text(encoding="ascii").splitlines()
+    words = [line.split() for line in lines]
+    places = {split: torch.tensor([int(n) for n in numbers]) for split, *numbers in words}
+    return images, torch.from_numpy(values[:, -1]).long(), places
+
+
+def _source() -> np.ndarray:
+    """scikit-learn's file: 64 pixels from 0 to 16 and the digit (1797, 65).
+
+    Read without importing scikit-learn, which would take a second and a half.
+    """
+    folder = Path(find_spec("sklearn").origin).parent
+    with gzip.open(folder / "datasets" / "data" / "digits.csv.gz", "rt") as file:
+        return np.loadtxt(file, delimiter=",")

@@ -9,11 +9,17 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from capsviz import data, pictures
+from capsviz import data, pictures, tracing
 from capsviz.cli.inputs import Inputs
 from capsviz.explorer import look
 from capsviz.statistics.detection import Limits
 from capsviz.transforms.augment import to_float
+
+
+@functools.lru_cache(maxsize=8)
+def scale(model: nn.Module) -> str:
+    """What the scores of a network are, e.g. "capsule length"."""
+    return tracing.score_name(model)
 
 
 class About(NamedTuple):

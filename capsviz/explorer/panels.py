@@ -12,7 +12,7 @@ from capsviz.analyses.predict.words import remarks
 from capsviz.analyses.routing.statistics import NEAR_UNIFORM as NEARLY
 from capsviz.analyses.view.measure import redecode, warped
 from capsviz.explorer import drawing, look
-from capsviz.explorer.network import Networks
+from capsviz.explorer.network import Networks, scale
 from capsviz.explorer.settings import Settings
 from capsviz.pictures import foreground
 
@@ -102,7 +102,7 @@ def scores(answers: Answers, networks: Networks, label: int | None) -> str:
     """The bars of both networks, side by side."""
     ticks = "" if answers.plain is None else "; ticks: routing as trained"
     capsules = hasattr(networks.other, "look")
-    what = "Length of each class's capsule: lengths need not sum to 1"
+    what = f"{scale(networks.model).capitalize()} of each class; they need not sum to 1"
     first = drawing.bars(
         answers.trace.lengths, networks.classes, networks.names[0], f"{what}{ticks}.", answers.plain
     )
@@ -120,9 +120,10 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
     assert trace.activations is not None  # `find` looks for them
     R = len(trace.couplings)
     r = min(settings.iteration, R)
+    what = scale(networks.model).capitalize()
     reached = drawing.bars(
         trace.activations[r - 1], classes, f"Iteration {r} of {R}: {networks.names[0]}",
-        "Length of each class's capsule after this iteration; the last is the answer.",
+        f"{what} of each class after this iteration; the last is the answer.",
     )  # fmt: skip
     return words(trace, settings.how.couplings, len(classes)) + drawing.row(
         reached,

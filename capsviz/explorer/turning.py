@@ -11,7 +11,7 @@ from capsviz import tracing
 from capsviz.analyses import rotate
 from capsviz.analyses.rotate.measure import angles
 from capsviz.explorer import drawing
-from capsviz.explorer.network import Networks
+from capsviz.explorer.network import Networks, scale
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import picture
 from capsviz.transforms.warps import rotate as turn
@@ -45,8 +45,7 @@ def played(networks: Networks, image: Tensor) -> str:
         _frame(networks, pixels[k], degrees[k], [one[k] for one in curves])
         for k in range(len(degrees))
     )
-    what = ["length of each class's capsule" if hasattr(one, "look") else "probability"
-            for one in (networks.model, networks.other)]  # fmt: skip
+    what = [f"{scale(one)} of each class" for one in (networks.model, networks.other)]
     winners = sorted({int(j) for values in curves for j in values.argmax(1)})
     parts = [
         _curves(name, values, degrees, networks.classes, text, winners)

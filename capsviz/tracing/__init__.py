@@ -28,9 +28,11 @@ from capsviz.tracing.interventions import (
 )
 from capsviz.tracing.modes import evaluating, inference
 from capsviz.tracing.outputs import (
+    LENGTH,
     decode,
     reconstructs,
     require_decoder,
+    score_name,
     scores,
 )
 from capsviz.tracing.places import extent
@@ -43,6 +45,7 @@ __all__ = [
     "CHUNK_IMAGES",
     "INTERVENTIONS",
     "KEEP",
+    "LENGTH",
     "PASS_BYTES",
     "PER_ITERATION",
     "Trace",
@@ -60,6 +63,7 @@ __all__ = [
     "remember",
     "require_decoder",
     "routes_again",
+    "score_name",
     "scores",
     "trace",
     "under_couplings",

@@ -9,6 +9,8 @@ from capsviz.tracing.finite import require_finite
 from capsviz.tracing.forward import CHUNK_IMAGES, check_images, images_at_a_time, trace
 from capsviz.tracing.modes import inference
 
+LENGTH = "capsule length"
+
 
 def reconstructs(model) -> bool:
     """Whether a network has capsules, and decodes them."""
@@ -49,6 +51,26 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
             values = torch.cat([model(part.to(like)).lengths.cpu() for part in parts])
     name = (getattr(model, "card", None) or {}).get("name", type(model).__name__)
     return require_finite(values, f"the scores of the network '{name}'")
+
+
+def score_name(model, images: Tensor | None = None) -> str:
+    """What the scores of a network are: "capsule length", "activation" or "probability".
+
+    A score is a length where it is the norm of the pose, as it is of dynamic routing, and not of EM
+    or self-routing; the first of the images (N, C, H, W) tells, without any one of noise.
+    """
+    if not hasattr(model, "look"):
+        return "probability"
+    if images is None:
+        noise = torch.Generator().manual_seed(0)
+        images = torch.rand(1, *model.config["image_shape"], generator=noise)
+    traced = trace(model, images[:1], keep=("poses", "lengths"))
+    assert traced.poses is not None and traced.lengths is not None
+    norms = traced.poses[-1].float().norm(dim=-1)
+    alike = norms.shape == traced.lengths.shape and torch.allclose(
+        norms, traced.lengths.float(), atol=0.01
+    )
+    return LENGTH if alike else "activation"
 
 
 def decode(model, poses: Tensor, classes: Tensor) -> Tensor:

@@ -283,7 +283,8 @@ def run_folder(tmp_path_factory):
 
 
 def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
-    words = ["parse-tree", "--run", run_folder, "--evaluate", 60, "--output", tmp_path, "--json"]
+    words = ["parse-tree", "--run", run_folder, "--evaluate", 60, "--format", "png", "--json"]
+    words += ["--output", tmp_path]
     done = CliRunner().invoke(main, [str(word) for word in words])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)

@@ -158,6 +158,23 @@ def test_images_without_as_many_labels_are_called_damaged(idx_root):
         data.load("mnist", "test", idx_root)
 
 
+def test_digits_are_those_of_scikit_learn_and_split_as_it_splits():
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    source = load_digits()
+    labels, seed = source.target, {"random_state": 0}
+    rest, test = train_test_split(range(1797), test_size=360, stratify=labels, **seed)
+    train, validation = train_test_split(rest, test_size=180, stratify=labels[rest], **seed)
+    for split, places in (("train", train), ("validation", validation), ("test", test)):
+        part = data.load("digits", split)
+        assert part.labels.tolist() == labels[places].tolist()
+        small = torch.from_numpy(source.images[places]).float()[:, None] / 16
+        large = torch.nn.functional.interpolate(small, (20, 20), mode="bicubic")
+        expected = (torch.nn.functional.pad(large, (4,) * 4).clamp(0, 1) * 255).round()
+        assert torch.equal(part.images, expected.byte())
+
+
 def test_a_folder_that_is_not_there_is_a_slip_with_the_digits_too(tmp_path):
     assert len(data.load("digits", "test", tmp_path)) == 360
     with pytest.raises(FileNotFoundError, match=r"no folder '.*nowhere'"):

@@ -4,11 +4,11 @@ import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
+from functools import partial
 
 import pytest
+from ranks import Ranks, capsviz
 
 from capsviz.experiments import reproduce
 
@@ -33,29 +33,26 @@ def cells():
 '''
 
 
+def reproduced(plugins, *words):
+    """The command, which finds the table among these plugins."""
+    os.environ["CAPSVIZ_PLUGINS"] = str(plugins)
+    capsviz("reproduce", "tiny", *words)
+
+
 @pytest.fixture
 def start(tmp_path):
-    """Starts the command for one task; the table is a plugin."""
+    """Starts the command for one task in a process; the table is a plugin."""
     folder = tmp_path / "plugins" / "reproductions"
     folder.mkdir(parents=True)
     (folder / "tiny.py").write_text(TABLE)
-    env = {**os.environ, "CAPSVIZ_PLUGINS": str(folder.parent), "OMP_NUM_THREADS": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "capsviz",
-        "reproduce",
-        "tiny",
-        "--seeds",
-        "2",
-        "--epochs",
-        "3",
-    ]
-    command += ["--limit", "40", "--precision", "fp32", "--folder", str(tmp_path / "shared")]
+    words = ["--seeds", 2, "--epochs", 3, "--limit", 40, "--precision", "fp32"]
+    words += ["--folder", tmp_path / "shared"]
+    number = itertools.count()
 
     def begin(task):
-        words = [*command, "--task", f"{task}/4"]
-        return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        logs = tmp_path / f"log-{next(number)}"
+        logs.mkdir()
+        return Ranks(partial(reproduced, folder.parent, *words, "--task", f"{task}/4"), logs, 1)
 
     return begin
 
@@ -65,14 +62,13 @@ def test_four_processes_fill_one_table_though_one_is_killed_and_started_again(st
     shared = tmp_path / "shared"
     killed = start(3)
     state = shared / "3-epochs" / "runs" / "tiny-1-1"
-    while killed.poll() is None and not any(state.glob("*.csv")):  # an epoch is done
-        time.sleep(0.02)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
+    while killed.processes[0].is_alive() and not any(state.glob("*.csv")):  # an epoch is done
+        time.sleep(0.005)
+    killed.processes[0].kill()
+    assert killed.wait() == [-signal.SIGKILL], "it ended before it was killed"
     others = [start(task) for task in (1, 2, 4)]
-    for process in [*others, start(3)]:
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors.decode()
+    for run in [*others, start(3)]:
+        assert run.wait() == [0], run.printed("err")
     results = sorted(path.stem for path in (shared / "3-epochs").glob("*.json"))
     assert results == ["tiny-1-0", "tiny-1-1", "tiny-2-0", "tiny-2-1"]
     table = json.loads((shared / "3-epochs" / "tiny-1-1.json").read_text())

@@ -10,7 +10,17 @@ pytest.importorskip("gradio", reason="the page needs Gradio: pip install 'capsvi
 pytest.importorskip("playwright.sync_api", reason="no Playwright is here")
 
 from PIL import Image
-from visitor import MARKS, TWO, draw, html_of, predictions, settled, slide, wait_for
+from visitor import (
+    MARKS,
+    TWO,
+    assert_nothing_is_cut_off,
+    draw,
+    html_of,
+    predictions,
+    settled,
+    slide,
+    wait_for,
+)
 
 pytestmark = MARKS
 TABS = ("Routing", "Side by side", "Play", "Pose")
@@ -132,7 +142,7 @@ def test_any_two_networks_are_chosen_on_the_page(visit):
     assert page.locator("#pose-15").is_visible()
 
 
-def test_every_prepared_case_is_shown_with_its_question(visit):
+def test_every_prepared_case_is_shown_with_its_question_also_by_a_link(visit):
     page = visit()
     open_tab(page, "Cases")
     told = set()
@@ -146,22 +156,20 @@ def test_every_prepared_case_is_shown_with_its_question(visit):
         assert angle == ("180" if key == "upside-down" else "0"), key
         if key == "shoe":
             assert "Unlike the training data" in text(page, "images")
+        if key == "upside-down":
+            wait_for(page, lambda: "case=upside-down" in page.url and "angle=180" in page.url)
+            link, question = page.url, text(page, "status")
     assert len(told) == 5 and all(one.strip().endswith("?") for one in told)
-
-
-def test_a_link_to_a_case_shows_it_with_its_question(visit):
-    page = visit()
-    open_tab(page, "Cases")
-    page.locator("[data-case='upside-down']").click()
-    wait_for(page, lambda: "case=upside-down" in page.url and "angle=180" in page.url)
-    question = text(page, "status")
-    other = visit(url=page.url)
+    other = visit(url=link)
     wait_for(other, lambda: text(other, "status") == question)
-    assert question.strip().endswith("?")
 
 
-def test_every_panel_has_a_sentence_below_it(visit):
-    page = visit()
+def test_nothing_is_cut_off_and_no_panel_is_empty(looked_at):
+    assert_nothing_is_cut_off(looked_at, 1280)
+
+
+def test_every_panel_has_a_sentence_below_it(looked_at):
+    page = looked_at
     for tab in TABS:
         open_tab(page, tab)
         if tab == "Play":
@@ -206,8 +214,10 @@ def test_a_link_that_is_wrong_says_so_and_shows_the_rest(visit, address):
     assert "mnist sees" in text(page, "scores")
 
 
-def test_what_is_turned_stays_in_sight_on_a_telephone(visit):
+def test_on_a_telephone_nothing_is_cut_off_and_what_is_turned_stays_in_sight(visit):
     page = visit(390)
+    assert_nothing_is_cut_off(page, 390)
+    open_tab(page, "Routing")
 
     def in_sight(place):
         box = page.locator(place).bounding_box()
@@ -255,8 +265,8 @@ def test_a_picture_of_almost_25_megabytes_is_taken(visit, tmp_path):
     wait_for(page, lambda: predictions(page)[1:] == ["1"])
 
 
-def test_buttons_are_quiet(visit):
-    page = visit()
+def test_buttons_are_quiet(looked_at):
+    page = looked_at
     for tab in TABS:
         open_tab(page, tab)
         loud = page.evaluate(
@@ -273,8 +283,11 @@ def test_buttons_are_quiet(visit):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_can_be_read_on_a_light_page_and_on_a_dark_one(visit, scheme):
-    page = visit(color_scheme=scheme)
+def test_words_can_be_read_on_a_light_page_and_on_a_dark_one(looked_at, scheme):
+    page = looked_at
+    page.emulate_media(color_scheme=scheme)
+    is_dark = "document.body.classList.contains('dark')"
+    wait_for(page, lambda: page.evaluate(is_dark) == (scheme == "dark"))
     low = page.evaluate(
         """() => {
           const shine = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).map(Number).map(v => {

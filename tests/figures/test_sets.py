@@ -79,7 +79,7 @@ def test_what_must_be_said_of_the_data_stands_in_captions_and_numbers(tmp_path, 
     load = digits.load
     lossy = "these digits are copies"
     monkeypatch.setattr(digits, "load", lambda *a, **k: replace(load(*a, **k), notice=lossy))
-    result = run("--only", "rotate", "--n", 5, "--output", tmp_path)
+    result = run("--only", "rotate", "--n", 5, "--format", "png", "--output", tmp_path)
     assert result.exit_code == 0 and lossy in result.stderr
     for entry in json.loads((tmp_path / "manifest.json").read_text())["figures"]:
         assert entry["caption"].endswith(f"Note: {lossy}.")
@@ -93,7 +93,7 @@ def test_a_figure_that_fails_is_named_and_loses_no_other(tmp_path, monkeypatch):
 
     original = rotate.paper
     monkeypatch.setattr(rotate, "paper", broken)
-    result = run("--only", "rotate", "--n", 5, "--output", tmp_path / "x")
+    result = run("--only", "rotate", "--n", 5, "--format", "png", "--output", tmp_path / "x")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[-1] == "Error: 1 failed: rotate"
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
@@ -160,7 +160,8 @@ def test_within_a_set_nothing_is_traced_twice():
 
 
 def test_a_set_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch):
-    words = ("--only", "rotate", "--only", "reconstruct", "--n", 20, "--output", tmp_path / "x")
+    words = ("--only", "rotate", "--only", "reconstruct", "--n", 5, "--format", "png")
+    words += ("--output", tmp_path / "x")
 
     def killed(inputs, settings):
         yield next(original(inputs, settings))
@@ -208,8 +209,8 @@ def test_latex_puts_what_is_wider_than_a_column_over_both():
 
 
 def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
-    routing = ["routing", "--checkpoint", "digits", "--digit", "3", "--output", str(tmp_path)]
-    assert CliRunner().invoke(main, routing).exit_code == 0
+    routing = ["routing", "--checkpoint", "digits", "--digit", "3", "--format", "pdf"]
+    assert CliRunner().invoke(main, [*routing, "--output", str(tmp_path)]).exit_code == 0
     (file,) = tmp_path.glob("routing-*.json")
     before = sorted(p.name for p in tmp_path.iterdir())
     shown = ["redraw", str(file), "--latex", "--venue", "icml"]

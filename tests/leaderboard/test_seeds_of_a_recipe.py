@@ -13,14 +13,13 @@ from capsviz.statistics.replicates import count
 SHIPPED = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
 
 
-@pytest.fixture
-def folder_of_seeds(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def folder_of_seeds(tmp_path_factory):
     """Two commands over three runs, for three images in ten of the digits."""
+    tmp_path = tmp_path_factory.mktemp("seeds-of")
     with torch.random.fork_rng():
         for seed in range(3):
             train(tmp_path / f"x-{seed}", seed)
-    monkeypatch.setattr(seeds, "FOLDER", tmp_path / "seeds")
-    monkeypatch.setattr(seeds, "ROOT", tmp_path)
     words = [
         "small",
         str(tmp_path / "x-*"),
@@ -31,7 +30,10 @@ def folder_of_seeds(tmp_path, monkeypatch):
         "--only",
         "transplant",
     ]
-    done = CliRunner().invoke(seeds.command, words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seeds, "FOLDER", tmp_path / "seeds")
+        patch.setattr(seeds, "ROOT", tmp_path)
+        done = CliRunner().invoke(seeds.command, words)
     assert done.exit_code == 0, done.output
     return tmp_path / "seeds/small", done
 

@@ -9,7 +9,7 @@ import pytest
 from browsers import browser
 from click.testing import CliRunner
 
-from capsviz import discovery
+from capsviz import discovery, reports
 from capsviz.cli import main
 from capsviz.reports import numbers, words
 from capsviz.reports import page as render_page
@@ -22,14 +22,24 @@ def invoke(*arguments):
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    """A report of one network."""
+def written(tmp_path_factory):
+    """The file of a report of one network, and what was computed for it."""
     path = tmp_path_factory.mktemp("report") / "r.html"
-    done = invoke("digits", "--n", 12, "--only", "routing,reconstruct", "--output", path)
+    collect, collected = reports.collect, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            reports, "collect", lambda *a, **k: collected.append(collect(*a, **k)) or collected[0]
+        )
+        done = invoke("digits", "--n", 12, "--only", "routing,reconstruct", "--output", path)
     assert done.exit_code == 0, done.output
     count = int(re.match(r"(\d+) figures in", done.stdout)[1])
     assert count >= 3 and path.read_text(encoding="utf-8").count("<figure>") == count
-    return path
+    return path, collected[0]
+
+
+@pytest.fixture(scope="module")
+def path(written):
+    return written[0]
 
 
 @pytest.fixture(scope="module")
@@ -169,15 +179,23 @@ def test_it_opens_in_a_browser_wide_narrow_dark_and_offline(path):
             context.close()
 
 
-def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(path, tmp_path, monkeypatch):
-    whole = len(path.read_bytes())
-    assert "data:image/svg" in path.read_text(encoding="utf-8")
-    monkeypatch.setattr(render_page, "LIMIT_BYTES", int(0.7 * whole))
+def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(
+    written, tmp_path, monkeypatch
+):
+    _, contents = written
+    (few,) = (one for one in contents.sections if one.analysis == "reconstruct")
+    contents = contents._replace(sections=[few])
+    monkeypatch.setattr(reports, "collect", lambda *a, **k: contents)
+    whole = reports.render(contents)
+    assert "data:image/svg" in whole and "data:image/png" not in whole
+    limit = int(0.7 * len(whole.encode()))
     small = tmp_path / "small.html"
-    done = invoke("digits", "--n", 12, "--only", "routing,reconstruct", "--output", small)
+    words = ["digits", "--n", 12, "--only", "reconstruct", "--output"]
+    monkeypatch.setattr(render_page, "LIMIT_BYTES", limit)
+    done = invoke(*words, small)
     assert done.exit_code == 0, done.output
-    assert len(small.read_bytes()) < 0.7 * whole
+    assert len(small.read_bytes()) < limit
     assert "data:image/png" in small.read_text(encoding="utf-8")
     monkeypatch.setattr(render_page, "LIMIT_BYTES", 1000)
-    done = invoke("digits", "--n", 12, "--only", "reconstruct", "--output", tmp_path / "none.html")
+    done = invoke(*words, tmp_path / "none.html")
     assert done.exit_code == 2 and "choose fewer analyses by --only" in done.stderr

@@ -4,8 +4,9 @@ import click
 import pytest
 import torch
 
+from capsviz import checkpoint
 from capsviz.cli.errors import errors
-from capsviz.tracing import scores
+from capsviz.tracing import score_name, scores
 
 
 class Plain(torch.nn.Module):
@@ -47,3 +48,19 @@ def test_a_network_without_a_card_is_named_by_its_class(tiny_images):
 
     with pytest.raises(ValueError, match="the network 'Nameless'"):
         scores(Nameless(), torch.zeros_like(tiny_images))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("digits", "capsule length"),
+        ("digits-self-attention", "capsule length"),
+        ("digits-matrix", "activation"),
+        ("digits-self-routing", "activation"),
+        ("mnist-resnet", "probability"),
+    ],
+)
+def test_a_score_is_called_what_it_is(name, kind):
+    model = checkpoint.load(name)
+    image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(1))
+    assert score_name(model) == score_name(model, image) == kind
