@@ -17,7 +17,7 @@ from capsviz.transforms.augment import to_float
 
 
 @functools.lru_cache(maxsize=8)
-def scale(model: nn.Module) -> str:
+def scale(model) -> str:
     """What the scores of a network are, e.g. "capsule length"."""
     return tracing.score_name(model)
 
