@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import get_origin
+from dataclasses import field
+from typing import Any, TypeVar, dataclass_transform, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
@@ -19,12 +20,16 @@ WORDS = {
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-def validated(kind: type) -> type:
+Kind = TypeVar("Kind")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def validated(kind: type[Kind]) -> type[Kind]:
     """A class as a frozen dataclass whose fields are checked, and ValueErrors of one line.
 
     Nothing is converted but a whole number where a float is meant.
     """
-    checked = dataclass(kind, frozen=True, config=STRICT)
+    checked: Any = dataclass(kind, frozen=True, config=STRICT)
     build = checked.__init__
 
     @functools.wraps(build)

@@ -123,3 +123,9 @@ def analyse(monkeypatch, tmp_path, embedded):
         return CliRunner().invoke(main, [str(word) for word in chosen])
 
     return run
+
+
+@pytest.fixture(scope="module")
+def splits():
+    """Those of the embedded digits, by name."""
+    return {split: data.load("digits", split) for split in data.SPLITS}

@@ -105,5 +105,5 @@ def _examined(module: ModuleType, candidate: Candidate) -> Judgement:
     except UnseenError as reason:
         return Judgement("cannot be seen", str(reason), {})
     except Exception as error:  # whatever somebody's code does
-        reason = " ".join(str(error).split())[:200]
-        return Judgement("cannot be seen", f"it raises {type(error).__name__}: {reason}", {})
+        words = " ".join(str(error).split())[:200]
+        return Judgement("cannot be seen", f"it raises {type(error).__name__}: {words}", {})

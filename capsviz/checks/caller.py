@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,11 +32,12 @@ class Caller:
         call: Callable | None = None,
     ):
         image_shape, classes = manner.of_images(network, image_shape, classes)
-        recipe = Recipe(call, image_shape, classes)
-        self.network, self.wrapper = network, None
+        recipe = Recipe(call or manner.images_alone, image_shape, classes)
+        self.network: Any = network  # somebody's module: what it has is looked for
+        self.wrapper: Bare | None = None
         if isinstance(network, Bare):
             own = network.recipe
-            self.network, self.wrapper = network.network, network
+            self.network, self.wrapper, call = network.network, network, own.call
             recipe = Recipe(
                 own.call, own.image_shape, own.classes, own.mean, own.std, cuda=own.cuda
             )
@@ -45,7 +47,7 @@ class Caller:
         self.own_images, self.normalise = images, normalise
         self.name = manner.name_of(network)
         with self.still():
-            self.manner = manner.find(self.network, recipe, self.images(2))
+            self.manner = manner.find(self.network, recipe, self.images(2), call)
 
     def images(self, count: int, seed: int = 0) -> Tensor:
         """That many of its images, or noise, on the network's device; other seeds, other ones."""
@@ -59,10 +61,7 @@ class Caller:
 
     def inside(self, images: Tensor) -> Tensor:
         """Images as the network gets them."""
-        recipe = self.recipe
-        if recipe.mean is None:
-            return images
-        return (images - recipe.mean.to(images)) / recipe.std.to(images)
+        return self.recipe.normalised(images)
 
     def call(self, images: Tensor, network: nn.Module | None = None):
         """What the network returns for images in [0, 1]."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from capsviz.checks.inside import Inside
 from capsviz.checks.verdict import UnseenError
 from capsviz.foreign import parts
+from capsviz.foreign.layers import Layer
 
 COLLAPSED = 1e-3  # scores that differ less between images say little
 
@@ -58,7 +59,7 @@ class Candidate(Inside):
             return self.network.decode
         structure, wrapped = self.structure, self.wrapped
         wrapped.facts.clear()
-        routed = (self.layer, [])
+        routed: tuple[Layer, list[Layer]] = (self.layer, [])
         if self.score is not None:
             wrapped.recipe.scores = self.score
         rest = (len(structure.images), structure.recording.output, structure.images, None)
@@ -77,11 +78,15 @@ class Candidate(Inside):
             scores=self.scores_option, pair=self.pair, normalise=self.normalise,
         )  # fmt: skip
 
-    def loss_of(self, output, images: Tensor, labels: Tensor) -> float:
-        """The loss, in float64."""
+    def require_loss(self) -> Callable:
+        """The loss; UnseenError where there is none."""
         if self.loss is None:
             raise UnseenError("no loss is given: loss=, or --loss FILE.py:FUNCTION")
-        value = self.loss(output, self.inside(images), labels)
+        return self.loss
+
+    def loss_of(self, output, images: Tensor, labels: Tensor) -> float:
+        """The loss, in float64."""
+        value = self.require_loss()(output, self.inside(images), labels)
         return float(value.double() if isinstance(value, Tensor) else value)
 
     def pictures(self, kind: str, count: int) -> Tensor:

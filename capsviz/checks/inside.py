@@ -15,6 +15,7 @@ from capsviz.foreign import outputs, parts, vectors, without_cuda
 from capsviz.foreign.change import ChangePass
 from capsviz.foreign.flow import Flow, Port
 from capsviz.foreign.layers import Layer, layers
+from capsviz.foreign.leaves import named_tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.recorder import Event, Recording, record
 from capsviz.foreign.rounds import Round
@@ -48,13 +49,13 @@ class Inside(Caller):
     @cached_property
     def structure(self) -> Structure:
         """A recorded pass of a prime number of images, in which layers were found if there are."""
-        first = None
-        for batch in [n for n in BATCHES if n != self.classes]:
-            one = self.recorded(self.images(batch))
-            first = first or one
-            if any(layer.parents == self.classes for layer in one.layers):
-                return one
-        return first
+        batches = [n for n in BATCHES if n != self.classes]
+        first = one = self.recorded(self.images(batches.pop(0)))
+        while not any(layer.parents == self.classes for layer in one.layers):
+            if not batches:
+                return first
+            one = self.recorded(self.images(batches.pop(0)))
+        return one
 
     def recorded(self, images: Tensor) -> Structure:
         """A recorded pass."""
@@ -128,22 +129,16 @@ class Inside(Caller):
         return wrapped.joined(mode.readings, len(images))
 
     @cached_property
-    def score(self) -> Callable:
+    def score(self) -> Callable | None:
         """output -> scores (B, J), or None where they are the norms of its poses."""
         if callable(self.scores_option):
             return self.scores_option
         if self.manner == "look":
             return lambda output: output["lengths"]
-        structure = self.structure
+        images, recording, flow, _ = self.structure
         try:
             form = self.scores_option if self.scores_option != "norms" else None
-            result = outputs.find_scores(
-                structure.recording.output,
-                structure.flow,
-                len(structure.images),
-                self.classes,
-                form,
-            )
+            result = outputs.find_scores(recording.output, flow, len(images), self.classes, form)
         except ValueError as error:
             raise UnseenError(str(error)) from error
         return None if result is None else result.of
@@ -166,7 +161,7 @@ class Inside(Caller):
         if self.manner == "look" or not self.has_layer:
             return None
         shape = (len(self.structure.images), self.classes, self.last.count("E"))
-        named = outputs.named_tensors(self.structure.recording.output)
+        named = named_tensors(self.structure.recording.output)
         fits = [
             name for name, t in named if t.is_floating_point() and tuple(_thin(t).shape) == shape
         ]
@@ -174,6 +169,7 @@ class Inside(Caller):
 
     def of_output(self, output) -> Tensor:
         """Poses (B, J, E) of an output."""
+        assert self.pose_output is not None  # asked only of what has one
         return _thin(outputs.pick(output, self.pose_output))
 
     @cached_property
@@ -208,8 +204,10 @@ class Inside(Caller):
 
     def between(self) -> list[Event]:
         """The events from the features to the children."""
-        before = {self.child_port[0]} | self.flow.ancestors(self.child_port[0])
-        after = set().union(*(self.flow.descendants(event.index) for event in self.features))
+        features, port = self.features, self.child_port
+        assert port is not None  # what has features is made by something
+        before = {port[0]} | self.flow.ancestors(port[0])
+        after = set().union(*(self.flow.descendants(event.index) for event in features))
         return [event for event in self.flow.events if event.index in before & after]
 
     def children(self, change: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:

@@ -19,8 +19,7 @@ class Losses:
 
     def __init__(self, candidate: Candidate):
         self.candidate = candidate
-        if candidate.loss is None:
-            candidate.loss_of(None, None, None)  # raises why
+        candidate.require_loss()
         self.images = candidate.images(IMAGES).clamp(0, 1)
         self.labels = torch.arange(IMAGES, device=self.images.device) % candidate.classes
         self.output = candidate.output(self.images)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from torch.nn.functional import one_hot
 
 from capsviz.foreign import without_cuda
 from capsviz.foreign.bare import Bare, Recipe
+from capsviz.foreign.recorder import Pass
 from capsviz.foreign.taps import PassEnd, TapPass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
@@ -66,42 +68,46 @@ def labelled(kind: str, classes: int, label: int):
     return call
 
 
-def find(network: nn.Module, recipe: Recipe, images: Tensor) -> str:
-    """Put a `call` into a recipe that has none; how it is called: "given", "look", "images",
-    "one-hot" or "index".
+def images_alone(network: nn.Module, images: Tensor):
+    """The usual call."""
+    return network(images)
+
+
+def find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> str:
+    """Put a call that works into a recipe; how it is: "given", "look", "images", "one-hot" or
+    "index".
 
     Raises
     ------
     ValueError  with what the network says to the first of these ways.
     """
-    if recipe.call is not None:
-        ways = {"given": recipe.call}
+    ways: dict[str, Callable]
+    if call is not None:
+        ways = {"given": call}
     elif hasattr(network, "look"):
         ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
     elif (labels := labels_of(network)) is not None and labels.needed:
         ways = {kind: labelled(kind, recipe.classes, 0) for kind in ("one-hot", "index")}
     else:
-        ways = {"images": lambda net, x: net(x)}
-    inside = images
-    if recipe.mean is not None:
-        inside = (images - recipe.mean.to(images)) / recipe.std.to(images)
-    errors = []
+        ways = {"images": images_alone}
+    inside = recipe.normalised(images)
+    errors: list[str] = []
     for shim in (False, True):
-        for manner, call in ways.items():
+        for manner, way in ways.items():
             try:
                 with without_cuda() if shim else nullcontext():
-                    TapPass(network, []).run(lambda call=call: call(network, inside))
+                    TapPass(network, []).run(lambda way=way: way(network, inside))
             except Exception as error:  # whatever somebody's code says
                 errors.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
             else:
-                recipe.call, recipe.cuda = call, shim or recipe.cuda
+                recipe.call, recipe.cuda = way, shim or recipe.cuda
                 return manner
         if "cuda" not in errors[0].lower() and "nvidia" not in errors[0].lower():
             break
     raise ValueError(f"the network refuses images {tuple(images.shape)}: {errors[0]}")
 
 
-def outcome(mode: TapPass, call):
+def outcome(mode: Pass, call: Callable):
     """What a call returns under a mode that may end it; None if it does."""
     with suppress(PassEnd):
         return mode.run(call)

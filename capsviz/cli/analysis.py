@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import click
 
@@ -94,6 +95,7 @@ class Run:
     @property
     def digit(self) -> int:
         """The class that the options name."""
+        assert self._picture is not None  # asked by commands with the options of a picture
         return self._picture["digit"]
 
     @cached_property
@@ -134,7 +136,7 @@ def analysis(
         name = discovery.name_of("capsviz.analyses", module.__name__)
         chosen = "networks" if networks else "inputs"
 
-        def body(as_json, figure, **values):
+        def body(as_json, figure, **values) -> None:
             from capsviz.cli.runs import first_of
 
             named, seeds = first_of(values.pop(chosen))
@@ -159,11 +161,11 @@ def analysis(
                 writing.report(result, "\n".join(findings), paths, as_json)
 
         body.__doc__ = function.__doc__
-        body = writing.figure(writing.as_json(body))  # the last of the help first
-        body.__click_params__ += getattr(function, "__click_params__", [])
-        body = options.picture(body) if picture else body
-        body = options.networks(body) if networks else options.replicates(body)
-        return click.command(help=text.partition("\n")[0])(body)
+        inner: Any = writing.figure(writing.as_json(body))  # the last of the help first
+        inner.__click_params__ += getattr(function, "__click_params__", [])
+        inner = options.picture(inner) if picture else inner
+        inner = options.networks(inner) if networks else options.replicates(inner)
+        return click.command(help=text.partition("\n")[0])(inner)
 
     return decorate
 

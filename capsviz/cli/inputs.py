@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from capsviz.transforms.augment import to_float
 class Inputs:
     """A network and a split for it."""
 
-    model: nn.Module
+    model: Any  # any network, in evaluation mode, with its card
     dataset: data.Dataset
     source: str  # name or path of the network, as a command takes it
     notice: str | None = None  # what the user must be told of the choice
@@ -119,14 +119,14 @@ def open_inputs(
     part = notice = None
     if checkpoint is None and dataset is None:
         dataset, part, notice = _default(split, data_dir)
-    elif checkpoint is None and dataset not in checkpoints.shipped():
+    elif checkpoint is None and dataset is not None and dataset not in checkpoints.shipped():
         data.load(dataset, split, data_dir)  # refuses what is no data set, or is not there
         raise ValueError(
             f"no weights for '{dataset}' come with capsviz: train some by "
             f"`capsviz train {_recipe(dataset)}`, then name them by --checkpoint runs/{dataset}"
         )
     source = str(checkpoint or dataset)
-    model = checkpoints.load(source, device=choose_device(device))
+    model: Any = checkpoints.load(source, device=choose_device(device))
     if part is None:
         trained_on = model.card["dataset"]
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
@@ -218,7 +218,7 @@ def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:
         return data.FALLBACK, data.load(data.FALLBACK, split), notice
 
 
-def check_fit(model: nn.Module, part: data.Dataset) -> None:
+def check_fit(model, part: data.Dataset) -> None:
     """ValueError if a network is for other images or classes than those of a split."""
     expected = images_and_classes(model)
     if expected != (part.image_shape, len(part.classes)):
@@ -232,10 +232,10 @@ def check_fit(model: nn.Module, part: data.Dataset) -> None:
         raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")
 
 
-def images_and_classes(model: nn.Module) -> tuple[tuple[int, int, int], int]:
+def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
     """The shape of the images that a network is for, and the number of their classes."""
     return tuple(model.config["image_shape"]), model.config["classes"]
 
 
-def _name(model: nn.Module) -> str:
+def _name(model) -> str:
     return f"the network '{model.card['name']}'" if "name" in model.card else "the network"

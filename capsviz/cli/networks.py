@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from capsviz import checkpoint as checkpoints
 from capsviz.cli.inputs import Inputs, check_fit, images_and_classes, open_inputs, own_network
@@ -33,13 +34,13 @@ def open_networks(
     own = list(zip_longest(network, weights))
     if len(weights) > len(network):
         raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")
-    places = {"dataset": dataset, "data_dir": data_dir}
+    places: dict[str, Any] = {"dataset": dataset, "data_dir": data_dir, **more}
     if own and not names:
         spec, file = own.pop(0)
-        first = open_inputs(**places, network=spec, weights=file, capsules=capsules, **more)
+        first = open_inputs(network=spec, weights=file, capsules=capsules, **places)
         networks = [first]
     else:
-        first = open_inputs(checkpoint=names[0] if names else None, **places, **more)
+        first = open_inputs(checkpoint=names[0] if names else None, **places)
         networks = [first] if names else with_baselines(first)
     for spec, file in own:
         model = own_network(spec, file, first.dataset, device=first.device, capsules=capsules)

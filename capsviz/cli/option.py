@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -47,8 +48,9 @@ def stack(*decorators: Callable, into: str | None = None) -> Callable:
             inner = decorator(inner)
         return inner
 
-    decorate.names = [name for d in decorators for name in _names(d)]
-    return decorate
+    named: Any = decorate
+    named.names = [name for d in decorators for name in _names(d)]
+    return named
 
 
 def _names(decorator: Callable) -> list[str]:
@@ -59,5 +61,5 @@ def _names(decorator: Callable) -> list[str]:
     def probe():
         pass
 
-    decorator(probe)
-    return [option.name for option in probe.__click_params__]
+    decorated: Any = decorator(probe)
+    return [option.name for option in decorated.__click_params__]

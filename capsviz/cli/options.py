@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -91,7 +92,7 @@ def own_network(**how) -> Callable:
     )
 
 
-_checkpoint = {
+_checkpoint: dict[str, Any] = {
     "metavar": "NAME|FILE",
     "help": "Shipped weights, a .safetensors file, or a folder that holds one. "
     "[default: those of the data set]",

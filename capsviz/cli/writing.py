@@ -132,7 +132,8 @@ def width(figure_options: dict) -> str | float:
 
 def sources(inputs) -> list[str]:
     """Networks as they were named on the command line; of none, that of the data set, if any."""
-    texts, values = [], click.get_current_context().params
+    texts: list[str] = []
+    values = click.get_current_context().params
     for key in ("checkpoint", "first", "others", "seeds_of", "network"):
         value = values.get(key) or ()
         texts += [value] if isinstance(value, str) else map(str, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from capsviz.cli import options, writing
@@ -65,7 +67,7 @@ def _trained(checkpoint: str):
     )  # fmt: skip
     if typed:
         raise ValueError(f"--checkpoint says what the network is: drop {', '.join(typed)}")
-    model = checkpoints.load(checkpoint)
+    model: Any = checkpoints.load(checkpoint)  # which gives it a card
     batch = model.card.get("recipe", {}).get("batch_size", Recipe.batch_size)
     return model.card.get("name", checkpoint), model, batch
 

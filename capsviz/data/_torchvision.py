@@ -7,6 +7,7 @@ import urllib.request
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,6 +27,7 @@ def load_idx(
     from torchvision import datasets
 
     kind, train = getattr(datasets, class_name), split != "test"
+    arguments: dict[str, Any]
     if subset:
         prefixes = [f"emnist-{subset}-{'train' if train else 'test'}"]
         urls, arguments = [kind.url], {"train": train, "split": subset}

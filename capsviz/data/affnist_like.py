@@ -125,9 +125,9 @@ def _draw_once(images: Tensor, generator) -> tuple[Transforms, Tensor]:
             len(images), dtype=torch.float64, generator=generator
         )
 
-    size = tuple(images.shape[-2:])
+    height, width = images.shape[-2:]
     angle, shear, sx, sy = (uniform(*r) for r in (ANGLE_DEG, SHEAR, SCALE, SCALE))
-    linear = warps.matrix(size, angle_deg=angle, shear=shear, scale_x=sx, scale_y=sy)
+    linear = warps.matrix((height, width), angle_deg=angle, shear=shear, scale_x=sx, scale_y=sy)
     ranges = shift_ranges(images, linear)
     shifts = [uniform(low, high) for low, high in ranges]
     fits = torch.stack([low <= high for low, high in ranges]).all(0)
@@ -161,6 +161,7 @@ def shift_ranges(images: Tensor, matrices: Tensor) -> list[tuple[Tensor, Tensor]
 
 def apply(images: Tensor, transforms: Transforms) -> Tensor:
     """Images (N, C, H, W) uint8 under their transforms, as uint8."""
-    matrices = warps.matrix(tuple(images.shape[-2:]), **transforms._asdict())
+    height, width = images.shape[-2:]
+    matrices = warps.matrix((height, width), **transforms._asdict())
     warped = warps.warp(images.float(), matrices)
     return warped.round().clamp(0, 255).byte()

@@ -59,7 +59,7 @@ def load(split, root=None, *, download=True):
     return divide(images, labels, "cifar10", split, CLASSES, source.root)
 
 
-def _pictures(folder: Path, part: str) -> dict[tuple[str, str], Path | bytes]:
+def _pictures(folder: Path, part: str) -> Mapping[tuple[str, str], Path | bytes]:
     """Pictures of "train" or "test" by class and file name: paths, or contents from an archive."""
     for place in (folder / FOLDER, folder):
         paths = [path for name in CLASSES for path in (place / part / name).glob("*")]
@@ -68,8 +68,8 @@ def _pictures(folder: Path, part: str) -> dict[tuple[str, str], Path | bytes]:
     archive = folder / ARCHIVE
     if not archive.is_file():
         return {}
-    if pictures := _unpack(archive, part):
-        return pictures
+    if contents := _unpack(archive, part):
+        return contents
     raise ValueError(
         f"{archive} holds no {part}/{CLASSES[0]}/*.jpg and so on for the other classes"
     )
@@ -81,9 +81,11 @@ def _unpack(archive: Path, part: str) -> dict[tuple[str, str], bytes]:
         with lzma.open(archive) as file:
             with tarfile.open(fileobj=file, mode="r|") as tar:
                 pictures = {
-                    key: tar.extractfile(member).read()
+                    key: content.read()
                     for member in tar
-                    if member.isfile() and (key := _key(Path(member.name), part))
+                    if member.isfile()
+                    and (key := _key(Path(member.name), part))
+                    and (content := tar.extractfile(member)) is not None  # as of every file
                 }
             while file.read(tarfile.RECORDSIZE):  # tarfile is content with the beginning of a file
                 pass

@@ -53,6 +53,8 @@ def _source() -> np.ndarray:
 
     Read without importing scikit-learn, which would take a second and a half.
     """
-    folder = Path(find_spec("sklearn").origin).parent
-    with gzip.open(folder / "datasets" / "data" / "digits.csv.gz", "rt") as file:
+    spec = find_spec("sklearn")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("the digits are scikit-learn's: pip install scikit-learn")
+    with gzip.open(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as file:
         return np.loadtxt(file, delimiter=",")

@@ -28,7 +28,10 @@ PREFIX = {
 CLASSES = ("animal", "human", "plane", "truck", "car")
 EYES = {"left": slice(0, 1), "right": slice(1, 2), "both": slice(0, 2)}
 HELD_OUT = 9  # the instance of each class that validates
-KINDS = {0x1E3D4C54: np.dtype("<i4"), 0x1E3D4C55: np.dtype("u1")}  # by magic number
+KINDS: dict[int, np.dtype] = {  # by magic number
+    0x1E3D4C54: np.dtype("<i4"),
+    0x1E3D4C55: np.dtype("u1"),
+}
 CHUNK = 1_000  # images that are made smaller at a time
 
 

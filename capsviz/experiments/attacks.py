@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -100,7 +101,9 @@ def pgd(
     _check(eps, steps)
     start = noise(images.shape) if start is None else start
 
-    class FromNoise(_foolbox().attacks.LinfProjectedGradientDescentAttack):
+    projected: Any = _foolbox().attacks.LinfProjectedGradientDescentAttack
+
+    class FromNoise(projected):
         """With a start that leaves the global generator alone."""
 
         def get_random_start(self, x0, epsilon):
@@ -164,7 +167,7 @@ def reconstructive_pgd(
 class _Lengths(nn.Module):
     """A capsule network as foolbox takes one: images -> logits."""
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model):
         super().__init__()
         self.model = model
 

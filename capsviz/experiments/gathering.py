@@ -124,8 +124,8 @@ def _caption(module, cards: list[dict]) -> str:
 
     def one(name: str, values: set):
         if len(values) > 1:
-            values = ", ".join(sorted(map(str, values)))
-            raise ValueError(f"the results differ in {name}: {values}; gather them apart")
+            listed = ", ".join(sorted(map(str, values)))
+            raise ValueError(f"the results differ in {name}: {listed}; gather them apart")
         return values.pop()
 
     terms = {

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
+from capsviz.checkpoint.tensors import read_tensors, sha256, write_tensors
 from capsviz.files import write_text
 from capsviz.nn.functional import predict
 from capsviz.provenance import provenance
@@ -47,6 +48,7 @@ class PrimaryDecoder(nn.Module):
             "image_shape": list(image_shape),
             "hidden": list(hidden),
         }
+        self.image_shape = tuple(image_shape)
         summary, units = hidden
         self.summary = nn.Linear(children * dimensions, summary)
         nn.init.normal_(self.summary.weight, std=0.3)  # its input has a length below 1
@@ -58,8 +60,7 @@ class PrimaryDecoder(nn.Module):
         """Scaled capsules (B, I, D) -> images (B, C, H, W) in [0, 1]."""
         flat = capsules.flatten(1)
         flat = flat / (1 + flat.square().sum(1, keepdim=True)).sqrt()
-        out = self.pixels(self.summary(flat)).sigmoid()
-        return out.view(-1, *self.config["image_shape"])
+        return self.pixels(self.summary(flat)).sigmoid().view(-1, *self.image_shape)
 
 
 class Contributions(NamedTuple):
@@ -79,10 +80,12 @@ class Contributions(NamedTuple):
 def look(model, images: Tensor) -> Contributions:
     """Primary capsules and couplings of images (N, C, H, W) in [0, 1]; no gradients."""
     traced = trace(model, images, keep=("primary", "couplings", "lengths"))
-    predicted = predict(traced.lengths)
-    to_predicted = predicted[:, None, None].expand(-1, traced.primary.shape[1], 1)
-    couplings = traced.couplings[-1].gather(2, to_predicted)[..., 0]
-    return Contributions(traced.primary, couplings, traced.lengths.shape[1], predicted)
+    primary, couplings, lengths = traced.primary, traced.couplings, traced.lengths
+    assert primary is not None and couplings is not None and lengths is not None  # they are kept
+    predicted = predict(lengths)
+    to_predicted = predicted[:, None, None].expand(-1, primary.shape[1], 1)
+    own = couplings[-1].gather(2, to_predicted)[..., 0]
+    return Contributions(primary, own, lengths.shape[1], predicted)
 
 
 def inputs(traced: Contributions) -> dict[str, Tensor]:
@@ -110,7 +113,7 @@ def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: d
         for name, decoder in decoders.items()
         for key, value in decoder.state_dict().items()
     }
-    checkpoints.write_tensors(path, tensors)
+    write_tensors(path, tensors)
     device = str(next(decoders["routed"].parameters()).device)
     card = {
         "format": 1,
@@ -120,7 +123,7 @@ def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: d
         "decoder": decoders["routed"].config,
         "weights": {
             "file": path.name,
-            "sha256": checkpoints.sha256(path),
+            "sha256": sha256(path),
             "stored_as": "float16",
             "parameters": sum(value.numel() for value in tensors.values()),
         },
@@ -142,7 +145,7 @@ def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[st
     advice = f"train one by `capsviz primary train --checkpoint {checkpoint}`"
     if not path.is_file():
         raise ValueError(f"there is no primary-capsule decoder '{path}': {advice}")
-    tensors, _ = checkpoints.read_tensors(path)
+    tensors, _ = read_tensors(path)
     try:
         card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         belongs = (card["network"]["weights"] or {}).get("sha256")

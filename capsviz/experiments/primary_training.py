@@ -86,12 +86,15 @@ def fit(
     with torch.random.fork_rng(devices=[]):
         for name in ("routed", "uniform"):
             torch.default_generator.manual_seed(seed)
-            decoders[name] = PrimaryDecoder(*shape[1:], train.image_shape, hidden).to(device)
+            decoders[name] = PrimaryDecoder(shape[1], shape[2], train.image_shape, hidden).to(
+                device
+            )
     steps = epochs * math.ceil(len(train) / BATCH)
     optimisers = {k: torch.optim.Adam(d.parameters(), LEARNING_RATE) for k, d in decoders.items()}
     schedules = {k: CosineAnnealingLR(o, steps) for k, o in optimisers.items()}
     validation = validation.first(min(VALIDATION, len(validation)))
-    best, record = {}, []
+    best: dict[str, tuple[float, int, dict[str, Tensor]]] = {}
+    record: list[Epoch] = []
     for epoch in range(1, epochs + 1):
         start = time.perf_counter()
         generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)

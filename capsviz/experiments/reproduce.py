@@ -73,12 +73,14 @@ def run(
     if seeds < 1:
         raise ValueError(f"expected at least 1 seed, got {seeds}")
     cells, team = choose_rows(table, rows), team or Team()
-    if plan.epochs is None:
-        plan = replace(plan, epochs=getattr(get(table), "EPOCHS", EPOCHS))
+    epochs = plan.epochs
+    if epochs is None:
+        epochs = getattr(get(table), "EPOCHS", EPOCHS)
+        plan = replace(plan, epochs=epochs)
     runs = [(cell, recipe(cell, seed, plan)) for seed in range(seeds) for cell in cells]
     runs = share(runs, task)
     device, missing = torch.device(device), {}
-    team.in_turn(lambda: [_require_usable(plan.folder, *run, device) for run in runs])
+    team.in_turn(lambda: _require_all_usable(plan.folder, runs, device))
     for cell, own in runs:
         path, name = result_path(plan.folder, cell.run, own), own.dataset
         if team.agree(team.leads and path.exists()) or name in missing:
@@ -100,7 +102,7 @@ def run(
         report(f"{path.stem}: test error {card['results']['test']['error_percent']:.2f} %")
     if missing and len(missing) == len({own.dataset for _, own in runs}):
         raise next(iter(missing.values()))
-    return plan.epochs
+    return epochs
 
 
 def choose_rows(table: str, rows: Sequence[str]) -> list[Cell]:
@@ -118,6 +120,11 @@ def share(runs: Sequence, task: tuple[int, int]) -> list:
     if not 1 <= i <= n:
         raise ValueError(f"expected a task I/N with I from 1 to N, got {i}/{n}")
     return list(runs[i - 1 :: n])
+
+
+def _require_all_usable(folder: Path, runs: Sequence[tuple[Cell, Recipe]], device) -> None:
+    for cell, own in runs:
+        _require_usable(folder, cell, own, device)
 
 
 def _require_usable(folder: Path, cell: Cell, own: Recipe, device: torch.device) -> None:

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-
-from torch import nn
+from typing import Any
 
 from capsviz import checkpoint as checkpoints
 from capsviz import data, tracing
@@ -31,7 +30,7 @@ class Choice:
     def __init__(self, part: data.Dataset, notice: str | None, device):
         self.dataset, self.notice, self.device = part, notice, device
         self.first = self.beside = ""
-        self._sources: dict[str, nn.Module | str] = {}
+        self._sources: dict[str, Any] = {}  # networks, or names to open
         self._capsules: dict[str, bool] = {}
         self._dimensions = [DIMENSIONS]
         self._pairs: dict[tuple[str, str], Networks] = {}
@@ -53,7 +52,7 @@ class Choice:
         """E, of the largest pose of a class in any network, as far as is known."""
         return max(self._dimensions)
 
-    def add(self, model: nn.Module) -> str:
+    def add(self, model) -> str:
         """Add a network that is open; its name. ValueError for other images or classes."""
         check_fit(model, self.dataset)
         name = self._free(model.card.get("name", "unnamed"))
@@ -62,6 +61,7 @@ class Choice:
             needs.require(model, NEEDS, "capsviz explore")
             image = to_float(self.dataset.images[:1])
             poses = tracing.trace(model, image, keep=("poses",)).poses
+            assert poses is not None  # they are needed
             self._dimensions.append(poses.shape[-1])
         return name
 
@@ -101,7 +101,7 @@ class Choice:
                 )  # fmt: skip
             return self._pairs[first, beside]
 
-    def _open(self, name: str) -> nn.Module:
+    def _open(self, name: str):
         source = self._sources[name]
         if isinstance(source, str):
             source = checkpoints.load(source, device=self.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import gradio as gr
 
@@ -14,7 +15,7 @@ from capsviz.explorer.network import About
 from capsviz.explorer.source import SHEET_PX
 
 HERE = Path(__file__).parent
-QUIET = {"size": "sm", "variant": "secondary", "elem_classes": "cv-quiet"}
+QUIET: dict[str, Any] = {"size": "sm", "variant": "secondary", "elem_classes": "cv-quiet"}
 # Rules that page.css cannot have, for all of its are of what lies inside Gradio's container: that
 # hides what overflows, and so holds what should stay in sight; under Pose that is the pose.
 OUTSIDE = (

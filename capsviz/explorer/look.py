@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from capsviz import tracing
-from capsviz.analyses.transplant.measure import require_all_to_all
 from capsviz.tracing import measures
+from capsviz.tracing.many import require_all_to_all
 from capsviz.tracing.reconstruction import distance as distance_of
 from capsviz.transforms.augment import to_uint8
 
@@ -111,6 +111,7 @@ def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | 
     if donor is None:
         raise ValueError("couplings of another image: expected that image, got none")
     own = tracing.trace(model, donor, keep=("couplings",)).couplings
+    assert own is not None  # they are kept
     require_all_to_all(own)
     return own[-1]
 
@@ -129,25 +130,25 @@ def look(
         couplings=replacing(model, intervention, donor),
         iterations=intervention.iterations,
     )
-    own = traced.couplings
+    lengths, poses, routed = traced.lengths, traced.poses, traced.couplings
+    activations, own, decoded = traced.activations, routed, traced.reconstruction
     if intervention.couplings is not None:
         own = tracing.trace(model, image, keep=("couplings",)).couplings
-    decoded = traced.reconstruction
+    assert lengths is not None and poses is not None and activations is not None  # they are kept
+    assert routed is not None and own is not None
     added = measures.evidence_of(traced)
     return ImageTrace(
         image=to_uint8(image[0]),
-        lengths=traced.lengths[0].float().numpy(),
-        poses=traced.poses[-1, 0].float().numpy(),
-        couplings=measures.by_type(traced.couplings[:, 0], traced.grid).numpy(),
-        entropy_nats=measures.entropy(traced.couplings[:, 0]).numpy(),
+        lengths=lengths[0].float().numpy(),
+        poses=poses[-1, 0].float().numpy(),
+        couplings=measures.by_type(routed[:, 0], traced.grid).numpy(),
+        entropy_nats=measures.entropy(routed[:, 0]).numpy(),
         maps=added.maps,
         extent_px=None if added.maps is None else tracing.extent(model),
         reconstruction=None if decoded is None else to_uint8(decoded[0]),
         distance=None if decoded is None else float(distance_of(traced.images, decoded)[0]),
-        coupling_sd=float(
-            tracing.coupling_sd(traced.couplings[-1], tracing.even_couplings(own))[0]
-        ),
-        activations=traced.activations[:, 0].float().numpy(),
+        coupling_sd=float(tracing.coupling_sd(routed[-1], tracing.even_couplings(own))[0]),
+        activations=activations[:, 0].float().numpy(),
         type_evidence=added.types,
         quantity=added.quantity,
     )

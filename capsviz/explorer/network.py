@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import threading
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from capsviz import data, pictures, tracing
 from capsviz.cli.inputs import Inputs
@@ -17,7 +17,7 @@ from capsviz.transforms.augment import to_float
 
 
 @functools.lru_cache(maxsize=8)
-def scale(model: nn.Module) -> str:
+def scale(model) -> str:
     """What the scores of a network are, e.g. "capsule length"."""
     return tracing.score_name(model)
 
@@ -34,8 +34,8 @@ class About(NamedTuple):
 class Networks:
     """Two side by side, for everyone who has the page open; nothing in it changes but `effects`."""
 
-    model: nn.Module  # a capsule network
-    other: nn.Module  # any network for the same images
+    model: Any  # a capsule network, with its card
+    other: Any  # any network for the same images, likewise
     classes: tuple[str, ...]
     dataset: data.Dataset  # test images to choose from
     notice: str | None = None  # what must be said of them
@@ -69,7 +69,7 @@ class Networks:
         return to_float(self.dataset.nth_of_class(int(label), int(index))[0])
 
 
-def test_images(model: nn.Module, data_dir) -> tuple[data.Dataset, str | None]:
+def test_images(model, data_dir) -> tuple[data.Dataset, str | None]:
     """Test images of what a network was trained on, or the embedded digits; and what to say."""
     trained_on = model.card["dataset"]
     try:

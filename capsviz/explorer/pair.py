@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from capsviz import tracing
-from capsviz.analyses.side_by_side.measure import routing_words
 from capsviz.explorer import drawing, look
 from capsviz.explorer.network import Networks
+from capsviz.tracing.evidence import routing_words
 
 ENDS = "Each network has colour scales of its own: read their ends."
 

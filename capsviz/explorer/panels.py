@@ -117,6 +117,7 @@ def scores(answers: Answers, networks: Networks, label: int | None) -> str:
 def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
     """Map, couplings, lengths after one iteration and entropy, and what they are of."""
     trace, classes = answers.trace, networks.classes
+    assert trace.activations is not None  # `find` looks for them
     R = len(trace.couplings)
     r = min(settings.iteration, R)
     what = scale(networks.model).capitalize()

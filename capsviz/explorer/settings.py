@@ -54,8 +54,8 @@ class Settings(NamedTuple):
 
 def read(values: Sequence) -> Settings:
     """Settings from the values of the controls, in their order: `WARPS`, `CHOSEN`, the pose."""
-    warp, (routing, off, mapped, iteration, capsule, *donor) = Warp(*values[:5]), values[5:12]
-    donor = (int(donor[0]), int(donor[1] or 0))
+    warp, (routing, off, mapped, iteration, capsule, *other) = Warp(*values[:5]), values[5:12]
+    donor = (int(other[0]), int(other[1] or 0))
     couplings = routing.removeprefix("couplings ") if routing in ROUTINGS[1:-1] else None
     how = look.Intervention(
         couplings=couplings,

@@ -60,8 +60,8 @@ def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
 
 def from_opacity(opacity: np.ndarray, frame: pictures.Frame) -> Tensor:
     """Ink (h, w) uint8, scaled and centred as MNIST's digits were: (1, C, H, W) in [0, 1]."""
-    channels, *size = frame.whole
-    image = frame.apply(mnist_style(opacity, invert="no", size=tuple(size)).input)
+    channels, height, width = frame.whole
+    image = frame.apply(mnist_style(opacity, invert="no", size=(height, width)).input)
     return torch.from_numpy(np.array(image, np.float32)).repeat(1, channels, 1, 1)
 
 

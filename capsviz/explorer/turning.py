@@ -9,6 +9,7 @@ from torch import Tensor
 
 from capsviz import tracing
 from capsviz.analyses import rotate
+from capsviz.analyses.rotate.measure import angles
 from capsviz.explorer import drawing
 from capsviz.explorer.network import Networks, scale
 from capsviz.figures import COLOURS
@@ -35,7 +36,7 @@ def played(networks: Networks, image: Tensor) -> str:
     """
     import torch
 
-    degrees = rotate.angles(-180.0, 180.0, STEP_DEG)
+    degrees = angles(-180.0, 180.0, STEP_DEG)
     images = turn(image.cpu().float(), torch.from_numpy(degrees)).clamp(0, 1)
     curves = [tracing.scores(one, images).float().numpy() for one in
               (networks.model, networks.other)]  # fmt: skip

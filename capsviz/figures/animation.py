@@ -31,6 +31,8 @@ def animate(frames: Iterable[np.ndarray], path: Path, *, fps: float) -> Path:
         for frame in frames
     )
     pictures = [np.asarray(picture.convert("RGB")) for picture in flat]
-    options = {"plugin": "pillow", "extension": ".gif", "duration": round(1000 / fps), "loop": 0}
-    write_bytes(path, imwrite("<bytes>", pictures, **options))
+    content = imwrite(
+        "<bytes>", pictures, plugin="pillow", extension=".gif", duration=round(1000 / fps), loop=0
+    )
+    write_bytes(path, content)
     return path

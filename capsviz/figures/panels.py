@@ -91,7 +91,8 @@ def legible(colour) -> tuple[float, float, float]:
         if 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05) >= 4.5:
             break
         rgb = rgb * 0.93
-    return tuple(float(part) for part in rgb)
+    red, green, blue = (float(part) for part in rgb)
+    return red, green, blue
 
 
 def spread(targets, heights, low: float, high: float) -> np.ndarray:

@@ -15,7 +15,7 @@ import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,8 @@ INLINE_BYTES = 1_000_000
 
 def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
     """Write a result as `stem.json`; large arrays as `stem.npz`, whose digest is in the JSON."""
-    arrays = {k: v for k, v in result._asdict().items() if isinstance(v, np.ndarray)}
+    fields = result._asdict()
+    arrays: dict[str, Any] = {k: v for k, v in fields.items() if isinstance(v, np.ndarray)}
     large = sum(a.nbytes for a in arrays.values()) > INLINE_BYTES
     beside = stem.with_name(f"{stem.name}.npz")
     paths = [stem.with_name(f"{stem.name}.json")]
@@ -41,7 +42,7 @@ def write_result(stem: Path, result: NamedTuple, about: Mapping) -> list[Path]:
         paths.insert(0, beside)
     values = {
         name: {"npz": name} if large and name in arrays else _encode(value)
-        for name, value in result._asdict().items()
+        for name, value in fields.items()
     }
     text = to_json({"capsviz": capsviz.__version__, **about, "result": values})
     write_text(paths[-1], text + "\n")
@@ -55,14 +56,14 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
     path = Path(path)
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        analysis, kind, values = about["analysis"], about["kind"], dict(about.pop("result"))
+        analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
         about["width"]
     except FileNotFoundError as error:
         raise ValueError(f"there is no file '{path}'") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"'{path}' is not a result of capsviz ({type(error).__name__})") from error
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    kind = getattr(module, str(kind), None)
+    kind: Any = getattr(module, str(name), None)  # its class of results
     arrays = _read_arrays(path, about["npz_sha256"]) if "npz_sha256" in about else {}
     values = {name: _decode(value, arrays) for name, value in values.items()}
     if hasattr(module, "upgrade") and set(values) != set(getattr(kind, "_fields", ())):
@@ -81,7 +82,7 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
 
 def _name(hint) -> str:
     """A field's type as it is written, by `from __future__ import annotations` or without."""
-    return getattr(hint, "__forward_arg__", None) or getattr(hint, "__name__", str(hint))
+    return str(getattr(hint, "__forward_arg__", None) or getattr(hint, "__name__", hint))
 
 
 def to_json(values) -> str:

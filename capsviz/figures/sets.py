@@ -32,7 +32,7 @@ class Settings(NamedTuple):
 
     n: int  # test images behind every statistic
     digit: int = 2  # class and number of the image that single-image figures show
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]  # a field, in place of a tuple's method
     seed: int = 0
     progress: Callable[[str], Callable] = lambda label: iter  # label -> wrapper of an iterable
     command: str | None = None  # the command line
@@ -108,7 +108,8 @@ def make(
     key = {**about["of"], "formats": sorted(formats), "width": width, "look": figures.chosen()}
     key = json.loads(json.dumps(key))
     earlier = _earlier(output, key, force)
-    entries, whole, failed = list(earlier.entries), list(earlier.whole), {}
+    entries, whole = list(earlier.entries), list(earlier.whole)
+    failed: dict[str, str] = {}
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=output):  # a folder that cannot be written to is refused now
         pass

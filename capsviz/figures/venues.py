@@ -38,7 +38,8 @@ def check_venue(name: str | None) -> str | None:
 
 def width_for(width: str, venue: str | None) -> str | float:
     """Width to draw at: a venue's column or text width, or what `inches` takes."""
-    if check_venue(venue) is not None and width in INCHES:
+    check_venue(venue)
+    if venue is not None and width in INCHES:
         return VENUES[venue][width == "double"]
     inches(width)
     return width

@@ -39,6 +39,12 @@ class Recipe:
     iterations: tuple[nn.Module, str, int] | None = None  # owner, attribute, its value for none
     image_bytes: int = 1
 
+    def normalised(self, images: Tensor) -> Tensor:
+        """Images in [0, 1] as the network gets them."""
+        if self.mean is None or self.std is None:
+            return images
+        return (images - self.mean.to(images)) / self.std.to(images)
+
 
 class Bare(nn.Module):
     """A network without capsules, or of which only scores are known: it can be evaluated."""
@@ -74,8 +80,7 @@ class Bare(nn.Module):
             )
         if len(images) < recipe.smallest:
             images = images.repeat(recipe.smallest, 1, 1, 1)[: recipe.smallest]
-        if recipe.mean is not None:
-            images = (images - recipe.mean.to(images)) / recipe.std.to(images)
+        images = recipe.normalised(images)
         mode, output = TapPass(self.network, list(taps), list(entries), couplings, until), None
         with without_cuda() if recipe.cuda else nullcontext(), suppress(PassEnd):
             output = mode.run(lambda: recipe.call(self.network, images))

@@ -1,13 +1,12 @@
-"""What is unlike a CapsNet of 2017, as measured; and the attribute that sets its iterations."""
+"""What is unlike a CapsNet of 2017, as measured; and what sets its iterations."""
 
 from __future__ import annotations
-
-import re
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from capsviz.foreign.iterations import setters
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.recorder import record
 from capsviz.foreign.report import Fact
@@ -49,25 +48,16 @@ def put_iterations(wrapped: Wrapped, images: Tensor, routed) -> None:
     passes, sites = len(layer.rounds), {turn.event.site for turn in layer.rounds}
     if passes < 2:
         return
-    fits = []
-    for name, module in wrapped.network.named_modules():
-        for attribute, value in list(vars(module).items()):
-            named = re.search(r"iter|rout|^r$|^n_?r$", attribute, re.IGNORECASE)
-            if not named or type(value) is not int or not passes - 1 <= value <= passes:
-                continue
-            setattr(module, attribute, value + 1)
-            try:
-                run = record(wrapped.network, lambda: wrapped.passed(images[:2]))
-                count = sum(event.site in sites for event in run.events)
-            except Exception:  # somebody's code, with a number it was not made for
-                count = 0
-            finally:
-                setattr(module, attribute, value)
-            if count == passes + 1:
-                fits.append((module, attribute, value - passes, f"{name}.{attribute}".strip(".")))
+
+    def count() -> int:
+        run = record(wrapped.network, lambda: wrapped.passed(images[:2]))
+        return sum(event.site in sites for event in run.events)
+
+    fits = setters(wrapped.network, range(passes - 1, passes + 1), passes, count)
     if len(fits) == 1:
-        wrapped.recipe.iterations = fits[0][:3]
-        wrapped.facts.append(Fact("iterations", f"{passes}, set by {fits[0][3]}"))
+        only = fits[0]
+        wrapped.recipe.iterations = only.module, only.attribute, only.value - passes
+        wrapped.facts.append(Fact("iterations", f"{passes}, set by {only.name}"))
     else:
-        names = ", ".join(fit[3] for fit in fits) or "no attribute found that sets them"
+        names = ", ".join(fit.name for fit in fits) or "no attribute found that sets them"
         wrapped.facts.append(Fact("iterations", f"{passes}, fixed: {names}"))

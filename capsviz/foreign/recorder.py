@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +77,7 @@ class Recording(NamedTuple):
     """What a pass did, and what it returned."""
 
     events: list[Event]
-    output: object
+    output: Any  # what the network gives
 
 
 class Pass(TorchFunctionMode):

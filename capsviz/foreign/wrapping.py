@@ -168,9 +168,7 @@ def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
 
 def _recorded(network: nn.Module, recipe: Recipe, images: Tensor):
     """One recorded pass, and the images as the network got them."""
-    inside = images
-    if recipe.mean is not None:
-        inside = (images - recipe.mean.to(images)) / recipe.std.to(images)
+    inside = recipe.normalised(images)
 
     def run():
         with without_cuda() if recipe.cuda else nullcontext():

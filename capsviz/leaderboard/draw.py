@@ -18,9 +18,12 @@ GREY = "#7F7F7F"
 LINE, PANEL = 0.145, 0.85  # inches of a network's line; of a panel's width, at least
 
 
-def measures(table: Sequence[Row]) -> list[tuple[str, str, float | None, list[Estimate | None]]]:
+Measure = tuple[str, str, float | None, list[Estimate | None]]
+
+
+def measures(table: Sequence[Row]) -> list[Measure]:
     """Title, form, level and the rows' numbers of the measures that two rows have, or the one."""
-    every = [("accuracy", ".1%", None, [row.network.accuracy for row in table])]
+    every: list[Measure] = [("accuracy", ".1%", None, [row.network.accuracy for row in table])]
     for column in COLUMNS:
         cells = [row.cells.get(column.title) for row in table]
         numbers = [cell and cell.estimate for cell in cells]

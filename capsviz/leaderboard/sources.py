@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from capsviz import checkpoint, discovery
 from capsviz.figures import read_result
@@ -32,7 +32,7 @@ class Network(NamedTuple):
 class Record(NamedTuple):
     """A result of an analysis and what is known of it."""
 
-    result: NamedTuple
+    result: Any  # of the analysis that `about` names
     about: dict
     path: Path
 
@@ -62,7 +62,8 @@ class Sources(NamedTuple):
         ------
         ValueError  for a place that is none of these, or a network that is named twice.
         """
-        networks, records = [], []
+        networks: list[tuple[Network, Path]] = []
+        records: list[Record] = []
         for place in map(Path, places):
             one, some = _read(place)
             networks += [(network, place) for network in one]

@@ -100,8 +100,8 @@ def claims(table: Sequence[Row]) -> list[str]:
     ]
     for row, other in combinations(several, 2):
         if row.network.dataset == other.network.dataset:
-            pair = ((one, one.network.accuracy) for one in (row, other))
-            lines += _of_two("accuracy", *pair, ".1%")
+            one, two = (row, row.network.accuracy), (other, other.network.accuracy)
+            lines += _of_two("accuracy", one, two, ".1%")
     return lines
 
 

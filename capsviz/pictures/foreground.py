@@ -69,8 +69,8 @@ def find_sheet(grey: np.ndarray) -> tuple[slice, slice] | None:
     if count == 0:
         return None
     largest = int(np.bincount(labels.ravel())[1:].argmax())
-    box = ndimage.find_objects(labels)[largest]
-    inner = tuple(_shrink(side) for side in box)
+    rows, columns = ndimage.find_objects(labels)[largest]
+    inner = _shrink(rows), _shrink(columns)
     sheet = grey[inner]
     if sheet.size < SHEET * grey.size or np.ptp(sheet) < CONTRAST:
         return None

@@ -72,6 +72,7 @@ def predict(
     decoded = None
     if reconstructs(model):
         traced = trace(model, images, keep=("lengths", "reconstruction"))
+        assert traced.lengths is not None and traced.reconstruction is not None  # they are kept
         lengths = require_finite(traced.lengths, "the lengths of the capsules")
         decoded = traced.reconstruction
         errors = reconstruction_loss(traced.images, decoded).tolist()
@@ -95,7 +96,7 @@ def predict(
 
 
 def of_files(
-    model: nn.Module,
+    model,
     paths: Iterable[Path],
     *,
     top: int = 3,
@@ -152,7 +153,8 @@ def find(names: Sequence[str]) -> tuple[list[Path], list[str]]:
     -------
     The files, each once, those of a folder or pattern sorted; and what stands for no file.
     """
-    files, nothing = {}, []
+    files: dict[Path, None] = {}  # in order, each once
+    nothing = []
     for name in names:
         path = Path(name).expanduser()
         matches = [path]

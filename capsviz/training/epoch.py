@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from inspect import signature
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +21,18 @@ from capsviz.training.recipe import resolve_precision
 from capsviz.transforms.augment import Augmentation
 
 
+class Losses(TypedDict):
+    """What training leaves in the record of an epoch, means over its images."""
+
+    train_loss: float
+    train_accuracy: float
+    train_margin_loss: float
+    train_reconstruction_loss: float | None  # None without a decoder
+
+
 def train_epoch(
     recipe, model, shared, team, optimiser, average, train, epoch, part, on_step
-) -> dict[str, float | None]:
+) -> Losses:
     """Train for an epoch; the losses and the accuracy of its record."""
     device = train.images.device
     generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch)
@@ -92,7 +102,9 @@ def _gradients(model, shared, team, pieces, weight: float, terms: dict, bf16: bo
     -------
     What `_means` gives, of the whole part and times its weight; how many images are read right.
     """
-    images, means, right = sum(len(some) for some, _, _ in pieces), 0, 0
+    images = sum(len(some) for some, _, _ in pieces)
+    means: Tensor | int = 0
+    right: Tensor | int = 0
     for number, (some, target, truth) in enumerate(pieces, 1):
         of_step = weight * len(some) / images
         with contextlib.nullcontext() if number == len(pieces) else team.alone(shared):

@@ -49,7 +49,7 @@ def evaluate(
     ValueError      for images of another size, or another number of classes, than the network's.
     NotFiniteError  for lengths or reconstruction errors that are no numbers.
     """
-    predicted, margins, sses = [], [], []
+    answers, margins, sses = [], [], []
     batch_size = batch_size or images_at_a_time(model)
     device = next(model.parameters()).device
     classes, truth = len(dataset.classes), _columns(dataset.labels)
@@ -66,7 +66,7 @@ def evaluate(
                 )
             require_finite(output.lengths, "the lengths of the capsules")
             winners = longest(output.lengths, labels.shape[1])
-            predicted.append(winners.cpu())
+            answers.append(winners.cpu())
             margins.append(margin_loss(output.lengths, multi_hot(labels, classes)).cpu())
             if reconstructs(model):
                 alone = images[:, None]
@@ -74,7 +74,7 @@ def evaluate(
                     alone = to_float(dataset.parts[batch].to(device))
                 sse = _sse(model, output.poses, winners, labels, alone)
                 sses.append(require_finite(sse, "the reconstruction errors").cpu())
-    predicted = torch.cat(predicted)
+    predicted = torch.cat(answers)
     hits = (truth[:, :, None] == predicted[:, None]).any(2)  # (N, K)
     present, recalled = (
         labels.bincount(minlength=classes).tolist() for labels in (truth.flatten(), truth[hits])

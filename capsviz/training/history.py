@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from capsviz import checkpoint
+from capsviz.checkpoint import tensors as stored
 from capsviz.checkpoint import unfinished
 from capsviz.checkpoint.unfinished import STATE
 from capsviz.files import write_text
@@ -59,7 +60,7 @@ def finished(recipe: Recipe, history: list[Epoch]) -> bool:
 def read_about(output: Path) -> dict | None:
     """Recipe, precision and history of the run in a folder; None if there is none."""
     path = output / STATE
-    return json.loads(checkpoint.read_about(path)["run"]) if path.exists() else None
+    return json.loads(stored.read_about(path)["run"]) if path.exists() else None
 
 
 def read_history(output: Path) -> list[Epoch]:
@@ -83,7 +84,7 @@ def clear(output: Path) -> None:
 def keep_best(output: Path, model: nn.Module, history: list[Epoch]) -> None:
     """Write a network's weights if the last epoch is the best so far; to be followed by `save`."""
     if best_epoch(history) == len(history):
-        checkpoint.write_tensors(best_path(output, history), model.state_dict())
+        stored.write_tensors(best_path(output, history), model.state_dict())
 
 
 def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
@@ -91,7 +92,7 @@ def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
     path = output / STATE
     if not path.exists():
         return None
-    tensors, about = checkpoint.read_tensors(path)
+    tensors, about = stored.read_tensors(path)
     return tensors, json.loads(about["run"])
 
 
@@ -127,7 +128,7 @@ def save(
             epoch=best_epoch(history) if recipe.keep == "best" else len(history),
             epochs=len(history),
         )
-    checkpoint.write_tensors(output / STATE, tensors, strings)
+    stored.write_tensors(output / STATE, tensors, strings)
     write_csv(output, history)
     for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
         old.unlink()
@@ -154,11 +155,12 @@ def restore(
     """
     tensors, run = state
     _agree(output, recipe, run, _precision(recipe, model))
-    kinds, ordered = {"model": {}, "adam": {}, "ema": {}}, parameters(optimiser)
+    kinds: dict[str, dict[str, torch.Tensor]] = {"model": {}, "adam": {}, "ema": {}}
+    ordered = parameters(optimiser)
     for key, value in tensors.items():
         kind, _, name = key.partition(".")
         kinds[kind][name] = value
-    adam = {}
+    adam: dict[int, dict[str, torch.Tensor]] = {}
     for name, value in kinds["adam"].items():
         number, _, field = name.partition(".")
         if value.dim():  # laid out in memory as its parameter, which the file does not tell

@@ -23,8 +23,8 @@ def build_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
     schedule and warm-up, is its "initial_lr".
     """
     own, decoder = (recipe.learning_rate, recipe.weight_decay), getattr(model, "decoder", None)
-    other = (recipe.decoder_learning_rate, recipe.decoder_weight_decay)
-    other = tuple(a if b is None else b for a, b in zip(own, other, strict=True))
+    rate, decay = recipe.decoder_learning_rate, recipe.decoder_weight_decay
+    other = (own[0] if rate is None else rate, own[1] if decay is None else decay)
     groups = [(list(model.parameters()), *own)]
     if decoder is not None and other != own:
         apart = set(decoder.parameters())

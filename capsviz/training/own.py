@@ -37,12 +37,13 @@ def save(
     ValueError  for a network that is not capsviz's, or is for other images or classes.
     """
     kind = type(model)
-    if kind.__module__.rpartition(".")[2] not in models.available() or not hasattr(model, "config"):
+    config = getattr(model, "config", None)
+    if kind.__module__.rpartition(".")[2] not in models.available() or config is None:
         raise ValueError(
             f"a {kind.__name__} is no network of capsviz.nn.models: keep torch.save("
             "model.state_dict(), FILE), and name it by --network FILE.py:FUNCTION --weights FILE"
         )
-    expected = (tuple(model.config["image_shape"]), model.config["classes"])
+    expected = (tuple(config["image_shape"]), config["classes"])
     if expected != (dataset.image_shape, len(dataset.classes)):
         raise ValueError(
             f"the network is for images {expected[0]} of {expected[1]} classes, but "

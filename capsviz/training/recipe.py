@@ -22,6 +22,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Inside = Annotated[float, Field(gt=0, lt=1)]
 Above = Annotated[float, Field(gt=0)]
 
+Precision = Literal["auto", "fp32", "bf16"]
+
 PER_EPOCH = None  # of `lr_decay_steps`
 
 
@@ -59,7 +61,7 @@ class Recipe:
     flip: bool = False  # mirror training images left to right, with a chance of one half
     brightness: Share = 0.0  # training images times 1 - this to 1 + this
     contrast: Share = 0.0  # their distance from their mean grey times 1 - this to 1 + this
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # fp32 (a GPU may convolve in TF32, as
+    precision: Precision = "auto"  # fp32 (a GPU may convolve in TF32, as
     # PyTorch does by itself), bf16 (autocast; routing stays fp32), or what is faster
     seed: int = 0
     keep: Literal["best", "last"] = "best"  # weights of the best validation epoch, or of the last

@@ -79,7 +79,7 @@ def _sample(values: Tensor) -> Tensor:
     return values[values.isfinite()]
 
 
-def reconstructions(model: nn.Module, images: Tensor, objects: int = 1) -> Tensor | None:
+def reconstructions(model, images: Tensor, objects: int = 1) -> Tensor | None:
     """Inputs above their reconstructions (C, (1 + things) * H, N * W); None without a decoder.
 
     Of what is neither grey nor in colour, the first channel (C = 1). Where an image shows several

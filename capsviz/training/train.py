@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from capsviz import checkpoint, data, memory
+from capsviz import data, memory
+from capsviz.checkpoint.tensors import read_tensors
 from capsviz.nn import models
 from capsviz.provenance import commit, hardware
 from capsviz.training import history
@@ -152,7 +153,7 @@ def fit(
             f"none was better than epoch {best_epoch(record)}"
         )
     if recipe.keep == "best":
-        best = checkpoint.read_tensors(best_path(output, record))[0] if team.leads else None
+        best = read_tensors(best_path(output, record))[0] if team.leads else None
         model.load_state_dict(team.agree(best))
     elif average is not None:
         model.load_state_dict(average.tensors)
@@ -160,8 +161,9 @@ def fit(
 
 
 def _put(dataset: data.Dataset, device: torch.device) -> data.Dataset:
-    kept = {name: getattr(dataset, name) for name in ("images", "labels", "parts")}
-    return replace(dataset, **{k: None if v is None else v.to(device) for k, v in kept.items()})
+    parts = None if dataset.parts is None else dataset.parts.to(device)
+    images, labels = dataset.images.to(device), dataset.labels.to(device)
+    return replace(dataset, images=images, labels=labels, parts=parts)
 
 
 def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:

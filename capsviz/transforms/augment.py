@@ -32,11 +32,17 @@ class Draws(NamedTuple):
 
     def take(self, index: Tensor) -> Draws:
         """Those of some of the images."""
-        return Draws(*(None if drawn is None else drawn[..., index] for drawn in self))
+        offsets, *others = self
+        return Draws(
+            offsets[:, index], *(None if drawn is None else drawn[..., index] for drawn in others)
+        )
 
     def to(self, device) -> Draws:
         """The same on another device."""
-        return Draws(*(None if drawn is None else drawn.to(device) for drawn in self))
+        offsets, *others = self
+        return Draws(
+            offsets.to(device), *(None if drawn is None else drawn.to(device) for drawn in others)
+        )
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,8 @@ class Augmentation:
         self, n: int, image_shape: tuple[int, int, int], *, generator: torch.Generator | None = None
     ) -> Draws:
         """Draws for n images (C, H, W), on the CPU: the same ones for every device."""
-        size = self.crop_px
-        room = (0, 0) if size is None else tuple(side - size for side in image_shape[1:])
+        size, (_, height, width) = self.crop_px, image_shape
+        room = (0, 0) if size is None else (height - size, width - size)
         offsets = draw_offsets(n, self.shift_px, room=room, generator=generator)
         mirrored = torch.rand(n, generator=generator) < 0.5 if self.flip else None
         factors = [

@@ -78,11 +78,11 @@ def matrix(
     """
     terms = (angle_deg, shear, scale_x, scale_y, shift_x_px, shift_y_px)
     values = [torch.as_tensor(v, dtype=torch.float64).reshape(-1) for v in terms]
-    angle, shear, sx, sy, tx, ty = torch.broadcast_tensors(*values)
+    angle, slant, sx, sy, tx, ty = torch.broadcast_tensors(*values)
     cos, sin = torch.cos(torch.deg2rad(angle)), torch.sin(torch.deg2rad(angle))
     rotation = torch.stack([cos, sin, -sin, cos], 1).view(-1, 2, 2)  # y points down
-    one, zero = torch.ones_like(shear), torch.zeros_like(shear)
-    shearing = torch.stack([one, zero, shear, one], 1).view(-1, 2, 2)
+    one, zero = torch.ones_like(slant), torch.zeros_like(slant)
+    shearing = torch.stack([one, zero, slant, one], 1).view(-1, 2, 2)
     linear = torch.diag_embed(torch.stack([sx, sy], 1)) @ shearing @ rotation
     height, width = image_size
     centre = torch.tensor([(width - 1) / 2, (height - 1) / 2], dtype=torch.float64)
@@ -112,10 +112,11 @@ def warp(images: Tensor, matrices: Tensor) -> Tensor:
         )
     images = images.expand(B, *images.shape[1:])
     matrices = matrices.to(images).expand(B, 2, 3)
-    size = tuple(images.shape[-2:])
-    return warp_affine(images, matrices, size, mode="bilinear", align_corners=True)
+    height, width = images.shape[-2:]
+    return warp_affine(images, matrices, (height, width), mode="bilinear", align_corners=True)
 
 
 def rotate(images: Tensor, angle_deg: Tensor | float) -> Tensor:
     """Rotate counter-clockwise about the centre: `warp` by rotation matrices alone."""
-    return warp(images, matrix(tuple(images.shape[-2:]), angle_deg=angle_deg))
+    height, width = images.shape[-2:]
+    return warp(images, matrix((height, width), angle_deg=angle_deg))

@@ -30,11 +30,6 @@ RECIPE = Recipe(
 
 
 @pytest.fixture(scope="module")
-def splits():
-    return {split: data.load("digits", split) for split in data.SPLITS}
-
-
-@pytest.fixture(scope="module")
 def finished(splits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     return folder, *pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from capsviz import checkpoint, data
+from capsviz import checkpoint
 from capsviz.checkpoint.unfinished import STATE
 from capsviz.cli import main
 from capsviz.training import run as pipeline
@@ -22,11 +22,6 @@ RECIPE = Recipe(
     learning_rate=5e-3,
     precision="fp32",
 )
-
-
-@pytest.fixture(scope="module")
-def splits():
-    return {split: data.load("digits", split) for split in data.SPLITS}
 
 
 def cut(recipe, splits, folder, after=3):

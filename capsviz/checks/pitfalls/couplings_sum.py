@@ -23,14 +23,15 @@ def examine(candidate: Candidate) -> Judgement:
     else:
         softmaxes, where = [], "as its `look` says"
     for one in softmaxes:
-        if one.logits is None:
+        softmax = one.softmax
+        if softmax is None or one.logits is None:
             continue
         event, _, roles = one.logits
-        out = one.softmax.outputs[0]
-        if event is not one.softmax or out.dim() != len(roles):
+        out = softmax.outputs[0]
+        if event is not softmax or out.dim() != len(roles):
             continue
-        dim = one.softmax.kwargs.get("dim")
-        dim = one.softmax.args[1] if dim is None and len(one.softmax.args) > 1 else dim
+        dim = softmax.kwargs.get("dim")
+        dim = softmax.args[1] if dim is None and len(softmax.args) > 1 else dim
         axes = {roles[dim]} if isinstance(dim, int) else set()
         for letter, word in WORDS.items():
             if letter in axes:

@@ -1,7 +1,7 @@
 """It runs where its weights are: no GPU is written into the code."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, fails, passes
@@ -22,7 +22,7 @@ ABOUT = About(
 class Requests(TapPass):
     """Notes where a GPU is asked for."""
 
-    def __init__(self, network):
+    def __init__(self, network: nn.Module):
         super().__init__(network, [])
         self.places: list[str] = []
 

@@ -1,9 +1,8 @@
 """As many passes of routing are made as are declared."""
 
-import re
-
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
+from capsviz.foreign.iterations import candidates, setters
 from capsviz.foreign.recorder import record
 
 ABOUT = About(
@@ -20,40 +19,20 @@ def examine(candidate: Candidate) -> Judgement:
     total = len(candidate.layer.rounds)
     if candidate.iterations is not None:
         return _judged(total, candidate.iterations, "as given")
-    if total < 2 and not _candidates(candidate, total):
+    near = range(total - 1, total + 2)
+    if total < 2 and not candidates(candidate.network, near):
         raise UnseenError("it routes in one pass, and no attribute says another number")
-    fits = []
-    for name, module, attribute, value in _candidates(candidate, total):
-        setattr(module, attribute, value + 1)
-        try:
-            count = _count(candidate)
-        except Exception:  # somebody's code, with a number that it was not made for
-            count = 0
-        finally:
-            setattr(module, attribute, value)
-        if count == total + 1:
-            fits.append((f"{name}.{attribute}".strip("."), value))
+    fits = setters(candidate.network, near, total, lambda: _count(candidate))
     if len(fits) != 1:
-        names = ", ".join(name for name, _ in fits) or "no attribute"
+        names = ", ".join(one.name for one in fits) or "no attribute"
         raise UnseenError(f"passes made: {total}; what sets their number: {names}")
-    ((name, value),) = fits
-    return _judged(total, value, f"by {name}")
+    return _judged(total, fits[0].value, f"by {fits[0].name}")
 
 
 def _judged(count: int, declared: int, by: str) -> Judgement:
     numbers = {"made": count, "declared": declared}
     sentence = f"{count} pass{'es' if count != 1 else ''} made, {declared} declared {by}"
     return passes(sentence, **numbers) if count == declared else fails(sentence, **numbers)
-
-
-def _candidates(candidate: Candidate, count: int):
-    return [
-        (name, module, attribute, value)
-        for name, module in candidate.network.named_modules()
-        for attribute, value in list(vars(module).items())
-        if re.search(r"iter|rout|^r$|^n_?r$", attribute, re.IGNORECASE)
-        and type(value) is int and abs(value - count) <= 1
-    ]  # fmt: skip
 
 
 def _count(candidate: Candidate) -> int:

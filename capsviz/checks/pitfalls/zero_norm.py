@@ -41,8 +41,8 @@ def examine(candidate: Candidate) -> Judgement:
         if not isinstance(total, Tensor):
             return told("values are finite; gradients cannot be seen, the pass keeps none")
         weights = [p for p in candidate.network.parameters() if p.requires_grad]
-        slopes = torch.autograd.grad(total, leaves + weights, allow_unused=True)
-    slopes = [slope for slope in slopes if slope is not None]
+        gradients = torch.autograd.grad(total, [*leaves, *weights], allow_unused=True)
+    slopes = [slope for slope in gradients if slope is not None]
     wrong = sum(int((~slope.isfinite()).sum()) for slope in slopes)
     of = sum(slope.numel() for slope in slopes)
     if wrong:

@@ -20,7 +20,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from capsviz import checkpoint, data
+from capsviz import data
+from capsviz.checkpoint.tensors import read_tensors, write_tensors
 from capsviz.data import affnist_like
 from capsviz.discovery import unknown
 from capsviz.experiments.affnist.results import NETWORKS, agree, complete, read, result_path
@@ -35,9 +36,10 @@ from capsviz.experiments.affnist.scores import (
 )
 from capsviz.files import write_text
 from capsviz.provenance import hardware, provenance
+from capsviz.training.history import Epoch
 from capsviz.training.optimisation import Average, weights_that_count
-from capsviz.training.recipe import Recipe, resolve_precision
-from capsviz.training.train import Epoch, build_model, fit
+from capsviz.training.recipe import Precision, Recipe, resolve_precision
+from capsviz.training.train import build_model, fit
 
 __all__ = ["NETWORKS", "STATES", "Plan", "read", "recipe", "result_path", "run", "terms"]
 
@@ -57,7 +59,7 @@ class Plan:
     full: bool = True  # train on after the target is reached
     limit: int | None = None  # images of affnist_like, of 320,000; None: all
     train_limit: int | None = None  # training images, for trials
-    precision: str = "auto"
+    precision: Precision = "auto"
 
     def __post_init__(self):
         if not 0 < self.target < 1:
@@ -143,12 +145,13 @@ def run(
         )  # fmt: skip
 
     def store(path: Path, state: str, model: nn.Module, about: dict) -> None:
+        scores = score(model, plan.limit, root)
         result = {"network": network, "seed": seed, "state": state, "terms": conditions}
-        result |= {"training": about, "recipe": asdict(settings), **score(model, plan.limit, root)}
+        result |= {"training": about, "recipe": asdict(settings), **scores}
         result["provenance"] = provenance(None, str(device))
         result["hardware"] = hardware(torch.device(device))
         write_text(path, json.dumps(result) + "\n")
-        accuracy = result["affnist_like"]["accuracy"]
+        accuracy = scores["affnist_like"]["accuracy"]
         report(f"{network}-{seed}, {state}: {accuracy:.2%} of affnist_like")
 
     if not have_matched:
@@ -156,7 +159,7 @@ def run(
             with contextlib.suppress(_Reached):
                 trained(to_the_end=False)
         if weights.exists():
-            tensors, about = checkpoint.read_tensors(weights)
+            tensors, about = read_tensors(weights)
             about = json.loads(about["about"])
             agree(weights, about["terms"], conditions, ("epochs", "limit"))
             model = build_model(settings, train).to(device)
@@ -190,7 +193,7 @@ class _Check:
             if reached:
                 training = {"epoch": epoch, "step": step, "steps": steps}
                 about = json.dumps({"training": training, "terms": self.terms})
-                checkpoint.write_tensors(self.weights, self.model.state_dict(), {"about": about})
+                write_tensors(self.weights, self.model.state_dict(), {"about": about})
         self.report(
             f"epoch {epoch}, step {step} of {steps}: held-out accuracy {held_out_accuracy:.2%}"
         )

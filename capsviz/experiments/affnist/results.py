@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-NETWORKS = {  # name of a contender -> its file in capsviz/nn/models and that file's options
+NETWORKS: dict[
+    str, tuple[str, dict]
+] = {  # name of a contender -> its file in capsviz/nn/models and that file's options
     "capsnet": ("capsnet", {"iterations": 3, "reconstruction_weight": 0.01}),
     "capsnet-1": ("capsnet", {"iterations": 1, "reconstruction_weight": 0.01}),
     "cnn": ("cnn", {"kernel": 5}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ def right(model: nn.Module, dataset: data.Dataset) -> np.ndarray:
 
 def score(model: nn.Module, limit: int | None, root=None) -> dict:
     """What a result says of trained weights: held-out, test and affine accuracy."""
-    result = {"parameters": sum(p.numel() for p in model.parameters())}
+    result: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters())}
     for name, split in (("held_out", "validation"), ("test", "test")):
         result[name] = _accuracy(right(model, held_out(split, root)))
     hits = right(model, like(limit, root))
@@ -76,7 +77,7 @@ def _accuracy(hits: np.ndarray) -> dict:
 
 def pack(hits: np.ndarray) -> str:
     """bool (N,) as base64, eight images to a byte."""
-    return base64.b64encode(np.packbits(hits)).decode()
+    return base64.b64encode(np.packbits(hits).tobytes()).decode()
 
 
 def unpack(text: str, n: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,8 @@ def store(folder: Path, n: int, root=None) -> Path:
     path = folder / FILE
     if _read(path, n) is None:
         content = io.BytesIO()
-        np.savez_compressed(content, **draw(n, root))
+        columns: dict[str, Any] = dict(draw(n, root))
+        np.savez_compressed(content, **columns)
         write_bytes(path, content.getvalue())
     return path
 

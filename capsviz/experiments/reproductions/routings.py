@@ -6,6 +6,8 @@ are of other stems, recipes and augmentations, some chosen on the test set: they
 orientation.
 """
 
+from typing import Any
+
 from capsviz.experiments.reproductions import Cell
 from capsviz.nn import routing
 from capsviz.training.recipe import Recipe
@@ -13,7 +15,7 @@ from capsviz.training.recipe import Recipe
 LABELS = ("Routing",)
 EPOCHS = 10
 NONE = "none: average pooling, linear"
-SHARED = {
+SHARED: dict[str, Any] = {
     "batch_size": 64,
     "learning_rate": 2e-3,
     "schedule": "linear",

@@ -23,7 +23,7 @@ def gaussian(images: Tensor, sigma: float, *, axes="yx", border="replicate") -> 
     from kornia.filters import gaussian_blur2d  # takes a second to import
 
     side = 2 * int(4 * sigma + 0.5) + 1
-    size = tuple(side if axis in axes else 1 for axis in "yx")
+    size = (side if "y" in axes else 1, side if "x" in axes else 1)
     return gaussian_blur2d(images, size, (sigma, sigma), border_type=border)
 
 
