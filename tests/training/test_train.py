@@ -7,6 +7,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -261,14 +263,17 @@ def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_weights(tmp_p
 
 @pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_an_epoch_says_how_to_resume(tmp_path):
-    words = [*TRAIN, "--epochs", "400", "--output", tmp_path / "run"]  # the last one counts
-    run = Ranks(partial(capsviz, *words), tmp_path, size=1)
+    words = [*TRAIN, "--epochs", "400", "--output", str(tmp_path / "run")]  # the last one counts
+    run = subprocess.Popen(
+        [sys.executable, "-m", "capsviz", *words],
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
     while not (tmp_path / "run" / STATE).exists():
-        assert run.processes[0].is_alive(), run.printed("err")
-        time.sleep(0.01)
-    os.kill(run.processes[0].pid, signal.SIGINT)
-    (code,), (stderr,) = run.wait(), run.printed("err")
+        assert run.poll() is None, run.stderr.read()
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    _, stderr = run.communicate(timeout=300)
     # Where the signal came during an `exec`, as imports do, CPython ends by it whatever was caught.
-    assert code in (1, -signal.SIGINT), stderr
+    assert run.returncode in (1, -signal.SIGINT), stderr
     assert "Traceback" not in stderr
     assert "Go on with: capsviz train" in stderr and "--resume" in stderr.splitlines()[-1]
