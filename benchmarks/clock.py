@@ -26,7 +26,7 @@ def interleaved(
     ran before is felt. `ratio` is the median over rounds of the ratio to the first contender.
     `sync` is called before the clock is read, to wait for what a GPU still has to do.
     """
-    taken, names = {name: [] for name in contenders}, list(contenders)
+    times, names = {name: [] for name in contenders}, list(contenders)
     for turn in range(warm + rounds):
         first = turn % len(names)
         for name in names[first:] + names[:first]:
@@ -34,8 +34,8 @@ def interleaved(
             contenders[name]()
             sync()
             if turn >= warm:
-                taken[name].append(1e3 * (time.perf_counter() - start))
-    first = next(iter(taken.values()))
+                times[name].append(1e3 * (time.perf_counter() - start))
+    first = next(iter(times.values()))
     return {
         name: {
             "median_ms": statistics.median(values),
@@ -43,7 +43,7 @@ def interleaved(
             "max_ms": max(values),
             "ratio": statistics.median(a / b for a, b in zip(values, first, strict=True)),
         }
-        for name, values in taken.items()
+        for name, values in times.items()
     }
 
 

@@ -63,10 +63,10 @@ def steps(device: torch.device, batch: int, precision: str) -> dict:
     }
 
     sync = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
-    taken = interleaved(contenders, ROUNDS, WARM, sync=sync)
+    times = interleaved(contenders, ROUNDS, WARM, sync=sync)
     return {
-        "milliseconds": {name: line["median_ms"] for name, line in taken.items()},
-        "spread": {name: [line["min_ms"], line["max_ms"]] for name, line in taken.items()},
+        "milliseconds": {name: line["median_ms"] for name, line in times.items()},
+        "spread": {name: [line["min_ms"], line["max_ms"]] for name, line in times.items()},
     }
 
 
@@ -98,36 +98,36 @@ def precision(device, kind: str, seed: int, epochs: int, name: str, limit: int |
     return {"accuracy": test.accuracy, "n": test.n, "seconds": sum(e.seconds for e in history)}
 
 
-def prepare(given: argparse.Namespace) -> torch.device:
+def prepare(options: argparse.Namespace) -> torch.device:
     """The device, set up, with its data at hand: whatever is missing is missed before the queue."""
-    device = find_device(given.device)
-    _, recipe = pipeline.prepare(given.recipe, {})
+    device = find_device(options.device)
+    _, recipe = pipeline.prepare(options.recipe, {})
     for split in data.SPLITS:
         data.load(recipe.dataset, split)
-    given.folder.mkdir(parents=True, exist_ok=True)
+    options.folder.mkdir(parents=True, exist_ok=True)
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
     torch._dynamo.config.fail_on_recompile_limit_hit = True  # rather than run uncompiled
     return device
 
 
-def queue(given: argparse.Namespace, device: torch.device) -> dict[str, Callable[[], dict]]:
+def queue(options: argparse.Namespace, device: torch.device) -> dict[str, Callable[[], dict]]:
     """Every measurement by its name, cheap and telling ones first."""
-    made = {}
+    jobs = {}
     for kind in ("bf16", "fp32"):
-        for batch in given.batch:
-            made[f"steps-{batch}-{kind}"] = partial(steps, device, batch, kind)
+        for batch in options.batch:
+            jobs[f"steps-{batch}-{kind}"] = partial(steps, device, batch, kind)
     for way in WAYS:
-        for batch in given.batch:
-            made[f"epochs-{batch}-{way}"] = partial(
-                epochs, device, batch, way, given.recipe, given.limit
+        for batch in options.batch:
+            jobs[f"epochs-{batch}-{way}"] = partial(
+                epochs, device, batch, way, options.recipe, options.limit
             )
-    for seed in range(given.seeds):
+    for seed in range(options.seeds):
         for kind in ("bf16", "fp32"):
-            made[f"precision-{kind}-{seed}"] = partial(
-                precision, device, kind, seed, given.epochs, given.recipe, given.limit
+            jobs[f"precision-{kind}-{seed}"] = partial(
+                precision, device, kind, seed, options.epochs, options.recipe, options.limit
             )
-    return made
+    return jobs
 
 
 def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device) -> None:
@@ -139,16 +139,16 @@ def run(queue: dict[str, Callable[[], dict]], folder: Path, device: torch.device
         torch.compiler.reset()  # else what ran before decides what is compiled
         start = time.perf_counter()
         try:
-            found = measure()
+            result = measure()
         except Exception as error:  # compilers and drivers raise what they like
-            found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-        found |= {
+            result = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        result |= {
             "hardware": hardware(device),
             "provenance": provenance(None, str(device)),
             "wall_seconds": time.perf_counter() - start,
         }
-        write_text(path, json.dumps(found, indent=1) + "\n")
-        print(name, {k: v for k, v in found.items() if k != "provenance"}, flush=True)
+        write_text(path, json.dumps(result, indent=1) + "\n")
+        print(name, {k: v for k, v in result.items() if k != "provenance"}, flush=True)
 
 
 def main() -> None:
@@ -161,9 +161,9 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--epochs", type=int, default=20, help="of the precision runs")
     options.add_argument("--limit", type=int, help="training images, for a trial")
-    given = options.parse_args()
-    device = prepare(given)
-    run(queue(given, device), given.folder, device)
+    arguments = options.parse_args()
+    device = prepare(arguments)
+    run(queue(arguments, device), arguments.folder, device)
 
 
 if __name__ == "__main__":

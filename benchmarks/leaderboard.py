@@ -23,11 +23,11 @@ differ in size, data and training.
 def page(table=None) -> str:
     """docs/leaderboard.md."""
     table = leaderboard.table() if table is None else table
-    said = leaderboard.claims(table)
+    claims = leaderboard.claims(table)
     parts = [HEAD, markdown(*leaderboard.cells(table)), f"{leaderboard.caption()}\n"]
     parts.append(f"## What holds over seeds\n\nOf recipes with {SEVERAL} training runs or more.\n")
     nothing = "Nothing is claimed: no recipe has as many runs here."
-    parts.append("\n".join(f"- {line}." for line in said) if said else nothing)
+    parts.append("\n".join(f"- {line}." for line in claims) if claims else nothing)
     parts.append("\n## From which files\n")
     for row in table:
         if files := sorted(

@@ -30,11 +30,11 @@ PATHS = {"literal": "fp32", "capsviz": "bf16"}
 
 def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> dict:
     """Train one network and read the test set once; a finished run is read from its file."""
-    found = folder / f"{path}-{seed}.json"
-    if found.exists():
-        line = json.loads(found.read_text())
+    file = folder / f"{path}-{seed}.json"
+    if file.exists():
+        line = json.loads(file.read_text())
         if (line["epochs"], line.get("limit")) != (epochs, limit):
-            raise SystemExit(f"{found} is of other flags: choose another --folder")
+            raise SystemExit(f"{file} is of other flags: choose another --folder")
         return line
     _, recipe = pipeline.prepare("mnist", {"epochs": epochs, "seed": seed, "limit": limit})
     recipe = replace(recipe, precision=PATHS[path], keep="last")
@@ -59,7 +59,7 @@ def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> d
         "provenance": provenance(None, "cpu"),
         "hardware": hardware(torch.device("cpu")),
     }
-    write_text(found, json.dumps(line, indent=1) + "\n")
+    write_text(file, json.dumps(line, indent=1) + "\n")
     return line
 
 
@@ -89,20 +89,20 @@ def paired(summary: dict) -> Estimate:
     return Estimate(mean, (mean - half, mean + half), n)
 
 
-def sentence(found: dict) -> str:
+def sentence(result: dict) -> str:
     """What parity.json says, for the README."""
-    means, by = found["summary"]["mean_accuracy"], found["summary"]["accuracy"]
+    means, by = result["summary"]["mean_accuracy"], result["summary"]["accuracy"]
     texts = {
         path: f"{means[path]:.2%} ({min(values):.2%} to {max(values):.2%})"
         for path, values in by.items()
     }
-    within = "within" if found["summary"]["within_spread"] else "outside"
+    within = "within" if result["summary"]["within_spread"] else "outside"
     return (
-        f"Is accuracy the price? After {found['runs'][0]['epochs']} epochs of MNIST the "
+        f"Is accuracy the price? After {result['runs'][0]['epochs']} epochs of MNIST the "
         f"literal network in fp32 reaches {texts['literal']} of the test images, capsviz in bf16 "
         f"{texts['capsviz']}: means over {len(by['literal'])} seeds and their range, with equal "
         f"initial weights and batches. The gap of the means, "
-        f"{100 * paired(found['summary']):+.2f} points (95 % interval, paired by seed, "
+        f"{100 * paired(result['summary']):+.2f} points (95 % interval, paired by seed, "
         f"Student's t), lies {within} the literal network's spread."
     )
 
@@ -114,17 +114,17 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--limit", type=int, help="training images, for a trial")
     options.add_argument("--folder", type=Path, default=Path("runs/parity"))
-    given = options.parse_args()
+    arguments = options.parse_args()
     allocator.keep_freed_memory()
     lines = [
-        run(path, seed, given.epochs, given.limit, given.folder)
-        for seed in range(given.seeds)
+        run(path, seed, arguments.epochs, arguments.limit, arguments.folder)
+        for seed in range(arguments.seeds)
         for path in PATHS
     ]
-    found = {"summary": summary(lines), "runs": lines}
-    target = RESULTS if given.limit is None else given.folder
-    write_text(target / "parity.json", json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found["summary"], indent=1))
+    result = {"summary": summary(lines), "runs": lines}
+    target = RESULTS if arguments.limit is None else arguments.folder
+    write_text(target / "parity.json", json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result["summary"], indent=1))
 
 
 if __name__ == "__main__":

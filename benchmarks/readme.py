@@ -51,7 +51,7 @@ def results() -> str:
     several = []
     for name in checkpoint.shipped():
         card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
-        test, made = card["results"]["test"], card["training"]
+        test, training = card["results"]["test"], card["training"]
         low, high = test["accuracy_ci95"]
         if card["dataset"].get("things", 1) > 1:
             several.append(
@@ -63,8 +63,8 @@ def results() -> str:
             f"| `{name}` | {card['weights']['parameters']:,} "
             f"| **{test['accuracy']:.2%}** ({low:.2%} to {high:.2%}) | {test['n']:,} "
             f"| {_sse(test['reconstruction_sse'])} "
-            f"| {made['epochs']} epochs of {made['images']:,} images, {made['precision']}, "
-            f"{made['hardware']}; `capsviz train {name}` |"
+            f"| {training['epochs']} epochs of {training['images']:,} images, "
+            f"{training['precision']}, {training['hardware']}; `capsviz train {name}` |"
         )
     return "\n".join([*rows, *(["", *several] if several else [])])
 
@@ -79,8 +79,8 @@ def leaderboard_head() -> str:
         text = page.read_text(encoding="utf-8").partition("\n|")[2].split("\n\n")[0]
         cells = [line.strip("| ").split(" | ") for line in ("|" + text).splitlines()]
         rows = sorted(cells[2:], key=lambda row: row.count("–"))[:HEAD]  # stable
-        told = [k for k in range(len(cells[0])) if any(row[k] != "–" for row in rows)]
-        lines = [[row[k] for k in told] for row in (*cells[:2], *rows)]
+        columns = [k for k in range(len(cells[0])) if any(row[k] != "–" for row in rows)]
+        lines = [[row[k] for k in columns] for row in (*cells[:2], *rows)]
         head = ["| " + " | ".join(line) + " |" for line in lines]
         note = "The others, and what each column is: [docs/leaderboard.md](docs/leaderboard.md)."
         return "\n".join([*head, "", f"–: no result. {note}"])
@@ -154,7 +154,7 @@ def reproduced() -> str:
     for name in reproductions.available():
         title = discovery.summary("capsviz.experiments.reproductions", name)
         try:
-            header, rows, caption, made = gather(
+            header, rows, caption, notes = gather(
                 name, discovery.folder("capsviz.trained") / "reproduce"
             )
         except ValueError:
@@ -163,7 +163,7 @@ def reproduced() -> str:
             without.append(f"`{name}` ({title.rstrip('.')})")
             continue
         caption = caption.replace(f" {READING}", "")
-        commands = "\n".join(["```", *made, "```"])
+        commands = "\n".join(["```", *notes, "```"])
         parts += [f"**{name}**", tables.markdown(header, rows), caption, commands]
     if without:
         parts.append(f"No results are shipped of {'; '.join(without)}.")

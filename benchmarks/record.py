@@ -33,22 +33,22 @@ from capsviz.training.train import build_model, fit
 TARGETS = (0.9970, 0.9975)
 
 
-def race(seed: int, given: argparse.Namespace) -> dict:
+def race(seed: int, arguments: argparse.Namespace) -> dict:
     """One run: seconds until each target was first reached, or None, and the whole curve."""
-    device = torch.device(given.device)
+    device = torch.device(arguments.device)
     flags = {
         "seed": seed,
-        "epochs": given.epochs,
-        "batch_size": given.batch_size,
-        "learning_rate": given.learning_rate,
-        "schedule": given.schedule,
-        "limit": given.limit,
+        "epochs": arguments.epochs,
+        "batch_size": arguments.batch_size,
+        "learning_rate": arguments.learning_rate,
+        "schedule": arguments.schedule,
+        "limit": arguments.limit,
         "precision": "bf16",
         "keep": "last",
     }
-    _, recipe = pipeline.prepare(given.recipe, flags)
+    _, recipe = pipeline.prepare(arguments.recipe, flags)
     parts = {split: data.load(recipe.dataset, split) for split in data.SPLITS}
-    model = compiled(build_model(recipe, parts["train"]), given.way)
+    model = compiled(build_model(recipe, parts["train"]), arguments.way)
     curve, still, start = [], 0.0, time.perf_counter()
 
     def on_epoch(epoch, network):
@@ -71,7 +71,8 @@ def race(seed: int, given: argparse.Namespace) -> dict:
         "seed": seed,
         "reached": reached,
         "curve": curve,
-        "flags": flags | {"recipe": given.recipe, "way": given.way, "device": given.device},
+        "flags": flags
+        | {"recipe": arguments.recipe, "way": arguments.way, "device": arguments.device},
         "hardware": hardware(device),
         "provenance": provenance(None, str(device)),
     }
@@ -79,12 +80,12 @@ def race(seed: int, given: argparse.Namespace) -> dict:
 
 def summary(runs: list[dict]) -> dict:
     """For each target: how many runs reached it, and the times of those that did, sorted."""
-    found = {}
+    result = {}
     for target in runs[0]["reached"]:
         times = [run["reached"][target] for run in runs]
-        done = sorted(t for t in times if t is not None)
-        found[target] = {"runs": len(times), "reached": len(done), "seconds": done}
-    return found
+        finished = sorted(t for t in times if t is not None)
+        result[target] = {"runs": len(times), "reached": len(finished), "seconds": finished}
+    return result
 
 
 def main() -> None:
@@ -100,19 +101,19 @@ def main() -> None:
     options.add_argument("--schedule", default="linear")
     options.add_argument("--limit", type=int, help="training images, for a trial")
     options.add_argument("--folder", type=Path, default=Path("runs/record"))
-    given = options.parse_args()
-    prepare(given)
+    arguments = options.parse_args()
+    prepare(arguments)
     runs = []
-    for seed in range(given.runs):
-        path = given.folder / f"record-{seed}.json"  # of these flags: others, another --folder
+    for seed in range(arguments.runs):
+        path = arguments.folder / f"record-{seed}.json"  # of these flags: others, another --folder
         if not path.exists():
-            write_text(path, json.dumps(race(seed, given), indent=1) + "\n")
+            write_text(path, json.dumps(race(seed, arguments), indent=1) + "\n")
         runs.append(json.loads(path.read_text()))
         print(seed, runs[-1]["reached"], flush=True)
-    target = RESULTS if given.limit is None and given.device == "cuda" else given.folder
-    found = {"summary": summary(runs), "runs": runs}
-    write_text(target / "record.json", json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found["summary"], indent=1))
+    target = RESULTS if arguments.limit is None and arguments.device == "cuda" else arguments.folder
+    result = {"summary": summary(runs), "runs": runs}
+    write_text(target / "record.json", json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result["summary"], indent=1))
 
 
 if __name__ == "__main__":

@@ -44,14 +44,14 @@ def points() -> list[dict]:
 
 def measure(network: str, sweep: str, value: int, rounds: int) -> dict:
     """One point; `refused` says why it was not run."""
-    given = {"batch": BATCH.get(sweep, 128), "size": 28, "classes": 10, "iterations": 3}
-    given[sweep] = value
+    sizes = {"batch": BATCH.get(sweep, 128), "size": 28, "classes": 10, "iterations": 3}
+    sizes[sweep] = value
     if network == "literal":
-        side = (given["size"] - 16) // 2
-        votes = 4 * given["batch"] * 32 * side**2 * given["classes"] * 16
+        side = (sizes["size"] - 16) // 2
+        votes = 4 * sizes["batch"] * 32 * side**2 * sizes["classes"] * 16
         if VOTES_HELD * votes > memory.available():
             return {"refused": f"the votes alone are {memory.gib(votes)}"}
-    flags = [word for name, x in given.items() for word in (f"--{name}", str(x))]
+    flags = [word for name, x in sizes.items() for word in (f"--{name}", str(x))]
     words = ["-m", "benchmarks.steps", "--network", network, "--rounds", str(rounds)]
     return json.loads(python(*words, *flags))
 
@@ -67,7 +67,7 @@ def draw(lines: list[dict]) -> None:
         ax.plot([x["value"] for x in chosen], [x[key] * scale for x in chosen], **how)
 
     with figures.style():
-        made, axes = plt.subplots(2, len(SWEEPS), figsize=(7.16, 3.6), sharey="row")
+        figure, axes = plt.subplots(2, len(SWEEPS), figsize=(7.16, 3.6), sharey="row")
         for column, sweep in zip(axes.T, SWEEPS, strict=True):
             for colour, network in zip(figures.COLOURS[:2], ("capsviz", "literal"), strict=True):
                 how = {"color": colour, "marker": "o", "markersize": 3, "label": network}
@@ -85,8 +85,8 @@ def draw(lines: list[dict]) -> None:
         axes[1, 0].set_ylabel("memory of a step (GB)")
         axes[0, 0].legend(loc="upper left")
         for kind in ("pdf", "png"):
-            figures.save_figure(made, discovery.root() / "docs" / f"scaling.{kind}")
-        plt.close(made)
+            figures.save_figure(figure, discovery.root() / "docs" / f"scaling.{kind}")
+        plt.close(figure)
 
 
 def main() -> None:
@@ -94,17 +94,17 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--draw", action="store_true", help="only draw what was measured")
     options.add_argument("--again", action="store_true", help="measure everything anew")
-    given = options.parse_args()
-    found = {"points": []}
-    if RESULT.exists() and not given.again:
-        found = json.loads(RESULT.read_text())
-    if not given.draw:
-        known = {(x["network"], x["sweep"], x["value"]) for x in found["points"]}
+    arguments = options.parse_args()
+    result = {"points": []}
+    if RESULT.exists() and not arguments.again:
+        result = json.loads(RESULT.read_text())
+    if not arguments.draw:
+        known = {(x["network"], x["sweep"], x["value"]) for x in result["points"]}
         for point in points():
             if tuple(point.values()) not in known:
-                found["points"].append(point | measure(**point, rounds=ROUNDS))
-                write_text(RESULT, json.dumps({"about": about(), **found}, indent=1) + "\n")
-    draw(found["points"])
+                result["points"].append(point | measure(**point, rounds=ROUNDS))
+                write_text(RESULT, json.dumps({"about": about(), **result}, indent=1) + "\n")
+    draw(result["points"])
 
 
 if __name__ == "__main__":

@@ -112,12 +112,12 @@ def measure(folder: Path, name: str, images: int) -> str:
     words += ["--format", "png", "--output", f"seeds/{name}"]
     argv, sys.argv = sys.argv, ["capsviz", *words]  # what the record of the result says
     try:
-        done = CliRunner().invoke(main, words)
+        outcome = CliRunner().invoke(main, words)
     finally:
         sys.argv = argv
     results = sorted(Path(f"seeds/{name}").glob("*.json"))
-    if done.exit_code or not results:
-        return f"left out: {(done.stderr or str(done.exception)).strip().splitlines()[-1]}"
+    if outcome.exit_code or not results:
+        return f"left out: {(outcome.stderr or str(outcome.exception)).strip().splitlines()[-1]}"
     for earlier in folder.glob(f"{results[0].name.split('-')[0]}-*"):
         earlier.unlink()
     for path in (*results, *Path(f"seeds/{name}").glob("*.npz")):

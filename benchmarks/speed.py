@@ -38,17 +38,17 @@ def steps(rounds: int) -> dict:
 def memory(rounds: int) -> dict:
     """Transient bytes of a training step of 128 images, 28 and 40 pixels wide."""
 
-    def taken(*flags: str) -> float:
+    def megabytes(*flags: str) -> float:
         """Median of three processes: what the allocator keeps differs from run to run."""
         run = ("-m", "benchmarks.steps", "--rounds", "0", *flags)
         return statistics.median(json.loads(python(*run))["transient_bytes"] for _ in range(3))
 
     names = ("floor", "plain floor", "capsviz", "literal")
-    found = {
-        str(size): {name: taken("--network", name, "--size", str(size)) for name in names}
+    result = {
+        str(size): {name: megabytes("--network", name, "--size", str(size)) for name in names}
         for size in (28, 40)
     }
-    return found | {"28 kept": taken("--network", "capsviz", "--kept")}
+    return result | {"28 kept": megabytes("--network", "capsviz", "--kept")}
 
 
 def data_path(rounds: int) -> dict:
@@ -143,16 +143,16 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--only", action="append", choices=list(PARTS), help="again and again")
-    given = options.parse_args()
-    found = json.loads(RESULT.read_text()) if RESULT.exists() and given.only else {}
-    for name in given.only or PARTS:
+    arguments = options.parse_args()
+    result = json.loads(RESULT.read_text()) if RESULT.exists() and arguments.only else {}
+    for name in arguments.only or PARTS:
         print(f"{name} ...", flush=True)
-        found[name] = PARTS[name](given.rounds)
-        commits = found.get("about", {}).get("commits", {})
+        result[name] = PARTS[name](arguments.rounds)
+        commits = result.get("about", {}).get("commits", {})
         here = about()
-        found["about"] = here | {"commits": commits | {name: here["provenance"]["commit"]}}
-        write_text(RESULT, json.dumps(found, indent=1) + "\n")
-    print(table(found) if set(PARTS) <= set(found) else f"wrote {RESULT}")
+        result["about"] = here | {"commits": commits | {name: here["provenance"]["commit"]}}
+        write_text(RESULT, json.dumps(result, indent=1) + "\n")
+    print(table(result) if set(PARTS) <= set(result) else f"wrote {RESULT}")
 
 
 if __name__ == "__main__":

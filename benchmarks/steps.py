@@ -58,8 +58,8 @@ def trainer(
     def step():
         optimiser.zero_grad(set_to_none=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            made = loss()
-        made.backward()
+            value = loss()
+        value.backward()
         optimiser.step()
 
     return step
@@ -83,7 +83,7 @@ def timings(rounds: int) -> dict:
     whoever comes next.
     """
     ours = ("floor", "plain floor", "capsviz")
-    found = {
+    result = {
         "train fp32": interleaved({n: trainer(build(n)) for n in ours}, rounds, WARM),
         "train bf16": interleaved(
             {
@@ -96,7 +96,7 @@ def timings(rounds: int) -> dict:
     }
     for batch, more in ((128, 2), (1, 20)):
         steps = {n: evaluator(build(n), batch) for n in ours}
-        found[f"evaluate {batch}"] = interleaved(steps, more * rounds, WARM)
+        result[f"evaluate {batch}"] = interleaved(steps, more * rounds, WARM)
     alone = {
         "train fp32": (trainer(build("literal")), rounds),
         "evaluate 128": (evaluator(build("literal"), 128), rounds),
@@ -104,8 +104,8 @@ def timings(rounds: int) -> dict:
     }
     for what, (step, times) in alone.items():
         line = interleaved({"literal": step}, times, WARM)["literal"]
-        found[what]["literal"] = {k: v for k, v in line.items() if k != "ratio"}
-    return found
+        result[what]["literal"] = {k: v for k, v in line.items() if k != "ratio"}
+    return result
 
 
 def point(name: str, batch: int, size: int, classes: int, iterations: int, rounds: int) -> dict:
@@ -114,13 +114,13 @@ def point(name: str, batch: int, size: int, classes: int, iterations: int, round
     parameters = sum(p.numel() for p in network.parameters())
     step = trainer(network, batch=batch)
     step()  # makes the gradients and Adam's state
-    found = {"transient_bytes": peak_bytes(step), "parameters": parameters}
+    result = {"transient_bytes": peak_bytes(step), "parameters": parameters}
     if hasattr(network, "training_bytes"):
-        found["estimate_bytes"] = network.training_bytes(batch)
+        result["estimate_bytes"] = network.training_bytes(batch)
     if rounds:
-        found |= interleaved({name: step}, rounds, warm=1)[name]
-        del found["ratio"]
-    return found
+        result |= interleaved({name: step}, rounds, warm=1)[name]
+        del result["ratio"]
+    return result
 
 
 def main() -> None:
@@ -131,14 +131,19 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=7)
     for name, value in (("batch", 128), ("size", 28), ("classes", 10), ("iterations", 3)):
         options.add_argument(f"--{name}", type=int, default=value)
-    given = options.parse_args()
-    if given.network is None:
-        found = timings(given.rounds)
+    arguments = options.parse_args()
+    if arguments.network is None:
+        result = timings(arguments.rounds)
     else:
-        found = point(
-            given.network, given.batch, given.size, given.classes, given.iterations, given.rounds
+        result = point(
+            arguments.network,
+            arguments.batch,
+            arguments.size,
+            arguments.classes,
+            arguments.iterations,
+            arguments.rounds,
         )
-    print(json.dumps(found))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -30,11 +30,11 @@ class Row(NamedTuple):
         return f"| {self.what} | {literal} | **{self.ours:.{digits}f}{unit}** | {aim} |"
 
 
-def rows(found: dict) -> list[Row]:
+def rows(result: dict) -> list[Row]:
     """The figures that were aimed at, in the order of the table."""
 
     def step(allocator, what, label, floor, bar=None):
-        part = found["steps"][allocator][what]
+        part = result["steps"][allocator][what]
         literal = None
         if "literal" in part and floor != "capsviz fp32":  # it ran apart: no rounds to compare
             literal = part["literal"]["median_ms"] / part[floor]["median_ms"]
@@ -43,13 +43,13 @@ def rows(found: dict) -> list[Row]:
         return Row(f"{kept}{label} / {floor.replace('capsviz', 'our')}", literal, ratio, bar)
 
     def taken(size, bar):
-        part = found["memory"][size]
+        part = result["memory"][size]
         ours, literal = (part[name] / part["floor"] for name in ("capsviz", "literal"))
         return Row(f"memory of a step, {size} × {size} px / floor", literal, ours, bar)
 
-    training = found["epoch"]["images_per_second"]
-    speed = found["data_path"]["images_per_second"]["capsviz"]
-    memory = found["memory"]["28 kept"] / found["memory"]["28"]["floor"]
+    training = result["epoch"]["images_per_second"]
+    speed = result["data_path"]["images_per_second"]["capsviz"]
+    memory = result["memory"]["28 kept"] / result["memory"]["28"]["floor"]
     return [
         step("stock", "train fp32", "training step, fp32", "floor", 1.20),
         step("stock", "train fp32", "training step, fp32", "plain floor"),
@@ -68,29 +68,31 @@ def rows(found: dict) -> list[Row]:
         Row(
             "data path with shifts / a DataLoader of PIL pictures",
             None,
-            found["data_path"]["ratio"],
+            result["data_path"]["ratio"],
             20,
             "faster",
         ),
         Row("data path with shifts / training", None, speed / training, 20, "faster"),
-        Row("one epoch of MNIST, bf16, with validation", None, found["epoch"]["seconds"], 180, "s"),
+        Row(
+            "one epoch of MNIST, bf16, with validation", None, result["epoch"]["seconds"], 180, "s"
+        ),
     ]
 
 
-def table(found: dict) -> str:
+def table(result: dict) -> str:
     """The README's table."""
-    machine, times = found["about"], found["commands"]
+    machine, times = result["about"], result["commands"]
     seconds = ", ".join(
         f"`{name}` {line['median_ms'] / 1e3:.1f} s"
         for name, line in times.items()
         if name.startswith("capsviz")
     )
-    whole = found["figures"]["capsviz figures"]["median_ms"] / 1e3
+    whole = result["figures"]["capsviz figures"]["median_ms"] / 1e3
     return "\n".join(
         [
             "| | literal | capsviz | aim |",
             "|---|---|---|---|",
-            *(row.text() for row in rows(found)),
+            *(row.text() for row in rows(result)),
             "",
             "Batches of 128. Times over the floor are medians of ratios within rounds, in which "
             "contenders take turns, other times quotients of two such; the literal network ran "

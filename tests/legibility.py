@@ -40,11 +40,11 @@ def caption_inches(caption: str, width: float) -> float:
 
 def drawn_texts(figure) -> list[tuple[Text, np.ndarray]]:
     """The texts that are really drawn (ticks out of sight are not), and their corners (4, 2)."""
-    found, original = [], Text.draw
+    texts, original = [], Text.draw
 
     def record(self, renderer):
         if self.get_visible() and self.get_text().strip() and (self.get_alpha() or 1) > 0:
-            found.append((self, corners(self, renderer)))
+            texts.append((self, corners(self, renderer)))
         return original(self, renderer)
 
     Text.draw = record
@@ -53,7 +53,7 @@ def drawn_texts(figure) -> list[tuple[Text, np.ndarray]]:
         figure.draw_without_rendering()  # lays it out first; what colours pixels take is not asked
     finally:
         Text.draw = original
-    return found
+    return texts
 
 
 def corners(text: Text, renderer) -> np.ndarray:

@@ -13,17 +13,17 @@ from capsviz.analyses.transplant.words import UNLIKE
 
 
 @pytest.fixture(scope="module")
-def made():
+def claims():
     return findings.findings()
 
 
-def test_the_page_is_what_the_results_say(made):
+def test_the_page_is_what_the_results_say(claims):
     page = findings.PAGE.read_text(encoding="utf-8")
-    assert findings.page(*made) == page, "run `python -m benchmarks.findings`"
+    assert findings.page(*claims) == page, "run `python -m benchmarks.findings`"
 
 
-def test_every_finding_has_its_numbers_picture_control_seeds_and_refutation(made):
-    holding, _ = made
+def test_every_finding_has_its_numbers_picture_control_seeds_and_refutation(claims):
+    holding, _ = claims
     assert len(holding) >= 9
     for one in holding:
         assert not re.search(r"\d", one.title), one.title
@@ -35,8 +35,8 @@ def test_every_finding_has_its_numbers_picture_control_seeds_and_refutation(made
         assert not re.search(r"\bnan\b|\bNone\b", one.text(1)), one.title
 
 
-def test_it_is_read_in_a_few_minutes(made):
-    assert len(findings.page(*made).split()) < 1500  # two pages of A4, with the pictures
+def test_it_is_read_in_a_few_minutes(claims):
+    assert len(findings.page(*claims).split()) < 1500  # two pages of A4, with the pictures
 
 
 def doctored(monkeypatch, module, **fields):

@@ -170,16 +170,16 @@ def run(site, tmp_path):
     return invoke
 
 
-def good(done):
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def good(outcome):
+    assert outcome.returncode == 0, outcome.stderr
+    return outcome.stdout
 
 
-def one_line(done, *words):
-    assert done.returncode == 2 and done.stdout == ""
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+def one_line(outcome, *words):
+    assert outcome.returncode == 2 and outcome.stdout == ""
+    assert len(outcome.stderr.strip().splitlines()) == 1, outcome.stderr
     for word in ("Error: ", *words):
-        assert word in done.stderr, word
+        assert word in outcome.stderr, word
 
 
 def packed(path):

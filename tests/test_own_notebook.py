@@ -21,7 +21,7 @@ def executed(tmp_path_factory):
     return notebooks.execute(PATH, tmp_path_factory.mktemp("own"), epochs=2)
 
 
-def said(notebook):
+def printed(notebook):
     """All that the cells printed and returned."""
     return "\n".join(text(cell) for cell in code(notebook))
 
@@ -38,7 +38,7 @@ def test_it_is_at_most_ten_short_cells(committed):
 
 def assert_its_story(notebook):
     """A mistake is reported, mended and gone; and a routing figure is drawn."""
-    words = said(notebook)
+    words = printed(notebook)
     before, _, after = words.partition("MendedCapsNet: ")
     assert "✗ fails          places" in before and "(144, 1, 1)" in before
     assert " fails" not in after.splitlines()[0]

@@ -172,7 +172,7 @@ def slide(page, name, value, until):
     """Set a number until it tells: a panel just opened may forget what is typed into it."""
     box = page.locator(f"#{name} input[type=number]")
 
-    def told():
+    def messages():
         box.fill(str(value))
         box.press("Enter")
         for _ in range(60):
@@ -181,7 +181,7 @@ def slide(page, name, value, until):
             page.wait_for_timeout(50)
         return False
 
-    wait_for(page, told)
+    wait_for(page, messages)
 
 
 def predictions(page):
@@ -193,10 +193,10 @@ def html_of(page, place):
     return page.locator(f"#{place} .cv-row").first.inner_html()
 
 
-def wait_for(page, condition, *given):
+def wait_for(page, condition, *arguments):
     """Until the condition holds, letting the page go on meanwhile."""
     end = time.monotonic() + PATIENCE_MS / 1000
-    while not condition(*given):
+    while not condition(*arguments):
         assert time.monotonic() < end, f"never: {condition}"
         page.wait_for_timeout(50)
 

@@ -170,9 +170,9 @@ def _others(inputs, n) -> tuple[dict, list[str]]:
     except (FileNotFoundError, ValueError) as error:
         return {}, [f"{name} is left out: {error}"]
     if other.image_shape != inputs.dataset.image_shape or len(other) < n:
-        has = f"{len(other)} images {other.image_shape}"
-        wanted = f"expected {n} of {inputs.dataset.image_shape}"
-        return {}, [f"{name} is left out: it has {has}, {wanted}"]
+        actual = f"{len(other)} images {other.image_shape}"
+        expected = f"expected {n} of {inputs.dataset.image_shape}"
+        return {}, [f"{name} is left out: it has {actual}, {expected}"]
     return {name: _drawn(inputs, other, n)}, []
 
 

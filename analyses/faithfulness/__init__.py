@@ -121,7 +121,7 @@ def compute(model, image, label=None, *, classes, target="read", steps=8, seed=0
     from capsviz.transforms.augment import to_uint8
 
     measure.require_steps(steps)
-    one = measure.one(model, image.cpu(), label, target=target, steps=steps, seed=seed)
+    one = measure.example(model, image.cpu(), label, target=target, steps=steps, seed=seed)
     areas = curves.area(one.curves, one.shares).numpy()
     return Result(
         image=to_uint8(image[0].cpu()),
@@ -171,7 +171,7 @@ def evaluate(
     images, labels = images.cpu(), labels.cpu()
     measure.require_steps(steps)
     require_two(len(images))
-    many = measure.many(
+    survey = measure.survey(
         model, images, labels, target=target, steps=steps, seed=seed, progress=progress
     )
     counts = draw_resamples(len(images), seed=seed)
@@ -179,26 +179,26 @@ def evaluate(
     def mean(values):
         return compare_means(values.numpy(), counts, shares=False)
 
-    deletion, insertion = curves.area(many.curves, many.shares)
+    deletion, insertion = curves.area(survey.curves, survey.shares)
     gap = insertion - deletion
-    changed = ~many.infidelity.isnan().any(0)
+    changed = ~survey.infidelity.isnan().any(0)
     return Statistics(
-        names=many.names,
-        shares=many.shares.numpy(),
-        curves=Estimate(*mean_interval(many.curves.movedim(2, 0).numpy()), len(images)),
+        names=survey.names,
+        shares=survey.shares.numpy(),
+        curves=Estimate(*mean_interval(survey.curves.movedim(2, 0).numpy()), len(images)),
         deletion=mean(deletion),
         insertion=mean(insertion),
         gap=mean(gap),
-        infidelity=measure.of_some(many.infidelity[:, changed].numpy(), seed),
-        routed_less=mean(gap[many.names.index(ROUTED)] - gap) if ROUTED in many.names else None,
-        stages=many.stages,
-        sanity=Estimate(*student_interval(many.correlations.numpy()), len(many.correlations)),
-        left_out=many.left_out,
+        infidelity=measure.of_some(survey.infidelity[:, changed].numpy(), seed),
+        routed_less=mean(gap[survey.names.index(ROUTED)] - gap) if ROUTED in survey.names else None,
+        stages=survey.stages,
+        sanity=Estimate(*student_interval(survey.correlations.numpy()), len(survey.correlations)),
+        left_out=survey.left_out,
         target=target,
         n=len(images),
         classes=list(classes),
         dataset=dataset,
-        quantity=many.quantity,
+        quantity=survey.quantity,
     )
 
 
@@ -222,9 +222,9 @@ def command(run, n, target, steps, seed):
     options.refuse_with_evaluate(n, "digit", "index", "image")
     chosen = {"classes": run.classes, "target": target, "steps": steps, "seed": seed}
     if n is None:
-        shown = run.picture
-        result = compute(run.model, shown.image, shown.label, **chosen)
-        yield f"faithfulness-{shown.name}", result
+        picture = run.picture
+        result = compute(run.model, picture.image, picture.label, **chosen)
+        yield f"faithfulness-{picture.name}", result
         return
     result = evaluate(
         run.model, *run.images(n), dataset=run.dataset, **chosen, progress=run.progress("maps")
@@ -236,7 +236,7 @@ def paper(inputs, settings):
     """For `capsviz figures`: one image; a test set takes too long."""
     from capsviz.cli.inputs import open_picture
 
-    shown = open_picture(inputs, digit=settings.digit, index=settings.index)
+    picture = open_picture(inputs, digit=settings.digit, index=settings.index)
     chosen = {"classes": inputs.dataset.classes, "seed": settings.seed}
-    result = compute(inputs.model, shown.image, shown.label, **chosen)
-    yield f"faithfulness-{shown.name}", result
+    result = compute(inputs.model, picture.image, picture.label, **chosen)
+    yield f"faithfulness-{picture.name}", result

@@ -48,12 +48,12 @@ def curves(
     counts = (shares * P).round()
     removed = rank[..., None] < counts  # (M, B, P, S)
     masks = torch.stack([~removed, removed]).movedim(-1, 3).view(2, M, B, S, 1, *images.shape[2:])
-    shown, places = {}, torch.empty(2, M, B, S, dtype=torch.long)
+    numbers, places = {}, torch.empty(2, M, B, S, dtype=torch.long)
     distinct = []
     for b in range(B):
         some = (images[b] * masks[:, :, b]).flatten(0, 2)
         for k, one in enumerate(some.numpy()):
-            place = shown.setdefault((b, one.tobytes()), len(distinct))
+            place = numbers.setdefault((b, one.tobytes()), len(distinct))
             if place == len(distinct):
                 distinct.append(some[k])
             places[:, :, b].view(2, M, S)[k // (M * S), k // S % M, k % S] = place

@@ -81,14 +81,14 @@ def convolutions(model: nn.Module, image: Tensor) -> list[Convolution]:
             "the scores of this network have no gradient by the image (its code detaches them, or "
             "leaves PyTorch): capsviz faithfulness needs one"
         )
-    wanted = [result for result in meeting.results if result.requires_grad]
-    gradients = torch.autograd.grad(values.sum(), [image, *wanted], allow_unused=True)
+    results = [result for result in meeting.results if result.requires_grad]
+    gradients = torch.autograd.grad(values.sum(), [image, *results], allow_unused=True)
     if gradients[0] is None:
         raise ValueError(
             "the scores of this network do not depend on the image by way of gradients: "
             "capsviz faithfulness needs them"
         )
-    reached = {id(r) for r, g in zip(wanted, gradients[1:], strict=True) if g is not None}
+    reached = {id(r) for r, g in zip(results, gradients[1:], strict=True) if g is not None}
     return [
         Convolution(number, tuple(result.shape[1:]))
         for number, result in enumerate(meeting.results)

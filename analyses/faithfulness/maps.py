@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.analyses.faithfulness.explained import Explained, convolutions
+from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import evidence, trace
-from capsviz.tracing.evidence import ALONG_POSE
 
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CHILDREN, INK, RANDOM = "|u| map", "ink", "random order"
@@ -55,7 +55,7 @@ def methods(model: nn.Module, image: Tensor) -> tuple[list[Method], list[str]]:
     ValueError   for scores without a gradient.
     """
     captum = _captum()
-    found = [Method(RANDOM, _random(torch.Generator().manual_seed(0))), Method(INK, _ink)]
+    controls = [Method(RANDOM, _random(torch.Generator().manual_seed(0))), Method(INK, _ink)]
     routing, left_out = _of_routing(model, image)
     explained = Explained(model)
     by_gradient = [
@@ -74,7 +74,7 @@ def methods(model: nn.Module, image: Tensor) -> tuple[list[Method], list[str]]:
         Method(name, partial(_grad_cam, captum, Explained(model, one.number)))
         for name, one in zip(names, ends, strict=False)
     ]
-    return [*found, *routing, *by_gradient, *grad_cam], left_out
+    return [*controls, *routing, *by_gradient, *grad_cam], left_out
 
 
 def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
@@ -84,7 +84,7 @@ def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
     grid = getattr(model, "grid", None)
     if not evidence.has_places(grid):
         return [], ["no routing map: the capsules of this network lie at no places"]
-    fields, found, left_out = evidence.seen_by_places(model), [], []
+    fields, several, left_out = evidence.seen_by_places(model), [], []
     for name, method in (
         (CHILDREN, partial(_children, model, fields)),
         (ROUTED, partial(_routing, model, fields, None)),
@@ -95,8 +95,8 @@ def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
         except ValueError as error:
             left_out.append(f"no {name}: {error}")
         else:
-            found.append(Method(name, method))
-    return found, left_out
+            several.append(Method(name, method))
+    return several, left_out
 
 
 def own_quantity(model, image: Tensor, names: Sequence[str]) -> dict[str, str] | None:

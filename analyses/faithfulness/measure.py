@@ -23,7 +23,7 @@ TARGETS = ("read", "true")
 DRAWS, PER_DRAW = 5, 2  # of random weights, and images under each
 
 
-class One(NamedTuple):
+class Example(NamedTuple):
     """One image under M maps."""
 
     names: list[str]
@@ -38,7 +38,7 @@ class One(NamedTuple):
     quantity: dict[str, str] | None  # what the routing map shows, where it is no length
 
 
-class Many(NamedTuple):
+class Survey(NamedTuple):
     """N images under M maps."""
 
     names: list[str]
@@ -51,22 +51,24 @@ class Many(NamedTuple):
     quantity: dict[str, str] | None  # what the routing map shows, where it is no length
 
 
-def one(model, image: Tensor, label: int | None, *, target: str, steps: int, seed: int) -> One:
+def example(
+    model, image: Tensor, label: int | None, *, target: str, steps: int, seed: int
+) -> Example:
     """Maps of image (1, C, H, W), their curves and errors, and maps of random weights."""
     generator = torch.Generator().manual_seed(seed)
     labels = None if label is None else torch.tensor([label])
     classes = _classes(model, image, labels, target)
-    there = image.to(_like(model))
+    like = image.to(_like(model))
     with frozen(model):
-        some, left_out = methods(model, there[:1])
-        maps = [method.maps(there, classes.to(there.device)) for method in some]
+        some, left_out = methods(model, like[:1])
+        maps = [method.maps(like, classes.to(like.device)) for method in some]
         shares = curves.grid_of(steps)
         drawn, errors = _judged(model, image, classes, maps, shares, generator)
-        parts = randomised.stages(model, there[:1])
+        parts = randomised.stages(model, like[:1])
         weights = [weight for part in parts for weight in part.weights]
         with randomised.randomised(weights, generator):
-            again = there.clone()
-            later = [method.maps(again, classes.to(there.device)).own for method in some]
+            again = like.clone()
+            later = [method.maps(again, classes.to(like.device)).own for method in some]
     names = [method.name for method in some]
     correlation = torch.stack(
         [
@@ -75,16 +77,16 @@ def one(model, image: Tensor, label: int | None, *, target: str, steps: int, see
         ]
     )
     correlation[names.index(RANDOM)] = torch.nan
-    return One(
+    return Example(
         names, left_out, int(classes[0]), shares, enlarged([one.own[0] for one in maps], image),
         drawn[:, :, 0], errors[:, 0], enlarged([one[0] for one in later], image), correlation,
-        own_quantity(model, there[:1], names),
+        own_quantity(model, like[:1], names),
     )  # fmt: skip
 
 
-def many(
+def survey(
     model, images: Tensor, labels: Tensor, *, target: str, steps: int, seed: int, progress=iter
-) -> Many:
+) -> Survey:
     """The same of images (N, C, H, W), and correlations with maps of random weights of some."""
     generator = torch.Generator().manual_seed(seed)
     classes = _classes(model, images, labels, target)
@@ -93,16 +95,16 @@ def many(
     with frozen(model):
         some, left_out = methods(model, images[:1].to(like))
         for rows in progress(torch.arange(len(images)).split(AT_A_TIME)):
-            there, wanted = images[rows].to(like), classes[rows]
-            maps = [method.maps(there, wanted.to(there.device)) for method in some]
-            pair = _judged(model, images[rows], wanted, maps, shares, generator)
+            batch, targets = images[rows].to(like), classes[rows]
+            maps = [method.maps(batch, targets.to(batch.device)) for method in some]
+            pair = _judged(model, images[rows], targets, maps, shares, generator)
             drawn.append(pair[0])
             errors.append(pair[1])
         parts = randomised.stages(model, images[:1].to(like))
         correlated = _under_draws(model, some, images, classes, parts, generator)
     names = [method.name for method in some]
     stages = [part.name for part in parts]
-    return Many(
+    return Survey(
         names, left_out, shares, torch.cat(drawn, 2), torch.cat(errors, 1), stages, correlated,
         own_quantity(model, images[:1].to(like), names),
     )  # fmt: skip
@@ -129,9 +131,9 @@ def _under_draws(
     picked = picked.repeat(-(-DRAWS * PER_DRAW // len(images)))[: DRAWS * PER_DRAW]
     result = []
     for rows in picked.view(DRAWS, PER_DRAW):
-        there = images[rows].to(like)
-        wanted = classes[rows].to(there.device)
-        correlated = randomised.correlations(model, some, there, wanted, parts, generator)
+        batch = images[rows].to(like)
+        targets = classes[rows].to(batch.device)
+        correlated = randomised.correlations(model, some, batch, targets, parts, generator)
         result.append(correlated.nanmean(2))
     return torch.stack(result)
 

@@ -56,7 +56,7 @@ def stages(model: nn.Module, image: Tensor) -> list[Stage]:
 
 def _met(values: Tensor) -> dict[int, int]:
     """id of each weight that values depend on -> when it was last met."""
-    met, seen, waiting = {}, set(), [values.grad_fn]
+    met, visited, waiting = {}, set(), [values.grad_fn]
     while waiting:
         node = waiting.pop()
         for following, _ in node.next_functions:
@@ -65,8 +65,8 @@ def _met(values: Tensor) -> dict[int, int]:
             if hasattr(following, "variable"):
                 key = id(following.variable)
                 met[key] = max(met.get(key, -1), node._sequence_nr())
-            elif following not in seen:
-                seen.add(following)
+            elif following not in visited:
+                visited.add(following)
                 waiting.append(following)
     return met
 
@@ -113,10 +113,10 @@ def correlations(
     for level in range(len(parts)):
         weights = [one for part in parts[: level + 1] for one in part.weights]
         with randomised(weights, generator):
-            there = images.clone()  # whoever remembers traces must not take it for the same
+            copies = images.clone()  # whoever remembers traces must not take it for the same
             for m, method in enumerate(methods):
                 if method.name != RANDOM:
-                    later = _ranked(method, there, classes).nan_to_num(0.0)
+                    later = _ranked(method, copies, classes).nan_to_num(0.0)
                     result[m, level] = (own[m] * later).sum(1)
     return result
 

@@ -107,21 +107,21 @@ def verdicts(result) -> list[str]:
     """What the routing map adds to its controls, as far as paired intervals tell."""
     if result.routed_less is None:
         return []
-    said = []
+    clauses = []
     less = dict(zip(result.names, result.routed_less, strict=True))
     for other in (UNIFORM, *CONTROLS):
         if other not in less:
             continue
         one = less[other]
-        what = {UNIFORM: "uniform couplings", "ink": "the order by ink"}.get(other, f"the {other}")
+        rival = {UNIFORM: "uniform couplings", "ink": "the order by ink"}.get(other, f"the {other}")
         if one.low > 0:
-            said.append(f"ahead of {what} ({one:.3f})")
+            clauses.append(f"ahead of {rival} ({one:.3f})")
         elif one.high < 0:
-            said.append(f"behind {what} ({one:.3f})")
+            clauses.append(f"behind {rival} ({one:.3f})")
         else:
-            said.append(f"not told from {what} ({one:.3f})")
+            clauses.append(f"not told from {rival} ({one:.3f})")
     behind = [other for other in CONTROLS if other in less and less[other].low <= 0]
-    text = f"insertion less deletion, the routing map is {', '.join(said)}"
+    text = f"insertion less deletion, the routing map is {', '.join(clauses)}"
     if behind:
         text += ": its order of pixels is no better than one that knows nothing of the class"
     return [text]

@@ -126,12 +126,12 @@ def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -
     )
 
 
-def kept_of_norm(norms: Tensor, wanted: Tensor, order: Tensor) -> Tensor:
+def kept_of_norm(norms: Tensor, target: Tensor, order: Tensor) -> Tensor:
     """How much of each child is left (B, I) if `wanted` (B,) of the norms go, in an order (I,)."""
     sizes = norms[:, order]
     before = sizes.cumsum(1) - sizes
-    gone = ((wanted[:, None] - before) / sizes.clamp_min(1e-12)).clamp(0, 1)
-    return torch.empty_like(norms).index_copy_(1, order.to(norms.device), 1 - gone)
+    removal = ((target[:, None] - before) / sizes.clamp_min(1e-12)).clamp(0, 1)
+    return torch.empty_like(norms).index_copy_(1, order.to(norms.device), 1 - removal)
 
 
 def outcome(activations: Tensor, labels: Tensor) -> Tensor:
@@ -178,7 +178,9 @@ def measure(
             drawn = torch.randint(len(members), (draws,), generator=generator)
             if draws:
                 each = (removed_at_random(model, state, kind, members[g], generator) for g in drawn)
-                parts["random"][kind].append(sum(outcome(said, truth) for said in each) / draws)
+                parts["random"][kind].append(
+                    sum(outcome(activations, truth) for activations in each) / draws
+                )
             if planned is not None:
                 rows_of = [
                     torch.stack([outcome(removed(model, state, kind, s), truth) for s in order])

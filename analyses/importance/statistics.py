@@ -25,19 +25,19 @@ def one_image(model, image: Tensor, label: int | None, seed: int) -> dict:
     ((_, state),) = removal.states(model, image)
     whole = removal.without(model, state)[0]
     kinds = removal.groups(state, getattr(model, "grid", None))
-    watched = int(whole.argmax()) if label is None else label
+    number = int(whole.argmax()) if label is None else label
     change, control = {}, {}
     for kind, members in kinds.items():
-        said = [removal.removed(model, state, kind, some)[0, watched] for some in members]
-        change[kind] = (torch.stack(said) - whole[watched]).numpy()
+        activations = [removal.removed(model, state, kind, some)[0, number] for some in members]
+        change[kind] = (torch.stack(activations) - whole[number]).numpy()
         drawn = torch.randint(len(members), (8 * removal.DRAWS,), generator=generator)
         random = [
-            removal.removed_at_random(model, state, kind, members[g], generator)[0, watched]
+            removal.removed_at_random(model, state, kind, members[g], generator)[0, number]
             for g in drawn
         ]
-        control[kind] = np.quantile((torch.stack(random) - whole[watched]).numpy(), [0.05, 0.95])
+        control[kind] = np.quantile((torch.stack(random) - whole[number]).numpy(), [0.05, 0.95])
     return {
-        "watched": watched, "activations": whole.numpy(), "change": change, "control": control,
+        "watched": number, "activations": whole.numpy(), "change": change, "control": control,
         "grid": getattr(model, "grid", None), "how": how(model),
     }  # fmt: skip
 
@@ -62,11 +62,11 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
     generator = torch.Generator().manual_seed(seed)
     _, state = next(iter(removal.states(model, images[:1])))
     kinds = removal.groups(state, getattr(model, "grid", None))
-    asked = {"generator": generator, "progress": progress}
-    ranked = removal.measure(model, others.images, others.labels, kinds, draws=0, **asked)
+    options = {"generator": generator, "progress": progress}
+    ranked = removal.measure(model, others.images, others.labels, kinds, draws=0, **options)
     rank = {kind: (ranked.base[0] - one[:, 0]).mean(1) for kind, one in ranked.single.items()}
     planned = {kind: removal.plans(kinds[kind], rank[kind], generator) for kind in kinds}
-    outcomes = removal.measure(model, images, labels, kinds, planned=planned, **asked)
+    outcomes = removal.measure(model, images, labels, kinds, planned=planned, **options)
     counts = draw_resamples(len(images), seed=seed)
     return {
         "kinds": list(kinds),
@@ -151,8 +151,8 @@ def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
     rows = []
     for batch in torch.arange(len(images)).split(250):
         several = [dictionaries.rounded(own[batch], count) for count in levels]
-        said = under_couplings(model, images[batch], [None, *several])
-        rows.append(said.argmax(2) == labels[batch])
+        activations = under_couplings(model, images[batch], [None, *several])
+        rows.append(activations.argmax(2) == labels[batch])
     accuracy = compare_means(torch.cat(rows, 1), counts)
     fresh = None
     try:

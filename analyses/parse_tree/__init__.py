@@ -215,16 +215,16 @@ def command(run, other, n, folder, seeds, dead_norm, starved_share, seed):
 
     inputs.check(n, folder, seeds, dead_norm, starved_share)
     if folder is not None:
-        stem, given = inputs.epochs(run, folder, n)
+        stem, arguments = inputs.epochs(run, folder, n)
         chosen = {"dead_norm": dead_norm, "starved_share": starved_share, "seed": seed}
-        yield stem, follow(**given, **chosen)
+        yield stem, follow(**arguments, **chosen)
     elif n is not None:
-        stem, given = inputs.many(run.inputs, n)
+        stem, arguments = inputs.many(run.inputs, n)
         progress = run.progress("parsing")
-        yield stem, evaluate(run.model, **given, seeds=seeds, seed=seed, progress=progress)
+        yield stem, evaluate(run.model, **arguments, seeds=seeds, seed=seed, progress=progress)
     else:
-        stem, given = inputs.two(run.inputs, run.picture, other)
-        yield stem, compute(run.model, **given, seed=seed)
+        stem, arguments = inputs.two(run.inputs, run.picture, other)
+        yield stem, compute(run.model, **arguments, seed=seed)
 
 
 def paper(inputs, settings):
@@ -233,8 +233,8 @@ def paper(inputs, settings):
     from capsviz.cli.inputs import open_picture
 
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
-    stem, given = chosen.two(inputs, picture, None)
-    yield stem, compute(inputs.model, **given, seed=settings.seed)
-    stem, given = chosen.many(inputs, settings.n)
+    stem, arguments = chosen.two(inputs, picture, None)
+    yield stem, compute(inputs.model, **arguments, seed=settings.seed)
+    stem, arguments = chosen.many(inputs, settings.n)
     progress = settings.progress("parsing")
-    yield stem, evaluate(inputs.model, **given, seed=settings.seed, progress=progress)
+    yield stem, evaluate(inputs.model, **arguments, seed=settings.seed, progress=progress)

@@ -120,8 +120,8 @@ def _tree(axes, result, s, colours, *, titled):
     axes.plot(x, np.zeros(len(x)), "s", color="#555555", markersize=1.8, zorder=3)
     counts = [(favourite == j).mean() for j in range(J)]
     sizes = 6 + 110 * np.array(counts)
-    shown = [colours.get(j, NONE) for j in range(J)]
-    axes.scatter(range(J), np.ones(J), s=sizes, c=shown, zorder=3, linewidths=0)
+    shades = [colours.get(j, NONE) for j in range(J)]
+    axes.scatter(range(J), np.ones(J), s=sizes, c=shades, zorder=3, linewidths=0)
     step = max(1, -(-J // 20))
     for j in range(0, J, step):
         name = str(result.classes[j])

@@ -40,17 +40,21 @@ def two(inputs, picture, other: int | None) -> tuple[str, dict]:
     other = next_class(inputs, picture) if other is None else other
     second, _ = inputs.dataset.nth_of_class(other, 0)
     images = torch.cat([picture.image.cpu(), to_float(second)])
-    given = {"images": images, "labels": (picture.label, other), "classes": inputs.dataset.classes}
-    return f"parse-tree-{picture.name}-{other}-0", given
+    arguments = {
+        "images": images,
+        "labels": (picture.label, other),
+        "classes": inputs.dataset.classes,
+    }
+    return f"parse-tree-{picture.name}-{other}-0", arguments
 
 
 def many(inputs, n: int) -> tuple[str, dict]:
     """Stem, and what `evaluate` takes, of n images."""
     name = inputs.dataset.name
     images, labels = inputs.images(n)
-    given = {"images": images, "labels": labels, "others": other_images(inputs, OTHERS)}
+    arguments = {"images": images, "labels": labels, "others": other_images(inputs, OTHERS)}
     about = {"classes": inputs.dataset.classes, "dataset": name}
-    return f"parse-tree-{name}-{n}-images", given | about
+    return f"parse-tree-{name}-{n}-images", arguments | about
 
 
 def epochs(run, folder: Path, n: int | None) -> tuple[str, dict]:
@@ -60,8 +64,8 @@ def epochs(run, folder: Path, n: int | None) -> tuple[str, dict]:
     images, labels = run.images(n)
     name = folder.resolve().name
     networks = opened(files, run.inputs.device, run.progress("epochs"))
-    given = {"networks": networks, "images": images, "labels": labels}
-    return f"parse-tree-epochs-{name}", given | {"run": name, "dataset": run.dataset}
+    arguments = {"networks": networks, "images": images, "labels": labels}
+    return f"parse-tree-epochs-{name}", arguments | {"run": name, "dataset": run.dataset}
 
 
 def weights(folder: Path) -> dict[int, Path]:

@@ -34,7 +34,7 @@ TREES = ("whole tree", "less its class's")
 MOVED = ("at the place that it moved to", "at the same place", "one place the other way")
 
 
-class Observed(NamedTuple):
+class Observation(NamedTuple):
     """What N images are coupled and read as."""
 
     couplings: Tensor  # (N, I, J) of the last iteration
@@ -43,7 +43,7 @@ class Observed(NamedTuple):
     grid: tuple[int, int, int] | None
 
 
-def observe(model, images: Tensor, progress=iter) -> Observed:
+def observe(model, images: Tensor, progress=iter) -> Observation:
     """Couplings of images (N, C, H, W); ValueError for a layer whose places see some children."""
     couplings, read = [], []
     for batch in progress(images.split(CHUNK_IMAGES)):
@@ -52,7 +52,7 @@ def observe(model, images: Tensor, progress=iter) -> Observed:
         couplings.append(traced.couplings[-1].clone())
         read.append(traced.lengths.argmax(1))
     even = even_couplings(traced.couplings)
-    return Observed(torch.cat(couplings), even, torch.cat(read), traced.grid)
+    return Observation(torch.cat(couplings), even, torch.cat(read), traced.grid)
 
 
 def favourites(couplings: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ def _like(labels: Tensor, generator) -> Tensor:
     return torch.cat(pairs)
 
 
-def class_means(known: Observed, classes: Tensor) -> Tensor:
+def class_means(known: Observation, classes: Tensor) -> Tensor:
     """Mean couplings (J, I, J) of the images of each class; of all for a class without images."""
     every = known.couplings.mean(0)
     own = [known.couplings[classes == k] for k in range(every.shape[1])]
@@ -116,7 +116,13 @@ def class_means(known: Observed, classes: Tensor) -> Tensor:
 
 
 def frozen(
-    model, images: Tensor, own: Observed, known: Observed, classes: Tensor, generator, progress=iter
+    model,
+    images: Tensor,
+    own: Observation,
+    known: Observation,
+    classes: Tensor,
+    generator,
+    progress=iter,
 ) -> Tensor:
     """Activations (6, N, J) with couplings frozen in the ways of `FROZEN`.
 
@@ -161,7 +167,9 @@ def _neighbours(grid, axis: int) -> list[tuple[int, int]]:
     return [tuple(first), tuple(second)]
 
 
-def moved(model, images: Tensor, own: Observed, usual_tree: Tensor, apart, progress=iter) -> Tensor:
+def moved(
+    model, images: Tensor, own: Observation, usual_tree: Tensor, apart, progress=iter
+) -> Tensor:
     """Correlations (2, 3, N) of an image's tree with that of the image moved by one place.
 
     Of what single children add to what all of them favour, over children and parents, and of the

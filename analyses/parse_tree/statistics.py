@@ -22,14 +22,18 @@ def trees(model, images: Tensor, labels: list, seed: int) -> dict:
     """Fields of `Result` but for the classes; ValueError for another number of images than two."""
     if len(images) != 2:
         raise ValueError(f"expected two images whose trees are compared, got {len(images)}")
-    networks, observed, shown = ["trained"] * 2, [measures.observe(model, images)], [images]
+    networks, observed, pictures = ["trained"] * 2, [measures.observe(model, images)], [images]
     fresh, _ = fresh_networks(model, 1, seed)
     for other in fresh:
         observed.append(measures.observe(other, images[:1]))
-        networks, labels, shown = [*networks, FRESH], [*labels, labels[0]], [*shown, images[:1]]
+        networks, labels, pictures = (
+            [*networks, FRESH],
+            [*labels, labels[0]],
+            [*pictures, images[:1]],
+        )
     couplings = torch.cat([one.couplings for one in observed])
     return {
-        "images": to_uint8(torch.cat(shown)),
+        "images": to_uint8(torch.cat(pictures)),
         "read": torch.cat([one.read for one in observed]).numpy(),
         "labels": labels,
         "networks": networks,
@@ -103,11 +107,11 @@ def _shares(own, labels, counts):
 def _frozen(model, images, labels, own, known, classes, generator, progress, counts):
     """Accuracy and activations with frozen couplings, and why there are none."""
     try:
-        said = measures.frozen(model, images, own, known, classes, generator, progress)
+        activations = measures.frozen(model, images, own, known, classes, generator, progress)
     except ValueError as error:
         return None, None, [f"no frozen couplings: {error}"]
-    right = said.argmax(2) == labels
-    true = said[:, torch.arange(len(labels)), labels]
+    right = activations.argmax(2) == labels
+    true = activations[:, torch.arange(len(labels)), labels]
     return compare_means(right, counts), compare_means(true, counts, shares=False), []
 
 

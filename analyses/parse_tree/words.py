@@ -13,7 +13,7 @@ MOST = 0.5  # of the variance
 
 def caption(result, part="") -> str:
     """What a picture shows, with its numbers."""
-    said = findings(result)
+    sentence = findings(result)
     if hasattr(result, "epochs"):
         text = (
             "Child capsules over training: largest activation over all images, gradient in shares "
@@ -25,21 +25,21 @@ def caption(result, part="") -> str:
             "(lines: share of a type's places), and at each place of each type (pale: a weak "
             "preference, in shares of the panel's strongest)."
         )
-        said = said.replace(": see --n", "")
+        sentence = sentence.replace(": see --n", "")
     elif part == "moved":
         text = (
             "Accuracy with couplings frozen, and whether the tree moves with the image: "
             "correlation of trees. Bars: 95 % intervals over "
             f"{result.n:,} images of {result.dataset}."
         )
-        said = "\n".join([*_frozen(result), *_trees(result)])
+        sentence = "\n".join([*_frozen(result), *_trees(result)])
     else:
         text = (
             "What decides which parent a child prefers: shares of the variance of couplings, and "
             "children that change their favourite. Bars: 95 % intervals over images."
         )
-        said = "\n".join([_variance(result), _favourites(result), *result.notes])
-    return f"{text} {sentences(said)}"
+        sentence = "\n".join([_variance(result), _favourites(result), *result.notes])
+    return f"{text} {sentences(sentence)}"
 
 
 def findings(result) -> str:

@@ -85,11 +85,11 @@ def compute(models, names, images, labels, *, dataset, seed=0) -> Result:
 
     images, labels = images.cpu(), labels.cpu()
     forms = measure.broken(images, labels, seed=seed)
-    clean, said = measure.suspicion(models, names, images, images)
+    clean, scores = measure.suspicion(models, names, images, images)
     suspect = [measure.suspicion(models, names, one, images)[0] for one in forms.values()]
     examples = [images[0], *(one[0] for one in forms.values())]
     return Result(
-        scores=said,
+        scores=scores,
         kinds=list(forms),
         auroc=measure.told_apart(clean, suspect, seed=seed),
         examples=np.stack([to_uint8(one) for one in examples]),

@@ -25,24 +25,24 @@ def suspicion(models: Sequence, names: Sequence[str], images: Tensor, intact: Te
     one; and of pixels alone the length of all edges, how far the ink is from the mean of the intact
     images, and the distance to the nearest intact image at another place in the set.
     """
-    values, said = [], []
+    values, labels = [], []
     for model, name in zip(models, names, strict=True):
         if reconstructs(model):
             traced = trace(model, images, keep=("lengths", "reconstruction"))
             values += [1 - traced.lengths.amax(1), distance(images, traced.reconstruction)]
-            said += [f"{name}: {LONGEST}", f"{name}: {RECONSTRUCTION}"]
+            labels += [f"{name}: {LONGEST}", f"{name}: {RECONSTRUCTION}"]
         else:
             values.append(1 - scores(model, images).amax(1))
-            said.append(f"{name}: {LONGEST}")
+            labels.append(f"{name}: {LONGEST}")
     pixels = _of_pixels(images, intact)
-    return torch.stack([*(one.double() for one in values), *pixels]).numpy(), [*said, *PIXELS]
+    return torch.stack([*(one.double() for one in values), *pixels]).numpy(), [*labels, *PIXELS]
 
 
 def _of_pixels(images: Tensor, intact: Tensor) -> list[Tensor]:
     images, intact = images.double(), intact.double()
     edges = sum(images.diff(dim=axis).abs().flatten(1).sum(1) for axis in (2, 3))
-    ink = images.flatten(1).sum(1)
-    away = (ink - intact.flatten(1).sum(1).mean()).abs()
+    brightness = images.flatten(1).sum(1)
+    away = (brightness - intact.flatten(1).sum(1).mean()).abs()
     apart = torch.cdist(images.flatten(1), intact.flatten(1))
     return [edges, away, apart.fill_diagonal_(torch.inf).amin(1)]
 

@@ -41,13 +41,13 @@ def findings(result) -> str:
 
 def verdicts(result) -> list[str]:
     """Does the first score tell broken images beyond its own controls, and beyond pixels?"""
-    said = []
+    clauses = []
     for kind, control in OF.items():
         own = result.auroc[0][result.kinds.index(kind)]
         whole = result.auroc[0][result.kinds.index(control)]
         verb = "beyond" if own.low > whole.high else "no further than"
-        said.append(f"{kind} {verb} its control ({own:.2f}; {whole:.2f})")
-    lines = [f"{result.scores[0]} tells {', '.join(said)}"]
+        clauses.append(f"{kind} {verb} its control ({own:.2f}; {whole:.2f})")
+    lines = [f"{result.scores[0]} tells {', '.join(clauses)}"]
     first = result.kinds.index("quarters exchanged")
     better = [
         name
@@ -64,7 +64,7 @@ def of_units(result) -> list[str]:
     lines, name = [], result.networks[0]
     if result.perturbed is not None:
         control, units = result.perturbed
-        said = [
+        clauses = [
             f"{units[k]:.3f} {what} (random directions {control[k]:.3f})"
             for k, what in enumerate(
                 ("on the stroke", "of that in one half", "overlap of two units' maps")
@@ -73,7 +73,7 @@ def of_units(result) -> list[str]:
         tied, apart = units.difference[1], units.difference[2]
         lines.append(
             f"units of the class capsule of {name}, relevance mass when each goes from its lowest "
-            f"to its highest value: {', '.join(said)}: they are "
+            f"to its highest value: {', '.join(clauses)}: they are "
             + ("" if tied.low > 0 else "no ")
             + f"more tied to a half than random directions, by {tied:.3f} (0.5 is both halves "
             f"alike, 1 one alone), and {'' if apart.high < 0 else 'no '}less entangled, "

@@ -37,10 +37,12 @@ from capsviz.analyses.perturb.measure import (
     DELTA,
     N,
     Statistics,
+    beyond,
     captions,
     choose,
     evaluate,
     measure_class,
+    spread,
     strongest,
 )
 from capsviz.cli import options
@@ -82,6 +84,7 @@ class Result(NamedTuple):
     count: int | None = None  # of dimensions in the pose
     tests: int | None = None  # that the captions are corrected for; None: they are not
     score: str = "capsule length"  # or "activation"
+    width: float | None = None  # median over dimensions from the 5 % to the 95 % quantile
 
 
 def compute(model, image, label=None, *, statistics, span=None, every=False) -> Result:
@@ -107,12 +110,13 @@ def compute(model, image, label=None, *, statistics, span=None, every=False) -> 
     from capsviz.tracing import LENGTH, decode, require_decoder, score_name, trace
     from capsviz.transforms.augment import to_uint8
 
+    image = image.cpu()
     score = score_name(model, image)
     span = span or ("paper" if score == LENGTH else "data")
     if span not in ("paper", "data"):
         raise ValueError(f"unknown range '{span}', expected one of: paper, data")
     require_decoder(model)
-    image, k = image.cpu(), statistics.capsule
+    k = statistics.capsule
     traced = trace(model, image, keep=("poses", "lengths"))
     poses = traced.poses[-1]
     E = poses.shape[2]
@@ -148,6 +152,7 @@ def compute(model, image, label=None, *, statistics, span=None, every=False) -> 
         count=E,
         tests=statistics.effect.value.size,
         score=score,
+        width=spread(statistics),
     )
 
 
@@ -180,10 +185,8 @@ def command(run, pose, span, n, every):
         return
     image, label, name = run.picture
     statistics = measure(choose(run.model, image, label, pose=pose))
-    yield (
-        f"perturb-{name}",
-        compute(run.model, image, label, statistics=statistics, span=span, every=every),
-    )
+    result = compute(run.model, image, label, statistics=statistics, span=span, every=every)
+    yield f"perturb-{name}", result
 
 
 def findings(result: Result | Statistics) -> str:
@@ -193,6 +196,7 @@ def findings(result: Result | Statistics) -> str:
     head += ", mean ±95 %"
     if tests is not None:
         head += f", the largest of those clear of zero (Holm, {tests} effects)"
+    head += beyond(spread(result) if isinstance(result, Statistics) else result.width)
     return "\n".join([f"{head}:", *(f"dim {d}: {t}" for d, t in zip(which, texts, strict=True))])
 
 

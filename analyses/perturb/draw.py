@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import clear, plus_minus
+from capsviz.analyses.perturb.measure import beyond, clear, plus_minus
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import GAP, mosaic, show, wrapped
 
@@ -30,10 +30,10 @@ def sheet(result, width):
     E, *_, tall, wide = result.images.shape
     narrow = width < WIDE
     left, words = (0.45, 1.15) if narrow else (0.8, 1.6)  # inches
-    shown = _columns(result, width - left - words)
+    numbers = _columns(result, width - left - words)
     text = wrapped(_heading_text(result), width - 1.4, 6)
     head, foot = max(0.8, 0.16 + 0.135 * (text.count("\n") + 1)), 0.5
-    columns = shown.shape[1]
+    columns = numbers.shape[1]
     across = min(width - left - words, CELL * columns)
     down = across * (E * (tall + GAP) - GAP) / (columns * (wide + GAP) - GAP)
     height = head + down + foot
@@ -41,23 +41,23 @@ def sheet(result, width):
     figure = Figure(figsize=(width, height), layout=PlaceHolderLayoutEngine(True, False))
     _heading(figure, result, text, head)
     axes = figure.add_axes((left / width, foot / height, across / width, down / height))
-    y, x = mosaic(axes, result.images[np.arange(E)[:, None], shown], columns)
+    y, x = mosaic(axes, result.images[np.arange(E)[:, None], numbers], columns)
     dimensions = range(E) if result.dimensions is None else result.dimensions
     names = [f"dim {d}" for d in dimensions]
     if result.span == "data" and not narrow:
-        ends = result.values[:, [0, -1]]
+        ends = result.values[:, [0, -1]].round(2) + 0.0  # no -0.00
         names = [
             f"{n}\n{_minus(f'{a:.2f} to {b:.2f}')}" for n, (a, b) in zip(names, ends, strict=True)
         ]
     axes.set_yticks(y, names)
     for d, own in enumerate(result.own):
-        (column,) = np.flatnonzero(shown[d] == own)
+        (column,) = np.flatnonzero(numbers[d] == own)
         corner = (column * (wide + GAP) - 1.5, d * (tall + GAP) - 1.5)
         axes.add_patch(
             Rectangle(corner, wide + 2, tall + 2, fill=False, color=OWN, linewidth=1, clip_on=False)
         )
     if result.span == "paper":
-        shifts = (result.values[0] - result.values[0, result.own[0]])[shown[0]]
+        shifts = (result.values[0] - result.values[0, result.own[0]])[numbers[0]]
         step = -(-LABEL // (across / columns))  # a label has the room of so many pictures
         some = [k for k in range(columns) if (k - columns // 2) % step == 0]
         texts = [_minus(f"{s:+.2f}") if s else "0" for s in shifts[some].round(6)]
@@ -84,10 +84,10 @@ def _columns(result, inches) -> np.ndarray:
         half = (K - 1) // 2
         steps = np.unique(np.linspace(0, half, (count - 1) // 2 + 1).round().astype(int))
         return np.tile(np.concatenate([half - steps[:0:-1], half + steps]), (E, 1))
-    shown = np.tile(np.linspace(0, K - 1, count).round().astype(int), (E, 1))
-    for row, own in zip(shown, result.own, strict=True):
+    numbers = np.tile(np.linspace(0, K - 1, count).round().astype(int), (E, 1))
+    for row, own in zip(numbers, result.own, strict=True):
         row[np.abs(row - own).argmin()] = own
-    return shown
+    return numbers
 
 
 def _heading_text(result) -> str:
@@ -101,7 +101,7 @@ def _heading_text(result) -> str:
         f"{true}predicted {result.classes[result.predicted]}\n"
         f"changed: pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
         f"words: effects of +0.1 that are largest,{clear} against their spread in the class, "
-        f"mean ±95 %, n = {result.n}"
+        f"mean ±95 %, n = {result.n}{beyond(result.width)}"
     )
 
 

@@ -41,6 +41,18 @@ class Statistics(NamedTuple):
     dataset: str
 
 
+def spread(statistics: Statistics) -> float:
+    """What 90 % of a class span of a dimension, the median over dimensions."""
+    return float(np.median(np.diff(statistics.quantiles, axis=1)))
+
+
+def beyond(width: float | None) -> str:
+    """A warning, where the change of a dimension is larger than what the class itself spans."""
+    if width is None or width >= DELTA:
+        return ""
+    return f"; +{DELTA} is more than the {width:.2g} that 90 % of the class span"
+
+
 def choose(model, image, label=None, *, pose="winning") -> int:
     """The class whose pose of an image (1, C, H, W) to change: the "winning" or the "true" one.
 

@@ -227,9 +227,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
 
 
 def _figure(path: Path | None) -> tuple[Path | None, tuple[str, ...]]:
-    if path is None:
-        return None, ()
-    if not path.suffix:
+    if path is None or not path.suffix:
         return path, ("pdf", "png")
     return path.with_suffix(""), figures.check_formats([path.suffix[1:].lower()])
 

@@ -209,9 +209,9 @@ def paper(inputs, settings):
 
     decoders = open_decoders(inputs)
     name, classes = inputs.dataset.name, inputs.dataset.classes
-    shown = open_picture(inputs, digit=settings.digit, index=settings.index)
-    result = compute(inputs.model, decoders, shown.image, shown.label, classes=classes)
-    yield f"primary-{shown.name}", result
+    picture = open_picture(inputs, digit=settings.digit, index=settings.index)
+    result = compute(inputs.model, decoders, picture.image, picture.label, classes=classes)
+    yield f"primary-{picture.name}", result
     images, _ = inputs.images(settings.n)
     progress = settings.progress("decoding")
     result = evaluate(

@@ -26,12 +26,12 @@ def strip(result, width):
     blank = np.full_like(first, 255)
     axes = figure.add_subplot(rows[0])
     names = ["image a", *(f"t = {result.t[i]:.3g}" for i in steps), "image b"]
-    shown = [result.activations[0], *result.path_activations[steps], result.activations[1]]
-    _row(axes, np.concatenate([first, result.path[steps], last]), result, shown, names)
+    activations = [result.activations[0], *result.path_activations[steps], result.activations[1]]
+    _row(axes, np.concatenate([first, result.path[steps], last]), result, activations, names)
     axes.set_ylabel("path of\nposes", color=PATH, fontsize=6.5)
     axes = figure.add_subplot(rows[1])
-    shown = [None, *result.fade_activations[steps], None]
-    _row(axes, np.concatenate([blank, result.fade[steps], blank]), result, shown)
+    activations = [None, *result.fade_activations[steps], None]
+    _row(axes, np.concatenate([blank, result.fade[steps], blank]), result, activations)
     axes.set_ylabel("cross-fade\nof pixels", color=FADE, fontsize=6.5)
     _curves(figure.add_subplot(rows[2]), result)
     return figure

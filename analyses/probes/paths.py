@@ -17,8 +17,8 @@ RETURNS = ("its drawing", "the image, noise as far", "a like image's drawing")
 
 def poses_and_classes(model, images: Tensor) -> tuple[Tensor, Tensor]:
     """Poses (N, J, E) after the last iteration, and the classes read (N,)."""
-    shown = trace(model, images, keep=("poses", "lengths"))
-    return shown.poses[-1], shown.lengths.argmax(1)
+    traced = trace(model, images, keep=("poses", "lengths"))
+    return traced.poses[-1], traced.lengths.argmax(1)
 
 
 def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]:
@@ -57,8 +57,8 @@ def cycle(model, images: Tensor, *, seed: int) -> dict:
     noisy = (images + far[:, None, None, None] * noise).clamp(0, 1)
     like = _following(read)
     own, back = poses[torch.arange(len(read)), read].double(), []
-    for shown in (drawn, noisy):
-        after, now = poses_and_classes(model, shown)
+    for picture in (drawn, noisy):
+        after, now = poses_and_classes(model, picture)
         back.append((after[torch.arange(len(read)), read].double(), now == read))
     back.append((back[0][0][like], back[0][1][like]))
     means = torch.stack([own[read == k].mean(0) if (read == k).any() else own[0] * 0
@@ -111,13 +111,13 @@ def along(model, images: Tensor, real=None, *, seed: int, progress=iter) -> dict
     for step in progress(range(len(T))):
         row = []
         for strip in kinds:
-            shown = strip[:, step]
-            lengths = trace(model, shown, keep=("lengths",)).lengths
-            far = torch.cdist(shown.flatten(1), among.flatten(1))
+            pictures = strip[:, step]
+            lengths = trace(model, pictures, keep=("lengths",)).lengths
+            far = torch.cdist(pictures.flatten(1), among.flatten(1))
             far[classes[:, None] != of_real] = torch.inf
             if real is None:
                 far.scatter_(1, pairs, torch.inf)
-            nearest = far.min(1).values / shown[0].numel() ** 0.5
+            nearest = far.min(1).values / pictures[0].numel() ** 0.5
             row.append(
                 torch.stack(
                     [

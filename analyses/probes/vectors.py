@@ -39,14 +39,14 @@ def gather(model, images: Tensor, fit_images: Tensor | None, *, shift_px: int, s
     generator = torch.Generator().manual_seed(seed)
     images, notes = images.cpu(), []
     whole = images if fit_images is None else torch.cat([images, fit_images.cpu()])
-    shown = shifted(whole, shift_px, generator)
-    factors = np.stack(moments(shown.numpy()), 1)
+    moving = shifted(whole, shift_px, generator)
+    factors = np.stack(moments(moving.numpy()), 1)
     drawn = np.isfinite(factors).all(1)
     if not drawn.all():
         notes.append(f"{int((~drawn).sum())} images in which nothing is drawn are left out")
     n = int(drawn[: len(images)].sum())
-    whole, shown, factors = whole[drawn], shown[drawn], factors[drawn]
-    poses, read = poses_and_classes(model, shown)
+    whole, moving, factors = whole[drawn], moving[drawn], factors[drawn]
+    poses, read = poses_and_classes(model, moving)
     own, read = poses[torch.arange(len(read)), read].double().numpy(), read.numpy()
     rows = np.arange(len(read))
     if fit_images is None:
@@ -63,7 +63,7 @@ def gather(model, images: Tensor, fit_images: Tensor | None, *, shift_px: int, s
     poses, _ = poses_and_classes(model, anew)
     poses = poses[torch.arange(len(tokens)), torch.from_numpy(read[tokens])].double().numpy()
     return Data(
-        torch.cat([shown, anew]),
+        torch.cat([moving, anew]),
         factors,
         np.concatenate([read, read[tokens]]),
         np.concatenate([own, poses]),

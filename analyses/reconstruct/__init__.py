@@ -91,7 +91,7 @@ def compute(
     require_decoder(model)
     images, labels = images.cpu(), labels.cpu()
     require_two(len(images))
-    wanted = set(_first_of_each(labels.numpy(), per_class).tolist())
+    rows = set(_first_of_each(labels.numpy(), per_class).tolist())
     examples, worst, predicted, errors = {}, [], [], []
     for start in progress(range(0, len(images), CHUNK_IMAGES)):
         part = slice(start, start + CHUNK_IMAGES)
@@ -102,7 +102,7 @@ def compute(
         stacked = to_uint8(torch.stack([batch, *decoded], 1))
         errors.append(torch.stack([reconstruction_loss(batch, one) for one in decoded], 1))
         predicted.append(winner)
-        examples |= {start + i: stacked[i] for i in range(len(batch)) if start + i in wanted}
+        examples |= {start + i: stacked[i] for i in range(len(batch)) if start + i in rows}
         pairs = torch.stack([winner, truth], 1)
         for i, lengths in enumerate(traced.lengths.gather(1, pairs).float().numpy()):
             if winner[i] != truth[i]:

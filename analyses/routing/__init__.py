@@ -172,9 +172,9 @@ def command(run, iterations, n, dead_norm, seed):
     options.refuse_without_evaluate(n, "dead_norm", "seed")
     chosen = {"classes": run.classes, "iterations": iterations}
     if n is None:
-        shown = run.picture
-        result = compute(run.model, shown.image, shown.label, **chosen)
-        yield f"routing-{shown.name}", result
+        picture = run.picture
+        result = compute(run.model, picture.image, picture.label, **chosen)
+        yield f"routing-{picture.name}", result
         return
     result = evaluate(
         run.model,
@@ -193,9 +193,9 @@ def paper(inputs, settings):
     from capsviz.cli.inputs import open_picture
 
     classes, name = inputs.dataset.classes, inputs.dataset.name
-    shown = open_picture(inputs, digit=settings.digit, index=settings.index)
-    result = compute(inputs.model, shown.image, shown.label, classes=classes)
-    yield f"routing-{shown.name}", result
+    picture = open_picture(inputs, digit=settings.digit, index=settings.index)
+    result = compute(inputs.model, picture.image, picture.label, classes=classes)
+    yield f"routing-{picture.name}", result
     progress = settings.progress("routing")
     result = evaluate(
         inputs.model,

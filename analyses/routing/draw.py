@@ -19,10 +19,10 @@ from capsviz.figures.maps import (
     one_map,
 )
 from capsviz.figures.panels import label_lines
+from capsviz.nn.quantity import words_of
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 SHOWN = 10  # classes that maps are drawn of, the longest
-ALONG_POSE = {"part": r"$c_{ij}\,\hat u_{ij}\cdot\hat v_j$", "whole": r"$s_j\cdot\hat v_j$"}
 
 
 def one_image(result, width):
@@ -91,7 +91,7 @@ def _maps(part, result, classes, shape, wide):
             if column == 0:
                 axes.set_ylabel(name, fontsize=6.5)
     longest = f" ({SHOWN} longest)" if len(result.classes) > SHOWN else ""
-    quantity = result.quantity or ALONG_POSE
+    quantity = words_of(result.quantity)
     part.suptitle(
         f"evidence for each class{longest} by place: "
         f"{'' if wide or result.quantity is None else chr(10)}{quantity['part']} "
@@ -126,7 +126,7 @@ def evidence(result, width):
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
     grid[0].set_ylabel("class")
     class_ticks(grid[0].yaxis, result.classes)
-    quantity = result.quantity or ALONG_POSE
+    quantity = words_of(result.quantity)
     figure.suptitle(
         f"evidence for each class by capsule, {quantity['part']};\nΣ: {quantity['whole']}",
         fontsize=7,

@@ -61,7 +61,7 @@ class Survey:
     """
 
     def __init__(self, model, images: Tensor, *, iterations: int | None, most: int, seed: int):
-        self.model, self.asked = model, iterations
+        self.model, self.iterations = model, iterations
         few = images[:PREFIX_IMAGES]
         self.iterations = len(trace(model, few[:1], keep=("poses",), iterations=iterations).poses)
         self.most = self._rounds(few[:1], most)
@@ -102,7 +102,7 @@ class Survey:
             model,
             images,
             keep=("child_activations", *INSIDE),
-            iterations=self.most if several else self.asked,
+            iterations=self.most if several else self.iterations,
         )
         rounds = traced.activations
         if not self.prefix:

@@ -6,9 +6,8 @@ import numpy as np
 
 from capsviz.analyses.routing import statistics
 from capsviz.analyses.routing.statistics import NO_MAP, Statistics, spread
+from capsviz.nn.quantity import words_of
 from capsviz.statistics.words import number, sentences
-
-ALONG_POSE = {"plain": "c (û·v̂)"}  # of results without a quantity of their own
 
 
 def caption(result, part: str = "") -> str:
@@ -40,7 +39,7 @@ def caption(result, part: str = "") -> str:
 
 def plain(result) -> str:
     """The evidence of one capsule, in signs."""
-    return (result.quantity or ALONG_POSE)["plain"]
+    return words_of(result.quantity)["plain"]
 
 
 def whole(result) -> str:

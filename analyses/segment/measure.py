@@ -114,7 +114,7 @@ def overlaps(drawn: Drawn) -> Tensor:
     the order of `segment.DIVIDED`: for the absent class, each thing in turn is drawn from it, the
     other one from its label.
     """
-    ink = drawn.images > INK
+    bright = drawn.images > INK
     own = drawn.parts > INK
     absent = drawn.from_absent[:, None].expand_as(drawn.parts)
     pairs = (
@@ -127,8 +127,8 @@ def overlaps(drawn: Drawn) -> Tensor:
     )
     values = []
     for first, other in pairs:
-        taken = ink[:, None] & (first >= other)
-        both, either = (m.flatten(2).sum(2) for m in (taken & own, taken | own))
+        division = bright[:, None] & (first >= other)
+        both, either = (m.flatten(2).sum(2) for m in (division & own, division | own))
         values.append((both / either.clamp_min(1)).mean(1))
     return torch.stack(values, 1)
 

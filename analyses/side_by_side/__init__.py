@@ -198,9 +198,9 @@ def command(run, n, seed):
     options.refuse_without_evaluate(n, "seed")
     models, names = [one.model for one in run.networks], [one.name for one in run.networks]
     if n is None:
-        shown = run.picture
-        result = compute(models, names, shown.image, shown.label, classes=run.classes)
-        yield f"side-by-side-{shown.name}", result
+        picture = run.picture
+        result = compute(models, names, picture.image, picture.label, classes=run.classes)
+        yield f"side-by-side-{picture.name}", result
         return
     result = evaluate(
         models, names, *run.images(n), classes=run.classes, dataset=run.dataset, seed=seed,

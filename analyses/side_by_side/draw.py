@@ -81,10 +81,10 @@ def _maps(part, result, k, name):
     """Evidence for the two classes; routed above, uniform below."""
     both = {"routed": result.maps[name], "uniform": result.uniform_maps[name]}
     sums = {"routed": result.sums[k], "uniform": result.uniform_sums[k]}
-    shown = result.shown
-    scale = CenteredNorm(0, halfrange(np.stack([one[shown] for one in both.values()])))
-    grid = part.subplots(1, 2 * len(shown), squeeze=False)[0]
-    for place, (j, kind) in enumerate((j, kind) for j in shown for kind in both):
+    classes = result.shown
+    scale = CenteredNorm(0, halfrange(np.stack([one[classes] for one in both.values()])))
+    grid = part.subplots(1, 2 * len(classes), squeeze=False)[0]
+    for place, (j, kind) in enumerate((j, kind) for j in classes for kind in both):
         axes = grid[place]
         drawn = one_map(axes, result.image, result.extents_px[name], both[kind][j], scale)
         axes.set_title(f"for {result.classes[j]},\n{kind}", fontsize=NAME, pad=2)

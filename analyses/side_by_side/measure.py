@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz.nn.quantity import words_of
 from capsviz.tracing import (
     CHUNK_IMAGES,
     coupling_sd,
@@ -17,7 +18,7 @@ from capsviz.tracing import (
     needs,
     trace,
 )
-from capsviz.tracing.evidence import ALONG_POSE, routing_words
+from capsviz.tracing.evidence import routing_words
 from capsviz.tracing.many import require_all_to_all
 
 
@@ -83,7 +84,7 @@ def look(model, image: Tensor) -> Look:
         uniform_type_evidence=control.types,
         sums=added.sums,
         uniform_sums=control.sums,
-        quantity=added.quantity or ALONG_POSE._asdict(),
+        quantity=words_of(added.quantity),
         extent_px=None if added.maps is None else list(routed.extent),
     )
 

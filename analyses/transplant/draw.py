@@ -30,7 +30,7 @@ def pair(result, width):
     ratios = {"width_ratios": [1, 1, 1, 0.2, 1, 1, 1, 1] if wide else [1, 1, 1, 1]}
     grid = figure.add_gridspec(len(heights), 8 if wide else 4, height_ratios=heights, **ratios)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.01, hspace=0.01)
-    shown, scale = [], CenteredNorm(result.even, _halfrange(result, (first, other)))
+    panels, scale = [], CenteredNorm(result.even, _halfrange(result, (first, other)))
     for k in range(2):
         name = result.classes[result.read[k]]
         axes = figure.add_subplot(grid[k, 0])
@@ -40,7 +40,7 @@ def pair(result, width):
             for column, j in ((1, first), (2, other)):
                 axes = figure.add_subplot(grid[k, column])
                 drawn = axes.imshow(result.maps[k, j], cmap=COUPLING, norm=scale)
-                shown.append(axes)
+                panels.append(axes)
                 axes.set(xticks=[], yticks=[])
                 if k == 0:
                     axes.set_title(f"couplings\nto {result.classes[j]}", fontsize=6.5)
@@ -53,8 +53,8 @@ def pair(result, width):
             if condition == 0:
                 axes.set_ylabel(f"votes of\nthe {name}", fontsize=6.5)
     if maps:
-        bar = figure.colorbar(drawn, ax=shown, location="bottom", aspect=25, pad=0.02)
-        ticks = [lowest(scale, shown), scale.vcenter, scale.vmax]
+        bar = figure.colorbar(drawn, ax=panels, location="bottom", aspect=25, pad=0.02)
+        ticks = [lowest(scale, panels), scale.vcenter, scale.vmax]
         if ticks[0] > scale.vmin:
             bar.ax.set_xlim(ticks[0], scale.vmax)
         bar.set_ticks(ticks, labels=[f"{tick:.3f}" for tick in ticks])

@@ -79,9 +79,9 @@ def verdict(result) -> str:
     """What decides the class of a mixture, and whether any couplings of that spread would."""
     if not result.coupling_sd.value[OWN]:
         return "the couplings are even in every image: there is nothing to exchange"
-    taken, left = result.as_partner[UNLIKE], result.as_own[UNLIKE]
+    partner, own = result.as_partner[UNLIKE], result.as_own[UNLIKE]
     spread = [result.as_own[k] for k in (SHUFFLED, NOISE)]
-    if taken.low > MOST:
+    if partner.low > MOST:
         if min(float(one.low) for one in spread) > MOST:
             return (
                 "in this network the couplings carry the class, however near uniform: those of "
@@ -89,6 +89,6 @@ def verdict(result) -> str:
                 "are shuffled or noise leave most images their own"
             )
         return "the couplings decide the class; but so may others of equal spread: see the controls"
-    if left.low > MOST:
+    if own.low > MOST:
         return "the votes decide the class: with another's couplings most images stay their own"
     return "neither couplings nor votes decide the class of most mixtures"

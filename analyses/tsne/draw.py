@@ -69,10 +69,10 @@ def places(points: np.ndarray, chosen, side: float) -> np.ndarray:
         tried = points[i] + steps
         near = np.abs(tried.T[:, :, None] - points.T[:, None]) < 0.6 * side  # (2, tries, points)
         hidden = (near[0] & near[1]).sum(1)
-        taken = (np.abs(tried[:, None] - centres).max(2) < 1.1 * side).any(1)
+        occupied = (np.abs(tried[:, None] - centres).max(2) < 1.1 * side).any(1)
         outside = (tried < low).any(1) | (tried > high).any(1)
         far = np.linalg.norm(steps, axis=1) / side
-        best = (3 * hidden + far + 1000 * taken + 5 * outside).argmin()
+        best = (3 * hidden + far + 1000 * occupied + 5 * outside).argmin()
         centres = np.concatenate([centres, tried[best : best + 1]])
     return centres
 

@@ -40,12 +40,12 @@ class Claim(NamedTuple):
 class Missing(NamedTuple):
     """What could be said if its result were shipped."""
 
-    subject: str
+    title: str
     pattern: str  # of its file
 
     def text(self) -> str:
         """As Markdown."""
-        return f"{self.subject}: no result is shipped (`{self.pattern}`)."
+        return f"{self.title}: no result is shipped (`{self.pattern}`)."
 
 
 class Shipped(NamedTuple):
@@ -75,14 +75,14 @@ def shipped(pattern: str) -> Shipped | None:
     return max(read, key=lambda one: getattr(one.result, "n", 0), default=None)
 
 
-def needs(subject: str, pattern: str):
+def needs(title: str, pattern: str):
     """Of claims that rest on one result in figures/: without it, one line that says so."""
 
     def decorate(claims):
         def of_shipped():
             one = shipped(pattern)
             if one is None:
-                yield Missing(subject, f"figures/{pattern}")
+                yield Missing(title, f"figures/{pattern}")
             else:
                 yield from claims(one)
 

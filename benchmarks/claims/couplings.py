@@ -101,7 +101,7 @@ def _controls(result, estimate, form):
 def transplant(one):
     """What images are read as with another image's couplings."""
     result = one.result
-    taken = result.as_partner[UNLIKE]
+    partner = result.as_partner[UNLIKE]
     controls = "; ".join(
         f"{name} {own:.1%} as their own class (sd {float(sd.value):.4f})"
         for name, own, sd in zip(
@@ -109,11 +109,12 @@ def transplant(one):
         )
     )
     yield Claim(
-        f"Given the couplings of an image of another class, {number(float(taken.value), '.1%')} of "
-        f"{result.n:,} images are read as that image's class, "
+        f"Given the couplings of an image of another class, "
+        f"{number(float(partner.value), '.1%')} of {result.n:,} images are read as that image's "
+        "class, "
         f"{number(float(result.as_own.value[UNLIKE]), '.1%')} as their own. In "
         f"words, {of_transplant(result)}.",
-        f"{taken:.1%}, bootstrap of {result.couples:,} couples",
+        f"{partner:.1%}, bootstrap of {result.couples:,} couples",
         one.source,
         "as_partner, as_own, coupling_sd",
         f"{controls}; its own, given back, {result.as_own[OWN]:.1%}",

@@ -25,12 +25,12 @@ def equivariance(one):
         for what, field in (("an affine map explains", "mean"), ("is read off linearly", "probe")):
             estimate = getattr(result, field)
             own = estimate[0, f]
-            subject = "of the warped pose's variance" if field == "mean" else "of the warp's size"
+            unit = "of the warped pose's variance" if field == "mean" else "of the warp's size"
             against = [
                 _against(source, estimate.difference[s, f]) for s, source in _others(result)
             ] + ([] if fresh else ["no fresh initialisation is in this file"])
             yield Claim(
-                f"{name}, {reach(result, f)}: R² {float(own.value):.2f} {subject} {what}, "
+                f"{name}, {reach(result, f)}: R² {float(own.value):.2f} {unit} {what}, "
                 f"{', '.join(against)}.",
                 f"{own:.2f}, {fits}",
                 one.source,
@@ -156,8 +156,8 @@ def segment(one):
         )
 
 
-def _maps(pattern, subject):
-    @needs(subject, pattern)
+def _maps(pattern, title):
+    @needs(title, pattern)
     def claims(one):
         result = one.result
         for k, name in enumerate(result.score_names):

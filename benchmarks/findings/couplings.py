@@ -16,12 +16,12 @@ def transplant() -> Finding:
     one = of_figure("transplant-mnist-*-images.json")
     result = one.result
 
-    def taken(of):
+    def partner(of):
         if of.coupling_sd.value[0] == 0:
             return None
         return of.as_partner[UNLIKE], ".1%", of.as_partner[UNLIKE].low > 0.5
 
-    words, files, holds = over_runs("transplant", "Statistics", taken)
+    words, files, holds = over_runs("transplant", "Statistics", partner)
     return Finding(
         "Couplings that look even carry the class",
         holds and result.as_partner[UNLIKE].low > 0.5 and result.as_own[SHUFFLED].low > 0.5,
@@ -132,21 +132,21 @@ def stays() -> Finding:
 def maps() -> Finding:
     """A routing map is no more faithful than what knows no class."""
     one = of_figure("faithfulness-mnist-*-images.json")
-    result, (ink, norm) = one.result, CONTROLS
+    result, (brightness, norm) = one.result, CONTROLS
     routed = result.names.index("routing map")
 
     def less(of):
-        difference = of.routed_less[of.names.index(ink)]
+        difference = of.routed_less[of.names.index(brightness)]
         return difference, "+.3f", difference.low <= 0 or abs(difference.value) < 0.05
 
     words, files, _ = over_runs("faithfulness", "Statistics", less)
     return Finding(
         "A routing heat map is no more faithful than the ink of the image",
-        result.routed_less[result.names.index(ink)].low <= 0,
+        result.routed_less[result.names.index(brightness)].low <= 0,
         "Pixels are removed, or alone shown, in a map's order; the area between the two curves is "
         f"{result.gap[routed]:.3f} for the routing map, on {result.n} images. The ink itself, "
-        f"which knows of no class, has {result.gap[result.names.index(ink)]:.3f}. The map is no "
-        "evidence of what the network looked at.",
+        f"which knows of no class, has {result.gap[result.names.index(brightness)]:.3f}. The map "
+        "is no evidence of what the network looked at.",
         picture(one),
         "Deletion and insertion by map",
         f"lengths of primary capsules {result.gap[result.names.index(norm)]:.3f}, even couplings "

@@ -81,8 +81,8 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
     for folder in sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*")):
         for path in sorted(folder.glob(f"{analysis}-*.json")):
             result, about = read_result(path)
-            if about["kind"] == kind and (taken := take(result)) is not None:
-                estimate, form, bears = taken
+            if about["kind"] == kind and (value := take(result)) is not None:
+                estimate, form, bears = value
                 runs = len(about["runs"]["seeds"])
                 words.append(f"`{folder.name}` {estimate:{form}} over {runs} runs")
                 files.append(f"trained/seeds/{folder.name}/{path.name}")

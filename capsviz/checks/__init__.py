@@ -32,18 +32,18 @@ def checks(names: Iterable[str] | None = None) -> dict[str, ModuleType]:
     ------
     ValueError  for a name that is no check.
     """
-    wanted = discovery.names(PITFALLS) if names is None else list(names)
+    chosen = discovery.names(PITFALLS) if names is None else list(names)
     order: dict[str, ModuleType] = {}
 
-    def put(name: str) -> None:
+    def add(name: str) -> None:
         if name not in order:
             module = discovery.load(PITFALLS, name, what="check")
             for earlier in module.ABOUT.after:
-                put(earlier)
+                add(earlier)
             order[name] = module
 
-    for name in wanted:
-        put(name)
+    for name in chosen:
+        add(name)
     return order
 
 

@@ -52,19 +52,19 @@ class Candidate(Inside):
     @cached_property
     def decode(self) -> Callable:
         """(poses (B, J, E), classes (B,)) -> reconstructions."""
-        if self.given_decode is not None:
-            return self.given_decode
+        if self.decode_option is not None:
+            return self.decode_option
         if self.manner == "look" and getattr(self.network, "decoder", None) is not None:
             return self.network.decode
-        seen, wrapped = self.seen, self.wrapped
+        structure, wrapped = self.structure, self.wrapped
         wrapped.facts.clear()
-        found = (self.layer, [])
+        routed = (self.layer, [])
         if self.score is not None:
             wrapped.recipe.scores = self.score
-        rest = (len(seen.images), seen.recording.output, seen.images, None)
-        parts.put_decoder(wrapped, seen.flow, found, *rest)
+        rest = (len(structure.images), structure.recording.output, structure.images, None)
+        parts.put_decoder(wrapped, structure.flow, routed, *rest)
         if wrapped.recipe.decode is None:
-            raise UnseenError(f"decoder: {wrapped.facts[-1].found}")
+            raise UnseenError(f"decoder: {wrapped.facts[-1].finding}")
         return wrapped.recipe.decode
 
     def fresh(self) -> Candidate:
@@ -74,7 +74,7 @@ class Candidate(Inside):
         call = None if self.manner == "look" else self.recipe.call
         return Candidate(
             self.new, self.image_shape, self.classes, images=self.own_images, call=call,
-            scores=self.wanted_scores, pair=self.pair, normalise=self.normalise,
+            scores=self.scores_option, pair=self.pair, normalise=self.normalise,
         )  # fmt: skip
 
     def loss_of(self, output, images: Tensor, labels: Tensor) -> float:

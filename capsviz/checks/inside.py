@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from capsviz.checks.called import Called
+from capsviz.checks.caller import Caller
 from capsviz.checks.verdict import UnseenError
 from capsviz.foreign import outputs, parts, vectors, without_cuda
-from capsviz.foreign.altering import Altered
+from capsviz.foreign.change import ChangePass
 from capsviz.foreign.flow import Flow, Port
 from capsviz.foreign.layers import Layer, layers
 from capsviz.foreign.network import Wrapped
@@ -26,7 +26,7 @@ MIXING = frozenset(
 )  # fmt: skip
 
 
-class Seen(NamedTuple):
+class Structure(NamedTuple):
     """One recorded pass."""
 
     images: Tensor  # in [0, 1], as outside of the network
@@ -35,18 +35,18 @@ class Seen(NamedTuple):
     layers: list[Layer]
 
 
-class Inside(Called):
+class Inside(Caller):
     """Capsules of a network; `scores`, `decode` and `pair` are those of `Candidate`."""
 
     def __init__(self, network, *size, scores=None, decode=None, pair: str | None = None, **more):
         super().__init__(network, *size, **more)
-        if (before := self.wrapped_before) is not None:
+        if (before := self.wrapper) is not None:
             scores = scores or before.recipe.scores
             decode = decode or before.recipe.decode
-        self.wanted_scores, self.given_decode, self.pair = scores, decode, pair
+        self.scores_option, self.decode_option, self.pair = scores, decode, pair
 
     @cached_property
-    def seen(self) -> Seen:
+    def structure(self) -> Structure:
         """A recorded pass of a prime number of images, in which layers were found if there are."""
         first = None
         for batch in [n for n in BATCHES if n != self.classes]:
@@ -56,25 +56,25 @@ class Inside(Called):
                 return one
         return first
 
-    def recorded(self, images: Tensor) -> Seen:
+    def recorded(self, images: Tensor) -> Structure:
         """A recorded pass."""
         inside = self.inside(images)
         with without_cuda() if self.recipe.cuda else nullcontext():
             recording = record(self.network, lambda: self.recipe.call(self.network, inside))
         flow = Flow(recording.events, inside)
-        return Seen(images, recording, flow, layers(flow, len(images), self.classes))
+        return Structure(images, recording, flow, layers(flow, len(images), self.classes))
 
     @property
     def flow(self) -> Flow:
         """Of the recorded pass."""
-        return self.seen.flow
+        return self.structure.flow
 
     @cached_property
     def layer(self) -> Layer:
         """The capsule layer whose parents are the classes."""
-        own = [layer for layer in self.seen.layers if layer.parents == self.classes]
+        own = [layer for layer in self.structure.layers if layer.parents == self.classes]
         if not own:
-            softmaxes = [e.place for e in self.seen.recording.events if e.name == "softmax"]
+            softmaxes = [e.place for e in self.structure.recording.events if e.name == "softmax"]
             where = f"; softmax in {', '.join(dict.fromkeys(softmaxes))}" if softmaxes else ""
             raise UnseenError(f"no softmax weighs votes for {self.classes} parents{where}")
         try:
@@ -93,7 +93,7 @@ class Inside(Called):
     @property
     def own_look(self) -> Callable | None:
         """How it says itself what is inside, where nothing is found: by a `look`."""
-        owner = self.network if self.manner == "look" else self.wrapped_before
+        owner = self.network if self.manner == "look" else self.wrapper
         return getattr(owner, "look", None)
 
     @property
@@ -105,10 +105,10 @@ class Inside(Called):
     def wrapped(self) -> Wrapped:
         """Taps for children, votes, couplings and poses; not verified as `wrap` does."""
         wrapped = Wrapped(self.network, self.recipe, [], {})
-        others = [layer for layer in self.seen.layers if layer is not self.layer]
-        found, seen = (self.layer, others), self.seen
-        parts.put_layer(wrapped, seen.flow, *found)
-        rest = (seen.flow, found, len(seen.images), seen.recording.output, seen.images)
+        images, recording, flow, layers = self.structure
+        routed = (self.layer, [layer for layer in layers if layer is not self.layer])
+        parts.put_layer(wrapped, flow, *routed)
+        rest = (flow, routed, len(images), recording.output, images)
         parts.put_vectors(wrapped, *rest, None, None, None)
         return wrapped
 
@@ -122,27 +122,31 @@ class Inside(Called):
         wrapped = self.wrapped
         taps = [tap for tap in wrapped.recipe.taps if tap.part in keep]
         _, mode = wrapped.passed(images, taps)
-        missing = [part for part in keep if not mode.taken.get(part)]
+        missing = [part for part in keep if not mode.readings.get(part)]
         if missing:
             raise UnseenError(f"{', '.join(missing)} not found in the pass")
-        return wrapped.joined(mode.taken, len(images))
+        return wrapped.joined(mode.readings, len(images))
 
     @cached_property
     def score(self) -> Callable:
         """output -> scores (B, J), or None where they are the norms of its poses."""
-        if callable(self.wanted_scores):
-            return self.wanted_scores
+        if callable(self.scores_option):
+            return self.scores_option
         if self.manner == "look":
             return lambda output: output["lengths"]
-        seen = self.seen
+        structure = self.structure
         try:
-            way = self.wanted_scores if self.wanted_scores != "norms" else None
-            found = outputs.find_scores(
-                seen.recording.output, seen.flow, len(seen.images), self.classes, way
+            form = self.scores_option if self.scores_option != "norms" else None
+            result = outputs.find_scores(
+                structure.recording.output,
+                structure.flow,
+                len(structure.images),
+                self.classes,
+                form,
             )
         except ValueError as error:
             raise UnseenError(str(error)) from error
-        return None if found is None else found.of
+        return None if result is None else result.of
 
     def scores(self, images: Tensor) -> Tensor:
         """(B, J): of the output, or the norms of the poses."""
@@ -161,8 +165,8 @@ class Inside(Called):
         """The one output that has the shape of the poses, by name."""
         if self.manner == "look" or not self.has_layer:
             return None
-        shape = (len(self.seen.images), self.classes, self.last.count("E"))
-        named = outputs.named_tensors(self.seen.recording.output)
+        shape = (len(self.structure.images), self.classes, self.last.count("E"))
+        named = outputs.named_tensors(self.structure.recording.output)
         fits = [
             name for name, t in named if t.is_floating_point() and tuple(_thin(t).shape) == shape
         ]
@@ -176,7 +180,7 @@ class Inside(Called):
     def child_port(self) -> Port | None:
         """Who makes the children."""
         if not self.has_layer and self.manner == "look":
-            return self.flow.port(self.seen.recording.output["primary"])
+            return self.flow.port(self.structure.recording.output["primary"])
         place = vectors.children(self.flow, self.last)
         if isinstance(place, str):
             raise UnseenError(f"children are not seen: {place}")
@@ -185,22 +189,22 @@ class Inside(Called):
     @cached_property
     def features(self) -> list[Event]:
         """The last convolutions, or products with weights, before the children."""
-        left, known, found = [self.child_port], set(), []
-        while left:
-            source = left.pop()
-            if source is None or source[0] in known or source[0] not in self.flow.derived:
+        queue, visited, events = [self.child_port], set(), []
+        while queue:
+            source = queue.pop()
+            if source is None or source[0] in visited or source[0] not in self.flow.derived:
                 continue
-            known.add(source[0])
+            visited.add(source[0])
             event = self.flow.events[source[0]]
             own = [k for k in range(len(event.inputs)) if self.flow.from_images(event, k)]
             product = event.name in ("matmul", "rmatmul", "einsum") and len(event.inputs) > len(own)
             if event.name in MIXING or product:
-                found.append(event)
+                events.append(event)
             else:
-                left += [self.flow.sources[event.index][k] for k in range(len(event.inputs))]
-        if not found:
+                queue += [self.flow.sources[event.index][k] for k in range(len(event.inputs))]
+        if not events:
             raise UnseenError("no convolution or product with weights comes before the children")
-        return sorted(found, key=lambda event: event.index)
+        return sorted(events, key=lambda event: event.index)
 
     def between(self) -> list[Event]:
         """The events from the features to the children."""
@@ -210,22 +214,22 @@ class Inside(Called):
 
     def children(self, change: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         """Children (B, I, D) that become of `change(features)`, in the network's own order."""
-        return self.altered(self.features, change, images, "primary", until="primary")[-1]
+        return self.alteration(self.features, change, images, "primary", until="primary")[-1]
 
-    def altered(self, events, change, images, part: str, until=None) -> list[Tensor]:
+    def alteration(self, events, change, images, part: str, until=None) -> list[Tensor]:
         """A part of a pass in which `change` is applied to what some events give."""
         taps = []
         if self.has_layer:
             taps = [tap for tap in self.wrapped.recipe.taps if tap.part == part]
-        mode = Altered(self.network, taps, events, change, until)
+        mode = ChangePass(self.network, taps, events, change, until)
         output = self.run(mode, images)
         if part == "poses" and self.pose_output is not None:
-            mode.taken[part] = [self.of_output(output)]
+            mode.readings[part] = [self.of_output(output)]
         elif not taps and self.manner == "look":
-            mode.taken[part] = [output[part]]
-        if not mode.altered or part not in mode.taken:
+            mode.readings[part] = [output[part]]
+        if not mode.count or part not in mode.readings:
             raise UnseenError(f"{part} cannot be followed in a pass whose features are changed")
-        return mode.taken[part]
+        return mode.readings[part]
 
     @cached_property
     def by_length(self) -> bool:
@@ -234,7 +238,7 @@ class Inside(Called):
             return False
         with self.still():
             images = self.images(3)
-            large = self.altered(
+            large = self.alteration(
                 [one.total for one in self.layer.rounds], lambda t: 1e6 * t, images, "poses"
             )[-1].norm(dim=-1)
         return bool((large.isfinite() & (large < 1.01)).all())

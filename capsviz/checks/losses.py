@@ -38,7 +38,10 @@ class Losses:
         """
         right = one_hot(self.labels, self.candidate.classes).to(self.images)
         lengths = right * present + (1 - right) * absent
-        others = {id(tensor): _with(tensor, lengths, kind) for tensor, kind in self.held().items()}
+        others = {
+            id(tensor): _with(tensor, lengths, kind)
+            for tensor, kind in self.score_tensors().items()
+        }
         return self.candidate.loss_of(replaced(self.output, others), self.images, self.labels)
 
     def margin(self) -> float | None:
@@ -49,7 +52,7 @@ class Losses:
         apart = abs(self.at(0.7, 0.3) - rest - near - false)
         return near / 0.04 if near > 0 and max(flat, apart) <= 0.02 * near else None
 
-    def held(self) -> dict[Tensor, str]:
+    def score_tensors(self) -> dict[Tensor, str]:
         """The tensors of the output that hold the lengths, or else the poses."""
         scores, shape = self.candidate.scores(self.images), (IMAGES, self.candidate.classes)
         lengths, poses = {}, {}

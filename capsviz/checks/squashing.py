@@ -26,11 +26,11 @@ def judged(lengths: Tensor, moved: Callable[[], Tensor]) -> Judgement:
     low, high = float(lengths.min()), float(lengths.max())
     kind = _kind(low, high, moved)
     text = f"{low:.3f} to {high:.3f}" if high < HUGE else f"{low:.2g} to {high:.2g}"
-    said, numbers = f"lengths at large inputs: {text}", {"lowest": low, "highest": high}
+    sentence, numbers = f"lengths at large inputs: {text}", {"lowest": low, "highest": high}
     if kind == "own":
-        return passes(said, **numbers)
-    said = f"{said} ({kind})"
-    return fails(said, **numbers) if kind in WRONG else told(said, **numbers)
+        return passes(sentence, **numbers)
+    sentence = f"{sentence} ({kind})"
+    return fails(sentence, **numbers) if kind in WRONG else told(sentence, **numbers)
 
 
 def _kind(low: float, high: float, moved: Callable[[], Tensor]) -> str:

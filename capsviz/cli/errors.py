@@ -20,11 +20,13 @@ def errors():
         yield
     except (click.exceptions.Exit, click.Abort):  # RuntimeErrors, but no errors
         raise
+    except ArithmeticError as error:  # before ValueError: some are both
+        raise click.ClickException(_line(error)) from error
     except ValueError as error:
         raise AskedWrongly(_line(error)) from error
     except OSError as error:
         raise click.ClickException(_system(error)) from error
-    except (MemoryError, ArithmeticError, ImportError, RuntimeError) as error:
+    except (MemoryError, ImportError, RuntimeError) as error:
         raise click.ClickException(_line(error)) from error
 
 

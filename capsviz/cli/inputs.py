@@ -24,12 +24,12 @@ class Inputs:
     notice: str | None = None  # what the user must be told of the choice
     drawn: dict = field(default_factory=dict, repr=False)  # images that were asked for before
     data_dir: str | Path | None = None  # that the data set was looked for in; None: everywhere
-    called: str | None = None  # in place of the card's name: one for all runs of a recipe
+    alias: str | None = None  # in place of the card's name: one for all runs of a recipe
 
     @property
     def name(self) -> str:
         """Of the network, from its card."""
-        return self.called or self.model.card.get("name", "unnamed")
+        return self.alias or self.model.card.get("name", "unnamed")
 
     @property
     def device(self) -> torch.device:
@@ -80,7 +80,7 @@ def choose_device(name: str) -> torch.device:
     """The device for "auto", "cpu", "cuda" or "mps"; ValueError if it is not there."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name == "auto":
-        return torch.device(next((kind for kind, has in available.items() if has), "cpu"))
+        return torch.device(next((kind for kind, usable in available.items() if usable), "cpu"))
     if not available.get(name.partition(":")[0], name == "cpu"):
         raise ValueError(f"device '{name}' is not available here, expected 'auto' or 'cpu'")
     return torch.device(name)

@@ -153,12 +153,12 @@ def refuse_repeated(folder: Path, analysis: str, identity: str, *, force: bool) 
     """ValueError if a result of the same options lies in the folder already, unless `force`."""
     if force or not folder.is_dir():
         return
-    wanted = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": identity})]
+    entries = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": identity})]
     for path in sorted(folder.glob("*.json")):
         try:
             with path.open("rb") as file:
                 head = file.read(HEAD).decode("utf-8", "ignore")
         except OSError:
             continue
-        if all(one in head for one in wanted):
+        if all(one in head for one in entries):
             refuse_existing(path.with_suffix(""), force=False)

@@ -49,9 +49,9 @@ def open_networks(
         model = checkpoints.load(name, device=first.device)
         check_fit(model, first.dataset)
         networks.append(Inputs(model, first.dataset, str(name), drawn=first.drawn))
-    called = [one.name for one in networks]
-    if len(set(called)) < len(called):
-        raise ValueError(f"expected networks of different names, got {', '.join(called)}")
+    titles = [one.name for one in networks]
+    if len(set(titles)) < len(titles):
+        raise ValueError(f"expected networks of different names, got {', '.join(titles)}")
     return networks
 
 

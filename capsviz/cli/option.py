@@ -22,12 +22,12 @@ class Option(click.Option):
 
     def add_to_parser(self, parser, ctx):
         """As click does, under every name."""
-        shown = self.opts
-        self.opts = [*shown, *self.aliases]
+        primary = self.opts
+        self.opts = [*primary, *self.aliases]
         try:
             super().add_to_parser(parser, ctx)
         finally:
-            self.opts = shown
+            self.opts = primary
 
 
 def stack(*decorators: Callable, into: str | None = None) -> Callable:

@@ -127,11 +127,11 @@ def _short(value) -> str:
 def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
     """Networks of all runs with the data of the first one, under one name, that of its card."""
     name = first.name
-    opened = [replace(first, called=name)]
+    opened = [replace(first, alias=name)]
     for run in runs[1:]:
         model = checkpoints.load(run, device=first.device)
         check_fit(model, first.dataset)
-        opened.append(replace(first, model=model, source=run, called=name))
+        opened.append(replace(first, model=model, source=run, alias=name))
     return opened
 
 

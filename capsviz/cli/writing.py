@@ -21,12 +21,12 @@ as_json = click.option(
 )
 
 
-def _checked(what: str, value):
+def _checked(name: str, value):
     """Refuse a format, a width, a venue, ... before anything is computed; what is made of it."""
     from capsviz import figures
 
     with errors():
-        return value if value is None else getattr(figures, what)(value)
+        return value if value is None else getattr(figures, name)(value)
 
 
 look = stack(

@@ -45,13 +45,13 @@ def command(places, output, printed, as_json):
     if not table:
         raise ValueError("these results are of no network that is known: name its card too")
     header, rows = leaderboard.cells(table)
-    said = leaderboard.claims(table)
+    claims = leaderboard.claims(table)
     if as_json:
         click.echo(writing.to_json([_plain(row) for row in table]))
     else:
         click.echo(tables.markdown(header, rows))
         click.echo(leaderboard.caption())
-        click.echo("\n".join(["", "holds over seeds:", *said]) if said else _nothing())
+        click.echo("\n".join(["", "holds over seeds:", *claims]) if claims else _nothing())
     if output is not None:
         for path in tables.write(output.with_suffix(""), header, rows, leaderboard.caption()):
             click.echo(f"wrote {path}", err=True)

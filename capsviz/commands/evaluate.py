@@ -42,8 +42,8 @@ def command(split, limit, write, as_json, inputs):
     about = {
         "checkpoint": chosen.name, "dataset": part.name, "split": split, **evaluation._asdict()
     }  # fmt: skip
-    things = 1 if part.parts is None else part.labels.shape[1]
-    click.echo(writing.to_json(about) if as_json else _table(about, part.classes, things))
+    objects = 1 if part.parts is None else part.labels.shape[1]
+    click.echo(writing.to_json(about) if as_json else _table(about, part.classes, objects))
     if write:
         click.echo(f"wrote {_write_thresholds(chosen, part)}", err=True)
 
@@ -97,9 +97,9 @@ def _write_thresholds(chosen, part):
     return checkpoint.update_card(checkpoint.find(chosen.source), thresholds=values)
 
 
-def _table(about: dict, classes, things: int) -> str:
+def _table(about: dict, classes, objects: int) -> str:
     low, high = about["accuracy_ci95"]
-    each = f", all {things} classes right" if things > 1 else ""
+    each = f", all {objects} classes right" if objects > 1 else ""
     lines = [
         f"{about['checkpoint']} on {about['n']:,} images of {about['dataset']} {about['split']}",
         f"  accuracy     {about['accuracy']:.2%}  (95 % interval {low:.2%} to {high:.2%}){each}",
@@ -107,9 +107,9 @@ def _table(about: dict, classes, things: int) -> str:
         f"  margin loss  {about['margin_loss']:.5f} per image",
     ]
     if about["reconstruction_sse"] is not None:
-        what = f"thing, {things} in each image" if things > 1 else "image"
+        what = f"thing, {objects} in each image" if objects > 1 else "image"
         lines.append(f"  SSE          {about['reconstruction_sse']:.2f} per {what}")
-    return "\n".join([*lines, "", *(_confusion if things == 1 else _shares)(about, classes)])
+    return "\n".join([*lines, "", *(_confusion if objects == 1 else _shares)(about, classes)])
 
 
 def _confusion(about: dict, classes) -> list[str]:

@@ -45,19 +45,21 @@ def command(networks, n, only, digit, index, seed, output, force):
     part.first(n)
     if part.parts is None:
         part.nth_of_class(digit, index)
-    called = "-".join(one.name for one in opened)
-    path = output or Path("runs") / f"report-{called}.html"
+    joined = "-".join(one.name for one in opened)
+    path = output or Path("runs") / f"report-{joined}.html"
     if path.exists() and not force:
         raise ValueError(f"{path} is there already: add --force, or name another by --output")
     naming.try_folder(path.parent)
     settings = Settings(n, digit, index, seed, writing.progress, writing.command_line())
-    found = reports.collect(opened, names, settings, report=lambda line: click.echo(line, err=True))
-    if not found.sections:
-        raise click.ClickException(f"nothing could be drawn: {found.left_out[0][2]}")
-    page = reports.render(found)
+    report_contents = reports.collect(
+        opened, names, settings, report=lambda line: click.echo(line, err=True)
+    )
+    if not report_contents.sections:
+        raise click.ClickException(f"nothing could be drawn: {report_contents.left_out[0][2]}")
+    page = reports.render(report_contents)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, page)
-    count = sum(len(section.figures) for section in found.sections)
+    count = sum(len(section.figures) for section in report_contents.sections)
     click.echo(f"{count} figures in {path}, {len(page.encode()) / 1e6:.1f} MB")
 
 

@@ -145,15 +145,15 @@ def shift_ranges(images: Tensor, matrices: Tensor) -> list[tuple[Tensor, Tensor]
         torch.arange(H, dtype=torch.float64), torch.arange(W, dtype=torch.float64), indexing="ij"
     )
     points = torch.stack([x, y, torch.ones_like(x)]).flatten(1)  # (3, H * W)
-    ink = images.amax(1).flatten(1) > 0
+    mask = images.amax(1).flatten(1) > 0
     ranges = []
     for axis, side in ((0, W), (1, H)):
         row = matrices[:, axis].double()
         places = row @ points
         reach = row[:, :2].abs().sum(1) + 1e-3  # rounding inside the warp
-        first = places.where(ink, torch.inf).amin(1) - reach
-        last = places.where(ink, -torch.inf).amax(1) + reach
-        empty = ~ink.any(1)
+        first = places.where(mask, torch.inf).amin(1) - reach
+        last = places.where(mask, -torch.inf).amax(1) + reach
+        empty = ~mask.any(1)
         low = torch.where(empty, 0.0, -1 - first)
         ranges.append((low, torch.where(empty, 0.0, side - last)))
     return ranges

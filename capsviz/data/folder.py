@@ -92,14 +92,14 @@ def _part(samples, split: str, *, with_test: bool):
     rest = samples
     shares = SHARES if with_test else {"validation": SHARES["validation"]}
     for name in reversed(shares):
-        rest, taken = train_test_split(
+        rest, share = train_test_split(
             rest,
             test_size=max(round(shares[name] * len(samples)), 1),
             stratify=[label for _, label in rest],
             random_state=SEED,
         )
         if name == split:
-            return taken
+            return share
     return rest
 
 

@@ -178,8 +178,8 @@ def _attack(attack, model, images, labels, eps) -> Tensor:
     require_capsules(model)
     like = next(model.parameters(), torch.zeros(()))
     with frozen(model):
-        wrapped = _Lengths(model).eval()
-        attackable = _foolbox().PyTorchModel(wrapped, bounds=(0, 1), device=like.device)
+        scores = _Lengths(model).eval()
+        attackable = _foolbox().PyTorchModel(scores, bounds=(0, 1), device=like.device)
         _, attacked, _ = attack(attackable, images.to(like), labels.to(like.device), epsilons=eps)
     return attacked.detach().to(images)
 

@@ -165,9 +165,9 @@ def _commands(table: str, cards: list[dict]) -> list[str]:
     return lines
 
 
-def require_equal(path: Path, stored: dict, wanted: Recipe, *, apart: Sequence[str] = ()) -> None:
+def require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[str] = ()) -> None:
     """ValueError if a result was made by a recipe that differs in more than the fields `apart`."""
-    if names := differing(stored, wanted) - set(apart):
+    if names := differing(stored, recipe) - set(apart):
         raise ValueError(
             f"{path} was made by another recipe (it differs in {', '.join(sorted(names))}): "
             "ask for the same, or choose another --folder"

@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from capsviz.data import Dataset
 from capsviz.experiments.primary_decoder import BATCH, HIDDEN, PrimaryDecoder, decode, inputs, look
 from capsviz.nn.functional import reconstruction_loss
+from capsviz.training.epoch import require_loss
 from capsviz.transforms.augment import shift, to_float
 
 VALIDATION = 1000  # images, at most, that choose the epoch
@@ -104,8 +105,7 @@ def fit(
             for name, capsules in inputs(traced).items():
                 twice = torch.cat([capsules, capsules * scale]).to(device)
                 loss = reconstruction_loss(target, decoders[name](twice)).mean()
-                if not math.isfinite(float(loss.detach())):
-                    raise ArithmeticError(f"the loss is {float(loss.detach())} in epoch {epoch}")
+                require_loss(float(loss.detach()), epoch)
                 optimisers[name].zero_grad()
                 loss.backward()
                 optimisers[name].step()

@@ -79,28 +79,26 @@ def run(
     runs = share(runs, task)
     device, missing = torch.device(device), {}
     team.in_turn(lambda: [_require_usable(plan.folder, *run, device) for run in runs])
-    for cell, wanted in runs:
-        path, name = result_path(plan.folder, cell.run, wanted), wanted.dataset
+    for cell, own in runs:
+        path, name = result_path(plan.folder, cell.run, own), own.dataset
         if team.agree(team.leads and path.exists()) or name in missing:
             continue
         try:
             splits = team.in_turn(
-                lambda wanted=wanted: {
-                    split: load_split(wanted, split, root) for split in data.SPLITS
-                }
+                lambda own=own: {split: load_split(own, split, root) for split in data.SPLITS}
             )
         except FileNotFoundError as error:
             missing[name] = error
             report(f"{cell.run}: not run, {error}")
             continue
         _, card = train(
-            cell.run, wanted, splits, _run_folder(path),
+            cell.run, own, splits, _run_folder(path),
             device=device, resume=True, team=team, report=report,
         )  # fmt: skip
         if team.leads:
             write_text(path, json.dumps(card) + "\n")
         report(f"{path.stem}: test error {card['results']['test']['error_percent']:.2f} %")
-    if missing and len(missing) == len({wanted.dataset for _, wanted in runs}):
+    if missing and len(missing) == len({own.dataset for _, own in runs}):
         raise next(iter(missing.values()))
     return plan.epochs
 
@@ -122,22 +120,22 @@ def share(runs: Sequence, task: tuple[int, int]) -> list:
     return list(runs[i - 1 :: n])
 
 
-def _require_usable(folder: Path, cell: Cell, wanted: Recipe, device: torch.device) -> None:
+def _require_usable(folder: Path, cell: Cell, own: Recipe, device: torch.device) -> None:
     """ValueError for a result, or a begun run, that cannot stand in a table with those to come."""
-    path = result_path(folder, cell.run, wanted)
-    wanted_precision = resolve_precision(wanted.precision, device)
+    path = result_path(folder, cell.run, own)
+    expected = resolve_precision(own.precision, device)
     if path.exists():
         card = read_card(path)
         stored, precision = card["recipe"], card["training"]["precision"]
     elif begun := history.read_about(_run_folder(path)):
         path, stored = _run_folder(path), begun["recipe"]
-        precision = begun.get("precision", wanted_precision)
+        precision = begun.get("precision", expected)
     else:
         return
-    require_equal(path, stored, wanted, apart=("precision",))
-    if precision != wanted_precision:
+    require_equal(path, stored, own, apart=("precision",))
+    if precision != expected:
         raise ValueError(
-            f"{path} was made in {precision}, the others would be in {wanted_precision}: "
+            f"{path} was made in {precision}, the others would be in {expected}: "
             f"ask for --precision {precision}, or choose another --folder"
         )
 

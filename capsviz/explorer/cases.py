@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from capsviz.explorer.network import Networks
-from capsviz.explorer.source import SHEET_PX, from_ink
+from capsviz.explorer.source import SHEET_PX, from_opacity
 
 
 class Case(NamedTuple):
@@ -59,12 +59,12 @@ def prepared(networks: Networks) -> list[Case]:
     frame = networks.frame
     drawn = (
         Case("4-or-9", "4 or 9", "Which is longer, 4 or 9, and in which network? Do both say no?",
-             from_ink(_sheet(_strokes(FOUR_OR_NINE)), frame), None),
+             from_opacity(_sheet(_strokes(FOUR_OR_NINE)), frame), None),
         Case("two-digits", "two digits",
              "Capsules can be long for two classes at once, a softmax cannot: what do they do?",
-             from_ink(_sheet(_strokes(TWO_DIGITS)), frame), None),
+             from_opacity(_sheet(_strokes(TWO_DIGITS)), frame), None),
         Case("shoe", "a shoe", "No digit at all: does the network say so, or name one?",
-             from_ink(_sheet(lambda pen: pen.polygon(SHOE, fill=255)), frame), None),
+             from_opacity(_sheet(lambda pen: pen.polygon(SHOE, fill=255)), frame), None),
     )  # fmt: skip
     return [test[0], drawn[0], drawn[1], test[1], drawn[2]]
 

@@ -110,8 +110,8 @@ class Choice:
         return source
 
     def _free(self, name: str) -> str:
-        taken, number, free = set(self._sources), 2, name
-        while free in taken:
+        names, number, free = set(self._sources), 2, name
+        while free in names:
             free, number = f"{name} ({number})", number + 1
         return free
 

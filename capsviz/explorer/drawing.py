@@ -19,6 +19,7 @@ from PIL import Image
 from capsviz.analyses.routing.statistics import NO_MAP
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import picture
+from capsviz.nn.quantity import words_of
 
 BLUE, RED = COLOURS[0], COLOURS[1]
 COUPLING, SIGNED = "cividis", "RdBu_r"  # as in the figures of `routing`
@@ -88,70 +89,70 @@ def bars(values, classes, title: str, what: str, before=None) -> str:
     )
 
 
-def evidence(seen, capsule: int, name: str, limit: float | None = None) -> str:
+def evidence(trace, capsule: int, name: str, limit: float | None = None) -> str:
     """The additive map of a class over the paler image, one colour scale for all classes.
 
     As in the figure of `routing`: the ink is outlined, and what is clearly negative has a −. The
     scale ends at `limit`, for several maps on one; None: at what is farthest from zero. Capsules
     that lie at no places have no map, but a table of what each type adds to each class.
     """
-    if seen.maps is None:
-        return note(NO_MAP) if seen.type_evidence is None else _by_type(seen, capsule, name)
-    limit = (float(np.abs(seen.maps).max()) if limit is None else limit) or 1e-6
-    height, width = seen.image.shape[1:]
-    colours = colour_table(SIGNED)[_index(seen.maps[capsule] / limit / 2 + 0.5)]
-    left, right, bottom, top = seen.extent_px
+    if trace.maps is None:
+        return note(NO_MAP) if trace.type_evidence is None else _by_type(trace, capsule, name)
+    limit = (float(np.abs(trace.maps).max()) if limit is None else limit) or 1e-6
+    height, width = trace.image.shape[1:]
+    colours = colour_table(SIGNED)[_index(trace.maps[capsule] / limit / 2 + 0.5)]
+    left, right, bottom, top = trace.extent_px
     box = (
         f"left:{100 * (left + 0.5) / width:.2f}%;top:{100 * (top + 0.5) / height:.2f}%;"
         f"width:{100 * (right - left) / width:.2f}%;height:{100 * (bottom - top) / height:.2f}%"
     )
-    grey = 255 - seen.image.mean(0) / 2
+    grey = 255 - trace.image.mean(0) / 2
     return (
         '<figure class="cv-panel cv-map"><div>'
         f'<img class="cv-px" src="{png(grey.round().astype(np.uint8))}" alt="the image">'
         f'<img class="cv-px cv-over" style="{box}" src="{png(colours)}" alt="evidence by place">'
-        f"{_lines(seen, capsule, limit)}</div>"
+        f"{_lines(trace, capsule, limit)}</div>"
         f"{_scale(SIGNED, f'−{limit:.3f}', '0', f'{limit:.3f}')}"
-        f"<figcaption>Evidence for {escape(name)} by place, {_plain(seen)} summed over capsule "
-        f"types; all places together: {seen.maps[capsule].sum():.2f}{_whole(seen)}."
+        f"<figcaption>Evidence for {escape(name)} by place, {_plain(trace)} summed over capsule "
+        f"types; all places together: {trace.maps[capsule].sum():.2f}{_whole(trace)}."
         "</figcaption></figure>"
     )
 
 
-def _plain(seen) -> str:
-    return "c (û·v̂)" if seen.quantity is None else escape(seen.quantity["plain"])
+def _plain(trace) -> str:
+    return escape(words_of(trace.quantity)["plain"])
 
 
-def _whole(seen) -> str:
-    return "" if seen.quantity is None else f", {escape(seen.quantity['words'])}"
+def _whole(trace) -> str:
+    return "" if trace.quantity is None else f", {escape(trace.quantity['words'])}"
 
 
-def _by_type(seen, capsule: int, name: str) -> str:
+def _by_type(trace, capsule: int, name: str) -> str:
     """What the capsules of each type add to each class, a row for each class."""
-    types, J = seen.type_evidence.shape
-    limit = float(np.abs(seen.type_evidence).max()) or 1e-6
-    cells = colour_table(SIGNED)[_index(seen.type_evidence.T / limit / 2 + 0.5)]
+    types, J = trace.type_evidence.shape
+    limit = float(np.abs(trace.type_evidence).max()) or 1e-6
+    cells = colour_table(SIGNED)[_index(trace.type_evidence.T / limit / 2 + 0.5)]
     numbers = "".join(f"<b>{j}</b>" for j in range(J))
     return (
         f'<figure class="cv-panel"><div class="cv-heat"><div class="cv-names">{numbers}</div>'
         f'<img class="cv-px" src="{png(cells)}" alt="evidence by type"></div>'
         f"{_scale(SIGNED, f'−{limit:.3f}', '0', f'{limit:.3f}')}"
-        f"<figcaption>{escape(NO_MAP)}; in their place the evidence of each, {_plain(seen)}: a "
+        f"<figcaption>{escape(NO_MAP)}; in their place the evidence of each, {_plain(trace)}: a "
         f"row for each class, a column for each of {types} capsules; all "
-        f"together for {escape(name)}: {seen.type_evidence[:, capsule].sum():.2f}{_whole(seen)}."
+        f"together for {escape(name)}: {trace.type_evidence[:, capsule].sum():.2f}{_whole(trace)}."
         "</figcaption></figure>"
     )
 
 
-def couplings(seen, iteration: int, classes, off: int | None = None) -> str:
+def couplings(trace, iteration: int, classes, off: int | None = None) -> str:
     """Mean couplings of each capsule type to each class, on one scale for all iterations.
 
     A type that is switched off is left blank: its couplings carry nothing.
     """
-    R, types, J = seen.couplings.shape
-    limit = max(float(np.abs(seen.couplings - 1 / J).max()), 1e-6)
+    R, types, J = trace.couplings.shape
+    limit = max(float(np.abs(trace.couplings - 1 / J).max()), 1e-6)
     cells = colour_table(COUPLING)[
-        _index((seen.couplings[iteration - 1].T - 1 / J) / limit / 2 + 0.5)
+        _index((trace.couplings[iteration - 1].T - 1 / J) / limit / 2 + 0.5)
     ]
     if off is not None:
         cells[:, off] = 0  # transparent
@@ -167,10 +168,10 @@ def couplings(seen, iteration: int, classes, off: int | None = None) -> str:
     )
 
 
-def spread(seen, iteration: int) -> str:
+def spread(trace, iteration: int) -> str:
     """How far each capsule spreads itself over the classes, iteration by iteration."""
-    J, lines = len(seen.lengths), []
-    for r, entropy in enumerate(seen.entropy_nats, 1):
+    J, lines = len(trace.lengths), []
+    for r, entropy in enumerate(trace.entropy_nats, 1):
         count = np.exp(entropy)
         low, high = np.quantile(count, [0.05, 0.95])
         lines.append(
@@ -208,8 +209,8 @@ def vector(own: np.ndarray, changes, name: str) -> str:
 
 def _scale(name: str, *ends: str) -> str:
     """A colour bar with the values at its ends and in its middle."""
-    some = colour_table(name)[:: 255 // 15, :3]
-    stops = ",".join("rgb({},{},{})".format(*colour) for colour in some)
+    colours = colour_table(name)[:: 255 // 15, :3]
+    stops = ",".join("rgb({},{},{})".format(*colour) for colour in colours)
     texts = "".join(f"<span>{end}</span>" for end in ends)
     return (
         f'<div class="cv-scale"><div style="background:linear-gradient(90deg,{stops})"></div>'
@@ -217,18 +218,18 @@ def _scale(name: str, *ends: str) -> str:
     )
 
 
-def _lines(seen, capsule: int, limit: float) -> str:
+def _lines(trace, capsule: int, limit: float) -> str:
     """The edges of the pixels that are brighter than half, and the minus signs, over the image."""
-    grey = seen.image.mean(0)
+    grey = trace.image.mean(0)
     height, width = grey.shape
-    ink = np.pad(grey > (grey.min() + grey.max()) / 2 + 1e-6, 1)
-    across = np.argwhere(ink[:, 1:] != ink[:, :-1]) - [1, 0]  # (y, x) of an edge on the left of x
-    down = np.argwhere(ink[1:] != ink[:-1]) - [0, 1]
+    mask = np.pad(grey > (grey.min() + grey.max()) / 2 + 1e-6, 1)
+    across = np.argwhere(mask[:, 1:] != mask[:, :-1]) - [1, 0]  # (y, x) of an edge on the left of x
+    down = np.argwhere(mask[1:] != mask[:-1]) - [0, 1]
     path = "".join(f"M{x} {y}v1" for y, x in across) + "".join(f"M{x} {y}h1" for y, x in down)
-    left, right, bottom, top = seen.extent_px
-    shape = seen.maps[capsule].shape
+    left, right, bottom, top = trace.extent_px
+    shape = trace.maps[capsule].shape
     step = np.array([bottom - top, right - left]) / shape
-    places = (np.argwhere(seen.maps[capsule] < -limit / 5) + 0.5) * step + [top + 0.5, left + 0.5]
+    places = (np.argwhere(trace.maps[capsule] < -limit / 5) + 0.5) * step + [top + 0.5, left + 0.5]
     signs = "".join(f"M{x - 0.4:.2f} {y:.2f}h.8" for y, x in places)
     return f'<svg class="cv-over" viewBox="0 0 {width} {height}"><path d="{path}{signs}"/></svg>'
 

@@ -14,7 +14,7 @@ from capsviz.analyses import perturb, rotate, routing, view
 from capsviz.analyses.view.measure import Warp, warped
 from capsviz.explorer import look, turning
 from capsviz.explorer.network import Networks
-from capsviz.explorer.source import Shown
+from capsviz.explorer.source import Sample
 
 KEPT_S = 3600  # seconds that figures stay on the disk
 
@@ -38,14 +38,14 @@ def explain(networks: Networks, capsule: int) -> list[str]:
 
 
 def save_view(
-    networks: Networks, shown: Shown, warp: Warp, how: look.Intervention, capsule: int, changes
+    networks: Networks, sample: Sample, warp: Warp, how: look.Intervention, capsule: int, changes
 ) -> list[Path]:
     """The figure of `capsviz view`: the image in both networks, and a pose as changed."""
     donor = None if how.donor is None else networks.test_image(*how.donor)
     result = view.compute(
         look.without_type(networks.model, how.off),
-        shown.image,
-        shown.label,
+        sample.image,
+        sample.label,
         classes=networks.classes,
         others=[networks.other],
         names=networks.names,
@@ -56,52 +56,52 @@ def save_view(
         iterations=how.iterations,
         routing=how.words,
     )
-    return _save("view", result, networks, shown, {**warp._asdict(), **how._asdict()})
+    return _save("view", result, networks, sample, {**warp._asdict(), **how._asdict()})
 
 
 def save_routing(
-    networks: Networks, shown: Shown, warp: Warp, how: look.Intervention
+    networks: Networks, sample: Sample, warp: Warp, how: look.Intervention
 ) -> list[Path]:
     """The figure of `capsviz routing`, which has uniform couplings beside what is routed."""
     result = routing.compute(
         look.without_type(networks.model, how.off),
-        warped(shown.image, warp),
-        shown.label,
+        warped(sample.image, warp),
+        sample.label,
         classes=networks.classes,
         iterations=how.iterations,
     )
-    return _save("routing", result, networks, shown, {**warp._asdict(), **how._asdict()})
+    return _save("routing", result, networks, sample, {**warp._asdict(), **how._asdict()})
 
 
-def save_pose(networks: Networks, shown: Shown, warp: Warp, capsule: int) -> list[Path]:
+def save_pose(networks: Networks, sample: Sample, warp: Warp, capsule: int) -> list[Path]:
     """The sheet of `capsviz perturb`: the pose of a class, each dimension changed in turn."""
     result = perturb.compute(
         networks.model,
-        warped(shown.image, warp),
-        shown.label,
+        warped(sample.image, warp),
+        sample.label,
         statistics=effects(networks, capsule),
     )
-    return _save("perturb", result, networks, shown, {**warp._asdict(), "capsule": capsule})
+    return _save("perturb", result, networks, sample, {**warp._asdict(), "capsule": capsule})
 
 
-def save_turn(networks: Networks, shown: Shown) -> list[Path]:
+def save_turn(networks: Networks, sample: Sample) -> list[Path]:
     """The figure and the GIF of `capsviz rotate`: the image, unwarped, through a full circle."""
-    result = turning.turned(networks, shown.image, shown.label)
-    paths = _save("rotate", result, networks, shown, {})
+    result = turning.turned(networks, sample.image, sample.label)
+    paths = _save("rotate", result, networks, sample, {})
     return [rotate.animation(result, paths[-1].with_suffix(".gif"), size=480, fps=15), *paths]
 
 
-def _save(analysis: str, result, networks: Networks, shown: Shown, options: dict) -> list[Path]:
+def _save(analysis: str, result, networks: Networks, sample: Sample, options: dict) -> list[Path]:
     """In a new folder, so that nobody overwrites another's; Gradio serves copies of the files."""
     for old in Path(_folder()).iterdir():
         if time.time() - old.stat().st_mtime > KEPT_S:
             shutil.rmtree(old, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(dir=_folder()))
     return figures.save(
-        folder / f"{analysis}-{shown.name}",
+        folder / f"{analysis}-{sample.name}",
         analysis,
         result,
-        options={"image": shown.name, **options},
+        options={"image": sample.name, **options},
         card=networks.model.card,
         device=str(networks.inputs.device),
         command="capsviz explore",

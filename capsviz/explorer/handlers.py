@@ -16,7 +16,7 @@ from capsviz.explorer.cases import Case
 from capsviz.explorer.choice import Choice
 from capsviz.explorer.network import Networks
 from capsviz.explorer.settings import LONGEST
-from capsviz.explorer.source import Shown, from_file, from_sheet
+from capsviz.explorer.source import Sample, from_file, from_sheet
 
 PANELS = 7  # what `show` gives
 OFF, ITERATION, POSE = 6, 8, 12  # places of controls among their values
@@ -33,10 +33,10 @@ class Handlers:
         self.choice, self.cases = choice, cases
         self.neutral: list = []
 
-    def arrive(self, text, shown, first, beside, opened, *values):
+    def arrive(self, text, sample, first, beside, opened, *values):
         """The state that the address holds; what is wrong with it is said."""
-        told, wrong = link.parse(text or ""), []
-        first, beside = told.get("network", first), told.get("beside", beside)
+        parts, wrong = link.parse(text or ""), []
+        first, beside = parts.get("network", first), parts.get("beside", beside)
         try:
             networks = self.choice.pair(first, beside)
         except ValueError as error:
@@ -44,24 +44,24 @@ class Handlers:
             first, beside = self.choice.first, self.choice.beside
             networks = self.choice.pair(first, beside)
         try:
-            shown = self._of_link(networks, told) or shown
+            sample = self._of_link(networks, parts) or sample
         except ValueError as error:
             wrong.append(str(error))
         about = networks.about
         neutral = list(self.neutral)
         neutral[ITERATION] = about.iterations
         values, odd = link.values_of(
-            told, neutral, classes=len(networks.classes), types=about.types,
+            parts, neutral, classes=len(networks.classes), types=about.types,
             iterations=about.iterations,
         )  # fmt: skip
         wrong += [f"the link's {name} cannot be had here" for name in odd]
-        case = self.cases.get(told.get("case"))
+        case = self.cases.get(parts.get("case"))
         status = drawing.note(case.question if case else "")
         status += drawing.note("; ".join(wrong), "cv-warn")
-        made = self.show(shown, first, beside, opened, *values)
-        return (shown, status, first, beside, *self._fitted(about, values), *made)
+        outputs = self.show(sample, first, beside, opened, *values)
+        return (sample, status, first, beside, *self._fitted(about, values), *outputs)
 
-    def choose(self, shown, first, beside, opened, *values):
+    def choose(self, sample, first, beside, opened, *values):
         """Other networks: what can be set follows them, and what was set in poses is undone."""
         try:
             about = self.choice.pair(first, beside).about
@@ -71,8 +71,8 @@ class Handlers:
         values = [*values[:POSE], *[0] * (len(values) - POSE)]
         values[OFF], values[ITERATION] = settings.NONE, about.iterations
         fitted = self._fitted(about, values)
-        made = self.show(shown, first, beside, opened, *values)
-        return ("", fitted[OFF], fitted[ITERATION], *fitted[POSE:], "", *made)
+        outputs = self.show(sample, first, beside, opened, *values)
+        return ("", fitted[OFF], fitted[ITERATION], *fitted[POSE:], "", *outputs)
 
     def replacing(self, find, count: int):
         """A handler that shows another image, or none, or says what was wrong with it."""
@@ -80,48 +80,48 @@ class Handlers:
         def handle(*values):
             _, first, beside, *_ = values[count:]
             try:
-                shown = find(self.choice.pair(first, beside), *values[:count])
+                sample = find(self.choice.pair(first, beside), *values[:count])
             except ValueError as error:
                 kept = [gr.skip()] * (1 + PANELS)
                 return (gr.skip(), drawing.note(str(error), "cv-warn"), *kept)
-            return (shown, "", "", *self.show(shown, *values[count + 1 :]))
+            return (sample, "", "", *self.show(sample, *values[count + 1 :]))
 
         return handle
 
-    def case(self, key, shown, first, beside, opened, *values):
+    def case(self, key, sample, first, beside, opened, *values):
         """A prepared case, turned as it is to be, and its question."""
         case = self.cases[key]
-        shown = _case(case)
+        sample = _case(case)
         warp = list(Warp(case.angle_deg))
-        made = self.show(shown, first, beside, opened, *warp, *values[5:])
-        return (shown, drawing.note(case.question), "", *warp, *made)
+        outputs = self.show(sample, first, beside, opened, *warp, *values[5:])
+        return (sample, drawing.note(case.question), "", *warp, *outputs)
 
-    def show(self, shown, first, beside, opened, *values):
+    def show(self, sample, first, beside, opened, *values):
         """All panels, the class of the pose, and the query of the link."""
-        if shown is None:
+        if sample is None:
             empty = drawing.note(panels.EMPTY)
-            told = self._query({}, (first, beside), values)
-            return (empty, "", empty, empty, empty, LONGEST, told)
+            query = self._query({}, (first, beside), values)
+            return (empty, "", empty, empty, empty, LONGEST, query)
         networks = self.choice.pair(first, beside)
         chosen = self.settings(networks, values)
         try:
-            found = panels.find(networks, shown.image, chosen)
+            answers = panels.find(networks, sample.image, chosen)
         except ValueError as error:  # a donor that is not there, couplings that are not replaced
             note = drawing.note(str(error), "cv-warn")
             return (gr.skip(), gr.skip(), note, note, *[gr.skip()] * 3)
         return (
-            panels.images(found, networks, chosen),
-            panels.scores(found, networks, shown.label),
-            panels.routed(found, networks, chosen),
-            sides.compared(networks, shown.image, chosen) if opened else gr.skip(),
-            panels.posed(found, networks, chosen),
-            found.capsule,
-            self._query(_origin(shown), (first, beside), values),
+            panels.images(answers, networks, chosen),
+            panels.scores(answers, networks, sample.label),
+            panels.routed(answers, networks, chosen),
+            sides.compared(networks, sample.image, chosen) if opened else gr.skip(),
+            panels.posed(answers, networks, chosen),
+            answers.capsule,
+            self._query(_origin(sample), (first, beside), values),
         )
 
-    def open_sides(self, shown, first, beside, _, *values):
+    def open_sides(self, sample, first, beside, _, *values):
         """The panels, those side by side among them, which cost more and are made from now on."""
-        return (True, *self.show(shown, first, beside, True, *values))
+        return (True, *self.show(sample, first, beside, True, *values))
 
     def settings(self, networks: Networks, values) -> settings.Settings:
         """What the controls say, with as many changes as the pose has dimensions."""
@@ -133,11 +133,11 @@ class Handlers:
         following = min(int(iteration) + 1, last)
         return following, gr.Timer(active=following < last)
 
-    def turn(self, shown, first, beside):
+    def turn(self, sample, first, beside):
         """The player of a full circle."""
-        if shown is None:
+        if sample is None:
             return drawing.note(panels.EMPTY)
-        return turning.played(self.choice.pair(first, beside), shown.image)
+        return turning.played(self.choice.pair(first, beside), sample.image)
 
     def explain(self, capsule, opened, first, beside):
         """What each dimension of a class's pose does, beside its slider."""
@@ -153,52 +153,54 @@ class Handlers:
     def saving(self, save):
         """A handler that writes figures of what is shown, and offers them."""
 
-        def handle(shown, first, beside, _, *values):
-            if shown is None:
+        def handle(sample, first, beside, _, *values):
+            if sample is None:
                 raise gr.Error(panels.EMPTY)
             networks = self.choice.pair(first, beside)
             chosen = self.settings(networks, values)
             try:
-                paths = save(networks, shown, chosen)
+                paths = save(networks, sample, chosen)
             except ValueError as error:
                 raise gr.Error(str(error)) from error
             return gr.File([str(path) for path in paths], visible=True)
 
         return handle
 
-    def drawn(self, networks, drawn):
+    def sketch(self, networks, sheet):
         """A drawing; nothing, once it is cleared."""
-        if not drawn:
+        if not sheet:
             return None
-        return Shown(_as_in_link(from_sheet(drawn, networks.frame)), None, "drawing")
+        return Sample(_as_in_link(from_sheet(sheet, networks.frame)), None, "drawing")
 
-    def uploaded(self, networks, path, invert):
+    def upload(self, networks, path, invert):
         """A visitor's file."""
         if path is None:
             raise ValueError("Choose a picture first.")
         image = _as_in_link(from_file(path, networks.frame, invert))
-        return Shown(image, None, Path(path).stem)
+        return Sample(image, None, Path(path).stem)
 
-    def taken(self, networks, digit, index):
+    def test_image(self, networks, digit, index):
         """A test image."""
         digit, index = int(digit), int(index or 0)
         name = f"{networks.dataset.name}-{digit}-{index}"
-        return Shown(
+        return Sample(
             networks.test_image(digit, index), digit, name, {"digit": digit, "index": index}
         )
 
-    def _of_link(self, networks, told) -> Shown | None:
-        if "case" in told:
-            if told["case"] not in self.cases:
-                raise ValueError(f"there is no case '{told['case']}' here")
-            return _case(self.cases[told["case"]])
-        if "ink" in told:
-            return Shown(link.unpacked(told["ink"], networks.dataset.image_shape), None, "drawing")
-        if "digit" in told:
-            numbers = (told["digit"], told.get("index", "0"))
+    def _of_link(self, networks, parts) -> Sample | None:
+        if "case" in parts:
+            if parts["case"] not in self.cases:
+                raise ValueError(f"there is no case '{parts['case']}' here")
+            return _case(self.cases[parts["case"]])
+        if "ink" in parts:
+            return Sample(
+                link.unpacked(parts["ink"], networks.dataset.image_shape), None, "drawing"
+            )
+        if "digit" in parts:
+            numbers = (parts["digit"], parts.get("index", "0"))
             if not all(number.isdecimal() for number in numbers):
                 raise ValueError("the link names no test image")
-            return self.taken(networks, *map(int, numbers))
+            return self.test_image(networks, *map(int, numbers))
         return None
 
     def _query(self, origin: dict, pair, values) -> str:
@@ -218,16 +220,16 @@ class Handlers:
         return fitted
 
 
-def _case(case: Case) -> Shown:
-    return Shown(case.image, case.label, case.key, {"case": case.key})
+def _case(case: Case) -> Sample:
+    return Sample(case.image, case.label, case.key, {"case": case.key})
 
 
-def _origin(shown: Shown) -> dict:
+def _origin(sample: Sample) -> dict:
     """Where an image is from, for a link."""
-    if shown.origin is not None:
-        return shown.origin
-    ink = link.packed(shown.image)
-    return {} if ink is None else {"ink": ink}
+    if sample.origin is not None:
+        return sample.origin
+    letters = link.packed(sample.image)
+    return {} if letters is None else {"ink": letters}
 
 
 def _as_in_link(image):

@@ -30,11 +30,11 @@ def query(pair: tuple[str, str], origin: Mapping, values: Sequence, neutral: Seq
     neutral  the same before anything is touched; what equals them is left out.
     """
     names = _names(len(values))
-    told = {"network": pair[0], "beside": pair[1], **origin}
+    parts = {"network": pair[0], "beside": pair[1], **origin}
     for name, value, usual in zip(names, values, neutral, strict=True):
         if value != usual:
-            told[name] = f"{value:g}" if isinstance(value, float) else value
-    return urlencode(told)
+            parts[name] = f"{value:g}" if isinstance(value, float) else value
+    return urlencode(parts)
 
 
 def parse(text: str) -> dict[str, str]:
@@ -43,7 +43,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def values_of(
-    told: Mapping[str, str], neutral: Sequence, *, classes: int, types: int, iterations: int
+    parts: Mapping[str, str], neutral: Sequence, *, classes: int, types: int, iterations: int
 ) -> tuple[list, list[str]]:
     """Values of the controls in a link, in the page's order; and the names of those that are none.
 
@@ -57,8 +57,8 @@ def values_of(
     values, wrong = [], []
     for name, usual in zip(names, neutral, strict=True):
         value = usual
-        if name in told:
-            value = _value(name, told[name], *limits.get(name, (-0.5, 0.5)))
+        if name in parts:
+            value = _value(name, parts[name], *limits.get(name, (-0.5, 0.5)))
             if value is None:
                 wrong.append(name)
                 value = usual

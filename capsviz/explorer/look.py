@@ -43,7 +43,7 @@ class Intervention(NamedTuple):
 AS_TRAINED = Intervention()
 
 
-class Seen(NamedTuple):
+class ImageTrace(NamedTuple):
     """One image inside a capsule network."""
 
     image: np.ndarray  # (C, H, W) uint8
@@ -117,7 +117,7 @@ def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | 
 
 def look(
     model, image: Tensor, intervention: Intervention = AS_TRAINED, donor: Tensor | None = None
-) -> Seen:
+) -> ImageTrace:
     """An image (1, C, H, W) in [0, 1] inside the network: all that the page shows of it.
 
     `donor` is the other image of couplings `ANOTHER`, of the same shape.
@@ -134,7 +134,7 @@ def look(
         own = tracing.trace(model, image, keep=("couplings",)).couplings
     decoded = traced.reconstruction
     added = measures.evidence_of(traced)
-    return Seen(
+    return ImageTrace(
         image=to_uint8(image[0]),
         lengths=traced.lengths[0].float().numpy(),
         poses=traced.poses[-1, 0].float().numpy(),

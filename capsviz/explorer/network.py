@@ -61,8 +61,8 @@ class Networks:
     @functools.cached_property
     def about(self) -> About:
         """What controls must know of the first network; looked at once."""
-        seen = look.look(self.model, self.test_image(0, 0))
-        return About(len(seen.couplings), look.types_of(self.model), seen.poses.shape[1])
+        trace = look.look(self.model, self.test_image(0, 0))
+        return About(len(trace.couplings), look.types_of(self.model), trace.poses.shape[1])
 
     def test_image(self, label: int, index: int) -> Tensor:
         """The index-th test image of a class, (1, C, H, W) in [0, 1]; ValueError for none."""

@@ -42,12 +42,12 @@ class _Page:
         with gr.Blocks(
             title="capsviz explore", analytics_enabled=False, delete_cache=(3600, 3600)
         ) as self.blocks:
-            self.shown = gr.State(self.handlers.taken(networks, middle, 0))
+            self.sample = gr.State(self.handlers.test_image(networks, middle, 0))
             self.pose_opened, self.sides_opened = gr.State(False), gr.State(False)
             # No State: its changes are not told to the page by requests that do not queue.
             self.capsule_now = gr.Number(LONGEST, visible="hidden")
             self.query = gr.Textbox("", visible="hidden", elem_id="query")
-            self.arrived = gr.Textbox("", visible="hidden")
+            self.address = gr.Textbox("", visible="hidden")
             self.on = on = layout.build(choice, list(cases.values()), networks.about, middle)
             self.controls = [
                 *on.warp, on.routing, on.off, on.mapped, on.iteration, on.capsule, on.donor,
@@ -55,8 +55,8 @@ class _Page:
             ]  # fmt: skip
             self.handlers.neutral = [one.value for one in self.controls]
             self.pair = [on.first, on.beside]
-            self.settings = [self.shown, *self.pair, self.sides_opened, *self.controls]
-            self.made = [
+            self.settings = [self.sample, *self.pair, self.sides_opened, *self.controls]
+            self.outputs = [
                 on.images, on.scores, on.routed, on.sides, on.posed, self.capsule_now, self.query
             ]  # fmt: skip
             self._quick_events()
@@ -65,34 +65,34 @@ class _Page:
     def _quick_events(self):
         on, do, latest = self.on, self.handlers, {"trigger_mode": "always_last", **QUICK}
         self.blocks.load(
-            do.arrive, [self.arrived, *self.settings],
-            [self.shown, on.status, *self.pair, *self.controls, *self.made],
+            do.arrive, [self.address, *self.settings],
+            [self.sample, on.status, *self.pair, *self.controls, *self.outputs],
             js="(first, ...others) => [location.search, ...others]", **QUICK,
         )  # fmt: skip
-        gr.on([one.change for one in self.controls], do.show, self.settings, self.made, **latest)
+        gr.on([one.change for one in self.controls], do.show, self.settings, self.outputs, **latest)
         gr.on([one.input for one in self.pair], do.choose, self.settings,
-              [on.status, on.off, on.iteration, *on.changes, on.turned, *self.made],
+              [on.status, on.off, on.iteration, *on.changes, on.turned, *self.outputs],
               **latest)  # fmt: skip
         for triggers, find, inputs in (
-            ([on.sheet.input], do.drawn, [on.sheet]),
-            ([on.file.upload, on.invert.input], do.uploaded, [on.file, on.invert]),
+            ([on.sheet.input], do.sketch, [on.sheet]),
+            ([on.file.upload, on.invert.input], do.upload, [on.file, on.invert]),
             ([on.file.clear], lambda networks: None, []),
-            ([on.take.click, on.index.submit, on.digit.input], do.taken, [on.digit, on.index]),
+            ([on.take.click, on.index.submit, on.digit.input], do.test_image, [on.digit, on.index]),
         ):  # fmt: skip
             gr.on(
                 triggers, do.replacing(find, len(inputs)), [*inputs, *self.settings],
-                [self.shown, on.status, on.turned, *self.made], **latest,
+                [self.sample, on.status, on.turned, *self.outputs], **latest,
             )  # fmt: skip
         on.cases.input(
             do.case, [on.cases, *self.settings],
-            [self.shown, on.status, on.turned, *on.warp, *self.made], **latest,
+            [self.sample, on.status, on.turned, *on.warp, *self.outputs], **latest,
         )  # fmt: skip
         on.straight.click(lambda: list(Warp()), None, on.warp, **QUICK)
         on.own.click(lambda: [0] * on.dimensions, None, on.changes, **QUICK)
         on.step.click(lambda: (1, gr.Timer(active=True)), None, [on.iteration, on.clock], **QUICK)
         on.clock.tick(do.tick, [*self.pair, on.iteration], [on.iteration, on.clock], **QUICK)
         on.sides_tab.select(
-            do.open_sides, self.settings, [self.sides_opened, *self.made], **QUICK
+            do.open_sides, self.settings, [self.sides_opened, *self.outputs], **QUICK
         )  # fmt: skip
         self.query.change(None, [self.query], None, js=ADDRESS, **QUICK)
         on.copy.click(None, None, None, js=COPY, **QUICK)
@@ -108,26 +108,26 @@ class _Page:
             do.explain, [self.capsule_now, self.pose_opened, *self.pair], on.changes,
             **explained,
         )  # fmt: skip
-        on.turn.click(do.turn, [self.shown, *self.pair], on.turned, **SLOW)
+        on.turn.click(do.turn, [self.sample, *self.pair], on.turned, **SLOW)
         for button, save, out in (
             (on.save_view, _view, on.view_files),
             (on.save_routing, _routing, on.routing_files),
             (on.save_pose, _pose, on.pose_files),
-            (on.save_turn, lambda networks, shown, _: files.save_turn(networks, shown),
+            (on.save_turn, lambda networks, sample, _: files.save_turn(networks, sample),
              on.turn_files),
         ):  # fmt: skip
             button.click(do.saving(save), self.settings, out, **SLOW)
 
 
-def _view(networks, shown, chosen):
-    capsule = panels.find(networks, shown.image, chosen).capsule
-    return files.save_view(networks, shown, chosen.warp, chosen.how, capsule, chosen.changes)
+def _view(networks, sample, chosen):
+    capsule = panels.find(networks, sample.image, chosen).capsule
+    return files.save_view(networks, sample, chosen.warp, chosen.how, capsule, chosen.changes)
 
 
-def _routing(networks, shown, chosen):
-    return files.save_routing(networks, shown, chosen.warp, chosen.how)
+def _routing(networks, sample, chosen):
+    return files.save_routing(networks, sample, chosen.warp, chosen.how)
 
 
-def _pose(networks, shown, chosen):
-    capsule = panels.find(networks, shown.image, chosen).capsule
-    return files.save_pose(networks, shown, chosen.warp, capsule)
+def _pose(networks, sample, chosen):
+    capsule = panels.find(networks, sample.image, chosen).capsule
+    return files.save_pose(networks, sample, chosen.warp, capsule)

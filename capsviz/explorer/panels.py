@@ -34,17 +34,17 @@ NEAR_UNIFORM = (
 EMPTY = "Nothing is shown: draw a digit, upload a picture, or choose a case or a test image."
 
 
-class Found(NamedTuple):
+class Answers(NamedTuple):
     """What both networks say of the warped image, and of which class map and pose are."""
 
-    seen: look.Seen
+    trace: look.ImageTrace
     plain: np.ndarray | None  # (J,) lengths without the intervention, if there is one
     scores: np.ndarray  # (J,) of the other network
     mapped: int
     capsule: int
 
 
-def find(networks: Networks, image: Tensor, settings: Settings) -> Found:
+def find(networks: Networks, image: Tensor, settings: Settings) -> Answers:
     """Warp an image (1, C, H, W) and pass it through both networks.
 
     Raises
@@ -53,11 +53,11 @@ def find(networks: Networks, image: Tensor, settings: Settings) -> Found:
     """
     image = warped(image, settings.warp)
     donor = None if settings.how.donor is None else networks.test_image(*settings.how.donor)
-    seen = look.look(networks.model, image, settings.how, donor)
+    trace = look.look(networks.model, image, settings.how, donor)
     changed = settings.how != look.AS_TRAINED
-    longest = int(seen.lengths.argmax())
-    return Found(
-        seen=seen,
+    longest = int(trace.lengths.argmax())
+    return Answers(
+        trace=trace,
         plain=look.look(networks.model, image).lengths if changed else None,
         scores=tracing.scores(networks.other, image)[0].numpy(),
         mapped=longest if settings.mapped < 0 else settings.mapped,
@@ -65,30 +65,30 @@ def find(networks: Networks, image: Tensor, settings: Settings) -> Found:
     )
 
 
-def images(found: Found, networks: Networks, settings: Settings) -> str:
+def images(answers: Answers, networks: Networks, settings: Settings) -> str:
     """What the networks see, and the reconstruction."""
-    height, width = found.seen.image.shape[1:]
-    parts = [drawing.pixels(found.seen.image, f"What both networks see, {height} × {width} px.")]
-    if found.seen.reconstruction is None:
+    height, width = answers.trace.image.shape[1:]
+    parts = [drawing.pixels(answers.trace.image, f"What both networks see, {height} × {width} px.")]
+    if answers.trace.reconstruction is None:
         note = drawing.note("This network has no decoder.")
-        return drawing.row(*parts) + note + flag(found, networks)
-    name = networks.classes[int(found.seen.lengths.argmax())]
+        return drawing.row(*parts) + note + flag(answers, networks)
+    name = networks.classes[int(answers.trace.lengths.argmax())]
     text = f"What {networks.names[0]} draws of it again, from the pose of {name} alone."
-    reconstruction = drawing.pixels(found.seen.reconstruction, text)
-    return drawing.row(*parts, reconstruction) + flag(found, networks)
+    reconstruction = drawing.pixels(answers.trace.reconstruction, text)
+    return drawing.row(*parts, reconstruction) + flag(answers, networks)
 
 
-def flag(found: Found, networks: Networks) -> str:
+def flag(answers: Answers, networks: Networks) -> str:
     """Whether the image is unlike the training data, as `capsviz predict` tells it.
 
     Nothing where that is not known, and while the routing is changed. Pieces of ink are counted in
     images like MNIST's, as the network sees them.
     """
-    if networks.limits is None or found.plain is not None:
+    if networks.limits is None or answers.plain is not None:
         return ""
-    image = found.seen.image
+    image = answers.trace.image
     pieces = foreground.pieces(image[0] / 255) if image.shape == (1, 28, 28) else None
-    reasons = networks.limits.crossed(float(found.seen.lengths.max()), found.seen.distance)
+    reasons = networks.limits.crossed(float(answers.trace.lengths.max()), answers.trace.distance)
     texts = remarks(bool(reasons), reasons, pieces)
     if not reasons:
         texts.insert(0, "like the training data, by capsule length and reconstruction")
@@ -98,46 +98,46 @@ def flag(found: Found, networks: Networks) -> str:
     return drawing.note(text, "cv-warn" if reasons else "")
 
 
-def scores(found: Found, networks: Networks, label: int | None) -> str:
+def scores(answers: Answers, networks: Networks, label: int | None) -> str:
     """The bars of both networks, side by side."""
-    ticks = "" if found.plain is None else "; ticks: routing as trained"
+    ticks = "" if answers.plain is None else "; ticks: routing as trained"
     capsules = hasattr(networks.other, "look")
     what = f"{scale(networks.model).capitalize()} of each class; they need not sum to 1"
     first = drawing.bars(
-        found.seen.lengths, networks.classes, networks.names[0], f"{what}{ticks}.", found.plain
+        answers.trace.lengths, networks.classes, networks.names[0], f"{what}{ticks}.", answers.plain
     )
     other = drawing.bars(
-        found.scores, networks.classes, networks.names[1],
+        answers.scores, networks.classes, networks.names[1],
         f"{what}." if capsules else "Probability of each class: they sum to 1.",
     )  # fmt: skip
     true = "" if label is None else drawing.note(f"True class: {networks.classes[label]}")
     return drawing.row(first, other) + true
 
 
-def routed(found: Found, networks: Networks, settings: Settings) -> str:
+def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
     """Map, couplings, lengths after one iteration and entropy, and what they are of."""
-    seen, classes = found.seen, networks.classes
-    R = len(seen.couplings)
+    trace, classes = answers.trace, networks.classes
+    R = len(trace.couplings)
     r = min(settings.iteration, R)
     what = scale(networks.model).capitalize()
     reached = drawing.bars(
-        seen.activations[r - 1], classes, f"Iteration {r} of {R}: {networks.names[0]}",
+        trace.activations[r - 1], classes, f"Iteration {r} of {R}: {networks.names[0]}",
         f"{what} of each class after this iteration; the last is the answer.",
     )  # fmt: skip
-    return words(seen, settings.how.couplings, len(classes)) + drawing.row(
+    return words(trace, settings.how.couplings, len(classes)) + drawing.row(
         reached,
         '<div class="cv-wide">'
-        f"{drawing.couplings(seen, r, classes, settings.how.off)}{almost(seen, r, len(classes))}"
+        f"{drawing.couplings(trace, r, classes, settings.how.off)}{almost(trace, r, len(classes))}"
         "</div>",
-        drawing.evidence(seen, found.mapped, classes[found.mapped]),
-        drawing.spread(seen, r),
+        drawing.evidence(trace, answers.mapped, classes[answers.mapped]),
+        drawing.spread(trace, r),
     )
 
 
-def almost(seen: look.Seen, iteration: int, classes: int) -> str:
+def almost(trace: look.ImageTrace, iteration: int, classes: int) -> str:
     """Whether the couplings of an iteration are uniform, or almost, in a line; else nothing."""
-    effective = float(np.exp(seen.entropy_nats[iteration - 1]).mean())
-    if np.ptp(seen.couplings[iteration - 1]) < 1e-6:
+    effective = float(np.exp(trace.entropy_nats[iteration - 1]).mean())
+    if np.ptp(trace.couplings[iteration - 1]) < 1e-6:
         return drawing.note("Uniform: every capsule gives every class the same.", "cv-near")
     if effective < NEARLY * classes:
         return ""
@@ -147,22 +147,24 @@ def almost(seen: look.Seen, iteration: int, classes: int) -> str:
     )  # fmt: skip
 
 
-def words(seen: look.Seen, intervention: str | None, classes: int) -> str:
+def words(trace: look.ImageTrace, intervention: str | None, classes: int) -> str:
     """What the couplings are, how far they spread, and what near-uniform ones do not say."""
     lines = [MEANINGS[intervention]] if intervention is not None else []
-    lines.append(f"Standard deviation of the couplings about uniform: {seen.coupling_sd:.4f}.")
-    effective = float(np.exp(seen.entropy_nats[-1]).mean())
-    if intervention is None and effective >= NEARLY * classes and seen.coupling_sd > 0:
+    lines.append(f"Standard deviation of the couplings about uniform: {trace.coupling_sd:.4f}.")
+    effective = float(np.exp(trace.entropy_nats[-1]).mean())
+    if intervention is None and effective >= NEARLY * classes and trace.coupling_sd > 0:
         lines.append(NEAR_UNIFORM)
     return drawing.note(" ".join(lines))
 
 
-def posed(found: Found, networks: Networks, settings: Settings) -> str:
+def posed(answers: Answers, networks: Networks, settings: Settings) -> str:
     """A class's pose, as it is and as changed, decoded and in numbers."""
-    name, poses = networks.classes[found.capsule], found.seen.poses
+    name, poses = networks.classes[answers.capsule], answers.trace.poses
     parts = []
     for text, by in (("is", np.zeros(poses.shape[1])), ("was changed", settings.changes)):
-        made = redecode(networks.model, poses, found.capsule, by)
-        if made is not None:
-            parts.append(drawing.pixels(made, f"Decoded: the pose of {name} as it {text}."))
-    return drawing.row(*parts, drawing.vector(poses[found.capsule], settings.changes, name))
+        reconstruction = redecode(networks.model, poses, answers.capsule, by)
+        if reconstruction is not None:
+            parts.append(
+                drawing.pixels(reconstruction, f"Decoded: the pose of {name} as it {text}.")
+            )
+    return drawing.row(*parts, drawing.vector(poses[answers.capsule], settings.changes, name))

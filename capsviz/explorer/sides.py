@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from capsviz.analyses.view.measure import warped
-from capsviz.explorer import both, drawing, look
+from capsviz.explorer import drawing, look, pair
 from capsviz.explorer.network import Networks
 from capsviz.explorer.settings import Settings
 
@@ -29,33 +29,33 @@ def compared(networks: Networks, image: Tensor, settings: Settings) -> str:
     image = warped(image, settings.warp)
     label, number = settings.donor
     donor = networks.test_image(label, number)
-    looks: list = []  # (couplings, sentence, what was seen or why nothing was)
+    outcomes: list = []  # (couplings, sentence, what was seen or why nothing was)
     for couplings, sentence in SENTENCES.items():
         how = look.Intervention(
             couplings=couplings, donor=settings.donor if couplings == look.ANOTHER else None
         )
         try:
-            looks.append((couplings, sentence, look.look(networks.model, image, how, donor)))
+            outcomes.append((couplings, sentence, look.look(networks.model, image, how, donor)))
         except ValueError as error:  # couplings that cannot be replaced
-            looks.append((couplings, sentence, str(error)))
-    done = [seen for *_, seen in looks if not isinstance(seen, str)]
-    first = done[0].lengths if done else None
-    maps = [np.abs(seen.maps).max() for seen in done if seen.maps is not None]
+            outcomes.append((couplings, sentence, str(error)))
+    traces = [trace for *_, trace in outcomes if not isinstance(trace, str)]
+    first = traces[0].lengths if traces else None
+    maps = [np.abs(trace.maps).max() for trace in traces if trace.maps is not None]
     shared = (first, float(max(maps, default=0)), donor, label)
     columns = [
-        f'<section class="cv-side">{drawing.note(seen, "cv-warn")}</section>'
-        if isinstance(seen, str)
-        else _column(networks, seen, couplings, sentence, *shared)
-        for couplings, sentence, seen in looks
+        f'<section class="cv-side">{drawing.note(trace, "cv-warn")}</section>'
+        if isinstance(trace, str)
+        else _column(networks, trace, couplings, sentence, *shared)
+        for couplings, sentence, trace in outcomes
     ]
     return (
-        f"<h4>Two networks, the same image</h4>{both.compared(networks, image)}"
+        f"<h4>Two networks, the same image</h4>{pair.compared(networks, image)}"
         f"<h4>Three couplings of {escape(networks.names[0])}, the same votes</h4>"
         f"{_finding(networks, image, settings)}{drawing.row(*columns)}"
     )
 
 
-def _column(networks, seen, couplings, sentence, first, limit, donor, label) -> str:
+def _column(networks, trace, couplings, sentence, first, limit, donor, label) -> str:
     """One answer; ticks and map are those of the class that is read first, on one scale."""
     names, mapped = networks.classes, int(first.argmax())
     title = {None: "trained", "uniform": "uniform", look.ANOTHER: "transplanted"}[couplings]
@@ -63,21 +63,21 @@ def _column(networks, seen, couplings, sentence, first, limit, donor, label) -> 
     text += "" if couplings is None else " Ticks: as trained."
     parts = [
         drawing.bars(
-            seen.lengths,
+            trace.lengths,
             names,
             f"{title.capitalize()} couplings: {networks.names[0]}",
             text,
             None if couplings is None else first,
         ),
-        drawing.evidence(seen, mapped, names[mapped], limit),
+        drawing.evidence(trace, mapped, names[mapped], limit),
     ]
-    if seen.reconstruction is not None:
-        name = names[int(seen.lengths.argmax())]
-        parts.append(drawing.pixels(seen.reconstruction, f"Decoded, from the pose of {name}."))
+    if trace.reconstruction is not None:
+        name = names[int(trace.lengths.argmax())]
+        parts.append(drawing.pixels(trace.reconstruction, f"Decoded, from the pose of {name}."))
     if couplings == look.ANOTHER:
         pixels = (donor[0] * 255).round().byte().numpy()
         parts.append(drawing.pixels(pixels, f"The other image, a {names[label]}."))
-    sd = f"Standard deviation of these couplings about uniform: {seen.coupling_sd:.4f}."
+    sd = f"Standard deviation of these couplings about uniform: {trace.coupling_sd:.4f}."
     return (
         f'<section class="cv-side" data-couplings="{title}">{"".join(parts)}'
         f"{drawing.note(sd)}</section>"

@@ -22,7 +22,7 @@ HEAD = "data:image/png;base64,"
 LONGEST = 1_000_000  # characters of a drawing; one all scribbled over has a tenth
 
 
-class Shown(NamedTuple):
+class Sample(NamedTuple):
     """What a visitor looks at."""
 
     image: Tensor  # (1, C, H, W) in [0, 1], before any warp
@@ -31,7 +31,7 @@ class Shown(NamedTuple):
     origin: dict | None = None  # of a link, see `settings.query`; None: the image itself
 
 
-def from_sheet(drawn: str, frame: pictures.Frame) -> Tensor:
+def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:
     """A drawing, a PNG as data URI whose opacity is the ink, as MNIST's digits are.
 
     Returns
@@ -42,23 +42,23 @@ def from_sheet(drawn: str, frame: pictures.Frame) -> Tensor:
     ------
     ValueError  for an empty sheet, or what is no drawing of `SHEET_PX` a side.
     """
-    refused = f"expected a drawing of {SHEET_PX} x {SHEET_PX} pixels as PNG"
-    if not isinstance(drawn, str) or not drawn.startswith(HEAD) or len(drawn) > LONGEST:
-        raise ValueError(refused)
+    refusal = f"expected a drawing of {SHEET_PX} x {SHEET_PX} pixels as PNG"
+    if not isinstance(sheet, str) or not sheet.startswith(HEAD) or len(sheet) > LONGEST:
+        raise ValueError(refusal)
     try:
-        content = base64.b64decode(drawn[len(HEAD) :], validate=True)
+        content = base64.b64decode(sheet[len(HEAD) :], validate=True)
         with Image.open(io.BytesIO(content), formats=["PNG"]) as picture:
             if picture.size != (SHEET_PX, SHEET_PX) or picture.mode != "RGBA":
-                raise ValueError(refused)
+                raise ValueError(refusal)
             opacity = np.asarray(picture)[..., 3]
     except (binascii.Error, UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise ValueError(refused) from error
+        raise ValueError(refusal) from error
     if not opacity.any():
         raise ValueError("The sheet is empty: draw a digit with the mouse or a finger.")
-    return from_ink(opacity, frame)
+    return from_opacity(opacity, frame)
 
 
-def from_ink(opacity: np.ndarray, frame: pictures.Frame) -> Tensor:
+def from_opacity(opacity: np.ndarray, frame: pictures.Frame) -> Tensor:
     """Ink (h, w) uint8, scaled and centred as MNIST's digits were: (1, C, H, W) in [0, 1]."""
     channels, *size = frame.whole
     image = frame.apply(mnist_style(opacity, invert="no", size=tuple(size)).input)

@@ -94,16 +94,16 @@ def legible(colour) -> tuple[float, float, float]:
     return tuple(float(part) for part in rgb)
 
 
-def spread(wanted, heights, low: float, high: float) -> np.ndarray:
+def spread(targets, heights, low: float, high: float) -> np.ndarray:
     """Middles of boxes of these heights, near those wanted, in their order, without overlap.
 
     Between low and high where there is room for all; else from low on upwards.
     """
-    wanted, heights = np.asarray(wanted, float), np.asarray(heights, float)
-    order = np.argsort(wanted, kind="stable")
+    targets, heights = np.asarray(targets, float), np.asarray(heights, float)
+    order = np.argsort(targets, kind="stable")
     sizes = heights[order]
     starts = np.concatenate([[0], np.cumsum((sizes[:-1] + sizes[1:]) / 2)])  # if packed
-    free = wanted[order] - starts
+    free = targets[order] - starts
     blocks = []  # of boxes that touch: [mean of their free places, count], ascending (isotonic)
     for one in free:
         blocks.append([one, 1])
@@ -116,7 +116,7 @@ def spread(wanted, heights, low: float, high: float) -> np.ndarray:
     places = np.repeat([mean for mean, _ in blocks], [count for _, count in blocks])
     top = high - sizes[-1] / 2 - starts[-1]
     places = np.maximum(np.minimum(places, top), low + sizes[0] / 2) + starts
-    middles = np.empty(len(wanted))
+    middles = np.empty(len(targets))
     middles[order] = places
     return middles
 

@@ -131,8 +131,8 @@ def make(
                     module, name, inputs, output, settings, formats, width, None if force else free
                 ):
                     drawn += several
-                    taken = {entry.name for entry in drawn}
-                    entries = [one for one in entries if one.name not in taken] + drawn
+                    paths = {entry.name for entry in drawn}
+                    entries = [one for one in entries if one.name not in paths] + drawn
                     record()
                     report(f"{several[0].name}: {several[0].seconds:.1f} s")
                 entries = [one for one in entries if one.analysis != name or one in drawn]

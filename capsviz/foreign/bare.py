@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from capsviz.foreign.device import without_cuda
 from capsviz.foreign.layout import Roles
 from capsviz.foreign.report import Fact, written
-from capsviz.foreign.taps import Enough, Entry, Tap, Tapped
-from capsviz.foreign.watching import Watched
+from capsviz.foreign.taps import Entry, PassEnd, Tap, TapPass
+from capsviz.foreign.variables import Variable
 from capsviz.nn.models import Scores
 
 
@@ -31,7 +31,7 @@ class Recipe:
     scores: Callable | None = None  # of the output; None: norms of the poses
     taps: list[Tap] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
-    watched: dict[str, tuple[Watched, Roles]] = field(default_factory=dict)
+    variables: dict[str, tuple[Variable, Roles]] = field(default_factory=dict)
     of_output: dict[str, Callable] = field(default_factory=dict)  # parts by a function
     of_modules: dict[str, nn.Module] = field(default_factory=dict)  # parts by a module's output
     children: int | None = None
@@ -76,7 +76,7 @@ class Bare(nn.Module):
             images = images.repeat(recipe.smallest, 1, 1, 1)[: recipe.smallest]
         if recipe.mean is not None:
             images = (images - recipe.mean.to(images)) / recipe.std.to(images)
-        mode, output = Tapped(self.network, list(taps), list(entries), couplings, until), None
-        with without_cuda() if recipe.cuda else nullcontext(), suppress(Enough):
+        mode, output = TapPass(self.network, list(taps), list(entries), couplings, until), None
+        with without_cuda() if recipe.cuda else nullcontext(), suppress(PassEnd):
             output = mode.run(lambda: recipe.call(self.network, images))
         return output, mode

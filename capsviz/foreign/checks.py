@@ -33,7 +33,7 @@ def put_grid(wrapped: Wrapped, grid, batch: int, images: Tensor) -> None:
         wrapped.grid, wrapped.order = result.grid, result.order
         if result.grid is not None:
             wrapped.fields = (result.rows, result.columns)
-        wrapped.facts.append(Fact("grid", f"{result.said}; by impulses of {part}"))
+        wrapped.facts.append(Fact("grid", f"{result.evidence}; by impulses of {part}"))
         return
     grid = tuple(grid)
     if len(grid) != 3 or grid[0] * grid[1] * grid[2] != len(rows):
@@ -49,12 +49,12 @@ def checked(wrapped: Bare, images: Tensor) -> Bare:
     """The scores of one image, of a few, and of the plain network must agree."""
     recipe = wrapped.recipe
 
-    def said(some):
+    def scores(batch):
         if hasattr(wrapped, "look"):
-            return wrapped.look(some, keep=("lengths",))["lengths"]
-        return wrapped(some).lengths
+            return wrapped.look(batch, keep=("lengths",))["lengths"]
+        return wrapped(batch).lengths
 
-    whole = said(images)
+    whole = scores(images)
     expected = (len(images), recipe.classes)
     if tuple(whole.shape) != expected or not whole.isfinite().all():
         raise ValueError(f"scores are {tuple(whole.shape)}, expected finite ones of {expected}")
@@ -63,13 +63,13 @@ def checked(wrapped: Bare, images: Tensor) -> Bare:
             f"scores run from {float(whole.min()):.3g} to {float(whole.max()):.3g}, expected "
             "[0, 1]: give scores=lambda out: ..., or one of its names"
         )
-    again = float((said(images) - whole).abs().max())
+    again = float((scores(images) - whole).abs().max())
     if again > SAME:
         raise ValueError(
             f"two passes over the same images differ by {again:.2g}, in evaluation mode too: "
             "something random in it (dropout that is always on?) upsets whatever is measured"
         )
-    few = said(images[:3])
+    few = scores(images[:3])
     off = float((few - whole[:3]).abs().max())
     if off > SAME:
         raise ValueError(
@@ -78,7 +78,7 @@ def checked(wrapped: Bare, images: Tensor) -> Bare:
             "over the batch, or batch norm in training mode)"
         )
     try:
-        alone = said(images[:1])
+        alone = scores(images[:1])
         fits = alone.shape == whole[:1].shape and float((alone - whole[:1]).abs().max()) <= SAME
     except Exception:  # whatever somebody's code does with one image
         fits = False

@@ -28,8 +28,8 @@ class Decoder:
         self.masked, self.image_shape, self.batch = masked, tuple(image_shape), batch
         self.start: Port = (masked.event.index, 0)
         self.end = flow.port(image)
-        wanted = flow.ancestors(self.end[0]) | {self.end[0]}
-        inside = sorted(flow.descendants(masked.event.index) & wanted)
+        needed = flow.ancestors(self.end[0]) | {self.end[0]}
+        inside = sorted(flow.descendants(masked.event.index) & needed)
         if self.end[0] not in inside:
             raise ValueError("the reconstruction does not come from the masked poses")
         self.steps = [(flow.events[k], flow.sources[k]) for k in inside]
@@ -67,6 +67,6 @@ class Decoder:
                 for old, source in zip(event.inputs, sources, strict=True)
                 if source in values
             }
-            outputs = tensors(event.again(lambda leaf, new=new: new.get(id(leaf), leaf)))
+            outputs = tensors(event.repeat(lambda leaf, new=new: new.get(id(leaf), leaf)))
             values.update({(event.index, k): output for k, output in enumerate(outputs)})
         return values[self.end].reshape(len(poses), *self.image_shape)

@@ -46,10 +46,10 @@ def without_cuda():
         return
 
     def make(dtype):
-        def tensor(*given):
-            if len(given) == 1 and not isinstance(given[0], int):
-                return torch.tensor(given[0], dtype=dtype)
-            return torch.empty(given, dtype=dtype)
+        def tensor(*args):
+            if len(args) == 1 and not isinstance(args[0], int):
+                return torch.tensor(args[0], dtype=dtype)
+            return torch.empty(args, dtype=dtype)
 
         return tensor
 

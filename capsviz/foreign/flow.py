@@ -189,7 +189,7 @@ def _through_view(event: Event, position: int, label: Tensor) -> Tensor:
             *mapped(event.args, lambda leaf: label if id(leaf) in old_all else change(leaf)),
             **event.kwargs,
         )
-    makers = event.again(change)
+    makers = event.repeat(change)
     return makers if isinstance(makers, Tensor) else makers[0]
 
 

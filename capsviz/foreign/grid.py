@@ -25,7 +25,7 @@ class Places(NamedTuple):
     order: Tensor | None  # (I,) theirs for each of the grid's, None where they are equal
     rows: list[slice]  # of the image, for each row of places
     columns: list[slice]
-    said: str
+    evidence: str
 
 
 def probe(capsules: Callable[[Tensor], Tensor], image_shape, batch: int, like: Tensor) -> Places:
@@ -125,8 +125,8 @@ def arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
     vectors = (
         f"rows {by_row[0][0]} to {by_row[0][1]} and columns {by_column[0][0]} to {by_column[0][1]}"
     )
-    said = f"{grid}, {how}; the first place sees {vectors}"
-    return Places(grid, None if same else order, _slices(by_row), _slices(by_column), said)
+    evidence = f"{grid}, {how}; the first place sees {vectors}"
+    return Places(grid, None if same else order, _slices(by_row), _slices(by_column), evidence)
 
 
 def hollow(capsules, result: Places, image_shape, batch: int, like: Tensor) -> str | None:
@@ -140,24 +140,24 @@ def hollow(capsules, result: Places, image_shape, batch: int, like: Tensor) -> s
     for seed in range(CORNER_DRAWS):
         generator = torch.Generator().manual_seed(100 + seed)
         base, noise = torch.rand((2, 1, *image_shape), generator=generator).to(like)
-        asked, pictures = sorted(blind), [base[0]]
-        for (row, column), corner in asked:
-            picture, there = base[0].clone(), []
+        pixels, pictures = sorted(blind), [base[0]]
+        for (row, column), corner in pixels:
+            picture, places = base[0].clone(), []
             for axis, field in ((1, result.rows[row]), (2, result.columns[column])):
                 size = max(1, (field.stop - field.start) // 8)
                 last = corner // axis % 2
-                there.append(slice(field.stop - size, field.stop) if last else
+                places.append(slice(field.stop - size, field.stop) if last else
                              slice(field.start, field.start + size))  # fmt: skip
-            picture[(slice(None), *there)] = noise[0][(slice(None), *there)]
+            picture[(slice(None), *places)] = noise[0][(slice(None), *places)]
             pictures.append(picture)
         images = torch.stack(pictures)
         images = torch.cat((images, images[:1].expand(-len(images) % batch, -1, -1, -1)))
         vectors = torch.cat([capsules(part) for part in images.split(batch)])
-        moved = (vectors - vectors[:1]).abs().flatten(2).amax(2)[1 : 1 + len(asked)]
+        moved = (vectors - vectors[:1]).abs().flatten(2).amax(2)[1 : 1 + len(pixels)]
         order = torch.arange(types * rows * columns) if result.order is None else result.order
         moved = moved[:, order.to(moved.device)].unflatten(1, result.grid)
         limit = CLOSE * moved.amax()
-        for k, (place, corner) in enumerate(asked):
+        for k, (place, corner) in enumerate(pixels):
             if bool((moved[k, :, place[0], place[1]] > limit).any()):
                 blind.discard((place, corner))
         if not blind:

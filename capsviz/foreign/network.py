@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from capsviz.foreign.bare import Bare
 from capsviz.foreign.layout import arrange
 from capsviz.foreign.leaves import tensors
-from capsviz.foreign.watching import watching
+from capsviz.foreign.variables import watching
 from capsviz.nn.models import Output
 
 PER_ROUND = ("logits", "couplings", "weights", "poses")
@@ -42,7 +42,7 @@ class Wrapped(Bare):
         """Names of what `look` can give."""
         recipe = self.recipe
         names = {tap.part for tap in recipe.taps} | {"lengths"}
-        names |= {*recipe.watched, *recipe.of_output, *recipe.of_modules}
+        names |= {*recipe.variables, *recipe.of_output, *recipe.of_modules}
         return names | ({"reconstruction"} if recipe.decode else set())
 
     def forward(self, images: Tensor) -> Output:
@@ -61,32 +61,32 @@ class Wrapped(Bare):
         ValueError  for couplings where they cannot be put in, or iterations that are not its own.
         """
         recipe, count = self.recipe, len(images)
-        wanted = {"primary" if part == "children" else part for part in keep}
-        if "reconstruction" in wanted or recipe.scores is None:
-            wanted.add("poses")
+        names = {"primary" if part == "children" else part for part in keep}
+        if "reconstruction" in names or recipe.scores is None:
+            names.add("poses")
         if couplings is not None:
             couplings = self._theirs(couplings, images)
-        taps = [tap for tap in recipe.taps if tap.part in wanted]
-        taken: dict[str, list[Tensor]] = {}
+        taps = [tap for tap in recipe.taps if tap.part in names]
+        readings: dict[str, list[Tensor]] = {}
         with ExitStack() as stack:
             stack.enter_context(self._iterating(iterations))
             for part, module in recipe.of_modules.items():
-                if part in wanted:
-                    stack.enter_context(_output_of(module, taken.setdefault(part, [])))
-            variables = [v for part, (v, _) in recipe.watched.items() if part in wanted]
+                if part in names:
+                    stack.enter_context(_output_of(module, readings.setdefault(part, [])))
+            variables = [v for part, (v, _) in recipe.variables.items() if part in names]
             stack.enter_context(watching(variables))
             output, mode = self.passed(images, taps, recipe.entries, couplings)
-        taken.update(mode.taken)
-        if couplings is not None and not mode.put:
+        readings.update(mode.readings)
+        if couplings is not None and not mode.exchanges:
             raise ValueError("couplings were not put in: this pass did not come where they enter")
-        for part, (watched, roles) in recipe.watched.items():
-            if part in wanted:
+        for part, (variable, roles) in recipe.variables.items():
+            if part in names:
                 target = {"votes": "BIJE", "primary": "BID", "poses": "BJE"}.get(part, "BIJ")
-                taken[part] = [arrange(value, roles, target, {}) for value in watched.values]
+                readings[part] = [arrange(value, roles, target, {}) for value in variable.values]
         for part, function in recipe.of_output.items():
-            if part in wanted:
-                taken[part] = [function(output)]
-        traced = self.joined(taken, max(count, recipe.smallest))
+            if part in names:
+                readings[part] = [function(output)]
+        traced = self.joined(readings, max(count, recipe.smallest))
         if recipe.scores is not None:
             traced["lengths"] = recipe.scores(output)
         else:
@@ -95,7 +95,7 @@ class Wrapped(Bare):
             part: value[:, :count] if part in PER_ROUND else value[:count]
             for part, value in traced.items()
         }
-        if "reconstruction" in wanted and recipe.decode is not None:
+        if "reconstruction" in names and recipe.decode is not None:
             winners = traced["lengths"].argmax(1)
             traced["reconstruction"] = recipe.decode(traced["poses"][-1], winners)
         return traced
@@ -124,12 +124,12 @@ class Wrapped(Bare):
         if not taps:
             return self.look(images, keep=(part,))[part].flatten(2)
         _, mode = self.passed(images, taps, until=part)
-        return mode.taken[part][-1].flatten(2)
+        return mode.readings[part][-1].flatten(2)
 
-    def joined(self, taken: dict[str, list[Tensor]], count: int) -> dict[str, Tensor]:
+    def joined(self, readings: dict[str, list[Tensor]], count: int) -> dict[str, Tensor]:
         """What taps took of that many images, in the grid's order: a tensor for each part."""
         traced = {}
-        for part, values in taken.items():
+        for part, values in readings.items():
             if not values:
                 continue
             values = [v.expand(count, *v.shape[1:]) if len(v) != count else v for v in values]
@@ -191,9 +191,9 @@ class Wrapped(Bare):
 
 
 @contextmanager
-def _output_of(module: nn.Module, taken: list[Tensor]):
+def _output_of(module: nn.Module, readings: list[Tensor]):
     def keep(_, __, output):
-        taken[:] = [*taken, tensors(output)[0]]
+        readings[:] = [*readings, tensors(output)[0]]
 
     handle = module.register_forward_hook(keep)
     try:

@@ -23,7 +23,7 @@ class Scores(NamedTuple):
     """How scores (B, J) in [0, 1] come from what a network returns."""
 
     of: Callable  # output -> (B, J), or None where they are norms of the poses
-    said: str
+    evidence: str
     way: str = ""
 
 

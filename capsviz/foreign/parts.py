@@ -10,9 +10,9 @@ from capsviz.foreign.bare import Bare
 from capsviz.foreign.decoding import Decoder
 from capsviz.foreign.flow import Flow
 from capsviz.foreign.layers import Layer
-from capsviz.foreign.named import put_given
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
+from capsviz.foreign.sources import put_source
 from capsviz.foreign.taps import tap_of_place, taps_of_layer
 
 CLOSE = 1e-3
@@ -47,9 +47,9 @@ def put_vectors(wrapped, flow, routed, batch, output, images, votes, children, p
     last = routed[0].rounds[-1] if routed is not None else None
     if votes is not None:
         recipe.taps = [tap for tap in recipe.taps if tap.part != "votes"]
-        put_given(wrapped, "votes", votes, batch, output)
+        put_source(wrapped, "votes", votes, batch, output)
     if children is not None:
-        put_given(wrapped, "primary", children, batch, output)
+        put_source(wrapped, "primary", children, batch, output)
     elif last is not None:
         place = vectors.children(flow, last)
         if isinstance(place, str):
@@ -64,7 +64,7 @@ def put_vectors(wrapped, flow, routed, batch, output, images, votes, children, p
                      f"what {place.event.name} in {place.event.place} makes votes of")
             )  # fmt: skip
     if poses is not None:
-        put_given(wrapped, "poses", poses, batch, output)
+        put_source(wrapped, "poses", poses, batch, output)
     elif last is not None:
         result = [vectors.poses(flow, one)[0] for one in routed[0].rounds]
         by_site = {}
@@ -96,7 +96,7 @@ def put_scores(wrapped: Bare, output, flow, batch, scores, routed) -> None:
         result = outputs.find_scores(output, flow, batch, recipe.classes, scores)
     if result is not None:
         recipe.scores = result.of
-        wrapped.facts.append(Fact("scores", result.said))
+        wrapped.facts.append(Fact("scores", result.evidence))
         return
     if not hasattr(wrapped, "parts") or "poses" not in wrapped.parts:
         raise ValueError(
@@ -118,8 +118,10 @@ def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -
             raise ValueError("decode= needs poses, and none were found: name them by poses=")
         result = decode(value[-1], torch.zeros(batch, dtype=torch.long, device=value.device))
         if not isinstance(result, Tensor) or result.numel() != images.numel():
-            got = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
-            raise ValueError(f"decode= must return images {tuple(images.shape)}, it returned {got}")
+            form = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+            raise ValueError(
+                f"decode= must return images {tuple(images.shape)}, it returned {form}"
+            )
         recipe.decode = lambda vectors, classes: decode(vectors, classes).reshape(-1, *shape)
         wrapped.facts.append(Fact("decoder", "given"))
         return

@@ -68,7 +68,7 @@ class Event:
         """Module, file and line, as "digitcaps, layers.py:67"."""
         return f"{self.site.module or 'the network'}, {self.where}"
 
-    def again(self, change: Callable = lambda leaf: leaf):
+    def repeat(self, change: Callable = lambda leaf: leaf):
         """Call the function once more, with `change` applied to every argument."""
         return self.function(*mapped(self.args, change), **mapped(self.kwargs, change))
 
@@ -81,7 +81,7 @@ class Recording(NamedTuple):
 
 
 class Pass(TorchFunctionMode):
-    """A mode for one pass: its `called` gets each torch function, in place of it.
+    """A mode for one pass: its `dispatch` gets each torch function, in place of it.
 
     `network` gives names to modules; tensors that the code sends to a GPU go to its own device.
     """
@@ -94,9 +94,9 @@ class Pass(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         function, args, kwargs = follow(self.device, function, args, kwargs or {})
-        return self.called(function, args, kwargs)
+        return self.dispatch(function, args, kwargs)
 
-    def called(self, function, args, kwargs):
+    def dispatch(self, function, args, kwargs):
         """Call the function; a subclass looks at what it gets and gives."""
         return function(*args, **kwargs)
 
@@ -141,7 +141,7 @@ class Recorder(Pass):
         super().__init__(network)
         self.events: list[Event] = []
 
-    def called(self, function, args, kwargs):
+    def dispatch(self, function, args, kwargs):
         """Call the function and keep what it got and gave."""
         result = function(*args, **kwargs)
         outputs = tuple(tensors(result))

@@ -14,7 +14,7 @@ class Fact(NamedTuple):
     """One thing that was found, or given by hand, or missing."""
 
     name: str
-    found: str
+    finding: str
 
 
 def lacks(network) -> dict[str, list[str]]:
@@ -33,14 +33,14 @@ def written(network) -> str:
     shape = ", ".join(map(str, network.recipe.image_shape))
     kind = type(network.network).__name__
     lines = [f"{kind}, {count:,} weights, images ({shape}), {network.recipe.classes} classes"]
-    lines += [f"  {fact.name:<12}{fact.found}" for fact in network.facts]
+    lines += [f"  {fact.name:<12}{fact.finding}" for fact in network.facts]
     left_out = lacks(network)
     lines.append(f"  {'can':<12}" + ", ".join(name for name, left in left_out.items() if not left))
     by_lack: dict[str, list[str]] = {}
     for name, left in left_out.items():
         if left:
             by_lack.setdefault(", ".join(left), []).append(name)
-    said = "; ".join(f"{', '.join(names)} (no {left})" for left, names in by_lack.items())
-    if said:
-        lines.append(f"  {'cannot':<12}{said}")
+    reasons = "; ".join(f"{', '.join(names)} (no {left})" for left, names in by_lack.items())
+    if reasons:
+        lines.append(f"  {'cannot':<12}{reasons}")
     return "\n".join(lines)

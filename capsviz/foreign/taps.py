@@ -38,16 +38,16 @@ def taps_of_layer(layer: Layer) -> tuple[list[Tap], list[Entry]]:
     """Taps for logits, couplings, weights and votes of all passes of a layer, and their entries."""
     taps, entries = {}, {}
     for turn in layer.rounds:
-        wanted = [
+        reads = [
             ("couplings", turn.entry, _weights(turn.entry_product, turn.entry_roles)),
             ("votes", turn.event, _votes(turn.product, turn.roles)),
         ]
         if any(other.scaled for other in layer.rounds):
-            wanted.append(("weights", turn.event, _weights(turn.product, turn.roles)))
+            reads.append(("weights", turn.event, _weights(turn.product, turn.roles)))
         if turn.logits is not None:
             event, position, roles = turn.logits
-            wanted.append(("logits", event, _input(position, roles, "BIJ")))
-        for part, event, read in wanted:
+            reads.append(("logits", event, _input(position, roles, "BIJ")))
+        for part, event, read in reads:
             taps[part, event.site] = _tap(part, event, read)
         entries[turn.entry.site] = Entry(
             turn.entry.site, turn.entry.name, turn.entry_product, turn.entry_roles
@@ -87,14 +87,14 @@ def _tap(part: str, event: Event, read) -> Tap:
     return Tap(part, event.site, event.name, read)
 
 
-class Enough(BaseException):
+class PassEnd(BaseException):
     """Ends a pass of which no more is wanted."""
 
 
-class Tapped(Pass):
-    """A mode that takes what its taps name; `taken` holds a list for each part, in order.
+class TapPass(Pass):
+    """A mode that takes what its taps name; `readings` holds a list for each part, in order.
 
-    With `until`, the pass ends by `Enough` when that part is taken for the first time.
+    With `until`, the pass ends by `PassEnd` when that part is taken for the first time.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Tapped(Pass):
     ):
         super().__init__(network)
         self.until = until
-        self.couplings, self.taken, self.put = couplings, {}, 0
+        self.couplings, self.readings, self.exchanges = couplings, {}, 0
         self.taps: dict[Site, list[Tap]] = {}
         self.entries = {entry.site: entry for entry in entries} if couplings is not None else {}
         for tap in taps:
@@ -116,7 +116,7 @@ class Tapped(Pass):
         self.names = {one.name for one in known}
         self.innermost = {one.site.stack[0] for one in known}
 
-    def called(self, function, args, kwargs):
+    def dispatch(self, function, args, kwargs):
         """Call the function, with other couplings where they enter, and take what is wanted."""
         name = name_of(function)
         if name not in self.names:
@@ -138,18 +138,18 @@ class Tapped(Pass):
         outputs = tensors(result)
         reads += [(tap.part, tap.read((), outputs)) for tap in taps if tap.after]
         for part, tensor in reads:
-            values = self.taken.setdefault(part, [])
+            values = self.readings.setdefault(part, [])
             if part == "votes":  # the last is enough, and they are large
                 values[:] = [tensor]
             else:
                 values.append(tensor.clone())
-        if self.until in self.taken:
-            raise Enough
+        if self.until in self.readings:
+            raise PassEnd
         return result
 
     def _put_in(self, entry: Entry, inputs, function, args, kwargs):
         own = entry.product.weights(inputs)
         shape = (1,) * (len(entry.roles) - own.dim()) + tuple(own.shape)
         placed = embed(self.couplings, "BIJ", entry.roles, shape)
-        self.put += 1
+        self.exchanges += 1
         return entry.product.with_weights(function, args, kwargs, placed.to(own))

@@ -19,12 +19,12 @@ from capsviz.foreign.checks import checked, put_grid
 from capsviz.foreign.device import without_cuda
 from capsviz.foreign.flow import Flow
 from capsviz.foreign.layers import Layer, layers
-from capsviz.foreign.named import put_given
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.outputs import described
-from capsviz.foreign.peculiar import put_iterations, put_peculiar
+from capsviz.foreign.peculiarities import put_iterations, put_peculiarities
 from capsviz.foreign.recorder import record
 from capsviz.foreign.report import Fact
+from capsviz.foreign.sources import put_source
 from capsviz.tracing import evaluating
 
 BATCHES = (7, 11, 13)  # images in the recorded pass: primes, so that their axis can be told
@@ -94,9 +94,9 @@ def wrap(
     facts = [Fact("call", "given" if call else "network(images)")]
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     with evaluating(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        wanted = {"scores": scores, "couplings": couplings, "pair": pair}
-        batch, images, flow, output, routed = _pass(network, recipe, facts, **wanted)
-        facts[0] = Fact("call", f"{facts[0].found}: {described(output)}")
+        options = {"scores": scores, "couplings": couplings, "pair": pair}
+        batch, images, flow, output, routed = _pass(network, recipe, facts, **options)
+        facts[0] = Fact("call", f"{facts[0].finding}: {described(output)}")
         if couplings is None:
             bare = Bare(network, recipe, facts, card)
             parts.put_scores(bare, output, flow, batch, scores, None)
@@ -105,14 +105,14 @@ def wrap(
         if routed is not None:
             parts.put_layer(wrapped, flow, *routed)
         else:
-            put_given(wrapped, "couplings", couplings, batch, output)
+            put_source(wrapped, "couplings", couplings, batch, output)
         parts.put_vectors(wrapped, flow, routed, batch, output, images, votes, children, poses)
         parts.put_scores(wrapped, output, flow, batch, scores, routed)
         parts.put_decoder(wrapped, flow, routed, batch, output, images, decode)
         recipe.image_bytes = _bytes(flow) // batch
         put_grid(wrapped, grid, batch, images)
         checked(wrapped, images)
-        put_peculiar(wrapped, images, routed)
+        put_peculiarities(wrapped, images, routed)
         put_iterations(wrapped, images, routed)
     return wrapped
 

@@ -71,8 +71,8 @@ class Sources(NamedTuple):
 
     def beside(self, others: Sources) -> Sources:
         """With the networks of others whose names are not taken, and their results."""
-        taken = {network.name for network in self.networks}
-        more = [network for network in others.networks if network.name not in taken]
+        names = {network.name for network in self.networks}
+        more = [network for network in others.networks if network.name not in names]
         known = {record.path for record in self.records}
         records = [record for record in others.records if record.path not in known]
         return Sources([*self.networks, *more], [*self.records, *records])
@@ -80,25 +80,25 @@ class Sources(NamedTuple):
     def unnamed(self) -> list[Network]:
         """Networks that results are of and no card or summary tells of, from the results alone."""
         known = set().union(*(network.digests for network in self.networks))
-        found = {}
+        networks = {}
         for record in self.records:
-            runs, made = record.about.get("runs"), record.about["provenance"]
-            if record.digests <= known or made["weights"] is None:
+            runs, provenance = record.about.get("runs"), record.about["provenance"]
+            if record.digests <= known or provenance["weights"] is None:
                 continue
-            name = runs["recipe"] if runs else Path(made["weights"]).stem
+            name = runs["recipe"] if runs else Path(provenance["weights"]).stem
             data = getattr(record.result, "dataset", NONE)
             seeds = runs["seeds"] if runs else [0]
-            found[name] = Network(name, data, seeds, sorted(record.digests), *[None] * 4)
-        return list(found.values())
+            networks[name] = Network(name, data, seeds, sorted(record.digests), *[None] * 4)
+        return list(networks.values())
 
 
-def _different(found: list[tuple[Network, Path]]) -> list[Network]:
+def _different(pairs: list[tuple[Network, Path]]) -> list[Network]:
     """One of each name: runs of a recipe stand for one of them, other namesakes add their places.
 
     ValueError for one that is named twice.
     """
     kept: list[tuple[Network, Path]] = []
-    for network, place in found:
+    for network, place in pairs:
         digests = set(network.digests)
         if any(digests <= set(other.digests) for other, _ in kept):
             if any(digests == set(other.digests) for other, _ in kept):

@@ -79,7 +79,7 @@ def claims(table: Sequence[Row]) -> list[str]:
     Of networks with at least `SEVERAL` runs alone: an interval that leaves the column's level, or
     two that do not overlap, which is more than a difference needs. Not corrected for their number.
     """
-    said = []
+    lines = []
     for column in COLUMNS:
         having = [
             (row, cell)
@@ -87,10 +87,10 @@ def claims(table: Sequence[Row]) -> list[str]:
             if (cell := row.cells.get(column.title)) is not None and cell.runs >= SEVERAL
         ]
         for row, cell in having:
-            said += _of_one(row, cell, column)
+            lines += _of_one(row, cell, column)
         for (row, cell), (other, its) in combinations(having, 2):
             if row.network.dataset == other.network.dataset:
-                said += _of_two(
+                lines += _of_two(
                     column.title, (row, cell.estimate), (other, its.estimate), column.form
                 )
     several = [
@@ -101,8 +101,8 @@ def claims(table: Sequence[Row]) -> list[str]:
     for row, other in combinations(several, 2):
         if row.network.dataset == other.network.dataset:
             pair = ((one, one.network.accuracy) for one in (row, other))
-            said += _of_two("accuracy", *pair, ".1%")
-    return said
+            lines += _of_two("accuracy", *pair, ".1%")
+    return lines
 
 
 def _of_one(row: Row, cell: Cell, column: Column) -> list[str]:

@@ -25,9 +25,9 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError):  # another C library
         return False
     settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_TOP_PAD, TOP_PAD_BYTES))  # -1: never
-    done = [mallopt(ctypes.c_int(key), ctypes.c_int(value)) for key, value in settings]
+    answers = [mallopt(ctypes.c_int(key), ctypes.c_int(value)) for key, value in settings]
     global _kept
-    _kept = all(done)
+    _kept = all(answers)
     return _kept
 
 

@@ -55,7 +55,7 @@ class ClassCapsules(RoutingLayer):
     ):
         super().__init__(routing, iterations, children)
         flags = {"detach": detach, "leaky": leaky}
-        self.options |= {option: True for option, wanted in flags.items() if wanted}
+        self.options |= {option: True for option, switch in flags.items() if switch}
         if final_temperature is not None:
             self.options["final_temperature"] = final_temperature
         learned = self.initial(parents, child_dimensions, parent_dimensions)

@@ -155,7 +155,7 @@ class _Watch(TorchFunctionMode):
         for name, module in model.named_modules():
             if own := {id(p): name for p in module.parameters(recurse=False)}:
                 self.owners |= own
-                module.register_forward_hook(lambda *called, name=name: self._note(name, called[2]))
+                module.register_forward_hook(lambda *call, name=name: self._note(name, call[2]))
 
     def _note(self, name: str, out: Tensor) -> None:
         if isinstance(out, Tensor):  # capsules are described by `_capsules`

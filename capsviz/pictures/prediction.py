@@ -64,21 +64,21 @@ def predict(
 
     Raises
     ------
-    ValueError       for a `top` outside 1 to J, and for images that `trace` refuses.
-    ArithmeticError  for lengths that are no numbers.
+    ValueError      for a `top` outside 1 to J, and for images that `trace` refuses.
+    NotFiniteError  for lengths that are no numbers.
     """
     if not 1 <= top <= len(classes):
         raise ValueError(f"expected 1 to {len(classes)} classes to name, got {top}")
     decoded = None
     if reconstructs(model):
         traced = trace(model, images, keep=("lengths", "reconstruction"))
-        lengths, decoded = traced.lengths, traced.reconstruction
+        lengths = require_finite(traced.lengths, "the lengths of the capsules")
+        decoded = traced.reconstruction
         errors = reconstruction_loss(traced.images, decoded).tolist()
         distances = distance_of(traced.images, decoded).tolist()
     else:
         lengths = scores(model, images)
         errors = distances = [None] * len(images)
-    require_finite(lengths, "the lengths of the capsules")
     predictions = []
     for values, order, sse, distance in zip(*lengths.topk(top, 1), errors, distances, strict=True):
         reasons = [] if limits is None else limits.crossed(float(values[0]), distance)

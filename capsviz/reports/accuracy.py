@@ -39,8 +39,8 @@ def measure(one, first, n: int) -> Accuracy:
 def right(one, n: int) -> Tensor:
     """Which of n images a network reads right, (n,) bool."""
     part = one.sample(n)
-    found = scores(one.model, to_float(part.images))
+    lengths = scores(one.model, to_float(part.images))
     if part.parts is None:
-        return found.argmax(1) == part.labels
+        return lengths.argmax(1) == part.labels
     count = part.labels.shape[1]
-    return (found.topk(count).indices.sort(1).values == part.labels.sort(1).values).all(1)
+    return (lengths.topk(count).indices.sort(1).values == part.labels.sort(1).values).all(1)

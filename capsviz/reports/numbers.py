@@ -23,13 +23,13 @@ class Row(NamedTuple):
 
 def rows(result: NamedTuple) -> list[Row]:
     """A row for each value of the estimates of a result; of long arrays there are none."""
-    found = []
+    table = []
     for name, value in result._asdict().items():
         if isinstance(value, Estimate) and value.value.size <= LARGEST:
             labels = _labels(result, value.value.shape)
             for place in np.ndindex(value.value.shape):
-                found.append(_row(name, [labels[a][k] for a, k in enumerate(place)], value[place]))
-    return found
+                table.append(_row(name, [labels[a][k] for a, k in enumerate(place)], value[place]))
+    return table
 
 
 def left_out(result: NamedTuple) -> list[str]:

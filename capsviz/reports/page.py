@@ -31,14 +31,14 @@ def render(contents: Contents) -> str:
     environment.filters["folded"] = _folded
     template = environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
     style = (FOLDER / "page.css").read_text(encoding="utf-8")
-    shown = _figures(contents)
+    pictures = _figures(contents)
     for size in SIZES:
         page = template.render(
             c=contents,
             style=style,
-            drawn={id(one): _drawn(one, *size) for one in shown},
-            rows={id(one): numbers.rows(one.result) if one.findings else [] for one in shown},
-            longer={id(one): numbers.left_out(one.result) for one in shown},
+            drawn={id(one): _drawn(one, *size) for one in pictures},
+            rows={id(one): numbers.rows(one.result) if one.findings else [] for one in pictures},
+            longer={id(one): numbers.left_out(one.result) for one in pictures},
             key=id,
             card_rows=card_rows,
         )

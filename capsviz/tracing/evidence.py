@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from capsviz.nn.routing import ALONG_POSE, Quantity, summary
+from capsviz.nn.quantity import ALONG_POSE, Quantity
+from capsviz.nn.routing import summary
 from capsviz.tracing.record import PER_ITERATION, Trace
 
 PARTS = ("votes", "couplings", "weights", "evidence", "poses")  # of a trace, for these maps
@@ -111,11 +112,11 @@ def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:
     images  (B, C, H, W) in [0, 1].
     fields  of `seen_by_places`.
     """
-    maps, ink = maps.double(), images.double().sum(1)
-    total = torch.einsum("rchw,bhw->brc", fields, ink)
+    maps, brightness = maps.double(), images.double().sum(1)
+    total = torch.einsum("rchw,bhw->brc", fields, brightness)
     inked = total > 0
     weights = torch.where(inked, maps / total.where(inked, total.new_ones(())), 0.0)
-    by_ink = torch.einsum("brc,rchw->bhw", weights, fields) * ink
+    by_ink = torch.einsum("brc,rchw->bhw", weights, fields) * brightness
     evenly = fields / fields.sum((2, 3), keepdim=True).clamp_min(1)
     return by_ink + torch.einsum("brc,rchw->bhw", maps * ~inked, evenly)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from capsviz import memory
-from capsviz.nn.routing import Quantity
+from capsviz.nn.quantity import Quantity
 from capsviz.tracing import record, verification
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
 from capsviz.tracing.modes import inference
@@ -91,15 +91,15 @@ class _Pass:
         """Trace images (N, C, H, W); ValueError if the network lacks a part that is required."""
         with inference(self.model):
             verification.once(self.model, images)
-            shown = self.look(images[:1], record.names_for(self.parts))
-            first = record.parts_from(shown, self.parts)
+            values = self.look(images[:1], record.names_for(self.parts))
+            first = record.parts_from(values, self.parts)
             kept = [_bytes(value) for value in first.values()]
             memory.require(
                 (sum(kept) + max(kept, default=0)) * len(images),  # the largest is joined of pieces
                 f"a trace of {len(images)} images",
                 "trace fewer images, or name only the parts you need by keep=(...)",
             )
-            size = sum(_bytes(value) for value in shown.values())
+            size = sum(_bytes(value) for value in values.values())
             chunk = chunk or min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model))
             pieces: dict[str, list[Tensor]] = {name: [] for name in self.parts}
             if self.couplings is None and len(images) == 1:
@@ -122,10 +122,10 @@ class _Pass:
         return Trace(
             images=images.cpu(),
             grid=_grid(self.model, self.layer),
-            pose_shape=self.pose_shape(shown),
-            links=shown.get("links", getattr(self.model, "links", None)),
+            pose_shape=self.pose_shape(values),
+            links=values.get("links", getattr(self.model, "links", None)),
             extent=_extent(self.model, self.layer),
-            quantity=cast("Quantity | None", shown.get("quantity")),
+            quantity=cast("Quantity | None", values.get("quantity")),
             **joined,
         )
 
@@ -137,16 +137,16 @@ class _Pass:
             rows = slice(start, start + chunk)
             batch = images[rows]
             if self.couplings is None or own is None:
-                shown = self.look(batch, names)
+                values = self.look(batch, names)
             elif isinstance(self.couplings, Tensor):
                 some = of_some(self.couplings, rows, len(images), own.shape[2:])
-                shown = self.look(batch, names, some)
+                values = self.look(batch, names, some)
             else:
                 each = self.own(batch) if self.couplings in OF_OWN else _repeated(own, len(batch))
-                shown = self.look_at_each(
+                values = self.look_at_each(
                     batch, names, control_couplings(self.couplings, each, self.generator)
                 )
-            yield record.parts_from(shown, self.parts)
+            yield record.parts_from(values, self.parts)
 
     def look(self, images: Tensor, names, couplings: Tensor | None = None) -> dict[str, Tensor]:
         """What the network shows of a batch."""
@@ -157,25 +157,25 @@ class _Pass:
 
     def look_at_each(self, images: Tensor, names, couplings: Tensor) -> dict[str, Tensor]:
         """What it shows with couplings (R, B, I, J) of its own: entry r with those of r."""
-        shown = self.look(images, names, couplings[-1])
+        values = self.look(images, names, couplings[-1])
         per_iteration = [name for name in PER_ITERATION if name in record.names_for(self.parts)]
         if len(couplings) == 1 or not per_iteration:
-            return shown
-        rounds = [self.look(images, per_iteration, one) for one in couplings[:-1]] + [shown]
-        for name in set(per_iteration) & set(shown):
-            shown[name] = torch.stack([one[name][r] for r, one in enumerate(rounds)])
-        return shown
+            return values
+        rounds = [self.look(images, per_iteration, one) for one in couplings[:-1]] + [values]
+        for name in set(per_iteration) & set(values):
+            values[name] = torch.stack([one[name][r] for r, one in enumerate(rounds)])
+        return values
 
     def own(self, images: Tensor) -> Tensor:
         """The network's own couplings (R, B, I, J)."""
-        shown = self.look(images, ("couplings",))
-        if "couplings" not in shown:
+        values = self.look(images, ("couplings",))
+        if "couplings" not in values:
             raise ValueError("the network's `look` gave no couplings, so none can be replaced")
-        return shown["couplings"].cpu()
+        return values["couplings"].cpu()
 
-    def pose_shape(self, shown: dict[str, Tensor]) -> tuple[int, ...] | None:
+    def pose_shape(self, values: dict[str, Tensor]) -> tuple[int, ...] | None:
         """How a pose is laid out, if that is known."""
-        flat = tuple(shown["poses"].shape[-1:]) if "poses" in shown else None
+        flat = tuple(values["poses"].shape[-1:]) if "poses" in values else None
         shape = getattr(self.model, "pose_shape", None)
         return flat if shape is None else tuple(shape)
 
@@ -205,12 +205,12 @@ def _check_look(model, layer: int, couplings, iterations) -> None:
         raise ValueError("expected couplings that are numbers, got some that are not finite")
     if not (iterations is None or isinstance(iterations, int)):
         raise ValueError(f"routing iterations must be a whole number, got {iterations!r}")
-    taken = inspect.signature(model.look).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+    parameters = inspect.signature(model.look).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
         return
-    if layer != -1 and "layer" not in taken:
+    if layer != -1 and "layer" not in parameters:
         raise ValueError(f"this network shows one routed layer, expected layer -1, got {layer}")
-    if couplings is not None and "couplings" not in taken:
+    if couplings is not None and "couplings" not in parameters:
         raise ValueError(
             "this network's couplings cannot be replaced: its `look` takes no `couplings`"
         )

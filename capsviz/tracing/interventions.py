@@ -102,10 +102,10 @@ def _matched(own: Tensor, even: Tensor, draws: Tensor) -> Tensor:
     """
     away = draws - even
     largest = one_hot(draws.argmax(-1), draws.shape[-1]) * draws.sum(-1, keepdim=True) - draws
-    wanted = (own - even).square().mean((2, 3))
+    target = (own - even).square().mean((2, 3))
     a, b, c = ((x * y).mean((1, 2)) for x, y in ((away, away), (away, largest), (largest, largest)))
-    nearer = (wanted / a).sqrt().clamp_max(1)  # times `away`; then this share of `largest`:
-    further = ((b.square() + c * (wanted - a).clamp_min(0)).sqrt() - b) / c
+    nearer = (target / a).sqrt().clamp_max(1)  # times `away`; then this share of `largest`:
+    further = ((b.square() + c * (target - a).clamp_min(0)).sqrt() - b) / c
     return even + nearer[..., None, None] * away + further[..., None, None] * largest
 
 

@@ -28,12 +28,12 @@ def missing(model, needs: Sequence[str]) -> list[str]:
         return ["capsules"]
     parts = set(getattr(model, "parts", {*PARTS, *ALIASES}))  # a wrapped network knows its own
     parts |= {ALIASES[name] for name in ALIASES if name in parts}
-    has = {
+    presence = {
         "grid": getattr(model, "grid", None) is not None,
         "decode": reconstructs(model),
         "iterations": getattr(getattr(model, "recipe", model), "iterations", True) is not None,
     }
-    return [name for name in needs if not has.get(name, name in parts)]
+    return [name for name in needs if not presence.get(name, name in parts)]
 
 
 def require(model, needs: Sequence[str], what: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from capsviz.tracing.finite import require_finite
 from capsviz.tracing.forward import CHUNK_IMAGES, check_images, images_at_a_time, trace
 from capsviz.tracing.modes import inference
 
@@ -37,7 +38,7 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
 
     Raises
     ------
-    ValueError  for scores that are NaN.
+    NotFiniteError  an ArithmeticError and ValueError, for scores that are NaN or infinite.
     """
     if hasattr(model, "look"):
         values = trace(model, images, keep=("lengths",), chunk=chunk).lengths
@@ -48,13 +49,8 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
         with inference(model):
             parts = images.split(chunk or images_at_a_time(model))
             values = torch.cat([model(part.to(like)).lengths.cpu() for part in parts])
-    if count := int(values.isnan().any(1).sum()):  # of which argmax would make the class 0
-        name = (getattr(model, "card", None) or {}).get("name", type(model).__name__)
-        raise ValueError(
-            f"the network '{name}' scores {count} of {len(values)} images as NaN, which is no "
-            "class: look at its weights, or compute in float32"
-        )
-    return values
+    name = (getattr(model, "card", None) or {}).get("name", type(model).__name__)
+    return require_finite(values, f"the scores of the network '{name}'")
 
 
 def score_name(model, images: Tensor | None = None) -> str:

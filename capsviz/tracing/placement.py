@@ -28,8 +28,8 @@ def misplaced(model, images: Tensor, traced: dict) -> Iterator[str]:
         pictures.append(changed)
     if all(torch.equal(picture, base) for picture in pictures):
         return
-    shown = named_parts(model.look(torch.cat(pictures), keep=("children", "primary")))
-    moved_primary = shown["primary"].double()
+    parts = named_parts(model.look(torch.cat(pictures), keep=("children", "primary")))
+    moved_primary = parts["primary"].double()
     moved = (moved_primary[1:] - moved_primary[:1]).abs().amax(2)
     limit = SAME * moved.amax().clamp_min(1e-12)
     layouts = {"theirs": moved.unflatten(1, (types, rows, columns))}

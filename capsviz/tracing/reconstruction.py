@@ -29,9 +29,9 @@ def look(model: nn.Module, images: Tensor) -> tuple[Tensor, Tensor]:
     """
     require_capsules(model)
     look: Callable[..., dict[str, Tensor]] = getattr(model, "look")  # noqa: B009
-    shown = look(images, keep=("lengths", "reconstruction"))
-    reconstruction = require_reconstruction(shown.get("reconstruction"))
-    activations = last_activations(shown)
+    parts = look(images, keep=("lengths", "reconstruction"))
+    reconstruction = require_reconstruction(parts.get("reconstruction"))
+    activations = last_activations(parts)
     assert activations is not None
     return activations, distance(images, reconstruction)
 

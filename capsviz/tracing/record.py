@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from torch import Tensor
 
 from capsviz.discovery import unknown
-from capsviz.nn.routing import Quantity
+from capsviz.nn.quantity import Quantity
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def names_for(parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for part in parts for name in SOURCES.get(part, (part,))))
 
 
-def parts_from(shown: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Tensor]:
+def parts_from(values: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Tensor]:
     """Fields of a trace from what `look` gave; those are missing that it has nothing for.
 
     Activations that were not given are the norms of poses; the last of them are the `lengths`,
@@ -103,28 +103,28 @@ def parts_from(shown: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Tens
     """
     fields = {}
     for part in parts:
-        value = shown.get(part)
+        value = values.get(part)
         if value is None and part == "children":
-            value = shown.get("primary")
+            value = values.get("primary")
         elif value is None and part == "child_activations":
-            children = shown.get("children", shown.get("primary"))
+            children = values.get("children", values.get("primary"))
             value = None if children is None else children.norm(dim=-1)
-        elif value is None and part == "activations" and "poses" in shown:
-            value = shown["poses"].norm(dim=-1)
-            if "lengths" in shown:
-                value = value.to(shown["lengths"].dtype)
-                value[-1] = shown["lengths"]
+        elif value is None and part == "activations" and "poses" in values:
+            value = values["poses"].norm(dim=-1)
+            if "lengths" in values:
+                value = value.to(values["lengths"].dtype)
+                value[-1] = values["lengths"]
         elif value is None and part == "last":
-            value = last_activations(shown)
+            value = last_activations(values)
         if value is not None:
             fields[part] = value
     return fields
 
 
-def last_activations(shown: dict[str, Tensor]) -> Tensor | None:
+def last_activations(values: dict[str, Tensor]) -> Tensor | None:
     """Activations (N, J) after the last iteration, of what `look` gave."""
-    if "lengths" in shown:
-        return shown["lengths"]
-    if "activations" in shown:
-        return shown["activations"][-1]
-    return shown["poses"][-1].norm(dim=-1) if "poses" in shown else None
+    if "lengths" in values:
+        return values["lengths"]
+    if "activations" in values:
+        return values["activations"][-1]
+    return values["poses"][-1].norm(dim=-1) if "poses" in values else None

@@ -46,7 +46,7 @@ def under_couplings(
     parts = []
     for rows, primary, active in chunks(model, images, progress):
         votes = model.capsules.votes(primary)
-        said = []
+        activations = []
         for one in several:
             chosen = one
             if one is not None:
@@ -54,8 +54,8 @@ def under_couplings(
             routed = model.capsules.route_votes(
                 votes, primary, activations=active, couplings=chosen
             )
-            said.append(routed.activations[-1].cpu())
-        parts.append(torch.stack(said))
+            activations.append(routed.activations[-1].cpu())
+        parts.append(torch.stack(activations))
     return torch.cat(parts, 1)
 
 

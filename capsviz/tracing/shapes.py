@@ -85,10 +85,10 @@ def shape_of(value) -> str:
     return str(tuple(value.shape)) if isinstance(value, Tensor) else "missing"
 
 
-def named_parts(shown: dict) -> dict:
+def named_parts(values: dict) -> dict:
     """What `look` gave, by the names that are verified."""
     names = {"children": "primary"}
-    parts = {names.get(name, name): value for name, value in shown.items()}
+    parts = {names.get(name, name): value for name, value in values.items()}
     if isinstance(parts.get("activations"), Tensor) or "poses" in parts:
         parts.setdefault("lengths", last_activations(parts))
     return parts

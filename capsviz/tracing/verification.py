@@ -170,8 +170,8 @@ def _interventions(model, images: Tensor, traced: dict) -> Iterator[str]:
     peculiar = getattr(model, "peculiar", {})
     if couplings is None or couplings.shape[3] < 2 or "couplings" in peculiar:
         return
-    taken = inspect.signature(model.look).parameters.values()
-    if not any(one.name == "couplings" or one.kind is one.VAR_KEYWORD for one in taken):
+    parameters = inspect.signature(model.look).parameters.values()
+    if not any(one.name == "couplings" or one.kind is one.VAR_KEYWORD for one in parameters):
         return  # it says itself that it takes none
     I, J = couplings.shape[2:]
     chosen = torch.full((I, J), 0.1 / J)

@@ -66,11 +66,11 @@ def train_epoch(
                     epoch, step + 1, len(batches), total[0] / trained, team.size * right / trained
                 )
     loss, margin, reconstruction = (team.sum(total) / team.size / trained).tolist()
-    if not math.isfinite(loss):
-        raise ArithmeticError(
-            f"the loss is {loss} in epoch {epoch}: the last good epoch is kept; "
-            "try a lower --learning-rate or --precision fp32"
-        )
+    require_loss(
+        loss,
+        epoch,
+        ": the last good epoch is kept; try a lower --learning-rate or --precision fp32",
+    )
     return {
         "train_loss": loss,
         "train_accuracy": float(team.sum(right)) / trained,
@@ -117,3 +117,9 @@ def _objective(model, output, images: Tensor, labels: Tensor, terms: dict) -> mo
     """A network's objective; `terms` that its signature does not name it need not know of."""
     known = signature(model.objective).parameters
     return model.objective(output, images, labels, **{k: v for k, v in terms.items() if k in known})
+
+
+def require_loss(loss: float, epoch: int, advice: str = "") -> None:
+    """ArithmeticError for a loss of an epoch that is no number."""
+    if not math.isfinite(loss):
+        raise ArithmeticError(f"the loss is {loss} in epoch {epoch}{advice}")

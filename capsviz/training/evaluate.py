@@ -46,8 +46,8 @@ def evaluate(
 
     Raises
     ------
-    ValueError       for images of another size, or another number of classes, than the network's.
-    ArithmeticError  for lengths or reconstruction errors that are no numbers.
+    ValueError      for images of another size, or another number of classes, than the network's.
+    NotFiniteError  for lengths or reconstruction errors that are no numbers.
     """
     predicted, margins, sses = [], [], []
     batch_size = batch_size or images_at_a_time(model)

@@ -134,7 +134,7 @@ def as_begun(recipe: Recipe, stored: Mapping) -> Recipe:
     return replace(recipe, lr_decay=stored["lr_decay"], lr_decay_steps=PER_EPOCH)
 
 
-def differing(stored: Mapping, wanted: Recipe) -> set[str]:
+def differing(stored: Mapping, recipe: Recipe) -> set[str]:
     """Fields of a recipe in which a stored one differs; a field younger than it has its default.
 
     A decay that is not used, in a schedule that is not exponential, does not count, nor does one
@@ -144,11 +144,11 @@ def differing(stored: Mapping, wanted: Recipe) -> set[str]:
     ----------
     stored  the fields as JSON has them.
     """
-    wanted = as_begun(wanted, stored)
+    recipe = as_begun(recipe, stored)
     stored = {**asdict(Recipe()), **_with_decay(stored)}
-    values = json.loads(json.dumps(asdict(wanted)))
+    values = json.loads(json.dumps(asdict(recipe)))
     names = {name for name, value in values.items() if stored[name] != value}
-    unused = stored["schedule"] == wanted.schedule != "exponential"
+    unused = stored["schedule"] == recipe.schedule != "exponential"
     return names - {"lr_decay", "lr_decay_steps"} if unused else names
 
 

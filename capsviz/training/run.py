@@ -54,10 +54,10 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     flags = {k: v for k, v in flags.items() if v is not None}
     if flags.get("model", recipe.model) != recipe.model:
         recipe = replace(recipe, options={})
-    wanted = flags.pop("reconstruction", None)
-    if wanted is False:
+    decoder = flags.pop("reconstruction", None)
+    if decoder is False:
         flags["reconstruction_weight"] = 0.0
-    elif wanted and recipe.options.get("reconstruction_weight") == 0:
+    elif decoder and recipe.options.get("reconstruction_weight") == 0:
         recipe = replace(recipe, options={**recipe.options})
         del recipe.options["reconstruction_weight"]
     own = {f.name for f in fields(Recipe)}
@@ -236,8 +236,8 @@ def _card(path: Path, recipe: Recipe, splits, device, training: dict) -> dict:
     }
 
 
-def _bar(total: int, done: int, *, visible: bool):
+def _bar(total: int, start: int, *, visible: bool):
     from tqdm import tqdm
 
     hidden = None if visible else True  # None: unless it is a terminal
-    return tqdm(total=total, initial=done, disable=hidden, unit="step", smoothing=0.05)
+    return tqdm(total=total, initial=start, disable=hidden, unit="step", smoothing=0.05)

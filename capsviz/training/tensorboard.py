@@ -35,7 +35,7 @@ class Writer:
         self.writer = SummaryWriter(str(folder), purge_step=len(past) + 1)
         first = dataset.take(slice(IMAGES))
         self.images = to_float(first.images)
-        self.things = 1 if first.parts is None else first.parts.shape[1]
+        self.objects = 1 if first.parts is None else first.parts.shape[1]
         for epoch in past[_epochs(folder) :] if past else ():
             self._scalars(epoch)
 
@@ -51,7 +51,7 @@ class Writer:
             for kind, values in (("weights", weight), ("gradients", weight.grad)):
                 if values is not None and len(sample := _sample(values)):
                     self.writer.add_histogram(f"{kind}/{name}", sample, epoch.epoch)
-        picture = reconstructions(model, self.images, self.things)
+        picture = reconstructions(model, self.images, self.objects)
         if picture is not None:
             self.writer.add_image("input_and_reconstruction", picture, epoch.epoch)
         self.writer.flush()
@@ -79,7 +79,7 @@ def _sample(values: Tensor) -> Tensor:
     return values[values.isfinite()]
 
 
-def reconstructions(model: nn.Module, images: Tensor, things: int = 1) -> Tensor | None:
+def reconstructions(model: nn.Module, images: Tensor, objects: int = 1) -> Tensor | None:
     """Inputs above their reconstructions (C, (1 + things) * H, N * W); None without a decoder.
 
     Of what is neither grey nor in colour, the first channel (C = 1). Where an image shows several
@@ -90,7 +90,7 @@ def reconstructions(model: nn.Module, images: Tensor, things: int = 1) -> Tensor
     with inference(model):
         images = images.to(next(model.parameters()).device)
         output = model(images)
-        winners = longest(output.lengths, things)
-        decoded = [model.decode(output.poses, winners[:, k]) for k in range(things)]
+        winners = longest(output.lengths, objects)
+        decoded = [model.decode(output.poses, winners[:, k]) for k in range(objects)]
     sheet = torch.cat([torch.cat(list(rows), 2) for rows in (images, *decoded)], 1).cpu()
     return sheet if len(sheet) in (1, 3) else sheet[:1]  # the first of two eyes, not an alpha

@@ -32,24 +32,24 @@ def start_from(
     """
     path = checkpoint.find(name)
     stored, own = checkpoint.read_weights(path), model.state_dict()
-    taken = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
-    if not set(taken) & {k for k, _ in model.named_parameters()}:
+    names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
+    if not set(names) & {k for k, _ in model.named_parameters()}:
         raise ValueError(
             f"no weights of {path} fit this network: none has the name and the shape of one of "
             f"its own, such as {_shapes(own)}; the file has {_shapes(stored)}"
         )
     with torch.no_grad():
-        for k in taken:
+        for k in names:
             own[k].copy_(stored[k])
-    line = f"{len(taken)} of {len(own)} tensors start from {path}"
-    if unlike := [k for k in own if k in stored and k not in taken]:
+    line = f"{len(names)} of {len(own)} tensors start from {path}"
+    if unlike := [k for k in own if k in stored and k not in names]:
         line += f"; drawn anew, as shapes differ: {_list(unlike)}"
     if fresh := [k for k in own if k not in stored]:
         line += f"; drawn anew, as only this network has them: {_list(fresh)}"
     if unused := [k for k in stored if k not in own]:
         line += f"; not taken, as only the file has them: {_list(unused)}"
     report(line)
-    return taken
+    return names
 
 
 def _list(names: Iterable[str]) -> str:

@@ -43,7 +43,7 @@ def result(model, tiny_images):
     return run(model, tiny_images)
 
 
-def seen(model, images):
+def readings(model, images):
     """Predictions, and distances (N, J) to the reconstruction of every capsule, one by one."""
     with torch.no_grad():
         output = [model(image[None]) for image in images]
@@ -55,7 +55,7 @@ def seen(model, images):
 
 def test_scores_are_those_of_single_images(model, tiny_images, result):
     """And the controls: another capsule, the next image's winning one, the class's average."""
-    read = seen(model, validation())[0]
+    read = readings(model, validation())[0]
     assert len(set(read.tolist())) < 3  # a class that no validation image is read as: all of them
     average = [validation()[read == j if j in read else slice(None)].mean(0) for j in range(3)]
     shown = {
@@ -66,7 +66,7 @@ def test_scores_are_those_of_single_images(model, tiny_images, result):
     }
     for name, images in shown.items():
         a = SETS.index(name)
-        won, gaps, made = seen(model, images)
+        won, gaps, made = readings(model, images)
         assert result.predicted[a].tolist() == won.tolist()
         assert np.allclose(result.values[a, 0], gaps[range(8), won], atol=1e-4)
         for i in range(8):

@@ -58,9 +58,9 @@ def test_statistics_are_means_of_images_and_paired_with_the_random_order(
 ):
     result = faithfulness.evaluate(model, images, LABELS, dataset="noise", **SOME)
     monkeypatch.setattr(measure, "DRAWS", 1)  # on which nothing else depends
-    many = measure.many(model, images, LABELS, target="read", steps=3, seed=0)
-    assert result.names == many.names and result.n == 5
-    areas = torch.trapezoid(many.curves, many.shares)
+    survey = measure.survey(model, images, LABELS, target="read", steps=3, seed=0)
+    assert result.names == survey.names and result.n == 5
+    areas = torch.trapezoid(survey.curves, survey.shares)
     np.testing.assert_allclose(result.deletion.value, areas[0].mean(1), rtol=1e-5)
     gap = areas[1] - areas[0]
     np.testing.assert_allclose(result.gap.value, gap.mean(1), rtol=1e-5, atol=1e-6)
@@ -68,7 +68,7 @@ def test_statistics_are_means_of_images_and_paired_with_the_random_order(
     routed = result.names.index(maps.ROUTED)
     expected = (gap[routed] - gap).mean(1)
     np.testing.assert_allclose(result.routed_less.value, expected, atol=1e-6)
-    np.testing.assert_allclose(result.curves.value, many.curves.mean(2), rtol=1e-6)
+    np.testing.assert_allclose(result.curves.value, survey.curves.mean(2), rtol=1e-6)
     assert result.sanity.value.shape == (len(result.names), 3)
     assert result.sanity.n == 5 and result.stages[-1] == "conv1"
     np.testing.assert_allclose(result.sanity.value[1], 1)

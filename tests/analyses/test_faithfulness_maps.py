@@ -24,7 +24,7 @@ def images(generator):
     return torch.rand(6, *SHAPE, generator=generator)
 
 
-def made(model, images, classes):
+def maps_of(model, images, classes):
     """Maps by name, and what is left out."""
     with frozen(model):
         found, left_out = maps.methods(model, images[:1])
@@ -34,7 +34,7 @@ def made(model, images, classes):
 def test_on_a_linear_network_the_routing_map_is_what_each_pixel_contributes(images):
     model = Exact()
     classes = scores(model, images).argmax(1)
-    found, left_out = made(model, images, classes)
+    found, left_out = maps_of(model, images, classes)
     exact = model.contributions(images, classes).double()
     for name in (maps.ROUTED, maps.UNIFORM, "gradient", "integrated gradients"):
         torch.testing.assert_close(found[name].contributions, exact, rtol=1e-5, atol=1e-7)
@@ -45,7 +45,7 @@ def test_on_a_linear_network_the_routing_map_is_what_each_pixel_contributes(imag
 def test_a_map_of_exact_contributions_is_faithful_and_no_order_deletes_better(images, generator):
     model = Exact()
     classes = scores(model, images).argmax(1)
-    found, _ = made(model, images, classes)
+    found, _ = maps_of(model, images, classes)
     names = [maps.ROUTED, maps.RANDOM, *[maps.RANDOM] * 20]
     orders = [found[maps.ROUTED].order, found[maps.RANDOM].order]
     orders += [torch.rand(orders[0].shape, generator=generator) for _ in names[2:]]
@@ -186,7 +186,7 @@ def test_convolutions_of_a_capsule_network_are_met_though_no_module_is_called(ti
     several = explained.convolutions(tiny, tiny_images[:1])
     assert [one.shape for one in several] == [(5, 13, 11), (8, 3, 2)]
     classes = torch.zeros(8, dtype=torch.long)
-    found, left_out = made(tiny, tiny_images, classes)
+    found, left_out = maps_of(tiny, tiny_images, classes)
     assert left_out == [] and {n for n in found if "Grad-CAM" in n} == {
         "Grad-CAM, first convolution", "Grad-CAM, last convolution"
     }  # fmt: skip
@@ -258,9 +258,9 @@ def test_what_a_network_has_no_map_for_is_said(generator):
     images = torch.rand(2, 1, 21, 19, generator=generator)
     model = Foreign((1, 21, 19), 3).eval()
     model.grid = None
-    found, left_out = made(model, images, torch.tensor([0, 1]))
+    found, left_out = maps_of(model, images, torch.tensor([0, 1]))
     assert maps.ROUTED not in found and "lie at no places" in left_out[0]
-    found, left_out = made(Plain(), images[..., :4, :5], torch.tensor([0, 1]))
+    found, left_out = maps_of(Plain(), images[..., :4, :5], torch.tensor([0, 1]))
     assert set(found) == {maps.RANDOM, maps.INK, "gradient", "integrated gradients", "occlusion"}
     assert "has no capsules" in left_out[0] and "no Grad-CAM" in left_out[1]
 
@@ -268,7 +268,7 @@ def test_what_a_network_has_no_map_for_is_said(generator):
         def look(self, images, *, keep, iterations=None):
             return super().look(images, keep=keep, iterations=iterations)
 
-    found, left_out = made(Closed((1, 21, 19), 3).eval(), images, torch.tensor([0, 1]))
+    found, left_out = maps_of(Closed((1, 21, 19), 3).eval(), images, torch.tensor([0, 1]))
     assert maps.ROUTED in found and maps.UNIFORM not in found
     assert "couplings cannot be replaced" in left_out[0]
 
@@ -285,6 +285,6 @@ def test_scores_without_a_gradient_are_refused(images):
 @pytest.mark.parametrize("routing", [n for n in routings.available() if n != "dynamic"])
 def test_other_routings_have_maps_too(routing, tiny_images):
     model = build_tiny(routing=routing)
-    found, left_out = made(model, tiny_images[:2], torch.tensor([0, 1]))
+    found, left_out = maps_of(model, tiny_images[:2], torch.tensor([0, 1]))
     assert maps.ROUTED in found and maps.UNIFORM in found and left_out == []
     assert all(torch.isfinite(one.contributions).all() for one in found.values())

@@ -179,7 +179,7 @@ def test_children_kept_for_several_couplings_say_what_a_trace_says(kind, images,
         torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-6)
 
 
-class Seen(Foreign):
+class ForeignOnGrid(Foreign):
     """Couplings of the pixel at each place (`moving`), or of the place alone."""
 
     moving = True
@@ -203,7 +203,7 @@ class Seen(Foreign):
 
 @pytest.mark.parametrize("moving", [True, False])
 def test_a_tree_of_pixels_moves_with_the_image_and_one_of_places_stays(moving, generator):
-    model = Seen((1, 15, 12), 3, grid=(1, 5, 4)).eval()
+    model = ForeignOnGrid((1, 15, 12), 3, grid=(1, 5, 4)).eval()
     model.moving = moving
     images = torch.rand(6, 1, 15, 12, generator=generator)
     own = measure.observe(model, images)

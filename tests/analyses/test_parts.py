@@ -52,19 +52,19 @@ def labelled(templates, generator):
     return (0.7 * templates[labels] + noise), labels
 
 
-def told(model, labelled):
+def areas_of(model, labelled):
     result = parts.compute([model], ["one"], *labelled, dataset="noise")
     return dict(zip(result.kinds, result.auroc[0], strict=True))
 
 
 def test_a_network_that_reads_one_quarter_cannot_tell(labelled):
-    areas = told(Quarter(), labelled)
+    areas = areas_of(Quarter(), labelled)
     for kind in ("halves of two classes", "lower half moved", "halves of one class"):
         assert float(areas[kind].value) == 0.5
 
 
 def test_a_network_that_matches_whole_templates_can(templates, labelled):
-    areas = told(Templates(templates), labelled)
+    areas = areas_of(Templates(templates), labelled)
     for kind in ("quarters exchanged", "halves of two classes", "lower half moved"):
         assert areas[kind].low > 0.95
     assert 0.4 < float(areas["halves of one class"].value) < 0.6

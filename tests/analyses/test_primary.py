@@ -53,7 +53,7 @@ def statistics(strong, decoders, tiny_images):
     return primary.evaluate(strong, decoders, tiny_images, dataset="noise", capsules=2)
 
 
-def seen(model, image):
+def readings(model, image):
     """Primary capsules (I, D) and J times their couplings to the predicted class (I,)."""
     found = trace(model, image)
     winner = int(found.lengths[0].argmax())
@@ -61,8 +61,8 @@ def seen(model, image):
     return found.primary[0], J * found.couplings[-1, 0, :, winner]
 
 
-def sse(image, made):
-    return float((image - made).square().sum())
+def sse(image, drawing):
+    return float((image - drawing).square().sum())
 
 
 def test_strongest_are_distinct_in_type_and_place_and_in_order(generator):
@@ -92,7 +92,7 @@ def test_there_are_no_more_rows_than_types_or_places(generator):
 def test_each_picture_is_of_one_capsule_at_a_share_of_its_coupling(
     strong, decoders, tiny_images, result
 ):
-    primary_capsules, scale = seen(strong, tiny_images[:1])
+    primary_capsules, scale = readings(strong, tiny_images[:1])
     assert result.shares.tolist() == [0, 0.5, 1]
     for k in range(len(result.types)):
         row, column = result.places[k]
@@ -109,7 +109,7 @@ def test_each_picture_is_of_one_capsule_at_a_share_of_its_coupling(
 
 
 def test_the_last_picture_is_of_all_capsules(strong, decoders, tiny_images, result):
-    primary_capsules, scale = seen(strong, tiny_images[:1])
+    primary_capsules, scale = readings(strong, tiny_images[:1])
     made = decode(decoders["routed"], (scale[:, None] * primary_capsules)[None])
     assert np.abs(result.whole / 255 - made[0].numpy()).max() < 0.51 / 255
     assert result.whole_sse == pytest.approx(sse(tiny_images[:1], made), rel=1e-4)
@@ -129,7 +129,7 @@ def test_the_marked_field_is_all_that_the_capsule_sees(strong, tiny_images, resu
 def test_means_are_those_of_single_images(strong, decoders, tiny_images, statistics):
     found = {name: [] for name in controls.CONDITIONS}
     for image in tiny_images.split(1):
-        capsules, scale = seen(strong, image)
+        capsules, scale = readings(strong, image)
         scaled = scale[:, None] * capsules
         alone = []
         for i in controls.strongest(scale[None], (2, 3, 2), 2)[0]:
@@ -276,9 +276,9 @@ def run(tmp_path, monkeypatch):
     return lambda *args: CliRunner().invoke(main, ["primary", *map(str, args)])
 
 
-def assert_refused(found, *words):
-    assert found.exit_code in (1, 2) and isinstance(found.exception, SystemExit)
-    last = found.stderr.strip().splitlines()[-1]
+def assert_refused(outcome, *words):
+    assert outcome.exit_code in (1, 2) and isinstance(outcome.exception, SystemExit)
+    last = outcome.stderr.strip().splitlines()[-1]
     assert last.startswith("Error: ") and all(word in last for word in words), last
 
 

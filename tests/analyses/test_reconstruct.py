@@ -30,21 +30,21 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def some(digits):
+def sample(digits):
     return digits[0][:60], digits[1][:60]
 
 
 @pytest.fixture(scope="module")
-def result(model, some):
-    return reconstruct.compute(model, *some, classes=NAMES, dataset="digits", failures=5)
+def result(model, sample):
+    return reconstruct.compute(model, *sample, classes=NAMES, dataset="digits", failures=5)
 
 
 @pytest.fixture(scope="module")
-def slowly(model, some):
+def slowly(model, sample):
     """For each image: predicted class, all lengths, pictures and SSE from predicted and true."""
     found = []
     with torch.no_grad():
-        for image, label in zip(*some, strict=True):
+        for image, label in zip(*sample, strict=True):
             seen = model.look(image[None], keep=())
             winner = int(seen["lengths"][0].argmax())
             made, errors = [], []
@@ -58,32 +58,32 @@ def slowly(model, some):
     return found
 
 
-def test_examples_are_the_first_images_of_each_class_and_both_decodings(result, some, slowly):
+def test_examples_are_the_first_images_of_each_class_and_both_decodings(result, sample, slowly):
     assert result.example_labels.tolist() == list(range(10))
     for k in range(10):
-        place = int((some[1] == k).nonzero()[0])
+        place = int((sample[1] == k).nonzero()[0])
         winner, _, pictures, _ = slowly[place]
         assert result.example_predicted[k] == winner
         assert np.abs(result.examples[k] / 255 - pictures.numpy()).max() <= 0.51 / 255
 
 
-def test_failures_are_the_misread_images_with_the_longest_wrong_capsule(result, some, slowly):
-    wrong = [i for i, one in enumerate(slowly) if one[0] != some[1][i]]
+def test_failures_are_the_misread_images_with_the_longest_wrong_capsule(result, sample, slowly):
+    wrong = [i for i, one in enumerate(slowly) if one[0] != sample[1][i]]
     assert result.wrong == len(wrong) > 5
     longest = sorted(wrong, key=lambda i: -slowly[i][1].max())[:5]
     assert result.failure_places.tolist() == longest
     for row, place in enumerate(longest):
         winner, lengths, pictures, _ = slowly[place]
-        label = int(some[1][place])
+        label = int(sample[1][place])
         assert (result.failure_predicted[row], result.failure_labels[row]) == (winner, label)
         assert result.failure_lengths[row] == pytest.approx(lengths[[winner, label]], rel=1e-5)
         assert np.abs(result.failures[row] / 255 - pictures.numpy()).max() <= 0.51 / 255
 
 
-def test_errors_are_means_per_true_class_with_normal_intervals(result, some, slowly):
+def test_errors_are_means_per_true_class_with_normal_intervals(result, sample, slowly):
     for row, k in enumerate(result.numbers):
         errors = np.array(
-            [one[3] for one, label in zip(slowly, some[1], strict=True) if label == k]
+            [one[3] for one, label in zip(slowly, sample[1], strict=True) if label == k]
         )
         assert result.counts[row] == len(errors) >= 2
         for column, (mean, interval) in enumerate(
@@ -103,15 +103,15 @@ def test_errors_are_means_per_true_class_with_normal_intervals(result, some, slo
     assert result.mean_sse.ci95 == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_network_in_training_stays_in_training(some):
+def test_a_network_in_training_stays_in_training(sample):
     model = Foreign().train()
-    reconstruct.compute(model, some[0][:4], some[1][:4], classes=NAMES, dataset="digits")
+    reconstruct.compute(model, sample[0][:4], sample[1][:4], classes=NAMES, dataset="digits")
     assert model.training
 
 
-def test_the_result_does_not_depend_on_the_chunk(model, some, result, monkeypatch):
+def test_the_result_does_not_depend_on_the_chunk(model, sample, result, monkeypatch):
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
-    again = reconstruct.compute(model, *some, classes=NAMES, dataset="digits", failures=5)
+    again = reconstruct.compute(model, *sample, classes=NAMES, dataset="digits", failures=5)
     for one, two in zip(result, again, strict=True):
         if isinstance(one, Estimate):
             assert one.value == pytest.approx(two.value) and one.ci95 == pytest.approx(two.ci95)
@@ -121,9 +121,9 @@ def test_the_result_does_not_depend_on_the_chunk(model, some, result, monkeypatc
             assert one == pytest.approx(two) if isinstance(one, float) else one == two
 
 
-def test_a_class_with_one_image_has_no_interval_and_is_left_out(model, some):
+def test_a_class_with_one_image_has_no_interval_and_is_left_out(model, sample):
     found = reconstruct.compute(
-        model, some[0][:3], torch.tensor([4, 4, 7]), classes=NAMES, dataset="x"
+        model, sample[0][:3], torch.tensor([4, 4, 7]), classes=NAMES, dataset="x"
     )
     assert found.numbers.tolist() == [4] and found.counts.tolist() == [2]
     assert sorted(found.example_labels.tolist()) == [4, 7]
@@ -154,14 +154,14 @@ def test_few_failures_are_drawn_at_every_width(result, width, failures):
     assert_fits(figures.draw("reconstruct", few, width))
 
 
-def test_images_may_be_on_another_device(model, some, result):
+def test_images_may_be_on_another_device(model, sample, result):
     asked = {"classes": NAMES, "dataset": "digits", "failures": 5}
-    assert same(reconstruct.compute(model, *elsewhere(*some), **asked), result)
+    assert same(reconstruct.compute(model, *elsewhere(*sample), **asked), result)
 
 
-def test_one_image_gives_no_interval(model, some):
+def test_one_image_gives_no_interval(model, sample):
     with pytest.raises(ValueError, match="at least 2 images, got 1"):
-        reconstruct.compute(model, some[0][:1], some[1][:1], classes=NAMES, dataset="x")
+        reconstruct.compute(model, sample[0][:1], sample[1][:1], classes=NAMES, dataset="x")
 
 
 def test_the_most_confident_failure_is_told(result):
@@ -196,9 +196,9 @@ def test_results_of_before_are_read(result, tmp_path):
     assert same(again, result)
 
 
-def test_a_double_network_reads_alike(some, result):
+def test_a_double_network_reads_alike(sample, result):
     double = reconstruct.compute(
-        Foreign().double(), *some, classes=NAMES, dataset="digits", failures=5
+        Foreign().double(), *sample, classes=NAMES, dataset="digits", failures=5
     )
     assert double.mean_sse.value == pytest.approx(result.mean_sse.value, rel=1e-4)
     assert double.wrong == result.wrong

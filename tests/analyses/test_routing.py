@@ -242,7 +242,7 @@ def test_activations_are_read_and_not_lengths_of_poses(tiny_images):
     assert longest.accuracy.value.max() <= 1
 
 
-class Once(Foreign):
+class OnePass(Foreign):
     """Couplings from one pass, far from uniform, as of self-attention; no other number of them."""
 
     def look(self, images, *, keep, couplings=None, iterations=None):
@@ -255,7 +255,7 @@ class Once(Foreign):
 
 
 def test_a_routing_of_one_pass_has_no_curve_and_is_not_taken_for_uniform(tiny_images):
-    model = Once((1, 21, 19), 3)
+    model = OnePass((1, 21, 19), 3)
     result, labels = many(model, tiny_images)
     assert result.accuracy.value.shape == (1,) and result.prefix
     own = trace(model, tiny_images)

@@ -35,14 +35,16 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def some(digits):
+def sample(digits):
     return digits[0][:90], digits[1][:90]
 
 
 @pytest.fixture(scope="module")
-def mapped(model, some):
+def mapped(model, sample):
     """By PCA, with three trajectories."""
-    return tsne.compute(model, *some, classes=NAMES, dataset="digits", method="pca", trajectories=3)
+    return tsne.compute(
+        model, *sample, classes=NAMES, dataset="digits", method="pca", trajectories=3
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +57,11 @@ def scattered():
 
 
 @pytest.mark.parametrize("of", tsne.OF)
-def test_vectors_are_the_part_of_the_trace_that_was_asked_for(model, some, of, monkeypatch):
+def test_vectors_are_the_part_of_the_trace_that_was_asked_for(model, sample, of, monkeypatch):
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 40)
-    vectors, predicted = measure.features(model, some[0], of)
+    vectors, predicted = measure.features(model, sample[0], of)
     with torch.no_grad():
-        seen = model.look(some[0], keep=())
+        seen = model.look(sample[0], keep=())
     winner = seen["lengths"].argmax(1)
     expected = {
         "poses": torch.stack([pose[k] for pose, k in zip(seen["poses"][-1], winner, strict=True)]),
@@ -124,12 +126,12 @@ def test_tsne_keeps_apart_what_is_apart_and_is_the_same_for_the_same_seed():
     assert np.array_equal(found, tsne.embed(vectors, "tsne", perplexity=10, seed=3))
 
 
-def test_the_pixels_are_mapped_the_same_way_as_the_capsules(mapped, some):
-    flat = some[0].flatten(1).numpy()
+def test_the_pixels_are_mapped_the_same_way_as_the_capsules(mapped, sample):
+    flat = sample[0].flatten(1).numpy()
     degrees = [a for a in mapped.angles_deg if a != 0]
-    firsts = [int((some[1] == k).nonzero()[0]) for k in range(3)]
+    firsts = [int((sample[1] == k).nonzero()[0]) for k in range(3)]
     turned = [
-        rotate(some[0][[i]], float(a)).clamp(0, 1).flatten().numpy()
+        rotate(sample[0][[i]], float(a)).clamp(0, 1).flatten().numpy()
         for i in firsts
         for a in degrees
     ]
@@ -140,31 +142,31 @@ def test_the_pixels_are_mapped_the_same_way_as_the_capsules(mapped, some):
     assert mapped.dimensions == [5, 784] and mapped.n == 90
 
 
-def test_trajectories_pass_through_the_image_itself_at_zero_degrees(mapped, model, some):
+def test_trajectories_pass_through_the_image_itself_at_zero_degrees(mapped, model, sample):
     assert mapped.angles_deg[[0, 12, 24]].tolist() == [-60, 0, 60]
     assert mapped.paths.shape == (2, 3, 25, 2) and mapped.path_labels.tolist() == [0, 1, 2]
     for k in range(3):
-        first = int((some[1] == k).nonzero()[0])
+        first = int((sample[1] == k).nonzero()[0])
         assert np.array_equal(mapped.paths[:, k, 12], mapped.positions[:, first])
         assert mapped.path_predicted[k, 12] == mapped.predicted[first]
-        turned = rotate(some[0][[first]], 60.0).clamp(0, 1)
+        turned = rotate(sample[0][[first]], 60.0).clamp(0, 1)
         with torch.no_grad():
             seen = model.look(turned, keep=())["lengths"].argmax(1)
         assert mapped.path_predicted[k, 24] == int(seen)
 
 
-def test_scores_leave_the_turned_images_out(mapped, model, some):
-    vectors, _ = measure.features(model, some[0], "poses")
-    scored = measure.scores(vectors, mapped.positions[0], some[1].numpy())
+def test_scores_leave_the_turned_images_out(mapped, model, sample):
+    vectors, _ = measure.features(model, sample[0], "poses")
+    scored = measure.scores(vectors, mapped.positions[0], sample[1].numpy())
     assert mapped.scores.value[0] == pytest.approx(scored.value, abs=1e-6)
 
 
-def test_thumbnails_show_every_class_then_misread_images(mapped, some):
+def test_thumbnails_show_every_class_then_misread_images(mapped, sample):
     assert len(mapped.thumbnails) == len(set(mapped.thumbnails)) == 16
     assert mapped.labels[mapped.thumbnails[:10]].tolist() == list(range(10))
     rest = mapped.thumbnails[10:]
     assert (mapped.labels[rest] != mapped.predicted[rest]).all()
-    expected = some[0][mapped.thumbnails].numpy()
+    expected = sample[0][mapped.thumbnails].numpy()
     assert np.abs(mapped.thumbnail_images / 255 - expected).max() <= 0.51 / 255
 
 
@@ -218,12 +220,12 @@ def test_misread_images_are_in_the_key_only_where_there_are_some(mapped):
     assert "misread" in tsne.caption(mapped) and "misread" not in tsne.caption(right)
 
 
-def test_images_may_be_on_another_device(mapped, model, some):
+def test_images_may_be_on_another_device(mapped, model, sample):
     asked = {"classes": NAMES, "dataset": "digits", "method": "pca", "trajectories": 3}
-    assert same(tsne.compute(model, *elsewhere(*some), **asked), mapped)
+    assert same(tsne.compute(model, *elsewhere(*sample), **asked), mapped)
 
 
-def test_images_that_another_analysis_traced_are_not_traced_again(some):
+def test_images_that_another_analysis_traced_are_not_traced_again(sample):
     looked = []
 
     class Counting(Foreign):
@@ -233,9 +235,9 @@ def test_images_that_another_analysis_traced_are_not_traced_again(some):
 
     model = Counting()
     with remember():
-        reconstruct.compute(model, *some, classes=NAMES, dataset="digits")
+        reconstruct.compute(model, *sample, classes=NAMES, dataset="digits")
         before = len(looked)
-        tsne.compute(model, *some, classes=NAMES, dataset="digits", method="pca")
+        tsne.compute(model, *sample, classes=NAMES, dataset="digits", method="pca")
     assert before > 0 and len(looked) == before
 
 
@@ -245,9 +247,9 @@ def test_a_result_survives_the_disk(mapped, tmp_path):
     assert same(mapped, again)
 
 
-def test_a_double_network_reads_alike(model, some):
-    vectors, predicted = measure.features(model, some[0], "poses")
-    twice, again = measure.features(copy.deepcopy(model).double(), some[0], "poses")
+def test_a_double_network_reads_alike(model, sample):
+    vectors, predicted = measure.features(model, sample[0], "poses")
+    twice, again = measure.features(copy.deepcopy(model).double(), sample[0], "poses")
     assert twice == pytest.approx(vectors, abs=1e-4) and np.array_equal(predicted, again)
 
 
@@ -263,16 +265,16 @@ def test_a_double_network_reads_alike(model, some):
         ({"trajectories": -1}, 90, "0 to 10 trajectories"),
     ],
 )
-def test_what_cannot_be_mapped_is_refused(model, some, options, n, message):
-    images, labels = some[0][:n], some[1][:n]
+def test_what_cannot_be_mapped_is_refused(model, sample, options, n, message):
+    images, labels = sample[0][:n], sample[1][:n]
     with pytest.raises(ValueError, match=message):
         tsne.compute(model, images, labels, classes=NAMES, dataset="digits", **options)
 
 
-def test_one_class_alone_is_refused(model, some):
+def test_one_class_alone_is_refused(model, sample):
     with pytest.raises(ValueError, match="at least 2 classes"):
         tsne.compute(
-            model, some[0], torch.zeros(90, dtype=torch.long), classes=NAMES, dataset="digits"
+            model, sample[0], torch.zeros(90, dtype=torch.long), classes=NAMES, dataset="digits"
         )
 
 

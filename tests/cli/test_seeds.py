@@ -33,9 +33,9 @@ def transplant(*words):
     return invoke("transplant", *words, "--evaluate", 40, "--format", "png", "--output", "out")
 
 
-def refused(done, *parts):
-    assert done.exit_code == 2, done.output
-    (line,) = done.stderr.splitlines()
+def refused(outcome, *parts):
+    assert outcome.exit_code == 2, outcome.output
+    (line,) = outcome.stderr.splitlines()
     for part in parts:
         assert part in line
 

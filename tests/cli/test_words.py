@@ -23,7 +23,7 @@ def command(name):
     return main.get_command(None, name)
 
 
-def shown(name):
+def help_text(name):
     """The names of a command's options, as its help shows them."""
     params = [p for p in command(name).params if isinstance(p, click.Option)]
     return {text for option in params for text in (*option.opts, *option.secondary_opts)}
@@ -31,7 +31,7 @@ def shown(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_thing_has_the_same_word_everywhere(name):
-    names = {text.lstrip("-") for text in shown(name)}
+    names = {text.lstrip("-") for text in help_text(name)}
     assert not names & SINGLE, names & SINGLE
     assert "limit" not in names or name in NO_STATISTIC
     for option in command(name).params:
@@ -44,7 +44,7 @@ def test_a_thing_has_the_same_word_everywhere(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_draws_a_figure_can_be_told_a_venue_settings_a_font_and_to_overwrite(name):
-    names = shown(name)
+    names = help_text(name)
     assert ("--venue" in names) == ("--width" in names)
     if "--venue" in names:
         assert {"--width", "--rc", "--font", "--force"} <= names
@@ -76,7 +76,7 @@ def test_no_help_text_begins_with_of(name):
 def test_errors_name_only_options_that_the_command_has(name):
     source = discovery.source(COMMANDS[name], name)
     files = source.parent.glob("*.py") if source.name == "__init__.py" else [source]
-    known = shown(name) | STRANGERS
+    known = help_text(name) | STRANGERS
     for path in files:
         if path.name == "train.py" and name == "primary":  # a program of its own
             continue
@@ -111,7 +111,7 @@ def messages(tree):
 def test_names_of_before_are_taken_and_nowhere_shown(words, name, value):
     context = command(words[0]).make_context(words[0], words[1:])
     assert context.params[name] == value
-    assert "--evaluate" not in shown(words[0]) and "--limit" not in shown(words[0])
+    assert "--evaluate" not in help_text(words[0]) and "--limit" not in help_text(words[0])
     usage = CliRunner().invoke(main, [words[0], "--help"]).output
     assert "--evaluate" not in usage and "--limit" not in usage
 

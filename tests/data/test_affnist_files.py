@@ -10,7 +10,7 @@ from capsviz.data import affnist_like
 from capsviz.transforms import warps
 
 
-def ink(label, side=40):
+def strokes(label, side=40):
     """A digit-like drawing: ones stand upright, the others lie."""
     image = np.zeros((side, side), np.uint8)
     rows, columns = (slice(8, 32), slice(19, 22)) if label == 1 else (slice(17, 22), slice(6, 33))
@@ -21,7 +21,7 @@ def ink(label, side=40):
 
 def write(path, labels, turned=False):
     """A file in affNIST's layout: one image to a column, row by row."""
-    images = np.stack([ink(k).T if turned else ink(k) for k in labels])
+    images = np.stack([strokes(k).T if turned else strokes(k) for k in labels])
     path.parent.mkdir(parents=True, exist_ok=True)
     fields = {
         "image": images.reshape(len(labels), -1).T,
@@ -38,7 +38,7 @@ def test_a_whole_test_file_is_read_as_it_was_written(tmp_path):
     assert found.images.shape == (4, 1, 40, 40) and found.images.dtype == torch.uint8
     assert found.labels.tolist() == [3, 1, 0, 9] and found.name == "affnist"
     for image, label in zip(found.images[:, 0].numpy(), (3, 1, 0, 9), strict=True):
-        np.testing.assert_array_equal(image, ink(label))
+        np.testing.assert_array_equal(image, strokes(label))
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_missing_files_are_said_where_to_put(tmp_path):
         data.load("affnist", "test", tmp_path)
 
 
-def some(n=60):
+def sample(n=60):
     """Images of scikit-learn's digits, 28 x 28, as a split."""
     return data.load("digits", "test").first(n)
 
 
 def test_the_same_seed_makes_the_same_images_and_another_one_others():
-    part = some()
+    part = sample()
     (a, ta), (b, tb) = affnist_like.make(part, 3), affnist_like.make(part, 3)
     assert torch.equal(a.images, b.images)
     assert all(torch.equal(x, y) for x, y in zip(ta, tb, strict=True))
@@ -101,7 +101,7 @@ def test_the_same_seed_makes_the_same_images_and_another_one_others():
 
 
 def test_images_follow_from_the_numbers_that_are_returned():
-    part = some(7)
+    part = sample(7)
     made, numbers = affnist_like.make(part)
     assert made.images.shape == (7, 1, 40, 40) and made.images.dtype == torch.uint8
     assert torch.equal(made.labels, part.labels)
@@ -116,7 +116,7 @@ def test_the_numbers_are_drawn_by_the_specification():
     """Ranges, and quantiles of uniform draws (Kolmogorov-Smirnov, significance 0.1 %)."""
     from scipy.stats import kstest
 
-    part = some(360)
+    part = sample(360)
     drawn = [affnist_like.make(part, v)[1] for v in range(8)]
     for name, low, high in (
         ("angle_deg", -20, 20),
@@ -131,7 +131,7 @@ def test_the_numbers_are_drawn_by_the_specification():
 
 def test_no_ink_is_lost_in_10_000_draws():
     """Against the same maps on a canvas large enough for anything."""
-    part = some(250)
+    part = sample(250)
     margin = 30
     for variant in range(40):
         made, numbers = affnist_like.make(part, variant)

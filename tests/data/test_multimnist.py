@@ -16,7 +16,7 @@ def plain():
 
 
 @pytest.fixture(scope="module")
-def made(plain):
+def overlaid(plain):
     return make(plain)
 
 
@@ -36,36 +36,40 @@ def moved(image, down, right):
     return canvas
 
 
-def test_there_is_an_image_with_two_parts_for_each_digit(plain, made):
+def test_there_is_an_image_with_two_parts_for_each_digit(plain, overlaid):
     n = len(plain)
-    assert made.images.shape == (n, 1, 36, 36) and made.images.dtype == torch.uint8
-    assert made.parts.shape == (n, 2, 1, 36, 36) and made.parts.dtype == torch.uint8
-    assert made.labels.shape == (n, 2) and made.labels.dtype == torch.int64
-    assert (made.name, made.split, made.classes) == ("multimnist", "test", plain.classes)
+    assert overlaid.images.shape == (n, 1, 36, 36) and overlaid.images.dtype == torch.uint8
+    assert overlaid.parts.shape == (n, 2, 1, 36, 36) and overlaid.parts.dtype == torch.uint8
+    assert overlaid.labels.shape == (n, 2) and overlaid.labels.dtype == torch.int64
+    assert (overlaid.name, overlaid.split, overlaid.classes) == (
+        "multimnist",
+        "test",
+        plain.classes,
+    )
 
 
-def test_an_image_is_the_sum_of_its_parts_cut_off_at_255(made):
-    total = made.parts.numpy().astype(int).sum(1)
-    np.testing.assert_array_equal(made.images.numpy(), np.minimum(total, 255))
+def test_an_image_is_the_sum_of_its_parts_cut_off_at_255(overlaid):
+    total = overlaid.parts.numpy().astype(int).sum(1)
+    np.testing.assert_array_equal(overlaid.images.numpy(), np.minimum(total, 255))
     assert (total > 255).any()
 
 
-def test_the_digits_of_an_image_are_of_different_classes(made):
-    assert (made.labels[:, 0] != made.labels[:, 1]).all()
+def test_the_digits_of_an_image_are_of_different_classes(overlaid):
+    assert (overlaid.labels[:, 0] != overlaid.labels[:, 1]).all()
 
 
-def test_each_part_is_a_whole_digit_of_its_class_moved_by_up_to_4_pixels(plain, made):
+def test_each_part_is_a_whole_digit_of_its_class_moved_by_up_to_4_pixels(plain, overlaid):
     ways = [(down, right) for down in range(-4, 5) for right in range(-4, 5)]
     for i in range(6):
         for k in range(2):
-            part, found = made.parts[i, k, 0].numpy(), []
+            part, distances = overlaid.parts[i, k, 0].numpy(), []
             same_ink = plain.images.flatten(1).sum(1) == int(part.sum())
-            for j in (same_ink & (plain.labels == made.labels[i, k])).nonzero().flatten():
+            for j in (same_ink & (plain.labels == overlaid.labels[i, k])).nonzero().flatten():
                 digit = plain.images[j, 0].numpy()
-                found += [j for way in ways if np.array_equal(part, moved(digit, *way))]
-            assert found
-            if made.labels[i, k] == plain.labels[i]:
-                assert i in found, "one of the two is the digit itself"
+                distances += [j for way in ways if np.array_equal(part, moved(digit, *way))]
+            assert distances
+            if overlaid.labels[i, k] == plain.labels[i]:
+                assert i in distances, "one of the two is the digit itself"
 
 
 def dot(n):
@@ -119,23 +123,23 @@ def test_digits_of_one_class_cannot_be_paired(generator):
         partners(torch.ones(3, dtype=torch.long), generator=generator)
 
 
-def test_the_same_seed_gives_the_same_images_and_all_else_others(plain, made):
+def test_the_same_seed_gives_the_same_images_and_all_else_others(plain, overlaid):
     again = make(plain)
-    assert torch.equal(again.images, made.images) and torch.equal(again.parts, made.parts)
+    assert torch.equal(again.images, overlaid.images) and torch.equal(again.parts, overlaid.parts)
     for other in (make(plain, 1), make(plain, seed=1)):
-        assert not torch.equal(other.images, made.images)
+        assert not torch.equal(other.images, overlaid.images)
 
 
-def test_the_first_images_do_not_depend_on_the_number_of_pairs(from_digits, made):
+def test_the_first_images_do_not_depend_on_the_number_of_pairs(from_digits, overlaid):
     two = data.load("multimnist", "test", pairs=2)
-    assert len(two) == 2 * len(made) and two.parts.shape[0] == two.labels.shape[0] == len(two)
+    assert len(two) == 2 * len(overlaid) and two.parts.shape[0] == two.labels.shape[0] == len(two)
     for whole, one in (
-        (two.images, made.images),
-        (two.parts, made.parts),
-        (two.labels, made.labels),
+        (two.images, overlaid.images),
+        (two.parts, overlaid.parts),
+        (two.labels, overlaid.labels),
     ):
-        assert torch.equal(whole[: len(made)], one)
-        assert not torch.equal(whole[len(made) :], one)
+        assert torch.equal(whole[: len(overlaid)], one)
+        assert not torch.equal(whole[len(overlaid) :], one)
 
 
 def test_splits_are_made_of_their_own_digits_only(from_digits):
@@ -168,16 +172,20 @@ def test_without_mnist_it_says_where_that_belongs(tmp_path):
         data.load("multimnist", "test", tmp_path, download=False)
 
 
-def test_what_needs_one_thing_in_each_image_refuses_two(made, tiny):
-    for ask in (made.single, lambda: made.nth_of_class(2, 0), Inputs(tiny, made, "x").images):
+def test_what_needs_one_thing_in_each_image_refuses_two(overlaid, tiny):
+    for ask in (
+        overlaid.single,
+        lambda: overlaid.nth_of_class(2, 0),
+        Inputs(tiny, overlaid, "x").images,
+    ):
         with pytest.raises(ValueError, match="multimnist shows 2 things in each image"):
             ask()
 
 
-def test_a_sample_keeps_the_parts_of_its_images(made, tiny):
-    inputs = Inputs(tiny, made, "x")
+def test_a_sample_keeps_the_parts_of_its_images(overlaid, tiny):
+    inputs = Inputs(tiny, overlaid, "x")
     some = inputs.sample(20)
-    assert some.parts.shape[0] == len(some) == 20 and inputs.sample() is made
+    assert some.parts.shape[0] == len(some) == 20 and inputs.sample() is overlaid
     for image, parts in zip(some.images, some.parts, strict=True):
         assert torch.equal(image.int(), parts.int().sum(0).clamp(max=255))
     with pytest.raises(ValueError, match="expected 1 to 360"):

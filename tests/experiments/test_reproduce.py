@@ -67,13 +67,15 @@ def card(error, *, n=1000, sse=5.0, **more):
     }
 
 
-def write(folder, name, seed, found):
+def write(folder, name, seed, results):
     """Lay a card down as the result of the row of that name."""
     (whole,) = (asdict(cell.recipe) for cell in cells() if cell.run == name)
-    found = {**found, "recipe": {**whole, **found["recipe"], "seed": seed}}
-    path = reproduce.result_path(folder, name, Recipe(epochs=found["recipe"]["epochs"], seed=seed))
+    results = {**results, "recipe": {**whole, **results["recipe"], "seed": seed}}
+    path = reproduce.result_path(
+        folder, name, Recipe(epochs=results["recipe"]["epochs"], seed=seed)
+    )
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(found))
+    path.write_text(json.dumps(results))
     return path
 
 

@@ -62,8 +62,8 @@ def sheet(draw=None):
 
 def pixels_of(html):
     """The images in a piece of HTML, as arrays."""
-    found = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))) for text in found]
+    answers = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))) for text in answers]
 
 
 def test_a_look_is_what_a_trace_shows(strong, tiny_images):
@@ -81,9 +81,9 @@ def test_a_look_is_what_a_trace_shows(strong, tiny_images):
 
 def test_the_maps_add_up_to_the_input_of_each_class(strong, tiny_images):
     seen = look.look(strong, tiny_images[:1])
-    found = tracing.trace(strong, tiny_images[:1])
-    total = torch.einsum("ij,ije->je", found.couplings[-1, 0], found.votes[0])
-    along = (total * torch.nn.functional.normalize(found.poses[-1, 0], dim=-1)).sum(-1)
+    answers = tracing.trace(strong, tiny_images[:1])
+    total = torch.einsum("ij,ije->je", answers.couplings[-1, 0], answers.votes[0])
+    along = (total * torch.nn.functional.normalize(answers.poses[-1, 0], dim=-1)).sum(-1)
     np.testing.assert_allclose(seen.maps.sum((1, 2)), along, rtol=1e-4)
 
 
@@ -95,22 +95,22 @@ def test_interventions_are_those_of_a_trace(strong, tiny_images):
         (look.Intervention(iterations=1), {"iterations": 1}),
     ):
         expected = tracing.trace(strong, tiny_images[:1], keep=("lengths",), **asked).lengths[0]
-        found = look.look(strong, tiny_images[:1], how).lengths
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
-        assert abs(found - look.look(strong, tiny_images[:1]).lengths).max() > 1e-4
+        answers = look.look(strong, tiny_images[:1], how).lengths
+        np.testing.assert_allclose(answers, expected, rtol=1e-5)
+        assert abs(answers - look.look(strong, tiny_images[:1]).lengths).max() > 1e-4
 
 
 def test_even_couplings_of_leaky_routing_are_those_of_a_trace(tiny_images):
     leaky = build_strong(leaky=True)
     expected = tracing.trace(leaky, tiny_images[:1], couplings="uniform")
-    found = look.look(leaky, tiny_images[:1], look.Intervention(couplings="uniform"))
-    np.testing.assert_allclose(found.lengths, expected.lengths[0], rtol=1e-5)
-    np.testing.assert_allclose(found.couplings, 1 / 4, rtol=1e-5)  # three classes, and none
+    answers = look.look(leaky, tiny_images[:1], look.Intervention(couplings="uniform"))
+    np.testing.assert_allclose(answers.lengths, expected.lengths[0], rtol=1e-5)
+    np.testing.assert_allclose(answers.couplings, 1 / 4, rtol=1e-5)  # three classes, and none
 
 
 def test_a_type_that_is_off_is_routed_as_if_its_votes_were_zero(strong, tiny_images):
     before = look.look(strong, tiny_images[:1])
-    found = look.look(strong, tiny_images[:1], look.Intervention(off=1)).lengths
+    answers = look.look(strong, tiny_images[:1], look.Intervention(off=1)).lengths
     votes = tracing.trace(strong, tiny_images[:1]).votes.clone()
     votes[:, 6:] = 0  # of two types with six places each, the second
     logits = torch.zeros(1, 12, 3)
@@ -119,8 +119,8 @@ def test_a_type_that_is_off_is_routed_as_if_its_votes_were_zero(strong, tiny_ima
         norm = poses.norm(dim=-1, keepdim=True)
         poses = poses / norm * norm**2 / (1 + norm**2)
         logits = logits + torch.einsum("bije,bje->bij", votes, poses)
-    np.testing.assert_allclose(found, lengths(poses)[0], rtol=1e-4)
-    assert abs(found - before.lengths).max() > 1e-3
+    np.testing.assert_allclose(answers, lengths(poses)[0], rtol=1e-4)
+    assert abs(answers - before.lengths).max() > 1e-3
     np.testing.assert_array_equal(look.look(strong, tiny_images[:1]).lengths, before.lengths)
 
 
@@ -138,12 +138,12 @@ def test_an_intervention_says_what_it_is():
 
 def test_a_drawing_is_scaled_and_centred_as_mnist_was():
     drawn = sheet(lambda pen: pen.line((20, 30, 40, 130), fill="black", width=20))
-    found = source.from_sheet(uri(drawn), Frame((1, 28, 28)))
-    assert found.shape == (1, 1, 28, 28) and found.max() == pytest.approx(1, abs=0.02)
-    mass = found[0, 0] / found.sum()
+    answers = source.from_sheet(uri(drawn), Frame((1, 28, 28)))
+    assert answers.shape == (1, 1, 28, 28) and answers.max() == pytest.approx(1, abs=0.02)
+    mass = answers[0, 0] / answers.sum()
     middle = [float((mass.sum(1 - k) * torch.arange(28)).sum()) for k in (0, 1)]
     assert middle == pytest.approx([13.5, 13.5], abs=0.6)
-    rows = (found[0, 0] > 0.1).any(1).nonzero()
+    rows = (answers[0, 0] > 0.1).any(1).nonzero()
     assert 19 <= rows.max() - rows.min() + 1 <= 21
 
 
@@ -226,7 +226,7 @@ def test_the_map_lies_on_the_image_with_its_minus_signs(strong, tiny_images):
 def test_the_outline_goes_round_the_ink():
     image = np.zeros((1, 6, 6), np.uint8)
     image[0, 2:4, 1:3] = 255
-    seen = look.Seen(image, *[None] * 4, np.ones((1, 1, 1)), [0.5, 4.5, 4.5, 0.5], None)
+    seen = look.ImageTrace(image, *[None] * 4, np.ones((1, 1, 1)), [0.5, 4.5, 4.5, 0.5], None)
     path = re.search(r'd="([^"]+)"', drawing.evidence(seen, 0, "a"))[1]
     assert path.count("v1") == 4 and path.count("h1") == 4
     assert {"M1 2v1", "M3 2v1", "M1 2h1", "M2 4h1"} <= set(re.findall(r"M[^M]+", path))
@@ -241,12 +241,12 @@ def test_the_spread_is_the_exponential_of_the_entropy(strong, tiny_images):
 
 def test_the_values_of_the_controls_are_read_in_their_order():
     values = (30, 1.2, 0.1, -2, 3, "one iteration", 5, 1, 2, 0, 1, 4, 0.1, -0.2)
-    found = settings.read(values)
-    assert found.warp == (30, 1.2, 0.1, -2, 3) and found.warp.shift_y_px == 3
-    assert found.how == look.Intervention(iterations=1, off=5)
-    assert (found.mapped, found.iteration, found.capsule) == (1, 2, 0)
-    assert found.donor == (1, 4)
-    assert found.changes == (0.1, -0.2)
+    answers = settings.read(values)
+    assert answers.warp == (30, 1.2, 0.1, -2, 3) and answers.warp.shift_y_px == 3
+    assert answers.how == look.Intervention(iterations=1, off=5)
+    assert (answers.mapped, answers.iteration, answers.capsule) == (1, 2, 0)
+    assert answers.donor == (1, 4)
+    assert answers.changes == (0.1, -0.2)
     assert settings.read((*NEUTRAL, 0)).how == look.AS_TRAINED
 
 
@@ -254,46 +254,46 @@ def test_every_panel_follows_the_controls(networks):
     image = networks.test_image(1, 0)
     plain, turned = (settings.read((angle, *NEUTRAL[1:], *[0] * 6)) for angle in (0, 40))
     changed = settings.read((*NEUTRAL, 0.4, *[0] * 5))
-    found = {s: panels.find(networks, image, s) for s in (plain, turned, changed)}
+    answers = {s: panels.find(networks, image, s) for s in (plain, turned, changed)}
     for draw in (panels.images, panels.routed, panels.posed):
-        before, after = (draw(found[s], networks, s) for s in (plain, turned))
+        before, after = (draw(answers[s], networks, s) for s in (plain, turned))
         assert before != after
-    before, after = (panels.scores(found[s], networks, 1) for s in (plain, turned))
+    before, after = (panels.scores(answers[s], networks, 1) for s in (plain, turned))
     assert before != after and "True class: b" in before
-    assert panels.posed(found[plain], networks, plain) != panels.posed(
-        found[changed], networks, changed
+    assert panels.posed(answers[plain], networks, plain) != panels.posed(
+        answers[changed], networks, changed
     )
-    assert panels.scores(found[plain], networks, None) == panels.scores(
-        found[changed], networks, None
+    assert panels.scores(answers[plain], networks, None) == panels.scores(
+        answers[changed], networks, None
     )
 
 
 def test_the_page_flags_what_predict_flags_and_nothing_while_routing_is_changed(networks):
     image, plain = networks.test_image(1, 0), settings.read((*NEUTRAL, *[0] * 6))
-    found = panels.find(networks, image, plain)
-    assert panels.flag(found, networks) == ""  # not known
+    answers = panels.find(networks, image, plain)
+    assert panels.flag(answers, networks) == ""  # not known
     for limits in (Limits(0.0, 1e3), Limits(2.0, 1e3), Limits(0.0, 0.0)):
         (one,), _ = prediction.predict(networks.model, image, CLASSES, top=1, limits=limits)
-        text = panels.flag(found, replace(networks, limits=limits))
+        text = panels.flag(answers, replace(networks, limits=limits))
         assert ("Unlike" in text) is one.unlike
         assert all(REASONS[reason] in text for reason in one.reasons)
     two = np.zeros((1, 28, 28), np.uint8)
     two[:, 5:20, 5:8] = two[:, 5:20, 15:18] = 255
-    pair = found._replace(seen=found.seen._replace(image=two))
+    pair = answers._replace(trace=answers.trace._replace(image=two))
     text = panels.flag(pair, replace(networks, limits=Limits(0.0, 1e3)))
     assert "2 separate pieces of ink" in text and "Like the training data" in text
     uniform = settings.read((*NEUTRAL[:5], "couplings uniform", *NEUTRAL[6:], *[0] * 6))
-    found = panels.find(networks, image, uniform)
-    assert panels.flag(found, replace(networks, limits=Limits(2.0, 0.0))) == ""
+    answers = panels.find(networks, image, uniform)
+    assert panels.flag(answers, replace(networks, limits=Limits(2.0, 0.0))) == ""
 
 
 def test_the_longest_capsule_is_meant_unless_a_class_is_named(networks):
     image = networks.test_image(0, 0)
-    found = panels.find(networks, image, settings.read((*NEUTRAL, *[0] * 6)))
-    assert found.mapped == found.capsule == found.seen.lengths.argmax()
+    answers = panels.find(networks, image, settings.read((*NEUTRAL, *[0] * 6)))
+    assert answers.mapped == answers.capsule == answers.trace.lengths.argmax()
     named = settings.read((*NEUTRAL[:7], 2, 3, 1, *NEUTRAL[10:], *[0] * 6))
-    found = panels.find(networks, image, named)
-    assert (found.mapped, found.capsule) == (2, 1)
+    answers = panels.find(networks, image, named)
+    assert (answers.mapped, answers.capsule) == (2, 1)
 
 
 def test_every_intervention_is_offered_and_explained_in_a_sentence(networks):
@@ -301,9 +301,9 @@ def test_every_intervention_is_offered_and_explained_in_a_sentence(networks):
     texts = []
     for name in settings.ROUTINGS:
         chosen = settings.read((*NEUTRAL[:5], name, *NEUTRAL[6:], *[0] * 6))
-        found = panels.find(networks, image, chosen)
-        texts.append(panels.routed(found, networks, chosen))
-        assert f"about uniform: {found.seen.coupling_sd:.4f}" in texts[-1]
+        answers = panels.find(networks, image, chosen)
+        texts.append(panels.routed(answers, networks, chosen))
+        assert f"about uniform: {answers.trace.coupling_sd:.4f}" in texts[-1]
     assert len(set(texts)) == len(settings.ROUTINGS) == len(tracing.INTERVENTIONS) + 3
     assert set(panels.MEANINGS) == {*tracing.INTERVENTIONS, look.ANOTHER}
     for name, text in zip(tracing.INTERVENTIONS, texts[1:], strict=False):
@@ -312,9 +312,9 @@ def test_every_intervention_is_offered_and_explained_in_a_sentence(networks):
 
 def test_couplings_near_uniform_are_said_to_be_so_and_not_to_do_little(networks):
     image, plain = networks.test_image(1, 0), settings.read((*NEUTRAL, *[0] * 6))
-    seen = panels.find(networks, image, plain).seen
-    near = seen._replace(entropy_nats=np.full_like(seen.entropy_nats, np.log(2.9)))
-    far = seen._replace(entropy_nats=np.full_like(seen.entropy_nats, np.log(1.2)))
+    trace = panels.find(networks, image, plain).trace
+    near = trace._replace(entropy_nats=np.full_like(trace.entropy_nats, np.log(2.9)))
+    far = trace._replace(entropy_nats=np.full_like(trace.entropy_nats, np.log(1.2)))
     assert "not their effect" in panels.words(near, None, 3)
     assert "not their effect" not in panels.words(far, None, 3)
     assert "not their effect" not in panels.words(near, "uniform", 3)
@@ -332,29 +332,29 @@ def test_capsules_without_places_have_a_line_in_place_of_a_map(tiny_images):
 def test_bars_have_ticks_only_with_an_intervention(networks):
     image = networks.test_image(0, 0)
     uniform = settings.read((*NEUTRAL[:5], "couplings uniform", *NEUTRAL[6:], *[0] * 6))
-    found = panels.find(networks, image, uniform)
-    np.testing.assert_array_equal(found.plain, look.look(networks.model, image).lengths)
-    assert "ticks" in panels.scores(found, networks, None)
+    answers = panels.find(networks, image, uniform)
+    np.testing.assert_array_equal(answers.plain, look.look(networks.model, image).lengths)
+    assert "ticks" in panels.scores(answers, networks, None)
     plain = settings.read((*NEUTRAL, *[0] * 6))
     assert panels.find(networks, image, plain).plain is None
 
 
 def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
-    shown = source.Shown(networks.test_image(2, 0), 2, "drawing")
+    sample = source.Sample(networks.test_image(2, 0), 2, "drawing")
     how, warp = look.Intervention(couplings="uniform", off=0), settings.read((*NEUTRAL, 0)).warp
     changes = (0.1, 0, 0, 0, 0, -0.3)
-    made = files.save_view(networks, shown, warp, how, 1, changes)
+    made = files.save_view(networks, sample, warp, how, 1, changes)
     assert sorted(path.suffix for path in made) == [".json", ".pdf", ".png"]
     result, about = figures.read_result(made[-1])
-    expected = look.look(networks.model, shown.image, how)
+    expected = look.look(networks.model, sample.image, how)
     np.testing.assert_allclose(result.scores[0], expected.lengths, rtol=1e-5)
     np.testing.assert_allclose(result.pose, expected.poses[1], rtol=1e-4, atol=1e-6)
     assert result.routing == "couplings uniform, type 0 off"
     np.testing.assert_array_equal(result.changes, changes)
     again = CliRunner().invoke(main, ["redraw", str(made[-1]), "--force"])
     assert again.exit_code == 0, again.stderr
-    made = files.save_routing(networks, shown, warp, how)
+    made = files.save_routing(networks, sample, warp, how)
     result, about = figures.read_result(made[-1])
     assert about["options"]["off"] == 0 and about["analysis"] == "routing"
     np.testing.assert_allclose(result.uniform_activations, expected.lengths, rtol=1e-5)
@@ -366,8 +366,8 @@ def test_the_sheet_of_a_pose_and_its_words_come_from_perturb(tmp_path, monkeypat
     opened = choice.open_choice("digits", "digits").pair("digits", "digits")
     texts = files.explain(opened, 3)
     assert len(texts) == 16 and all(text.startswith("+0.1 in class 3: ") for text in texts)
-    shown = source.Shown(opened.test_image(3, 1), 3, "digits-3-1")
-    made = files.save_pose(opened, shown, settings.read((*NEUTRAL, 0)).warp, 3)
+    sample = source.Sample(opened.test_image(3, 1), 3, "digits-3-1")
+    made = files.save_pose(opened, sample, settings.read((*NEUTRAL, 0)).warp, 3)
     result, _ = figures.read_result(made[-1])
     words = [f"+0.1 in class 3: {text}" for text in result.captions]
     assert len(words) == 6 and words == [texts[d] for d in result.dimensions]
@@ -421,8 +421,8 @@ def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
 def test_gradio_is_known_to_the_page_and_its_server_only():
     code = {name: path.read_text(encoding="utf-8") for name, path in MODULES.items()}
     knowing = {name for name, text in code.items() if re.search(r"^\s*import gradio", text, re.M)}
-    shown = {f"capsviz.explorer.{name}" for name in ("page", "layout", "handlers")}
-    assert knowing == {*shown, "capsviz.explorer.serve"}
+    sample = {f"capsviz.explorer.{name}" for name in ("page", "layout", "handlers")}
+    assert knowing == {*sample, "capsviz.explorer.serve"}
     for name, text in code.items():
-        if name.startswith("capsviz.explorer") and name not in shown:
-            assert not shown & set(imports(text)), name
+        if name.startswith("capsviz.explorer") and name not in sample:
+            assert not sample & set(imports(text)), name

@@ -13,7 +13,7 @@ from conftest import build_strong
 from capsviz import checkpoint, tracing
 from capsviz.analyses import rotate
 from capsviz.data import Dataset
-from capsviz.explorer import both, cases, choice, link, look, network, settings, sides, turning
+from capsviz.explorer import cases, choice, link, look, network, pair, settings, sides, turning
 
 NEUTRAL = [0, 1, 0, 0, 0, "as trained", -1, -1, 3, -1, 2, 0, 0, 0, 0]
 LIMITS = {"classes": 3, "types": 2, "iterations": 3}
@@ -104,11 +104,10 @@ def test_three_couplings_stand_side_by_side(networks):
 
 def test_two_networks_stand_side_by_side_on_the_same_image(networks):
     image = networks.test_image(0, 0)
-    html = both.compared(networks, image)
+    html = pair.compared(networks, image)
     parts = re.split(r'<section class="cv-both"', html)[1:]
     assert [re.search(r'data-network="([^"]+)"', part)[1] for part in parts] == list(networks.names)
-    pair = (networks.model, networks.other)
-    for part, model in zip(parts, pair, strict=True):
+    for part, model in zip(parts, (networks.model, networks.other), strict=True):
         bars = np.array(re.findall(r'data-value="([\d.]+)"', part), float)
         np.testing.assert_allclose(bars, tracing.scores(model, image)[0], atol=1e-4)
         assert ("routing" in part) and ("effective parents" in part) == hasattr(model, "look")
@@ -188,8 +187,8 @@ def test_what_is_cleared_leaves_no_panel_and_keeps_what_is_set():
     assert "Nothing is shown" in image and scores == "" and len(others) == PANELS - 4
     assert all("<img" not in part for part in others)
     assert link.parse(query) == {"network": "digits", "beside": "digits", "angle": "40"}
-    shown = handlers.taken(opened.pair("digits", "digits"), 2, 1)
-    full = handlers.show(shown, "digits", "digits", True, *values)
+    sample = handlers.test_image(opened.pair("digits", "digits"), 2, 1)
+    full = handlers.show(sample, "digits", "digits", True, *values)
     assert link.parse(full[-1])["digit"] == "2" and "<img" in full[0]
 
 

@@ -31,15 +31,15 @@ def run(*args):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def figure_set(tmp_path_factory):
     folder = tmp_path_factory.mktemp("set")
     result = run("--only", "rotate", "--n", 20, "--output", folder)
     assert result.exit_code == 0, result.stderr
     return folder, result
 
 
-def test_every_figure_has_its_numbers_and_stands_in_the_manifest(made):
-    folder, _ = made
+def test_every_figure_has_its_numbers_and_stands_in_the_manifest(figure_set):
+    folder, _ = figure_set
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["failed"] == {} and manifest["n"] == 20
     assert [f["name"] for f in manifest["figures"]] == [
@@ -53,15 +53,15 @@ def test_every_figure_has_its_numbers_and_stands_in_the_manifest(made):
     assert manifest["provenance"]["weights_sha256"]
 
 
-def test_latex_shows_every_figure_with_caption_and_label(made):
-    text = (made[0] / "figures.tex").read_text()
+def test_latex_shows_every_figure_with_caption_and_label(figure_set):
+    text = (figure_set[0] / "figures.tex").read_text()
     assert text.count(r"\includegraphics") == text.count(r"\label{fig:") == 2
     assert r"$^\circ$" in text and "°" not in text
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not here")
-def test_latex_compiles(made, tmp_path):
-    for path in made[0].iterdir():
+def test_latex_compiles(figure_set, tmp_path):
+    for path in figure_set[0].iterdir():
         shutil.copy(path, tmp_path)
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "figures.tex"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -69,8 +69,8 @@ def test_latex_compiles(made, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("pdffonts") is None, reason="pdffonts is not here")
-def test_fonts_are_truetype_and_embedded(made):
-    for path in made[0].glob("*.pdf"):
+def test_fonts_are_truetype_and_embedded(figure_set):
+    for path in figure_set[0].glob("*.pdf"):
         lines = subprocess.check_output(["pdffonts", path], text=True).splitlines()[2:]
         assert lines and all("TrueType" in line and " yes " in line for line in lines), lines
 
@@ -185,9 +185,9 @@ def test_a_set_that_was_killed_goes_on_where_it_was(tmp_path, monkeypatch):
     assert "kept" not in run(*words, "--force").stderr
 
 
-def test_figures_of_another_run_are_not_mixed_with_these(made, tmp_path):
+def test_figures_of_another_run_are_not_mixed_with_these(figure_set, tmp_path):
     folder = tmp_path / "copy"
-    shutil.copytree(made[0], folder)
+    shutil.copytree(figure_set[0], folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     other = run("--only", "rotate", "--n", 30, "--output", folder)
     assert other.exit_code == 2 and "(n differ)" in other.stderr and "--force" in other.stderr

@@ -14,9 +14,9 @@ SHIPPED = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def folder_of_seeds(tmp_path_factory):
     """Two commands over three runs, for three images in ten of the digits."""
-    tmp_path = tmp_path_factory.mktemp("made")
+    tmp_path = tmp_path_factory.mktemp("seeds-of")
     with torch.random.fork_rng():
         for seed in range(3):
             train(tmp_path / f"x-{seed}", seed)
@@ -38,8 +38,8 @@ def made(tmp_path_factory):
     return tmp_path / "seeds/small", done
 
 
-def test_numbers_are_kept_and_neither_weights_nor_pictures(made):
-    folder, done = made
+def test_numbers_are_kept_and_neither_weights_nor_pictures(folder_of_seeds):
+    folder, done = folder_of_seeds
     names = ["rotate-small-digits-30-images-3-runs-step-30.json", "runs.json",
              "transplant-small-digits-30-images-3-runs.json"]  # fmt: skip
     assert sorted(path.name for path in folder.iterdir()) == names
@@ -50,8 +50,8 @@ def test_numbers_are_kept_and_neither_weights_nor_pictures(made):
     assert "seeds/small: " in done.stdout and "s of CPU" in done.stderr
 
 
-def test_a_leaderboard_reads_them(made):
-    (row,) = leaderboard.table([made[0]])
+def test_a_leaderboard_reads_them(folder_of_seeds):
+    (row,) = leaderboard.table([folder_of_seeds[0]])
     assert row.network.seeds == [0, 1, 2] and row.cells["transplant"].runs == 3
     assert row.network.accuracy.runs.tolist() == [0.1] * 3 and row.network.seconds == 60
 

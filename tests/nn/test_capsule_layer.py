@@ -26,15 +26,15 @@ every_routing = pytest.mark.parametrize("name", routing.available())
 def layer(*, seed=0, **options):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        made = CapsuleLayer(GRID, J, **{**VECTOR, "std": 0.5, **options}).double()
-        for parameter in made.learned.values():
+        layer_ = CapsuleLayer(GRID, J, **{**VECTOR, "std": 0.5, **options}).double()
+        for parameter in layer_.learned.values():
             parameter.data += 0.3 * torch.randn_like(parameter)
-        return made
+        return layer_
 
 
-def children(made, count=COUNT, batch=B):
+def children(layer_, count=COUNT, batch=B):
     return draw(
-        batch, count, made.child_pose[0] * made.child_pose[-1] ** (made.child_pose[1:] != ())
+        batch, count, layer_.child_pose[0] * layer_.child_pose[-1] ** (layer_.child_pose[1:] != ())
     )
 
 
@@ -42,84 +42,84 @@ def active(count=COUNT):
     return draw(B, count, seed=3).sigmoid()
 
 
-def close(found, expected, tolerance=1e-9):
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+def close(actual, expected, tolerance=1e-9):
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 @every_routing
 @POSES
 @pytest.mark.parametrize("coordinates", [False, True])
 def test_a_fully_connected_layer_is_routing_on_its_votes(name, poses, coordinates):
-    made = layer(routing=name, coordinates=coordinates, **poses)
-    found = made(children(made), active())
-    votes, routed = made.route(children(made), active())
-    assert votes.shape == (B, COUNT, J, torch.Size(made.pose_shape).numel())
-    close(found.poses, routed.poses[-1])
-    close(found.activations, routed.activations[-1])
+    layer_ = layer(routing=name, coordinates=coordinates, **poses)
+    actual = layer_(children(layer_), active())
+    votes, routed = layer_.route(children(layer_), active())
+    assert votes.shape == (B, COUNT, J, torch.Size(layer_.pose_shape).numel())
+    close(actual.poses, routed.poses[-1])
+    close(actual.activations, routed.activations[-1])
     with literal():
-        close(made(children(made), active()).poses, found.poses)
+        close(layer_(children(layer_), active()).poses, actual.poses)
 
 
 @every_routing
 @POSES
 def test_a_convolutional_layer_gives_parents_by_type_and_place(name, poses):
-    made = layer(routing=name, kernel=3, stride=1, **poses)
-    assert made.grid == (J, 2, 3)
-    found = made(children(made), active())
-    _, routed = made.route(children(made), active())
-    E = torch.Size(made.pose_shape).numel()
-    assert found.poses.shape == (B, J * 2 * 3, E) and found.activations.shape == (B, J * 2 * 3)
+    layer_ = layer(routing=name, kernel=3, stride=1, **poses)
+    assert layer_.grid == (J, 2, 3)
+    actual = layer_(children(layer_), active())
+    _, routed = layer_.route(children(layer_), active())
+    E = torch.Size(layer_.pose_shape).numel()
+    assert actual.poses.shape == (B, J * 2 * 3, E) and actual.activations.shape == (B, J * 2 * 3)
     for kind, row, column in [(0, 0, 0), (2, 1, 0), (1, 0, 2)]:
         parent = (kind * 2 + row) * 3 + column
-        close(found.poses[:, parent], routed.poses[-1, :, row * 3 + column, kind])
-        close(found.activations[:, parent], routed.activations[-1, :, row * 3 + column, kind])
+        close(actual.poses[:, parent], routed.poses[-1, :, row * 3 + column, kind])
+        close(actual.activations[:, parent], routed.activations[-1, :, row * 3 + column, kind])
 
 
 def test_a_matrix_pose_stands_left_of_its_weight():
-    made = layer(**MATRIX)
-    poses = children(made)
-    votes, _ = made.route(poses)
-    M, W = poses[1, 7].view(4, 2), made.weight[7, 2].T  # 2 x 3
+    layer_ = layer(**MATRIX)
+    poses = children(layer_)
+    votes, _ = layer_.route(poses)
+    M, W = poses[1, 7].view(4, 2), layer_.weight[7, 2].T  # 2 x 3
     close(votes[1, 7, 2].view(4, 3), M @ W)
 
 
 def test_places_of_a_convolutional_layer_share_their_matrices():
-    made = layer(kernel=2, stride=1)
-    poses = children(made)
-    votes, _ = made.route(poses)
-    assert made.weight.shape == (2 * 4, J, 6, 4)
+    layer_ = layer(kernel=2, stride=1)
+    poses = children(layer_)
+    votes, _ = layer_.route(poses)
+    assert layer_.weight.shape == (2 * 4, J, 6, 4)
     q, kind, y, x = 1 * 4 + 2, 1, 1, 0  # the place at row 1, column 2
     child = (kind * 4 + 1 + y) * 5 + 2 + x
     slot = (kind * 2 + y) * 2 + x
-    close(votes[0, q, slot, 1], made.weight[slot, 1] @ poses[0, child])
+    close(votes[0, q, slot, 1], layer_.weight[slot, 1] @ poses[0, child])
 
 
 @pytest.mark.parametrize(("transform", "matrices"), [("own", 8), ("type", 2), ("shared", 1)])
 def test_children_share_matrices_as_they_are_told(transform, matrices):
-    made = layer(kernel=2, transform=transform)
-    assert len(made.weight) == matrices
-    assert torch.equal(made.matrices()[0], made.matrices()[3]) == (transform != "own")
-    assert torch.equal(made.matrices()[0], made.matrices()[4]) == (transform == "shared")
+    layer_ = layer(kernel=2, transform=transform)
+    assert len(layer_.weight) == matrices
+    assert torch.equal(layer_.matrices()[0], layer_.matrices()[3]) == (transform != "own")
+    assert torch.equal(layer_.matrices()[0], layer_.matrices()[4]) == (transform == "shared")
 
 
 @pytest.mark.parametrize("name", ALONE)
 def test_an_image_moved_by_the_stride_gives_parents_moved_by_a_place(name):
-    made = layer(routing=name, kernel=2, stride=1, **MATRIX)
-    image, presence = children(made).view(B, *GRID, 8), active().view(B, *GRID)
+    layer_ = layer(routing=name, kernel=2, stride=1, **MATRIX)
+    image, presence = children(layer_).view(B, *GRID, 8), active().view(B, *GRID)
     moved = image.roll(1, 3), presence.roll(1, 3)
-    plain = made(image.flatten(1, 3), presence.flatten(1)).poses.view(B, *made.grid, 12)
-    after = made(moved[0].flatten(1, 3), moved[1].flatten(1)).poses.view(B, *made.grid, 12)
+    plain = layer_(image.flatten(1, 3), presence.flatten(1)).poses.view(B, *layer_.grid, 12)
+    after = layer_(moved[0].flatten(1, 3), moved[1].flatten(1)).poses.view(B, *layer_.grid, 12)
     close(after[:, :, :, 1:], plain[:, :, :, :-1])
 
 
 def test_permuting_places_together_with_their_matrices_changes_nothing():
-    made = layer(routing="em")
+    layer_ = layer(routing="em")
     order = torch.randperm(COUNT, generator=torch.Generator().manual_seed(0))
-    found = made(children(made), active())
-    made.weight.data = made.weight.data[order]
-    again = made(children(made)[:, order], active()[:, order])
-    close(again.poses, found.poses)
-    close(again.activations, found.activations)
+    actual = layer_(children(layer_), active())
+    layer_.weight.data = layer_.weight.data[order]
+    again = layer_(children(layer_)[:, order], active()[:, order])
+    close(again.poses, actual.poses)
+    close(again.activations, actual.activations)
 
 
 def test_coordinates_are_the_middle_of_a_place_in_the_right_hand_column():
@@ -139,10 +139,10 @@ def test_coordinates_are_added_to_votes_and_move_em_poses_alone():
 
 @every_routing
 def test_gradients_reach_every_parameter(name):
-    made = layer(routing=name, kernel=2, stride=2)
-    found = made(children(made).requires_grad_(), active())
-    (found.poses.square().sum() + found.activations.square().sum()).backward()
-    for key, parameter in made.named_parameters():
+    layer_ = layer(routing=name, kernel=2, stride=2)
+    actual = layer_(children(layer_).requires_grad_(), active())
+    (actual.poses.square().sum() + actual.activations.square().sum()).backward()
+    for key, parameter in layer_.named_parameters():
         unused = key == "learned.head_bias"  # a softmax does not see it
         assert unused or (parameter.grad is not None and parameter.grad.abs().max() > 0), key
 
@@ -153,15 +153,15 @@ def test_layers_stand_upon_each_other():
         first.grid, 10, child_pose=(4, 4), parent_pose=(4, 4), routing="em", transform="type",
         coordinates=True, final_temperature=0.1,
     ).double()  # fmt: skip
-    found = second(*first(draw(B, COUNT, 16), active()))
-    assert found.poses.shape == (B, 10, 16) and found.activations.shape == (B, 10)
+    actual = second(*first(draw(B, COUNT, 16), active()))
+    assert actual.poses.shape == (B, 10, 16) and actual.activations.shape == (B, 10)
     assert len(second.weight) == 3
 
 
 def test_a_layer_moves_to_another_type_with_its_places():
-    made = layer(kernel=2, coordinates=True).float()
-    assert made(children(made).float()).poses.dtype == torch.float32
-    assert set(made.state_dict()) == {"weight"}
+    layer_ = layer(kernel=2, coordinates=True).float()
+    assert layer_(children(layer_).float()).poses.dtype == torch.float32
+    assert set(layer_.state_dict()) == {"weight"}
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,9 @@ def test_the_fast_path_gives_the_parents_of_the_path_that_shows_everything(name,
     torch.testing.assert_close(layer(primary), layer.couple(primary).poses)
 
 
-def literally(layer, *given):
+def literally(layer, *inputs):
     with literal():
-        return layer.couple(*given)
+        return layer.couple(*inputs)
 
 
 def test_the_bias_of_dynamic_routing_goes_both_ways():

@@ -16,8 +16,8 @@ from capsviz.nn.computation import is_literal, literal, without_autocast
 ROUTINGS = pytest.mark.parametrize("name", routing.available())
 
 
-def close(found, expected, tolerance=1e-8):
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+def close(actual, expected, tolerance=1e-8):
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def test_the_literal_path_gives_the_same_numbers(model, images):
 
 
 def test_the_literal_path_has_no_function_of_our_own(model, images):
-    def functions(node, found):
-        if node is not None and node not in found:
-            found.add(node)
+    def functions(node, actual):
+        if node is not None and node not in actual:
+            actual.add(node)
             for following, _ in node.next_functions:
-                functions(following, found)
-        return found
+                functions(following, actual)
+        return actual
 
     with literal():
         plain = functions(model(images).lengths.grad_fn, set())
@@ -79,11 +79,11 @@ def test_gradients_of_each_image_by_vmap_over_a_functional_call(model, images):
         return output.lengths.square().sum()
 
     with literal():
-        found = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, images)
+        actual = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, images)
     for b in range(3):
         one = activations(model, images[b : b + 1]).square().sum()
         (expected,) = torch.autograd.grad(one, model.capsules.weight)
-        close(found["capsules.weight"][b], expected)
+        close(actual["capsules.weight"][b], expected)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's own, in jvp
@@ -91,9 +91,9 @@ def test_jvp_of_the_literal_path(model, images):
     direction = draw(*images.shape, seed=3)
     jacobian = torch.autograd.functional.jacobian(partial(activations, model), images)
     with literal():
-        value, found = torch.func.jvp(partial(activations, model), (images,), (direction,))
+        value, actual = torch.func.jvp(partial(activations, model), (images,), (direction,))
     close(value, activations(model, images))
-    close(found, torch.einsum("bjncyx,ncyx->bj", jacobian, direction))
+    close(actual, torch.einsum("bjncyx,ncyx->bj", jacobian, direction))
 
 
 def exported(model, images):
@@ -130,8 +130,8 @@ def test_onnx_with_any_batch(tiny_images, tmp_path):
         )
     session = runtime.InferenceSession(tmp_path / "network.onnx")
     for n in (1, 2, 8):
-        found = session.run(None, {"images": tiny_images[:n].numpy()})
-        for a, b in zip(found, model(tiny_images[:n]), strict=True):
+        actual = session.run(None, {"images": tiny_images[:n].numpy()})
+        for a, b in zip(actual, model(tiny_images[:n]), strict=True):
             close(torch.from_numpy(a), b.detach(), 1e-5)
 
 

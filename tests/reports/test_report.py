@@ -85,8 +85,8 @@ def test_it_has_card_figures_numbers_words_checks_and_provenance(page):
 
 
 def test_several_networks_are_compared_on_the_same_images(tmp_path, monkeypatch):
-    found = []
-    monkeypatch.setattr("capsviz.reports.contents._compared", lambda *a: found.append(a) or [])
+    contents = []
+    monkeypatch.setattr("capsviz.reports.contents._compared", lambda *a: contents.append(a) or [])
     out = tmp_path / "r.html"
     words = ["mnist", "mnist-resnet", "--n", 8, "--only", "reconstruct", "--output", out]
     done = invoke(*words, "--dataset", "digits")
@@ -96,7 +96,7 @@ def test_several_networks_are_compared_on_the_same_images(tmp_path, monkeypatch)
     assert re.search(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\] points", page)
     assert "reconstruct of mnist-resnet: this network has no capsules" in page
     assert "Not examined: it has no capsules" in page
-    ((networks, settings),) = found
+    ((networks, settings),) = contents
     assert [one.name for one in networks] == ["mnist", "mnist-resnet"] and settings.n == 8
 
 

@@ -18,12 +18,12 @@ def simulated(S, n, of_run, of_image, of_both, *, common, seed=0):
     generator = np.random.default_rng(seed)
     image = generator.normal(0, of_image, (n, TIMES))
     counts = draw_resamples(n, resamples=150) / n
-    made = []
+    runs = []
     for _ in range(S):
         effects = generator.normal(0, of_run, TIMES) + generator.normal(0, of_both, (n, TIMES))
         value, ci95 = mean_interval(image + effects)
-        made.append(Estimate(value, ci95, n, draws=counts @ (image + effects) if common else None))
-    return made
+        runs.append(Estimate(value, ci95, n, draws=counts @ (image + effects) if common else None))
+    return runs
 
 
 def covered(estimate) -> float:

@@ -1,9 +1,11 @@
 """Scores that are no numbers are refused, for argmax would make class 0 of them."""
 
+import click
 import pytest
 import torch
 
 from capsviz import checkpoint
+from capsviz.cli.errors import errors
 from capsviz.tracing import score_name, scores
 
 
@@ -21,15 +23,23 @@ def test_scores_that_are_nan_name_the_network_and_their_number(tiny_images):
     images = tiny_images.clone()
     assert scores(Plain(), images).shape == (8, 3)
     images[[2, 6]] = 0  # 0 / 0
-    with pytest.raises(ValueError, match=r"network 'plain' scores 2 of 8 images as NaN"):
+    with pytest.raises(ValueError, match=r"network 'plain' for 2 of 8 .* first for image 2"):
         scores(Plain(), images, chunk=3)
 
 
 def test_lengths_that_are_nan_are_refused_likewise(tiny, tiny_images):
     with torch.no_grad():
         tiny.capsules.weight[0] = torch.nan
-    with pytest.raises(ValueError, match="scores 8 of 8 images as NaN"):
+    with pytest.raises(ArithmeticError, match="for 8 of 8 images are no numbers"):
         scores(tiny, tiny_images)
+
+
+def test_a_command_could_not_read_nan_and_was_not_asked_wrongly(tiny, tiny_images):
+    with torch.no_grad():
+        tiny.capsules.weight[0] = torch.nan
+    with pytest.raises(click.ClickException, match="no numbers") as caught, errors():
+        scores(tiny, tiny_images)
+    assert caught.value.exit_code == 1
 
 
 def test_a_network_without_a_card_is_named_by_its_class(tiny_images):

@@ -48,28 +48,28 @@ class Honest(nn.Module):
             agreed = torch.einsum("bije,bje->bij", votes, v)
             b = b + (agreed.mean(0) if change.get("shares") else agreed)
         b, c, v = (torch.stack(part) for part in zip(*history, strict=True))
-        seen = {"primary": primary, "votes": votes, "logits": b, "couplings": c, "poses": v}
-        seen["lengths"] = v[-1].norm(dim=2)
-        return change.get("after", lambda seen: seen)(seen)
+        parts = {"primary": primary, "votes": votes, "logits": b, "couplings": c, "poses": v}
+        parts["lengths"] = v[-1].norm(dim=2)
+        return change.get("after", lambda parts: parts)(parts)
 
 
 def after(**changes):
     """A network whose `look` changes parts at its end."""
 
-    def change(seen):
-        return seen | {name: make(seen) for name, make in changes.items()}
+    def change(parts):
+        return parts | {name: make(parts) for name, make in changes.items()}
 
     return Honest(after=change)
 
 
-def nan(seen):
-    poses = seen["poses"].clone()
+def nan(parts):
+    poses = parts["poses"].clone()
     poses[0, 0, 0, 0] = torch.nan
     return poses
 
 
-def one_more(seen):
-    return torch.cat((seen["lengths"], seen["lengths"][:, :1]), 1)
+def one_more(parts):
+    return torch.cat((parts["lengths"], parts["lengths"][:, :1]), 1)
 
 
 MISTAKES = {
@@ -138,8 +138,8 @@ def test_matrices_without_iterations_are_named_too(images):
 
 
 def test_an_honest_network_passes(images):
-    seen = capsviz.trace(Honest(), images)
-    assert seen.votes.shape == (2, 24, 3, 6)
+    parts = capsviz.trace(Honest(), images)
+    assert parts.votes.shape == (2, 24, 3, 6)
 
 
 def test_wrong_receptive_fields_are_named(images):
@@ -154,8 +154,8 @@ def test_wrong_receptive_fields_are_named(images):
 
 
 def test_a_batch_of_one_that_loses_its_axis_is_named(images):
-    def squeezed(seen):
-        return seen | {"lengths": seen["lengths"].squeeze()}
+    def squeezed(parts):
+        return parts | {"lengths": parts["lengths"].squeeze()}
 
     with pytest.raises(ValueError, match=r"a batch of 1 gives lengths \(3,\), expected \(1, 3\)"):
         capsviz.trace(Honest(after=squeezed), images)
@@ -168,10 +168,10 @@ def test_what_is_meant_can_be_declared(images):
 
 
 def test_what_only_a_norm_and_an_affine_map_lie_between_is_no_mistake(images):
-    def normed(seen):
-        total = torch.einsum("rbij,bije->rbje", seen["couplings"], seen["votes"])
+    def normed(parts):
+        total = torch.einsum("rbij,bije->rbje", parts["couplings"], parts["votes"])
         poses = nn.functional.layer_norm(total, (6,), torch.arange(1.0, 7), torch.ones(6)) / 99
-        return seen | {"poses": poses, "lengths": poses[-1].norm(dim=2)}
+        return parts | {"poses": poses, "lengths": poses[-1].norm(dim=2)}
 
     model = Honest(after=normed)
     assert capsviz.trace(model, images).poses.shape == (2, 2, 3, 6)

@@ -152,5 +152,5 @@ def test_results_that_are_no_numbers_are_refused(part, broken):
     name = next(name for name in weights if broken in name)
     with torch.no_grad():
         weights[name].fill_(float("nan"))
-    with pytest.raises(ArithmeticError, match="of 30 of 30 images are no numbers"):
+    with pytest.raises(ArithmeticError, match="for 30 of 30 images are no numbers"):
         evaluate(model, part)

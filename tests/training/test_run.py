@@ -35,13 +35,13 @@ def splits():
 
 
 @pytest.fixture(scope="module")
-def done(splits, tmp_path_factory):
+def finished(splits, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     return folder, *pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"))
 
 
-def test_the_card_holds_what_the_stored_weights_do(done, splits):
-    folder, path, card = done
+def test_the_card_holds_what_the_stored_weights_do(finished, splits):
+    folder, path, card = finished
     assert path == folder / "x.safetensors"
     again = json.loads(json.dumps(evaluate(checkpoint.load(path), splits["test"])._asdict()))
     assert card["results"]["test"] == again
@@ -73,9 +73,9 @@ def test_the_shipped_weights_of_a_data_set_see_the_images_that_their_card_names(
 
 @pytest.mark.parametrize(("cost", "stored"), [(0.0004, "float16"), (0.1, "float32")])
 def test_weights_are_stored_in_half_unless_that_costs_much_validation_accuracy(
-    cost, stored, done, splits, tmp_path, monkeypatch
+    cost, stored, finished, splits, tmp_path, monkeypatch
 ):
-    assert done[2]["weights"]["stored_as"] == "float16"
+    assert finished[2]["weights"]["stored_as"] == "float16"
     measured = []
 
     def worse(model, part):
@@ -89,12 +89,12 @@ def test_weights_are_stored_in_half_unless_that_costs_much_validation_accuracy(
     assert card["weights"]["stored_as"] == stored
 
 
-def test_a_finished_run_does_not_read_the_test_set_again(done, splits, monkeypatch):
+def test_a_finished_run_does_not_read_the_test_set_again(finished, splits, monkeypatch):
     def forbidden(*_, **__):
         raise AssertionError("evaluated again")
 
     monkeypatch.setattr(pipeline, "evaluate", forbidden)
-    folder, path, card = done
+    folder, path, card = finished
     again = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
     assert again == (path, card)
 
@@ -125,15 +125,15 @@ def test_two_processes_do_not_train_in_one_folder(splits, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [files.LOCK]  # new/ is not left behind
 
 
-def test_the_recipe_beside_the_weights_makes_them_again(done, splits, tmp_path):
-    folder, path, _ = done
+def test_the_recipe_beside_the_weights_makes_them_again(finished, splits, tmp_path):
+    folder, path, _ = finished
     name, recipe = pipeline.prepare(str(folder / "x.toml"), {})
     again, _ = pipeline.run(name, recipe, splits, tmp_path, device=torch.device("cpu"))
     assert checkpoint.sha256(again) == checkpoint.sha256(path)
 
 
-def test_a_finished_run_of_a_recipe_without_newer_fields_is_finished(done, splits, monkeypatch):
-    folder, path, _ = done
+def test_a_finished_run_of_a_recipe_without_newer_fields_is_finished(finished, splits, monkeypatch):
+    folder, path, _ = finished
     card = path.with_suffix(".json")
     before = card.read_text()
     older = json.loads(before)
@@ -159,8 +159,8 @@ def test_a_run_that_stopped_early_is_finished_and_its_card_says_so(splits, tmp_p
     assert pipeline.run("x", recipe, splits, tmp_path, **asked, resume=True) == (path, card)
 
 
-def test_the_events_of_a_run_hold_its_weights_and_gradients(done):
-    events = EventAccumulator(str(done[0] / "tensorboard"), {"histograms": 0}).Reload()
+def test_the_events_of_a_run_hold_its_weights_and_gradients(finished):
+    events = EventAccumulator(str(finished[0] / "tensorboard"), {"histograms": 0}).Reload()
     tags = events.Tags()
     assert "input_and_reconstruction" in tags["images"] and "train_loss" in tags["scalars"]
     for kind in ("weights", "gradients"):

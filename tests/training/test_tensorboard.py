@@ -50,10 +50,10 @@ def part(generator):
 
 
 def test_scalars_of_every_epoch_are_read_back(model, part, tmp_path):
-    shown = Writer(tmp_path, part, [])
+    writer = Writer(tmp_path, part, [])
     for number in (1, 2):
-        shown(epoch(number), model)
-    shown.close()
+        writer(epoch(number), model)
+    writer.close()
     events = written(tmp_path)
     assert [(e.step, e.value) for e in events.Scalars("train_loss")] == [(1, 0.5), (2, 0.25)]
     expected = {"train_loss", "train_accuracy", "validation_accuracy", "validation_margin_loss",
@@ -64,9 +64,9 @@ def test_scalars_of_every_epoch_are_read_back(model, part, tmp_path):
 def test_histograms_of_weights_and_gradients_are_those_of_the_network(model, part, tmp_path):
     images = to_float(part.images)
     model.objective(model(images), images, part.labels).loss.backward()
-    shown = Writer(tmp_path, part, [])
-    shown(epoch(1), model)
-    shown.close()
+    writer = Writer(tmp_path, part, [])
+    writer(epoch(1), model)
+    writer.close()
     events = written(tmp_path)
     names = {name for name, _ in model.named_parameters()}
     kinds = ("weights", "gradients")
@@ -87,9 +87,9 @@ def test_large_tensors_are_counted_in_part_and_what_is_not_finite_is_left_out(
     for p in model.parameters():
         p.grad = torch.full_like(p, float("nan"))
     model.conv1.bias.grad[:2] = torch.tensor([3.0, float("inf")])
-    shown = Writer(tmp_path, part, [])
-    shown(epoch(1), model)
-    shown.close()
+    writer = Writer(tmp_path, part, [])
+    writer(epoch(1), model)
+    writer.close()
     events = written(tmp_path)
     counted = events.Histograms("weights/conv1.weight")[0].histogram_value
     every = model.conv1.weight.detach().flatten()[:: -(-405 // 10)]
@@ -100,9 +100,9 @@ def test_large_tensors_are_counted_in_part_and_what_is_not_finite_is_left_out(
 
 
 def test_inputs_lie_above_their_reconstructions(model, part, tmp_path):
-    shown = Writer(tmp_path, part, [])
-    shown(epoch(1), model)
-    shown.close()
+    writer = Writer(tmp_path, part, [])
+    writer(epoch(1), model)
+    writer.close()
     (event,) = written(tmp_path).Images("input_and_reconstruction")
     picture = np.asarray(Image.open(io.BytesIO(event.encoded_image_string)).convert("L"))
     assert picture.shape == (2 * 21, 16 * 21)
@@ -130,9 +130,9 @@ def test_of_several_things_each_is_reconstructed_the_longest_capsule_first(
             made = model.decode(output.poses, order[:, row])
             found = picture[:, 21 * (row + 1) : 21 * (row + 2)].unflatten(2, (5, 21))
             torch.testing.assert_close(found, made.permute(1, 2, 0, 3))
-    shown = Writer(tmp_path, several, [])
-    shown(epoch(1), model)
-    shown.close()
+    writer = Writer(tmp_path, several, [])
+    writer(epoch(1), model)
+    writer.close()
     (event,) = written(tmp_path).Images("input_and_reconstruction")
     assert (event.height, event.width) == (3 * 21, 16 * 21)
 
@@ -140,9 +140,9 @@ def test_of_several_things_each_is_reconstructed_the_longest_capsule_first(
 def test_a_network_without_decoder_shows_no_pictures(part, tmp_path, generator):
     images = torch.randint(0, 256, (4, 1, 21, 19), generator=generator, dtype=torch.uint8)
     data = Dataset(images, torch.zeros(4, dtype=torch.int64), ("a", "b", "c"), "x", "x")
-    shown = Writer(tmp_path, data, [])
-    shown(epoch(1), build_tiny(reconstruction_weight=0.0))
-    shown.close()
+    writer = Writer(tmp_path, data, [])
+    writer(epoch(1), build_tiny(reconstruction_weight=0.0))
+    writer.close()
     assert written(tmp_path).Tags()["images"] == []
 
 

@@ -101,16 +101,16 @@ def test_shifts_alone_are_drawn_as_they_always_were():
     assert (draws.mirrored, draws.brightness, draws.contrast) == (None, None, None)
 
 
-def places(images, made, margin, size):
+def places(images, drawing, margin, size):
     """Where each image was cut, and whether it was mirrored."""
-    found = []
-    for image, result in zip(images, made, strict=True):
+    offsets = []
+    for image, result in zip(images, drawing, strict=True):
         known = windows(image, margin, size).items()
         here = [(at, False) for at, w in known if torch.equal(w, result)]
         here += [(at, True) for at, w in known if torch.equal(w.flip(2), result)]
         assert len(here) == 1, here
-        found += here
-    return found
+        offsets += here
+    return offsets
 
 
 @pytest.mark.parametrize(("margin", "size"), [(0, 5), (1, 5), (2, 4)])

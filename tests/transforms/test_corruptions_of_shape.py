@@ -75,7 +75,7 @@ def test_spatter_covers_by_grey_where_blurred_noise_is_thick(digits):
     assert covered > 100
 
 
-def ink(x0, y0, x1, y1, side=28):
+def bar(x0, y0, x1, y1, side=28):
     """A line of soft ink, pixel by pixel."""
     made = np.zeros((side, side))
     for y in range(side):
@@ -86,9 +86,9 @@ def ink(x0, y0, x1, y1, side=28):
     return made
 
 
-def nearest(made, candidates):
+def nearest(image, candidates):
     """Index and difference of the candidate that is nearest to an image."""
-    errors = [np.abs(candidate - made).max() for candidate in candidates]
+    errors = [np.abs(candidate - image).max() for candidate in candidates]
     return int(np.argmin(errors)), min(errors)
 
 
@@ -96,7 +96,7 @@ def test_a_dotted_line_runs_from_edge_to_edge_two_columns_off_two_on():
     made = corrupt("dotted_line", torch.zeros(12, 1, 28, 28))[:, 0].numpy()
     on = np.arange(28) // 2 % 2 == 1
     ends = [(a, b) for a in range(27) for b in range(27)]
-    candidates = [ink(0, a, 27, b) * on for a, b in ends]
+    candidates = [bar(0, a, 27, b) * on for a, b in ends]
     found = [nearest(one, candidates) for one in made]
     assert max(error for _, error in found) <= 0.51 / 255 and len({i for i, _ in found}) > 6
     assert made[:, :, [0, 1, 4, 5, 24, 25, 27]].max() == 0 and (made[:, :, 2].max(1) > 0.5).all()
@@ -124,7 +124,7 @@ def test_a_zigzag_is_drawn_over_the_image_line_by_line():
     for down in range(-5, 5):
         turns = zigzag.corners(28, down)
         for row in range(27):
-            lines = [ink(a, b + row, c, d + row) for (a, b), (c, d) in pairwise(turns)]
+            lines = [bar(a, b + row, c, d + row) for (a, b), (c, d) in pairwise(turns)]
             candidates.append(sum(lines).clip(0, 1))
     found = [nearest(one, candidates) for one in made]
     assert max(error for _, error in found) <= 0.51 / 255 and len({i for i, _ in found}) > 4

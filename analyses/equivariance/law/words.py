@@ -108,7 +108,7 @@ def caption(result) -> str:
     F = range(len(result.warps))
     warps = "; ".join(f"{result.warps[f]}, {reach(result, f)}" for f in F)
     several = f", means of {result.seeds} seeds for fresh networks" if result.seeds > 1 else ""
-    said = "; ".join(f"{result.warps[f]}, {verdict(result, f).removeprefix(LESS)}" for f in F)
+    verdicts = "; ".join(f"{result.warps[f]}, {verdict(result, f).removeprefix(LESS)}" for f in F)
     return (
         "Whether the maps of a warp are a law: share of the variance, within its class, of the "
         "warped image's vector (left) and of its change (right) that is explained by a map fitted "
@@ -117,5 +117,5 @@ def caption(result) -> str:
         "offsets of each, by one map for all classes with one offset; by the same shift for all "
         f"images of a class. {result.n:,} {result.dataset} images, maps fitted on "
         f"{result.fit_count} {result.fit_of} of each class; vectors whole{several}; {warps}. "
-        f"Bars: 95 % intervals, paired bootstrap over images. Less R² than the own map: {said}."
+        f"Bars: 95 % intervals, paired bootstrap over images. Less R² than the own map: {verdicts}."
     )

@@ -45,4 +45,4 @@ def _moved(candidate: Candidate) -> Tensor:
 
 def _large(candidate: Candidate, change=lambda total: 1e6 * total) -> Tensor:
     totals = [one.total for one in candidate.layer.rounds]
-    return candidate.altered(totals, change, candidate.images(7), "poses")[-1]
+    return candidate.alteration(totals, change, candidate.images(7), "poses")[-1]

@@ -16,8 +16,8 @@ SAME = 1e-7
 
 def examine(candidate: Candidate) -> Judgement:
     """Spread of votes and couplings over images."""
-    seen = candidate.look(candidate.images(7), "votes", "couplings")
-    votes, couplings = seen["votes"], seen["couplings"][-1]
+    parts = candidate.look(candidate.images(7), "votes", "couplings")
+    votes, couplings = parts["votes"], parts["couplings"][-1]
     moved = float((votes - votes[:1]).abs().max())
     if moved <= SAME:
         raise UnseenError("votes do not differ between images: the weights have collapsed")
@@ -26,10 +26,12 @@ def examine(candidate: Candidate) -> Judgement:
     numbers = {"between_images": differ, "from_even": left}
     one = len(candidate.layer.rounds) if candidate.has_layer else 1
     if differ <= SAME:
-        said = f"votes differ between images by {moved:.2g}, couplings by {differ:.1g}"
+        sentence = f"votes differ between images by {moved:.2g}, couplings by {differ:.1g}"
         if left <= SAME:
-            said += ", all are 1/J"
-        return told(f"{said}, in one pass", **numbers) if one < 2 else fails(said, **numbers)
+            sentence += ", all are 1/J"
+        return (
+            told(f"{sentence}, in one pass", **numbers) if one < 2 else fails(sentence, **numbers)
+        )
     return passes(
         f"they differ by up to {differ:.2g} between images and leave 1/J by up to {left:.2g}",
         **numbers,

@@ -26,5 +26,5 @@ def examine(candidate: Candidate) -> Judgement:
         candidate.decode(one, torch.full((len(one),), k, device=one.device)) for k in (0, 1)
     )
     off = float((first - second).abs().max())
-    said = f"a pose decoded as two classes differs by {off:.2g}"
-    return fails(said, change=off) if off <= SAME else passes(said, change=off)
+    sentence = f"a pose decoded as two classes differs by {off:.2g}"
+    return fails(sentence, change=off) if off <= SAME else passes(sentence, change=off)

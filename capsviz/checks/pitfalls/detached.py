@@ -18,8 +18,8 @@ def examine(candidate: Candidate) -> Judgement:
     """Record a pass with gradients."""
     candidate.layer  # noqa: B018  (raises its own reason)
     with torch.enable_grad():
-        seen = candidate.recorded(candidate.images(len(candidate.seen.images)))
-    own = [layer for layer in seen.layers if layer.place == candidate.layer.place]
+        structure = candidate.recorded(candidate.images(len(candidate.structure.images)))
+    own = [layer for layer in structure.layers if layer.place == candidate.layer.place]
     if not own:
         raise UnseenError("the layer is not seen again in a pass with gradients")
     kept = [one.total.outputs[0].requires_grad for one in own[0].rounds]

@@ -7,7 +7,7 @@ from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, fails, passes
 from capsviz.foreign.device import follow
 from capsviz.foreign.leaves import leaves
-from capsviz.foreign.taps import Tapped
+from capsviz.foreign.taps import TapPass
 
 ABOUT = About(
     paper="none: a matter of code",
@@ -19,7 +19,7 @@ ABOUT = About(
 )
 
 
-class Asked(Tapped):
+class Requests(TapPass):
     """Notes where a GPU is asked for."""
 
     def __init__(self, network):
@@ -37,7 +37,7 @@ class Asked(Tapped):
 
 def examine(candidate: Candidate) -> Judgement:
     """One pass of two images."""
-    mode = Asked(candidate.network)
+    mode = Requests(candidate.network)
     candidate.run(mode, candidate.images(2))
     places = list(dict.fromkeys(mode.places))
     if places:

@@ -17,13 +17,13 @@ ABOUT = About(
 
 def examine(candidate: Candidate) -> Judgement:
     """Against the number that is given, or that an attribute says."""
-    passes_seen = len(candidate.layer.rounds)
+    total = len(candidate.layer.rounds)
     if candidate.iterations is not None:
-        return _judged(passes_seen, candidate.iterations, "as given")
-    if passes_seen < 2 and not _candidates(candidate, passes_seen):
+        return _judged(total, candidate.iterations, "as given")
+    if total < 2 and not _candidates(candidate, total):
         raise UnseenError("it routes in one pass, and no attribute says another number")
     fits = []
-    for name, module, attribute, value in _candidates(candidate, passes_seen):
+    for name, module, attribute, value in _candidates(candidate, total):
         setattr(module, attribute, value + 1)
         try:
             count = _count(candidate)
@@ -31,28 +31,28 @@ def examine(candidate: Candidate) -> Judgement:
             count = 0
         finally:
             setattr(module, attribute, value)
-        if count == passes_seen + 1:
+        if count == total + 1:
             fits.append((f"{name}.{attribute}".strip("."), value))
     if len(fits) != 1:
         names = ", ".join(name for name, _ in fits) or "no attribute"
-        raise UnseenError(f"passes made: {passes_seen}; what sets their number: {names}")
+        raise UnseenError(f"passes made: {total}; what sets their number: {names}")
     ((name, value),) = fits
-    return _judged(passes_seen, value, f"by {name}")
+    return _judged(total, value, f"by {name}")
 
 
-def _judged(made: int, declared: int, by: str) -> Judgement:
-    numbers = {"made": made, "declared": declared}
-    said = f"{made} pass{'es' if made != 1 else ''} made, {declared} declared {by}"
-    return passes(said, **numbers) if made == declared else fails(said, **numbers)
+def _judged(count: int, declared: int, by: str) -> Judgement:
+    numbers = {"made": count, "declared": declared}
+    sentence = f"{count} pass{'es' if count != 1 else ''} made, {declared} declared {by}"
+    return passes(sentence, **numbers) if count == declared else fails(sentence, **numbers)
 
 
-def _candidates(candidate: Candidate, made: int):
+def _candidates(candidate: Candidate, count: int):
     return [
         (name, module, attribute, value)
         for name, module in candidate.network.named_modules()
         for attribute, value in list(vars(module).items())
         if re.search(r"iter|rout|^r$|^n_?r$", attribute, re.IGNORECASE)
-        and type(value) is int and abs(value - made) <= 1
+        and type(value) is int and abs(value - count) <= 1
     ]  # fmt: skip
 
 

@@ -2,11 +2,11 @@
 
 from torch import Tensor
 
-from capsviz.checks import calling
+from capsviz.checks import manner
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
 from capsviz.foreign.leaves import named_tensors
-from capsviz.foreign.taps import Tapped
+from capsviz.foreign.taps import TapPass
 
 ABOUT = About(
     paper="§4.1: the true class masks during training",
@@ -19,7 +19,7 @@ ABOUT = About(
 
 def examine(candidate: Candidate) -> Judgement:
     """Whether an output changes with the label, and whether a label must be given."""
-    labels = calling.labels_of(candidate.network)
+    labels = manner.labels_of(candidate.network)
     if candidate.manner in ("look", "given") or labels is None:
         if candidate.manner == "given":
             return passes("it is called without labels, as given")
@@ -41,10 +41,10 @@ def examine(candidate: Candidate) -> Judgement:
     name, off = max(moved.items(), key=lambda pair: pair[1], default=("", 0.0))
     if off <= 0:
         return passes(f"in evaluation mode '{labels.name}' changes nothing ({off:.1g})", change=off)
-    said = f"in evaluation mode output{name} changes by {off:.2g} with '{labels.name}'"
+    sentence = f"in evaluation mode output{name} changes by {off:.2g} with '{labels.name}'"
     if labels.needed:
-        return fails(f"{said}, which must be given", change=off)
-    return told(f"{said}, if one is given: give none at test", change=off)
+        return fails(f"{sentence}, which must be given", change=off)
+    return told(f"{sentence}, if one is given: give none at test", change=off)
 
 
 def _off(a: Tensor, b: Tensor) -> float:
@@ -52,7 +52,7 @@ def _off(a: Tensor, b: Tensor) -> float:
 
 
 def _outputs(candidate: Candidate, kind: str, label: int) -> dict:
-    call = calling.labelled(kind, candidate.classes, label)
+    call = manner.labelled(kind, candidate.classes, label)
     inside = candidate.inside(candidate.images(3))
-    output = calling.ended(Tapped(candidate.network, []), lambda: call(candidate.network, inside))
+    output = manner.outcome(TapPass(candidate.network, []), lambda: call(candidate.network, inside))
     return dict(named_tensors(output))

@@ -25,7 +25,7 @@ def examine(candidate: Candidate) -> Judgement:
     slope = abs(losses.at(0.99, 0.01) - losses.at(0.95, 0.05))
     moved = abs(losses.at(0.6, 0.2) - low)
     numbers = {"shift": shift, "moved": moved, "at_rest": slope}
-    said = f"with up to 0.2 more of all lengths it changes by {shift:.2g}"
+    sentence = f"with up to 0.2 more of all lengths it changes by {shift:.2g}"
     if shift < 1e-4 * moved and slope > 1e-3 * moved:
-        return fails(f"{said}, with 0.2 more of one by {moved:.2g}", **numbers)
-    return passes(said, **numbers)
+        return fails(f"{sentence}, with 0.2 more of one by {moved:.2g}", **numbers)
+    return passes(sentence, **numbers)

@@ -38,5 +38,5 @@ def examine(candidate: Candidate) -> Judgement:
             f"at twice the distance from the margin it is {growth:.2f} times as large for the "
             f"present class, {false_growth:.2f} for absent ones, expected 4", **numbers,
         )  # fmt: skip
-    said = f"it is squared (growth {growth:.2f}), λ = {absent:.2g}"
-    return passes(said, **numbers) if abs(absent - 0.5) < 0.02 else told(said, **numbers)
+    sentence = f"it is squared (growth {growth:.2f}), λ = {absent:.2g}"
+    return passes(sentence, **numbers) if abs(absent - 0.5) < 0.02 else told(sentence, **numbers)

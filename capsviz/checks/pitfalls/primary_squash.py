@@ -23,10 +23,10 @@ def examine(candidate: Candidate) -> Judgement:
     numbers = {"lowest": low, "highest": high, "growth": grown}
     if grown < GROWTH:
         return passes(f"lengths are bounded: {low:.3f} to {high:.3f} at large features", **numbers)
-    said = f"lengths of children grow with the features, to {high:.3g}"
+    sentence = f"lengths of children grow with the features, to {high:.3g}"
     if not candidate.by_length:
-        return told(f"{said}; presence is not said by length in this network", **numbers)
-    return fails(said, **numbers)
+        return told(f"{sentence}; presence is not said by length in this network", **numbers)
+    return fails(sentence, **numbers)
 
 
 def large_children(candidate: Candidate):

@@ -30,13 +30,13 @@ def examine(candidate: Candidate) -> Judgement:
         return told(f"the loss changes with the targets by {slope:.2g} a pixel, not by a square")
     margin = losses.margin()
     weight = curve if margin is None else curve / margin
-    said = f"{'a' if margin is None else 'beside the margin loss a'} squared pixel weighs"
+    sentence = f"{'a' if margin is None else 'beside the margin loss a'} squared pixel weighs"
     numbers = {"weight": weight, "mean_of_pixels_would_be": 5e-4 / pixels}
-    said = f"{said} {weight:.2g}"
+    sentence = f"{sentence} {weight:.2g}"
     if margin is None:
-        return told(f"{said}, beside a loss that is no margin loss", **numbers)
+        return told(f"{sentence}, beside a loss that is no margin loss", **numbers)
     if weight < LITTLE:
-        return fails(f"{said}: {5e-4 / weight:,.0f} times less than 5e-4", **numbers)
+        return fails(f"{sentence}: {5e-4 / weight:,.0f} times less than 5e-4", **numbers)
     if any(abs(weight / one - 1) < 0.2 for one in AS_WRITTEN):
-        return passes(said, **numbers)
-    return told(said, **numbers)
+        return passes(sentence, **numbers)
+    return told(sentence, **numbers)

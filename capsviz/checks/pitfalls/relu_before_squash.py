@@ -28,5 +28,7 @@ def examine(candidate: Candidate) -> Judgement:
         return passes(f"{share:.0%} of the numbers are negative", negative=share)
     relus = [e.place for e in candidate.between() if e.name in ("relu", "clamp", "clamp_min")]
     where = f" (relu in {', '.join(dict.fromkeys(relus))})" if relus else ""
-    said = f"no number of a child is negative{where}"
-    return fails(said, negative=share) if candidate.by_length else told(said, negative=share)
+    sentence = f"no number of a child is negative{where}"
+    return (
+        fails(sentence, negative=share) if candidate.by_length else told(sentence, negative=share)
+    )

@@ -21,7 +21,7 @@ def examine(candidate: Candidate) -> Judgement:
     with fresh.still():
         mean = float(fresh.scores(fresh.images(7)).mean())
         by_length = fresh.by_length
-    said = f"the mean score before training is {mean:.2g}"
+    sentence = f"the mean score before training is {mean:.2g}"
     if mean <= HIGH:
-        return passes(said, mean=mean)
-    return fails(said, mean=mean) if by_length else told(said, mean=mean)
+        return passes(sentence, mean=mean)
+    return fails(sentence, mean=mean) if by_length else told(sentence, mean=mean)

@@ -30,8 +30,8 @@ def examine(candidate: Candidate) -> Judgement:
         raise UnseenError(f"training images are bytes, {low:.0f} to {high:.0f}: give what the loss "
                           "gets")  # fmt: skip
     out = float(((targets < -SLACK) | (targets > 1 + SLACK)).double().mean())
-    said = f"targets are {low:.2f} to {high:.2f}, reconstructions lie in [0, 1]"
+    sentence = f"targets are {low:.2f} to {high:.2f}, reconstructions lie in [0, 1]"
     numbers = {"lowest": low, "highest": high, "out_of_reach": out}
     if out:
-        return fails(f"{said}: {out:.0%} of the pixels cannot be reached", **numbers)
-    return passes(said, **numbers)
+        return fails(f"{sentence}: {out:.0%} of the pixels cannot be reached", **numbers)
+    return passes(sentence, **numbers)

@@ -24,5 +24,5 @@ def examine(candidate: Candidate) -> Judgement:
         torch.manual_seed(1)
         second = candidate.pictures("test_data", 8)
     changed = int((first != second).flatten(1).any(1).sum())
-    said = f"{changed} of {len(first)} test images differ when they are read again"
-    return fails(said, changed=changed) if changed else passes(said, changed=changed)
+    sentence = f"{changed} of {len(first)} test images differ when they are read again"
+    return fails(sentence, changed=changed) if changed else passes(sentence, changed=changed)

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
-from capsviz.foreign.altering import Altered
+from capsviz.foreign.change import ChangePass
 from capsviz.foreign.leaves import tensors
 
 ABOUT = About(
@@ -28,7 +28,7 @@ def examine(candidate: Candidate) -> Judgement:
     images = candidate.images(2)
     with torch.no_grad():
         children = candidate.children(torch.zeros_like, images)
-    mode = Altered(candidate.network, [], candidate.features, zero)
+    mode = ChangePass(candidate.network, [], candidate.features, zero)
     with torch.enable_grad():
         output = candidate.run(mode, images)
         values = [t for t in tensors(output) if t.is_floating_point()]

@@ -119,7 +119,7 @@ def run(
     ------
     ValueError  if the folder holds results on other terms; a full training may be lengthened.
     """
-    wanted, conditions = recipe(network, seed, plan), terms(plan, device)
+    settings, conditions = recipe(network, seed, plan), terms(plan, device)
     output = plan.folder / "runs" / f"{network}-{seed}"
     output.mkdir(parents=True, exist_ok=True)
     weights = output / "matched.safetensors"
@@ -128,23 +128,23 @@ def run(
     have_full = not plan.full or complete(full, conditions, ())
     if have_matched and have_full:
         return
-    train = data.load("mnist", "train", root, **wanted.data_options)
+    train = data.load("mnist", "train", root, **settings.data_options)
     validation = held_out("validation", root)
     real(plan.limit, root)  # whatever is wrong with its files is said now
 
     def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
-        model = build_model(wanted, train).to(device)
-        average = None if wanted.ema is None else Average(model, wanted.ema)
+        model = build_model(settings, train).to(device)
+        average = None if settings.ema is None else Average(model, settings.ema)
         check = _Check(model, average, validation, conditions, weights, to_the_end, report, on_step)
         return fit(
-            wanted, train, validation, output, model=model, average=average, device=device,
+            settings, train, validation, output, model=model, average=average, device=device,
             resume=True, report=report, on_step=check,
             on_epoch=lambda epoch, _: report(f"{network}-{seed}: {_line(epoch)}"),
         )  # fmt: skip
 
     def store(path: Path, state: str, model: nn.Module, about: dict) -> None:
         result = {"network": network, "seed": seed, "state": state, "terms": conditions}
-        result |= {"training": about, "recipe": asdict(wanted), **score(model, plan.limit, root)}
+        result |= {"training": about, "recipe": asdict(settings), **score(model, plan.limit, root)}
         result["provenance"] = provenance(None, str(device))
         result["hardware"] = hardware(torch.device(device))
         write_text(path, json.dumps(result) + "\n")
@@ -159,7 +159,7 @@ def run(
             tensors, about = checkpoint.read_tensors(weights)
             about = json.loads(about["about"])
             agree(weights, about["terms"], conditions, ("epochs", "limit"))
-            model = build_model(wanted, train).to(device)
+            model = build_model(settings, train).to(device)
             model.load_state_dict(tensors)
             store(matched, "matched", model, about["training"])
         else:

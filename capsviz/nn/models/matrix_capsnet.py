@@ -145,7 +145,7 @@ class MatrixCapsNet(ClassPoses):
                 f"{-len(self.layers)} to {len(self.layers) - 1}, got {layer}"
             )
         poses, active = self.encode(images)
-        shown = {}
+        parts = {}
         for n, capsules in enumerate(self.layers):
             if n != layer % len(self.layers):
                 poses, active = self._normed(n, capsules(poses, active))
@@ -154,23 +154,23 @@ class MatrixCapsNet(ClassPoses):
             votes, routed = capsules.route(
                 poses, active, couplings=couplings, iterations=iterations
             )
-            shown = {"primary": poses, "child_activations": active, "votes": votes}
+            parts = {"primary": poses, "child_activations": active, "votes": votes}
             routed = self._each_normed(n, routed)
-            shown |= routed._asdict()
+            parts |= routed._asdict()
             if capsules.links is not None:
-                shown["links"] = capsules.links
+                parts["links"] = capsules.links
             if capsules.weighs:
-                shown["weights"] = capsules.weights(routed.couplings, active)
+                parts["weights"] = capsules.weights(routed.couplings, active)
             if "evidence" in keep and routing.has_evidence(self.settings.routing):
-                shown["evidence"] = by_round(capsules.evidence, votes, routed, active)
+                parts["evidence"] = by_round(capsules.evidence, votes, routed, active)
                 if isinstance(norm := self.norms[n], ParentNorm):
-                    shown["evidence"] = shown["evidence"] / norm.logit_std
-                shown["quantity"] = capsules.quantity
+                    parts["evidence"] = parts["evidence"] / norm.logit_std
+                parts["quantity"] = capsules.quantity
             poses, active = capsules.by_type(routed.poses[-1], routed.activations[-1])
-        shown["lengths"] = active if layer % len(self.layers) == 2 else shown["activations"][-1]
+        parts["lengths"] = active if layer % len(self.layers) == 2 else parts["activations"][-1]
         if self.decoder is not None and "reconstruction" in keep:
-            shown["reconstruction"] = self.decode(poses, functional.predict(active))
-        return shown
+            parts["reconstruction"] = self.decode(poses, functional.predict(active))
+        return parts
 
     def _normed(self, layer: int, parents: Parents) -> Parents:
         """Parents of a layer (B, J * places, E), with batch norm by type where the routing asks."""

@@ -34,12 +34,11 @@ from torch import Tensor
 from capsviz import discovery
 from capsviz.discovery import load, names
 from capsviz.nn.functional import lengths
+from capsviz.nn.quantity import ALONG_POSE, Quantity
 from capsviz.nn.routing._attend import attend, batch_last, workspace_bytes
 
 __all__ = [
-    "ALONG_POSE",
     "Parents",
-    "Quantity",
     "Routing",
     "attend",
     "available",
@@ -73,20 +72,6 @@ class Parents(NamedTuple):
 
     poses: Tensor  # (B, J, E)
     activations: Tensor  # (B, J) in [0, 1]
-
-
-class Quantity(NamedTuple):
-    """What the evidence of a routing is, in words and signs for captions."""
-
-    part: str  # of one child, in mathtext
-    plain: str  # the same without mathtext
-    whole: str  # what the parts of all children add up to, in mathtext
-    words: str  # the same without mathtext
-
-
-ALONG_POSE = Quantity(
-    r"$c_{ij}\,\hat u_{ij}\cdot\hat v_j$", "c (û·v̂)", r"$s_j\cdot\hat v_j$", "s·v̂"
-)
 
 
 def available() -> list[str]:

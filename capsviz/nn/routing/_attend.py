@@ -163,11 +163,11 @@ def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
         # Views: the query comes from the children too, and its part of their gradient is not ours.
         tensors = [x if x is None else x.view_as(x) for x in ctx.saved_tensors[:4]]
         result = _literally(*tensors, ctx.leaky, ctx.detach)
-        wanted = [n for n, needed in enumerate(ctx.needs_input_grad[:4]) if needed]
+        positions = [n for n, needed in enumerate(ctx.needs_input_grad[:4]) if needed]
         gradients = torch.autograd.grad(
-            result, [tensors[n] for n in wanted], ds, create_graph=True, allow_unused=True
+            result, [tensors[n] for n in positions], ds, create_graph=True, allow_unused=True
         )
-    by_input = dict(zip(wanted, gradients, strict=True))
+    by_input = dict(zip(positions, gradients, strict=True))
     return [by_input.get(n) for n in range(4)]
 
 

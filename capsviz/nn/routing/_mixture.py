@@ -182,7 +182,7 @@ def _graph_of_gradients(competition, inputs, needed, grads) -> tuple[Tensor | No
     """The same, to be differentiated again, from votes that are held."""
     with torch.enable_grad():
         inputs = [None if x is None else x.view_as(x) for x in inputs]
-        wanted = [x for x, need in zip(inputs, needed, strict=False) if need]
+        leaves = [x for x, need in zip(inputs, needed, strict=False) if need]
         sums = [
             (x, g)
             for x, g in zip(_literally(competition, *inputs), grads, strict=True)
@@ -190,6 +190,6 @@ def _graph_of_gradients(competition, inputs, needed, grads) -> tuple[Tensor | No
         ]
         outputs, grads = zip(*sums, strict=True)  # the mass of given activations is a constant
         gradients = iter(
-            torch.autograd.grad(outputs, wanted, grads, create_graph=True, materialize_grads=True)
+            torch.autograd.grad(outputs, leaves, grads, create_graph=True, materialize_grads=True)
         )
     return tuple(next(gradients) if need else None for need in needed)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, einsum
 from torch.utils.checkpoint import checkpoint
 
-from capsviz.nn.routing import Parents, Quantity, Routing, check_votes, stack
+from capsviz.nn.quantity import Quantity
+from capsviz.nn.routing import Parents, Routing, check_votes, stack
 from capsviz.nn.routing._attend import batch_last
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
 

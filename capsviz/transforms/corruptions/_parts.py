@@ -59,6 +59,6 @@ def line(x0: Tensor, y0: Tensor, x1: Tensor, y1: Tensor, size: tuple[int, int]) 
     run = x1 - x0
     slope = (y1 - y0) / torch.where(run == 0, math.inf, run)
     distance = (y - y0 - slope * (x - x0)).abs()
-    ink = (1 + torch.log1p(-(distance / 2.3).clamp(max=1 - 1e-9))).clamp(0, 1)
+    brightness = (1 + torch.log1p(-(distance / 2.3).clamp(max=1 - 1e-9))).clamp(0, 1)
     mask = (x >= x0.floor()) & (x < x1.ceil()) & (run > 0)
-    return (ink * mask)[:, None].float()
+    return (brightness * mask)[:, None].float()

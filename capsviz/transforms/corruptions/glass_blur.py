@@ -34,9 +34,9 @@ def shuffle(images, generator):
     up, left = torch.randint(0, 2, (2, *steps), generator=generator) - REACH_PX
     moves = swapped * (up * W + left)
     pixels = images.reshape(B, -1).clone()
-    for here, move in zip(order, moves, strict=True):
-        there = (here + move)[:, None]
-        kept = pixels[:, here].clone()
-        pixels[:, here] = pixels.gather(1, there)[:, 0]
-        pixels.scatter_(1, there, kept[:, None])
+    for source, move in zip(order, moves, strict=True):
+        target = (source + move)[:, None]
+        kept = pixels[:, source].clone()
+        pixels[:, source] = pixels.gather(1, target)[:, 0]
+        pixels.scatter_(1, target, kept[:, None])
     return pixels.view_as(images)

@@ -20,14 +20,14 @@ def corrupt(images, generator):
     B, _, H, W = images.shape
     start = torch.randint(0, H - 1, (B,), generator=generator)
     rise = torch.randint(RISES_PX.start, RISES_PX.stop, (B,), generator=generator)
-    ink = torch.zeros_like(images)
+    lines = torch.zeros_like(images)
     for down in RISES_PX:
         these = (rise == down).nonzero().flatten()
         turns = corners(W, down)
         for (x0, y0), (x1, y1) in itertools.pairwise(turns):
             row, one = start[these].double(), torch.ones(len(these))
-            ink[these] += line(one * x0, row + y0, one * x1, row + y1, (H, W))
-    return (images + ink).clamp(max=1)
+            lines[these] += line(one * x0, row + y0, one * x1, row + y1, (H, W))
+    return (images + lines).clamp(max=1)
 
 
 def corners(width, down):

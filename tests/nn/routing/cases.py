@@ -74,8 +74,8 @@ def reordered(values, axis, order):
     return values
 
 
-def close(found, expected, tolerance=1e-10):
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+def close(actual, expected, tolerance=1e-10):
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 def full(value, *shape):
@@ -101,9 +101,9 @@ def _dense(numbers):
     return values.view(1 + keys[-1][0], -1) if isinstance(keys[0], tuple) else values
 
 
-def equal(found, expected, tolerance=1e-10):
+def equal(actual, expected, tolerance=1e-10):
     """Both routings agree in every tensor of every iteration."""
-    for name, a, b in zip(Routing._fields, found, expected, strict=True):
+    for name, a, b in zip(Routing._fields, actual, expected, strict=True):
         torch.testing.assert_close(
             a, b, rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}"
         )

@@ -16,8 +16,8 @@ def bias(request):
     return draw(J, E, seed=3) if request.param else None
 
 
-def close(found, expected):
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
 
 
 @ITERATIONS

@@ -10,12 +10,13 @@ from scipy.special import digamma
 from capsviz.nn import routing
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.class_capsules import ClassCapsules
+from capsviz.nn.quantity import ALONG_POSE
 from capsviz.nn.routing._evidence import by_round, evidence
 
 ROUNDS = 3
 
 
-def found_and_literal(name, **more):
+def evidence_and_literal(name, **more):
     """Evidence (R, B, I, J) of draws; their options; activations (R, B, J) by the loops."""
     votes, options = drawn(name, children=9)
     learned = {key: value for key, value in options.items() if key != "activations"}
@@ -36,14 +37,14 @@ def found_and_literal(name, **more):
 
 
 def test_em_sums_to_the_logit_less_what_being_off_saves():
-    parts, options, active = found_and_literal("em", iterations=ROUNDS, final=0.01, floor=5e-4)
+    parts, options, active = evidence_and_literal("em", iterations=ROUNDS, final=0.01, floor=5e-4)
     warmth = torch.tensor([0.01 * (1 - 0.95**t) for t in range(1, ROUNDS + 1)]).double()
     saved = warmth[:, None, None] * options["beta_a"]
     close(parts.sum(2), active.logit() - saved, 1e-9)
 
 
 def test_variational_sums_to_the_logit_less_a_constant():
-    parts, options, active = found_and_literal("variational", iterations=ROUNDS, digamma=digamma)
+    parts, options, active = evidence_and_literal("variational", iterations=ROUNDS, digamma=digamma)
     close(parts.sum(2), active.logit() - (options["beta_a"] - options["beta_u"]), 1e-9)
 
 
@@ -56,26 +57,26 @@ def test_variational_is_divided_by_mass():
 
 
 def test_inverted_attention_sums_to_the_score_less_a_constant():
-    parts, options, active = found_and_literal("inverted_attention", iterations=ROUNDS)
+    parts, options, active = evidence_and_literal("inverted_attention", iterations=ROUNDS)
     scores = parts.sum(2) + options["head_weight"] @ options["shift"] + options["head_bias"]
     close(scores.softmax(-1), active, 1e-9)
     close(scores - scores.logsumexp(-1, keepdim=True), active.log(), 1e-9)
 
 
 def test_self_routing_sums_to_the_activation():
-    parts, _, active = found_and_literal("self_routing")
+    parts, _, active = evidence_and_literal("self_routing")
     close(parts.sum(2), active, 1e-9)
 
 
 @pytest.mark.parametrize("name", [n for n in routing.available() if routing.has_evidence(n)])
 def test_a_decomposition_of_its_own_is_said_in_words(name):
     quantity = routing.quantity(name)
-    assert quantity is not routing.ALONG_POSE and all(quantity)
+    assert quantity is not ALONG_POSE and all(quantity)
 
 
 def test_the_others_have_the_length_along_the_pose():
     for name in routing.available():
-        assert routing.has_evidence(name) or routing.quantity(name) is routing.ALONG_POSE
+        assert routing.has_evidence(name) or routing.quantity(name) is ALONG_POSE
 
 
 def test_batch_norm_of_parents_divides_what_it_divides_the_logit_by():

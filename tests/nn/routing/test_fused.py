@@ -46,33 +46,33 @@ def capsules(name, bare=False, **sizes):
     return {"u": children, "W": weight, **options}
 
 
-def fused(name, given, iterations=3, **options):
-    u, w, *learned = given.values()
-    options |= dict(zip(list(given)[2:], learned, strict=True))
+def fused(name, inputs, iterations=3, **options):
+    u, w, *learned = inputs.values()
+    options |= dict(zip(list(inputs)[2:], learned, strict=True))
     return routing.get(name).fused(u, w, **options, **rounds(name, iterations))
 
 
-def routed(name, given, iterations=3, **options):
-    u, w, *learned = given.values()
-    options |= dict(zip(list(given)[2:], learned, strict=True))
+def routed(name, inputs, iterations=3, **options):
+    u, w, *learned = inputs.values()
+    options |= dict(zip(list(inputs)[2:], learned, strict=True))
     if takes(name, "children"):
         options["children"] = u
-    found = routing.get(name).route(votes_of(u, w), **options, **rounds(name, iterations))
-    return Parents(found.poses[-1], found.activations[-1])
+    actual = routing.get(name).route(votes_of(u, w), **options, **rounds(name, iterations))
+    return Parents(actual.poses[-1], actual.activations[-1])
 
 
-def with_gradients(function, name, given, *more, **options):
+def with_gradients(function, name, inputs, *more, **options):
     """The result, and the gradients of a weighted sum of it for every input."""
-    given = {key: value.detach().clone().requires_grad_() for key, value in given.items()}
-    found = function(name, given, *more, **options)
-    gradients = torch.autograd.grad(weighted(found), list(given.values()), allow_unused=True)
-    zeros = [torch.zeros_like(x) for x in given.values()]
+    inputs = {key: value.detach().clone().requires_grad_() for key, value in inputs.items()}
+    actual = function(name, inputs, *more, **options)
+    gradients = torch.autograd.grad(weighted(actual), list(inputs.values()), allow_unused=True)
+    zeros = [torch.zeros_like(x) for x in inputs.values()]
     gradients = [z if g is None else g for g, z in zip(gradients, zeros, strict=True)]
-    return [*(x.detach() for x in found), *gradients]
+    return [*(x.detach() for x in actual), *gradients]
 
 
-def close(found, expected, tolerance=1e-10):
-    for a, b in zip(found, expected, strict=True):
+def close(actual, expected, tolerance=1e-10):
+    for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
@@ -102,13 +102,13 @@ def blocks(request, monkeypatch):
 @with_and_without_options
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_fused_equals_route_in_values_and_gradients(name, dtype, bare, iterations=4):
-    given = capsules(name, bare, dtype=torch.float64)
-    expected = with_gradients(routed, name, given, iterations)
-    given = {key: value.to(dtype) for key, value in given.items()}
-    found = with_gradients(fused, name, given, iterations)
+    inputs = capsules(name, bare, dtype=torch.float64)
+    expected = with_gradients(routed, name, inputs, iterations)
+    inputs = {key: value.to(dtype) for key, value in inputs.items()}
+    actual = with_gradients(fused, name, inputs, iterations)
     scales = [float(x.abs().max().clamp_min(1)) for x in expected]
     close(
-        [x.double() / scale for x, scale in zip(found, scales, strict=True)],
+        [x.double() / scale for x, scale in zip(actual, scales, strict=True)],
         [x / scale for x, scale in zip(expected, scales, strict=True)],
         TOLERANCE[dtype],
     )
@@ -118,32 +118,32 @@ def test_fused_equals_route_in_values_and_gradients(name, dtype, bare, iteration
 @with_and_without_options
 @pytest.mark.parametrize("iterations", [1, 3])
 def test_fused_equals_route_however_the_children_are_blocked(name, blocks, iterations, bare):
-    given = capsules(name, bare, children=23)
-    close(*(with_gradients(form, name, given, iterations) for form in (fused, routed)))
+    inputs = capsules(name, bare, children=23)
+    close(*(with_gradients(form, name, inputs, iterations) for form in (fused, routed)))
 
 
 def test_the_blocks_of_these_tests_are_many_and_cover_every_child(blocks):
-    found = _attend._blocks(23, J * E * B * 8, torch.device("cpu"))
-    assert len(found) == {None: 1, 1: 23, 4: 6}[blocks]
-    assert [i for block in found for i in range(23)[block]] == list(range(23))
+    actual = _attend._blocks(23, J * E * B * 8, torch.device("cpu"))
+    assert len(actual) == {None: 1, 1: 23, 4: 6}[blocks]
+    assert [i for block in actual for i in range(23)[block]] == list(range(23))
 
 
 @every_own
 def test_the_backward_pass_may_lie_inside_autocast(name):
-    given = capsules(name, dtype=torch.float32)
-    expected = with_gradients(fused, name, given)[2:]
-    given = {key: value.requires_grad_() for key, value in given.items()}
-    made = weighted(fused(name, given))
+    inputs = capsules(name, dtype=torch.float32)
+    expected = with_gradients(fused, name, inputs)[2:]
+    inputs = {key: value.requires_grad_() for key, value in inputs.items()}
+    made = weighted(fused(name, inputs))
     with torch.autocast("cpu", torch.bfloat16):
-        found = torch.autograd.grad(made, list(given.values()), materialize_grads=True)
-    close(found, expected, 1e-6)
+        actual = torch.autograd.grad(made, list(inputs.values()), materialize_grads=True)
+    close(actual, expected, 1e-6)
 
 
 @every_own
 def test_fused_under_vmap_is_refused_and_says_why(name):
-    given = capsules(name)
+    inputs = capsules(name)
     with pytest.raises(RuntimeError, match="vmap"):
-        torch.func.vmap(lambda w: fused(name, {**given, "W": w}).poses)(given["W"][None])
+        torch.func.vmap(lambda w: fused(name, {**inputs, "W": w}).poses)(inputs["W"][None])
 
 
 @pytest.mark.parametrize("name", [name for name in FUSED if takes(name, "iterations")])
@@ -157,21 +157,21 @@ def test_fused_refuses_fewer_than_one_iteration(name, iterations):
 @with_and_without_options
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5])
 def test_detached_routing_learns_through_the_last_iteration_alone(name, iterations, bare):
-    given = capsules(name, bare, children=23)
-    votes = votes_of(given["u"], given["W"])
-    bias = given.get("bias")
+    inputs = capsules(name, bare, children=23)
+    votes = votes_of(inputs["u"], inputs["W"])
+    bias = inputs.get("bias")
     couplings = routing.get(name).route(votes, iterations=iterations, bias=bias).couplings
 
-    def last_iteration(name, given):
-        votes = votes_of(given["u"], given["W"])
+    def last_iteration(name, inputs):
+        votes = votes_of(inputs["u"], inputs["W"])
         total = torch.einsum("bij,bije->bje", couplings[-1], votes)
-        poses = squash(total + given["bias"] if "bias" in given else total)
+        poses = squash(total + inputs["bias"] if "bias" in inputs else total)
         return Parents(poses, poses.norm(dim=2))
 
-    expected = with_gradients(last_iteration, name, given)
+    expected = with_gradients(last_iteration, name, inputs)
     for form in (fused, routed):
-        close(with_gradients(form, name, given, iterations, detach=True), expected, 1e-9)
-    full = with_gradients(fused, name, given, iterations)
+        close(with_gradients(form, name, inputs, iterations, detach=True), expected, 1e-9)
+    full = with_gradients(fused, name, inputs, iterations)
     assert torch.allclose(full[2], expected[2]) == (iterations == 1)
 
 
@@ -210,21 +210,21 @@ def test_a_step_is_the_literal_sum_of_votes(blocks, options, shifted):
         return (torch.einsum("bij,bije->bje", c + shift[0] if shift else c, votes),)
 
     def step(u, w, q, *shift):
-        given = *routing.batch_last(u, w), q.permute(1, 2, 0), *shift
-        return (routing.attend(*given, **options).permute(2, 0, 1),)
+        inputs = *routing.batch_last(u, w), q.permute(1, 2, 0), *shift
+        return (routing.attend(*inputs, **options).permute(2, 0, 1),)
 
-    given = {"u": u, "w": w, "q": q, **({} if shift is None else {"shift": shift})}
-    close(*(with_gradients(lambda _, g, f=f: f(*g.values()), "", given) for f in (step, literal)))
+    inputs = {"u": u, "w": w, "q": q, **({} if shift is None else {"shift": shift})}
+    close(*(with_gradients(lambda _, g, f=f: f(*g.values()), "", inputs) for f in (step, literal)))
 
 
 def test_without_a_query_a_step_divides_evenly_and_adds_the_shift():
     u, w = draw(B, I, D, seed=1), draw(I, J, E, D, seed=2)
     shift = draw(I, J, seed=4)
     for options, shares in (({}, J), ({"leaky": True}, J + 1)):
-        for given in (None, shift):
+        for inputs in (None, shift):
             even = torch.full((I, J), 1 / shares, dtype=torch.float64) + (
-                0 if given is None else given
+                0 if inputs is None else inputs
             )
             expected = torch.einsum("ij,bije->bje", even, votes_of(u, w))
-            found = routing.attend(*routing.batch_last(u, w), None, given, **options)
-            close([found.permute(2, 0, 1)], [expected])
+            actual = routing.attend(*routing.batch_last(u, w), None, inputs, **options)
+            close([actual.permute(2, 0, 1)], [expected])

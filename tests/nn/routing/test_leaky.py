@@ -21,25 +21,25 @@ with_and_without_bias = pytest.mark.parametrize("biased", [False, True])
 iterations_1_to_4 = pytest.mark.parametrize("iterations", [1, 2, 3, 4])
 
 
-def close(found, expected, tolerance=1e-10):
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+def close(actual, expected, tolerance=1e-10):
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-def with_gradients(function, *given):
+def with_gradients(function, *arguments):
     """The poses, and the gradients of a weighted sum of them for every input that is there."""
-    given = [x if x is None else x.detach().clone().requires_grad_() for x in given]
-    poses = function(*given)
+    arguments = [x if x is None else x.detach().clone().requires_grad_() for x in arguments]
+    poses = function(*arguments)
     weights = torch.linspace(-1, 2, poses.numel()).to(poses).view_as(poses)
-    there = [x for x in given if x is not None]
+    there = [x for x in arguments if x is not None]
     return poses.detach(), *torch.autograd.grad((poses * weights).sum(), there)
 
 
-def both(name, given, **options):
+def both(name, arguments, **options):
     """Poses and gradients by the fused form, and by `route` on the votes."""
     module = routing.get(name)
-    fused = with_gradients(lambda u, w, b: module.fused(u, w, bias=b, **options).poses, *given)
+    fused = with_gradients(lambda u, w, b: module.fused(u, w, bias=b, **options).poses, *arguments)
     routed = with_gradients(
-        lambda u, w, b: module.route(votes_of(u, w), bias=b, **options).poses[-1], *given
+        lambda u, w, b: module.route(votes_of(u, w), bias=b, **options).poses[-1], *arguments
     )
     return fused, routed
 
@@ -54,12 +54,12 @@ def test_dynamic_routing_leaks_as_the_authors_code_does(iterations, biased):
     votes, bias = draw(B, I, J, E), draw(J, E, seed=3) if biased else None
     logits, couplings, poses = twins.dynamic_routing(votes, iterations, bias=bias, leaky=True)
     route = routing.get("dynamic").route
-    found = route(votes, iterations=iterations, bias=bias, leaky=True)
-    close(found.logits, twins.to_tensor(logits))
-    close(found.couplings, twins.to_tensor(couplings))
-    close(found.poses, twins.to_tensor(poses))
+    actual = route(votes, iterations=iterations, bias=bias, leaky=True)
+    close(actual.logits, twins.to_tensor(logits))
+    close(actual.couplings, twins.to_tensor(couplings))
+    close(actual.poses, twins.to_tensor(poses))
     plain = route(votes, iterations=iterations, bias=bias)
-    assert (plain.poses[-1] - found.poses[-1]).abs().max() > 1e-3
+    assert (plain.poses[-1] - actual.poses[-1]).abs().max() > 1e-3
 
 
 @iterations_1_to_4
@@ -119,18 +119,18 @@ def test_fused_takes_zeros_and_an_empty_batch(name):
 @every_leaky
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 100.0])
 def test_couplings_sum_to_at_most_one_and_the_rest_is_the_leak(name, scale):
-    found = routing.get(name).route(scale * draw(B, I, J, E), iterations=3, leaky=True)
-    total = found.couplings.sum(3)
-    assert found.couplings.min() >= 0 and total.max() <= 1 + 1e-12
-    none_of_them = (-found.logits.logaddexp(torch.zeros(()).double()).amax(3)).exp()
+    actual = routing.get(name).route(scale * draw(B, I, J, E), iterations=3, leaky=True)
+    total = actual.couplings.sum(3)
+    assert actual.couplings.min() >= 0 and total.max() <= 1 + 1e-12
+    none_of_them = (-actual.logits.logaddexp(torch.zeros(()).double()).amax(3)).exp()
     assert ((1 - total) <= none_of_them + 1e-12).all()  # no larger than beside one parent alone
-    close(1 - total, 1 / (1 + found.logits.exp().sum(3)), 1e-9)
+    close(1 - total, 1 / (1 + actual.logits.exp().sum(3)), 1e-9)
 
 
 @every_leaky
 def test_the_first_iteration_has_uniform_couplings_of_one_parent_more(name):
-    found = routing.get(name).route(draw(B, I, J, E), iterations=1, leaky=True)
-    close(found.couplings[0], torch.full((B, I, J), 1 / (J + 1), dtype=torch.float64))
+    actual = routing.get(name).route(draw(B, I, J, E), iterations=1, leaky=True)
+    close(actual.couplings[0], torch.full((B, I, J), 1 / (J + 1), dtype=torch.float64))
 
 
 @every_leaky

@@ -38,26 +38,28 @@ def blocked(children, weight, *others):
     return mixture(*batch_last(children, weight), *others)[:3]
 
 
-def with_gradients(function, given):
-    given = [x.detach().clone().requires_grad_() for x in given]
-    parts = function(*given, *[None] * (6 - len(given)))
+def with_gradients(function, inputs):
+    inputs = [x.detach().clone().requires_grad_() for x in inputs]
+    parts = function(*inputs, *[None] * (6 - len(inputs)))
     loss = sum((p * torch.linspace(-1, 2, p.numel()).to(p).view_as(p)).sum() for p in parts)
-    return *parts, *torch.autograd.grad(loss, given)
+    return *parts, *torch.autograd.grad(loss, inputs)
 
 
 @pytest.mark.parametrize("block", [1, 4, 1000])
 @pytest.mark.parametrize("even", [False, True])
 def test_the_moments_are_the_sums_over_children(block, even, monkeypatch):
     monkeypatch.setattr(_attend, "CPU_BLOCK_BYTES", 4 * block * J * E * B * 8)
-    given = drawn(children=23)[: 4 if even else 6]
-    for a, b in zip(with_gradients(blocked, given), with_gradients(literally, given), strict=True):
+    inputs = drawn(children=23)[: 4 if even else 6]
+    for a, b in zip(
+        with_gradients(blocked, inputs), with_gradients(literally, inputs), strict=True
+    ):
         close(a, b)
 
 
 def test_gradients_are_right_twice():
-    given = [x.requires_grad_() for x in drawn()]
-    assert torch.autograd.gradcheck(blocked, given)
-    assert torch.autograd.gradgradcheck(blocked, given, fast_mode=True)
+    inputs = [x.requires_grad_() for x in drawn()]
+    assert torch.autograd.gradcheck(blocked, inputs)
+    assert torch.autograd.gradgradcheck(blocked, inputs, fast_mode=True)
 
 
 def test_the_moments_about_the_mean_are_those_of_all_votes():

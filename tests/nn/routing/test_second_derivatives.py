@@ -20,34 +20,34 @@ every_form = pytest.mark.parametrize(
 )
 
 
-def close(found, expected, tolerance=1e-8):
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+def close(actual, expected, tolerance=1e-8):
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-def poses(name, children, weight, given, **options):
-    return routing.get(name).fused(children, weight, **given, **rounds(name, 3), **options).poses
+def poses(name, children, weight, inputs, **options):
+    return routing.get(name).fused(children, weight, **inputs, **rounds(name, 3), **options).poses
 
 
-def slow_poses(name, children, weight, given, **options):
+def slow_poses(name, children, weight, inputs, **options):
     if takes(name, "children"):
         options["children"] = children
     votes = votes_of(children, weight)
-    return routing.get(name).route(votes, **given, **rounds(name, 3), **options).poses[-1]
+    return routing.get(name).route(votes, **inputs, **rounds(name, 3), **options).poses[-1]
 
 
 @every_form
 def test_fused_passes_gradgradcheck(name, options):
-    children, weight, given = drawn_capsules(name)
-    tensors = [x.requires_grad_() for x in (children, weight, *given.values())]
+    children, weight, inputs = drawn_capsules(name)
+    tensors = [x.requires_grad_() for x in (children, weight, *inputs.values())]
 
     def form(children, weight, *more):
-        return poses(name, children, weight, dict(zip(given, more, strict=True)), **options)
+        return poses(name, children, weight, dict(zip(inputs, more, strict=True)), **options)
 
     if options.get("detach"):  # whose gradient is by intent not that of its value
         weights = [torch.ones_like(x) for x in tensors]
-        slow = with_penalty(slow_poses, name, tensors, list(given), options, weights)
+        slow = with_penalty(slow_poses, name, tensors, list(inputs), options, weights)
         for a, b in zip(
-            with_penalty(poses, name, tensors, list(given), options, weights), slow, strict=True
+            with_penalty(poses, name, tensors, list(inputs), options, weights), slow, strict=True
         ):
             close(a, b)
         return
@@ -67,23 +67,23 @@ def with_penalty(form, name, tensors, keys, options, weights):
 @pytest.mark.parametrize("shifted", [False, True])
 def test_a_step_passes_gradgradcheck(options, shifted):
     u, w = routing.batch_last(draw(B, I, D, seed=1), draw(I, J, E, D, seed=2))
-    given = [u, w, draw(J, E, B, seed=3)] + ([draw(I, J, seed=4)] if shifted else [])
-    given = [x.requires_grad_() for x in given]
-    form = lambda *given: routing.attend(*given, **options)  # noqa: E731
-    assert torch.autograd.gradgradcheck(form, given, fast_mode=True, atol=1e-6)
+    inputs = [u, w, draw(J, E, B, seed=3)] + ([draw(I, J, seed=4)] if shifted else [])
+    inputs = [x.requires_grad_() for x in inputs]
+    form = lambda *inputs: routing.attend(*inputs, **options)  # noqa: E731
+    assert torch.autograd.gradgradcheck(form, inputs, fast_mode=True, atol=1e-6)
 
 
 @every_fused
 def test_a_hessian_vector_product_is_that_of_the_slow_path_and_of_differences(name):
-    children, weight, given = drawn_capsules(name)
+    children, weight, inputs = drawn_capsules(name)
     inner, vector = draw(D, D, seed=6), draw(B, I, D, seed=5)
 
     def scalar(form):
-        return lambda x: torch.tanh(form(name, torch.tanh(x @ inner), weight, given)).pow(3).sum()
+        return lambda x: torch.tanh(form(name, torch.tanh(x @ inner), weight, inputs)).pow(3).sum()
 
-    _, found = torch.autograd.functional.hvp(scalar(poses), children, vector)
+    _, actual = torch.autograd.functional.hvp(scalar(poses), children, vector)
     _, slow = torch.autograd.functional.hvp(scalar(slow_poses), children, vector)
-    close(found, slow)
+    close(actual, slow)
 
     def gradient(x):
         x = x.detach().requires_grad_()
@@ -93,7 +93,7 @@ def test_a_hessian_vector_product_is_that_of_the_slow_path_and_of_differences(na
     differences = (gradient(children + step * vector) - gradient(children - step * vector)) / (
         2 * step
     )
-    close(found, differences, 1e-6)
+    close(actual, differences, 1e-6)
 
 
 def penalised(model, images, labels):
@@ -103,10 +103,10 @@ def penalised(model, images, labels):
     loss = model.objective(output, images, labels).loss
     (slope,) = torch.autograd.grad(output.lengths[:, 0].sum(), images, create_graph=True)
     total = loss + slope.square().flatten(1).sum(1).mean()
-    found = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
+    actual = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
     return {
         key: value
-        for (key, _), value in zip(model.named_parameters(), found, strict=True)
+        for (key, _), value in zip(model.named_parameters(), actual, strict=True)
         if value is not None
     }
 
@@ -116,27 +116,27 @@ def test_a_gradient_penalty_trains_as_on_the_literal_path(kept, tiny_images, mon
     monkeypatch.setattr(allocator, "kept", lambda: kept)
     monkeypatch.setattr(convolution, "WIDE", 1)
     model = build_strong(routing_bias=True).double()
-    given = tiny_images[:3].double(), torch.tensor([0, 2, 1])
-    found = penalised(model, *given)
+    inputs = tiny_images[:3].double(), torch.tensor([0, 2, 1])
+    actual = penalised(model, *inputs)
     with literal():
-        expected = penalised(model, *given)
-    assert found.keys() == expected.keys() and "capsules.weight" in found
+        expected = penalised(model, *inputs)
+    assert actual.keys() == expected.keys() and "capsules.weight" in actual
     for key, value in expected.items():
-        close(found[key], value)
+        close(actual[key], value)
     plain = torch.autograd.grad(
-        model.objective(model(given[0]), *given).loss, model.capsules.weight
+        model.objective(model(inputs[0]), *inputs).loss, model.capsules.weight
     )[0]
-    assert (plain - found["capsules.weight"]).abs().max() > 1e-3 * plain.abs().max()
+    assert (plain - actual["capsules.weight"]).abs().max() > 1e-3 * plain.abs().max()
 
 
 def test_a_gradient_penalty_of_a_trained_network_is_right(digits):
     model = capsviz.load("digits").double()
     images, labels = (x[:3] for x in digits)
-    found = penalised(model, images.double(), labels)
+    actual = penalised(model, images.double(), labels)
     with literal():
         expected = penalised(model, images.double(), labels)
     for key, value in expected.items():
-        close(found[key], value)
+        close(actual[key], value)
 
 
 def test_a_hessian_vector_product_of_a_trained_network_is_right(digits):
@@ -147,8 +147,8 @@ def test_a_hessian_vector_product_of_a_trained_network_is_right(digits):
     def scalar(x):
         return torch.tanh(lengths(model(x).poses)).square().sum()
 
-    _, found = torch.autograd.functional.hvp(scalar, image, vector)
+    _, actual = torch.autograd.functional.hvp(scalar, image, vector)
     with literal():
         _, expected = torch.autograd.functional.hvp(scalar, image, vector)
-    close(found, expected)
-    assert found.abs().max() > 1e-3
+    close(actual, expected)
+    assert actual.abs().max() > 1e-3

@@ -8,29 +8,29 @@ from torch import Tensor, nn
 from capsviz.foreign.leaves import tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
-from capsviz.foreign.watching import Watched, roles_by_size, watching
+from capsviz.foreign.variables import Variable, roles_by_size, watching
 
 TARGETS = {"couplings": "BIJ", "votes": "BIJE", "primary": "BID", "poses": "BJE"}
 
 
-def put_given(wrapped: Wrapped, part: str, source, batch: int, output) -> None:
+def put_source(wrapped: Wrapped, part: str, source, batch: int, output) -> None:
     """A part that a function of the output, a local variable, or a module's name gives."""
     recipe, name = wrapped.recipe, "children" if part == "primary" else part
     if callable(source):
         recipe.of_output[part] = source
-        value, said = source(output), "given as a function of the output"
+        value, evidence = source(output), "given as a function of the output"
         if not isinstance(value, Tensor) or value.dim() != len(TARGETS[part]):
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            wanted = ", ".join(TARGETS[part])
-            raise ValueError(f"{name}= must return a tensor ({wanted}), it returned {shape}")
+            axes = ", ".join(TARGETS[part])
+            raise ValueError(f"{name}= must return a tensor ({axes}), it returned {shape}")
         shape = tuple(value.shape)
     elif ":" in source or part in ("couplings", "votes"):
-        shape, said = _watch(wrapped, part, source, batch)
+        shape, evidence = _watch(wrapped, part, source, batch)
     else:
-        shape, said = _module(wrapped, part, source, batch)
+        shape, evidence = _module(wrapped, part, source, batch)
     if part == "couplings" or (part in ("votes", "primary") and recipe.children is None):
         recipe.children = shape[1]
-    wrapped.facts.append(Fact(name, f"(B, {', '.join(map(str, shape[1:]))}), {said}"))
+    wrapped.facts.append(Fact(name, f"(B, {', '.join(map(str, shape[1:]))}), {evidence}"))
 
 
 def _images(wrapped: Wrapped, batch: int) -> Tensor:
@@ -41,11 +41,11 @@ def _images(wrapped: Wrapped, batch: int) -> Tensor:
 
 def _watch(wrapped: Wrapped, part: str, source: str, batch: int):
     recipe = wrapped.recipe
-    watched = Watched(wrapped.network, source)
-    with watching([watched]):
+    variable = Variable(wrapped.network, source)
+    with watching([variable]):
         wrapped.passed(_images(wrapped, batch))
     wide = len(TARGETS[part])
-    values = [v for v in watched.values if v.squeeze().dim() >= wide - 1]
+    values = [v for v in variable.values if v.squeeze().dim() >= wide - 1]
     if not values:
         raise ValueError(f"{source} never held a tensor with {wide - 1} axes or more")
     sizes = {"B": batch}
@@ -55,13 +55,13 @@ def _watch(wrapped: Wrapped, part: str, source: str, batch: int):
         sizes["I"] = recipe.children
     rest = TARGETS[part][-1] if part != "couplings" else "I"
     roles = roles_by_size(tuple(values[-1].shape), sizes, rest, source)
-    recipe.watched[part] = (watched, roles)
+    recipe.variables[part] = (variable, roles)
     size = dict.fromkeys(TARGETS[part], 1)
     for role, n in zip(roles, values[-1].shape, strict=True):
         if role in size:
             size[role] *= n
-    said = f"watched in {source}, {len(values)} value{'s' if len(values) > 1 else ''}"
-    return tuple(size.values()), said + ("; read only" if part == "couplings" else "")
+    evidence = f"watched in {source}, {len(values)} value{'s' if len(values) > 1 else ''}"
+    return tuple(size.values()), evidence + ("; read only" if part == "couplings" else "")
 
 
 def _module(wrapped: Wrapped, part: str, source: str, batch: int):
@@ -69,18 +69,18 @@ def _module(wrapped: Wrapped, part: str, source: str, batch: int):
     if source not in modules:
         known = ", ".join(name for name in list(modules)[:12] if name)
         raise ValueError(f"there is no module '{source}', expected one of: {known}")
-    kept: list[Tensor] = []
+    outputs: list[Tensor] = []
     handle = modules[source].register_forward_hook(
-        lambda _, __, out: kept.append(tensors(out)[0]) if tensors(out) else None
+        lambda _, __, out: outputs.append(tensors(out)[0]) if tensors(out) else None
     )
     try:
         wrapped.passed(_images(wrapped, batch))
     finally:
         handle.remove()
-    if not kept:
+    if not outputs:
         raise ValueError(f"module '{source}' gave no tensor in this pass")
     count = recipe.classes if part == "poses" else recipe.children
-    shape = tuple(kept[-1].shape)
+    shape = tuple(outputs[-1].shape)
     axes = [k for k, n in enumerate(shape) if k > 0 and n == count]
     if shape[0] != batch or not axes:
         raise ValueError(
@@ -91,7 +91,7 @@ def _module(wrapped: Wrapped, part: str, source: str, batch: int):
         return out.movedim(axis, 1).flatten(2)
 
     recipe.of_modules[part] = _Reshaped(modules[source], read)
-    value = read(kept[-1])
+    value = read(outputs[-1])
     return tuple(value.shape), f"output of module {source} {shape}"
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from torch import Tensor, nn
 
 from capsviz.foreign.recorder import Event, name_of
-from capsviz.foreign.taps import Tap, Tapped
+from capsviz.foreign.taps import Tap, TapPass
 
 
-class Altered(Tapped):
-    """A `Tapped` mode that gives `change(output)` in place of what these events give.
+class ChangePass(TapPass):
+    """A `TapPass` mode that gives `change(output)` in place of what these events give.
 
     Parameters
     ----------
@@ -29,21 +29,21 @@ class Altered(Tapped):
     ):
         events = list(events)
         super().__init__(network, taps, until=until)
-        self.change, self.altered = change, 0
+        self.change, self.count = change, 0
         self.sites = {(event.site, event.name) for event in events}
-        self.altered_names = {event.name for event in events}
+        self.names_of_events = {event.name for event in events}
 
-    def called(self, function, args, kwargs):
+    def dispatch(self, function, args, kwargs):
         """Call the function; alter its result, if it is one to alter, before the taps read it."""
-        if name_of(function) not in self.altered_names:
-            return super().called(function, args, kwargs)
+        if name_of(function) not in self.names_of_events:
+            return super().dispatch(function, args, kwargs)
         site, name = self.site(self.frame()), name_of(function)
         if (site, name) not in self.sites:
-            return super().called(function, args, kwargs)
+            return super().dispatch(function, args, kwargs)
 
         def changed(*args, **kwargs):
-            self.altered += 1
+            self.count += 1
             return self.change(function(*args, **kwargs))
 
         changed.__name__ = name
-        return super().called(changed, args, kwargs)
+        return super().dispatch(changed, args, kwargs)

@@ -20,9 +20,9 @@ def compared(networks: Networks, image: Tensor) -> str:
     columns, mapped = [], None
     for model, name in zip((networks.model, networks.other), networks.names, strict=True):
         if hasattr(model, "look"):
-            seen = look.look(model, image)
-            mapped = int(seen.lengths.argmax()) if mapped is None else mapped
-            parts = _inside(networks, seen, model, name, mapped)
+            trace = look.look(model, image)
+            mapped = int(trace.lengths.argmax()) if mapped is None else mapped
+            parts = _inside(networks, trace, model, name, mapped)
         else:
             scores = tracing.scores(model, image)[0].numpy()
             text = "Probability of each class: they sum to 1. It has no capsules, so no routing."
@@ -33,20 +33,20 @@ def compared(networks: Networks, image: Tensor) -> str:
     return drawing.note(ENDS) + drawing.row(*columns)
 
 
-def _inside(networks, seen, model, name, mapped) -> list[str]:
-    classes, R = networks.classes, len(seen.couplings)
-    effective = float(np.exp(seen.entropy_nats[-1]).mean())
+def _inside(networks, trace, model, name, mapped) -> list[str]:
+    classes, R = networks.classes, len(trace.couplings)
+    effective = float(np.exp(trace.entropy_nats[-1]).mean())
     parts = [
         drawing.note(f"{name} – {routing_words(model)}."),
-        drawing.bars(seen.lengths, classes, name, "Activation of each class, as routed."),
-        drawing.couplings(seen, R, classes),
+        drawing.bars(trace.lengths, classes, name, "Activation of each class, as routed."),
+        drawing.couplings(trace, R, classes),
         drawing.note(
             f"A capsule has {effective:.2f} of {len(classes)} effective parents; standard "
-            f"deviation of the couplings about uniform: {seen.coupling_sd:.4f}."
+            f"deviation of the couplings about uniform: {trace.coupling_sd:.4f}."
         ),
-        drawing.evidence(seen, mapped, classes[mapped]),
+        drawing.evidence(trace, mapped, classes[mapped]),
     ]
-    if seen.reconstruction is not None:
-        read = classes[int(seen.lengths.argmax())]
-        parts.append(drawing.pixels(seen.reconstruction, f"Decoded, from the pose of {read}."))
+    if trace.reconstruction is not None:
+        read = classes[int(trace.lengths.argmax())]
+        parts.append(drawing.pixels(trace.reconstruction, f"Decoded, from the pose of {read}."))
     return parts

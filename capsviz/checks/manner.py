@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 
 from capsviz.foreign import without_cuda
 from capsviz.foreign.bare import Bare, Recipe
-from capsviz.foreign.taps import Enough, Tapped
+from capsviz.foreign.taps import PassEnd, TapPass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes")
@@ -90,7 +90,7 @@ def find(network: nn.Module, recipe: Recipe, images: Tensor) -> str:
         for manner, call in ways.items():
             try:
                 with without_cuda() if shim else nullcontext():
-                    Tapped(network, []).run(lambda call=call: call(network, inside))
+                    TapPass(network, []).run(lambda call=call: call(network, inside))
             except Exception as error:  # whatever somebody's code says
                 errors.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
             else:
@@ -101,8 +101,8 @@ def find(network: nn.Module, recipe: Recipe, images: Tensor) -> str:
     raise ValueError(f"the network refuses images {tuple(images.shape)}: {errors[0]}")
 
 
-def ended(mode: Tapped, call):
+def outcome(mode: TapPass, call):
     """What a call returns under a mode that may end it; None if it does."""
-    with suppress(Enough):
+    with suppress(PassEnd):
         return mode.run(call)
     return None

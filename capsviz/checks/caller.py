@@ -8,16 +8,16 @@ from contextlib import ExitStack, contextmanager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from capsviz.checks import calling
+from capsviz.checks import manner
 from capsviz.foreign import without_cuda
 from capsviz.foreign.bare import Bare, Recipe
 from capsviz.foreign.recorder import Pass
-from capsviz.foreign.taps import Tapped
+from capsviz.foreign.taps import TapPass
 from capsviz.nn.computation import literal
 from capsviz.tracing import evaluating
 
 
-class Called:
+class Caller:
     """How to call a network; the options are those of `Candidate`."""
 
     def __init__(
@@ -30,12 +30,12 @@ class Called:
         normalise=None,
         call: Callable | None = None,
     ):
-        image_shape, classes = calling.of_images(network, image_shape, classes)
+        image_shape, classes = manner.of_images(network, image_shape, classes)
         recipe = Recipe(call, image_shape, classes)
-        self.network, self.wrapped_before = network, None
+        self.network, self.wrapper = network, None
         if isinstance(network, Bare):
             own = network.recipe
-            self.network, self.wrapped_before = network.network, network
+            self.network, self.wrapper = network.network, network
             recipe = Recipe(
                 own.call, own.image_shape, own.classes, own.mean, own.std, cuda=own.cuda
             )
@@ -43,9 +43,9 @@ class Called:
             recipe.mean, recipe.std = (torch.tensor(v).reshape(-1, 1, 1).float() for v in normalise)
         self.recipe, self.image_shape, self.classes = recipe, image_shape, classes
         self.own_images, self.normalise = images, normalise
-        self.name = calling.name_of(network)
+        self.name = manner.name_of(network)
         with self.still():
-            self.manner = calling.find(self.network, recipe, self.images(2))
+            self.manner = manner.find(self.network, recipe, self.images(2))
 
     def images(self, count: int, seed: int = 0) -> Tensor:
         """That many of its images, or noise, on the network's device; other seeds, other ones."""
@@ -67,7 +67,7 @@ class Called:
     def call(self, images: Tensor, network: nn.Module | None = None):
         """What the network returns for images in [0, 1]."""
         network = self.network if network is None else network
-        return self.run(Tapped(network, []), images, network)
+        return self.run(TapPass(network, []), images, network)
 
     def output(self, images: Tensor):
         """What a loss gets: of `forward`, also where the checks look by `look`."""
@@ -89,4 +89,4 @@ class Called:
         network = self.network if network is None else network
         inside = self.inside(images)
         with without_cuda() if self.recipe.cuda else nullcontext():
-            return calling.ended(mode, lambda: self.recipe.call(network, inside))
+            return manner.outcome(mode, lambda: self.recipe.call(network, inside))

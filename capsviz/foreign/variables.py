@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from torch import Tensor, nn
 
 
-class Watched:
+class Variable:
     """The values of one variable in one method of one module.
 
     Raises
@@ -41,7 +41,7 @@ class Watched:
 
 
 @contextmanager
-def watching(variables: Iterable[Watched]) -> Iterator[None]:
+def watching(variables: Iterable[Variable]) -> Iterator[None]:
     """Inside, the `values` of variables fill; the tracing function of a debugger is put back."""
     variables = list(variables)
     if not variables:
@@ -66,7 +66,7 @@ def watching(variables: Iterable[Watched]) -> Iterator[None]:
 class _Lines:
     """Traces the lines of one call."""
 
-    def __init__(self, variables: list[Watched]):
+    def __init__(self, variables: list[Variable]):
         self.last = dict.fromkeys(variables)
 
     def __call__(self, frame, event, argument):

@@ -15,7 +15,7 @@ from capsviz.foreign.report import Fact
 CLOSE = 1e-3
 
 
-def put_peculiar(wrapped: Wrapped, images: Tensor, routed) -> None:
+def put_peculiarities(wrapped: Wrapped, images: Tensor, routed) -> None:
     """What is unlike the CapsNet of 2017, as measured: said, so that it is no alarm."""
     traced = wrapped.look(images, keep=("poses", "votes", "couplings", "weights"))
     if "poses" in traced:
@@ -38,7 +38,7 @@ def put_peculiar(wrapped: Wrapped, images: Tensor, routed) -> None:
         total = torch.einsum("bij,bije->bje", weights, traced["votes"])
         if float((1 - cosine_similarity(total, traced["poses"][-1], dim=-1)).max()) > CLOSE:
             wrapped.peculiar["votes"] = "poses do not point along the weighted sum of the votes"
-    wrapped.facts.extend(Fact("told", said) for said in wrapped.peculiar.values())
+    wrapped.facts.extend(Fact("told", reason) for reason in wrapped.peculiar.values())
 
 
 def put_iterations(wrapped: Wrapped, images: Tensor, routed) -> None:
