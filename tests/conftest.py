@@ -38,7 +38,7 @@ def pytest_collection_finish(session):
     """What is imported stays: the collector need not look through it again at every turn."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture
