@@ -22,5 +22,5 @@ def task(what: str) -> Callable:
 def _task(text: str) -> tuple[int, int]:
     i, _, n = text.partition("/")
     if not (i.isdecimal() and n.isdecimal()) or not 1 <= int(i) <= int(n):
-        raise click.BadParameter(f"expected I/N with I from 1 to N, got '{text}'")
+        raise ValueError(f"expected --task I/N with I from 1 to N, got '{text}'")
     return int(i), int(n)

@@ -177,7 +177,7 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
     ("words", "code", "text"),
     [
         (("--task", "1/2"), 2, "drop --task or add --run"),
-        (("--run", "--task", "3/2"), 2, "expected I/N with I from 1 to N, got '3/2'"),
+        (("--run", "--task", "3/2"), 2, "--task I/N with I from 1 to N, got '3/2'"),
         (("--run", "--seeds", "0"), 2, "at least 1 seed, got 0"),
         (("--networks", "capsnet-2"), 2, "unknown network 'capsnet-2'"),
         (("--folder", "nowhere"), 2, "no results yet: make some by capsviz affnist --run"),
