@@ -217,7 +217,7 @@ def command(run, n, law, fit, chosen, seeds, seed):
         run.networks, n, law=law, fit=fit, warps=chosen or None, seeds=seeds, seed=seed,
         progress=run.progress("networks" if law else "classes"),
     )  # fmt: skip
-    yield "-".join([f"equivariance{'-law' * law}", run.dataset, f"{n}-images"]), result
+    yield f"equivariance-{run.dataset}-{n}-images", result
 
 
 def compare(opened, n: int, *, law=False, fit=None, warps=None, **chosen) -> Result | Law:

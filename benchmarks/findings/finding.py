@@ -11,6 +11,7 @@ from capsviz.figures import read_result
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number
 
+SLIM = "mnist-slim-"  # recipes on one slim stem: `capsviz reproduce routings`
 NOT_REPEATED = "one training run"
 WIDTH = 340  # of a picture beside the words, pixels
 
@@ -75,10 +76,13 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
 
     Returns
     -------
-    A sentence's part for each recipe, the files, and whether all bear it out.
+    A sentence's part for each recipe, the files, and whether all bear it out. Those of the table of
+    all routings are left out: they have a finding of their own.
     """
     words, files, holds = [], [], True
     for folder in sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*")):
+        if folder.name.startswith(SLIM):
+            continue
         for path in sorted(folder.glob(f"{analysis}-*.json")):
             result, about = read_result(path)
             if about["kind"] == kind and (value := take(result)) is not None:

@@ -1,10 +1,9 @@
 """A finding on all routings, over seeds: how sharply one chooses, and how well it reads."""
 
-from benchmarks.findings.finding import Finding
+from benchmarks.findings.finding import SLIM, Finding
 from capsviz import leaderboard
 from capsviz.leaderboard.words import SEVERAL
 
-SLIM = "mnist-slim-"  # recipes on one slim stem: `capsviz reproduce routings`
 NONE = "pooled"  # the stem without capsules
 
 
