@@ -29,7 +29,7 @@ from capsviz.files import write_text
 
 ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
-DIGITS = 7  # of numbers that are kept
+DIGITS, COARSE = 5, {"type_coupling": 3}  # of numbers that are kept; of the many
 DETECTED = 100  # images at most: attacks take long
 COMMANDS = {  # but for the images, what each is run with
     "corrupt": ["--n"],
@@ -129,13 +129,13 @@ def measure(folder: Path, name: str, images: int) -> str:
     return f"{time.process_time() - begin:.0f} s of CPU"
 
 
-def rounded(value):
-    """A value of JSON, its numbers to `DIGITS`: what float32 tells apart, in half the room."""
+def rounded(value, digits: int = DIGITS):
+    """A value of JSON, its numbers to so many digits."""
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        return float(f"{value:.{digits}g}")
     if isinstance(value, dict):
-        return {key: rounded(one) for key, one in value.items()}
-    return [rounded(one) for one in value] if isinstance(value, list) else value
+        return {key: rounded(one, COARSE.get(key, digits)) for key, one in value.items()}
+    return [rounded(one, digits) for one in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

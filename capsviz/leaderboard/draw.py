@@ -15,7 +15,9 @@ from capsviz.leaderboard.rows import Row
 from capsviz.statistics.estimate import Estimate
 
 GREY = "#7F7F7F"
-LINE, PANEL = 0.145, 0.85  # inches of a network's line; of a panel's width, at least
+LINE, LEAST = 0.145, 0.1  # inches of a network's line, and where a page is full
+PANEL, REST = 0.85, 0.52  # inches of a panel's width, at least; of its title and scale
+PAGE = 8.8  # inches, the height that many networks fill
 
 
 Measure = tuple[str, str, float | None, list[Estimate | None]]
@@ -44,7 +46,8 @@ def draw(table: Sequence[Row], width: float) -> Figure:
     letters = 0.055 * max(map(len, names)) + 0.15
     across = max(1, min(len(panels), int((width - letters) / PANEL)))
     down = math.ceil(len(panels) / across)
-    figure = Figure(figsize=(width, down * (LINE * len(names) + 0.52)))
+    line = max(LEAST, min(LINE, (PAGE / down - REST) / len(names)))
+    figure = Figure(figsize=(width, down * (line * len(names) + REST)))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes, (title, form, level, numbers) in zip(grid.flat, panels, strict=False):
         _panel(axes, numbers, level)
