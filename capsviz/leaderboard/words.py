@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 
 from capsviz.leaderboard.columns import COLUMNS, Column
 from capsviz.leaderboard.rows import Cell, Row
 from capsviz.leaderboard.sources import NONE
+from capsviz.statistics.estimate import Estimate
 
 SEVERAL = 3  # training runs, of each network: what is said of fewer would be of these weights
 
@@ -74,7 +74,7 @@ def _better(higher: bool | None) -> str:
 
 
 def claims(table: Sequence[Row]) -> list[str]:
-    """What holds over seeds: of one network, and of two of the same data set.
+    """What holds over seeds: of one network, and of those of the same data set.
 
     Of networks with at least `SEVERAL` runs alone: an interval that leaves the column's level, or
     two that do not overlap, which is more than a difference needs. Not corrected for their number.
@@ -88,21 +88,14 @@ def claims(table: Sequence[Row]) -> list[str]:
         ]
         for row, cell in having:
             lines += _of_one(row, cell, column)
-        for (row, cell), (other, its) in combinations(having, 2):
-            if row.network.dataset == other.network.dataset:
-                lines += _of_two(
-                    column.title, (row, cell.estimate), (other, its.estimate), column.form
-                )
+        numbers = [(row, cell.estimate) for row, cell in having]
+        lines += _of_several(column.title, numbers, column.form)
     several = [
-        row
+        (row, row.network.accuracy)
         for row in table
         if len(row.network.seeds) >= SEVERAL and row.network.accuracy is not None
     ]
-    for row, other in combinations(several, 2):
-        if row.network.dataset == other.network.dataset:
-            one, two = (row, row.network.accuracy), (other, other.network.accuracy)
-            lines += _of_two("accuracy", one, two, ".1%")
-    return lines
+    return lines + _of_several("accuracy", several, ".1%")
 
 
 def _of_one(row: Row, cell: Cell, column: Column) -> list[str]:
@@ -121,11 +114,26 @@ def _of_one(row: Row, cell: Cell, column: Column) -> list[str]:
     ]
 
 
-def _of_two(title: str, one, other, form: str) -> list[str]:
-    (row, a), (second, b) = sorted((one, other), key=lambda pair: -float(pair[1].value))
-    if a.low <= b.high:
-        return []
-    return [
-        f"{title}: {row.network.name} {_interval(a, form)} lies above {second.network.name} "
-        f"{_interval(b, form)} ({len(row.network.seeds)} and {len(second.network.seeds)} runs)"
-    ]
+def _of_several(title: str, numbers: Sequence[tuple[Row, Estimate]], form: str) -> list[str]:
+    """For each network those of its data set that it lies above, each with its interval."""
+    lines = []
+    order = sorted(numbers, key=lambda pair: -float(pair[1].value))
+    for row, number in order:
+        below = [
+            (other, its)
+            for other, its in order
+            if other.network.dataset == row.network.dataset and number.low > its.high
+        ]
+        if below:
+            words = [f"{other.network.name} {_interval(its, form)}" for other, its in below]
+            runs = [str(len(one.network.seeds)) for one in (row, *(other for other, _ in below))]
+            lines.append(
+                f"{title}: {row.network.name} {_interval(number, form)} lies above {_all(words)} "
+                f"({_all(runs)} runs)"
+            )
+    return lines
+
+
+def _all(words: Sequence[str]) -> str:
+    """In a row, the last one after "and"."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -141,11 +141,14 @@ def test_two_recipes_are_told_apart_where_their_intervals_are(tmp_path):
     runs(tmp_path / "a", "low", ["aa", "bb", "cc"], accuracy=0.8)
     runs(tmp_path / "b", "high", ["dd", "ee", "ff"], accuracy=0.9)
     runs(tmp_path / "c", "like", ["gg", "hh", "ii"], accuracy=0.901)
-    table = leaderboard.table([tmp_path / name for name in "abc"])
+    runs(tmp_path / "d", "least", ["jj", "kk", "ll"], accuracy=0.7)
+    table = leaderboard.table([tmp_path / name for name in "abcd"])
     lines = leaderboard.claims(table)
+    low, least = "low 80.0 [79.0, 81.0]", "least 70.0 [69.0, 71.0]"
     assert lines == [
-        "accuracy: high 90.0 [89.0, 91.0] lies above low 80.0 [79.0, 81.0] (3 and 3 runs)",
-        "accuracy: like 90.1 [89.1, 91.1] lies above low 80.0 [79.0, 81.0] (3 and 3 runs)",
+        f"accuracy: like 90.1 [89.1, 91.1] lies above {low} and {least} (3, 3 and 3 runs)",
+        f"accuracy: high 90.0 [89.0, 91.0] lies above {low} and {least} (3, 3 and 3 runs)",
+        f"accuracy: {low} lies above {least} (3 and 3 runs)",
     ]
 
 
