@@ -73,7 +73,8 @@ def label_lines(figure, entries):
             arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), **look},
         )  # fmt: skip
         by_axes.setdefault(axes, []).append(note)
-    figure.get_layout_engine().execute(figure)
+    if (engine := figure.get_layout_engine()) is not None:  # none: axes stay where they are
+        engine.execute(figure)
     for axes, notes in by_axes.items():
         box, scale = axes.get_window_extent(), figure.dpi / 72
         ends = np.array([axes.transData.transform(note.xy)[1] for note in notes])
