@@ -7,6 +7,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from capsviz.figures import COLOURS, style
+from capsviz.figures.maps import are_short
 from capsviz.figures.panels import label_lines, mosaic, picture, show, wrapped
 
 STRIP = 13  # images in the print figure's strip, at most
@@ -59,7 +60,7 @@ def _strip(axes, result, picked):
     under.spines[:].set_visible(False)
     under.tick_params(length=0, pad=2)
     names = [result.classes[k] for k in result.predicted[picked]]
-    under.set_xticks(x, names, rotation=0 if _short(result) else 90)
+    under.set_xticks(x, names, rotation=0 if are_short(result.classes) else 90)
     for text, k in zip(under.get_xticklabels(), result.predicted[picked], strict=True):
         text.set_color("black" if result.label in (None, k) else PREDICTED)
 
@@ -130,7 +131,7 @@ class _Parts:
         bars = figure.add_axes([0.70, 0.535, 0.285, 0.36])
         bars.set(ylim=(0, 1.0), xticks=range(J), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
         bars.set_title(f"{result.score}s", fontsize=8)
-        bars.set_xticklabels(result.classes, rotation=0 if _short(result) else 90)
+        bars.set_xticklabels(result.classes, rotation=0 if are_short(result.classes) else 90)
         self.bars = bars.bar(range(J), np.zeros(J), color=OTHER, animated=True)
         strip = figure.add_axes([0.10, 0.15, 0.80, 0.30])
         step = (angles[-1] - angles[0]) / max(1, len(angles) - 1) or 1
@@ -179,10 +180,6 @@ class _Parts:
         true = "" if r.label is None else f"    true class {r.classes[r.label]}"
         self.text.set_text(f"{r.angles_deg[i]:g}°{true}    predicted {name}")
         return [*self.artists, *self.bars, self.strip, self.text]
-
-
-def _short(result) -> bool:
-    return max(map(len, result.classes)) <= 2
 
 
 def _limits(angles) -> tuple[float, float]:

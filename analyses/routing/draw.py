@@ -13,6 +13,7 @@ from capsviz.figures.maps import (
     GREY,
     RED,
     SIGNED,
+    are_short,
     class_ticks,
     halfrange,
     lowest,
@@ -30,7 +31,7 @@ def one_image(result, width):
     wide = width >= WIDE
     count = len(result.couplings)
     picked = sorted({round(r) for r in np.linspace(0, count - 1, min(4 if wide else 2, count))})
-    below = 1.7 if wide else 4.5 if _long(result) else 3.2
+    below = 1.7 if wide else 3.2 if are_short(result.classes) else 4.5
     heights = [1.5 if wide else 0.3 + 1.2 * len(picked), below]
     figure = Figure(figsize=(width, sum(heights)))
     top, bottom = figure.subfigures(2, 1, height_ratios=heights)
@@ -141,7 +142,7 @@ def _measures(part, result, wide) -> list:
     names = [["parents", "votes", "activations"]]
     if not wide:
         names = [["parents", "activations"], ["votes", "votes"]]
-        if _long(result):  # names of classes stand upright, each in its own room
+        if not are_short(result.classes):  # names of classes stand upright, each in its own room
             names = [[one] for one in ("parents", "votes", "activations")]
     parts = part.subplot_mosaic(names)
     J, rounds = len(result.classes), np.arange(1, len(result.couplings) + 1)
@@ -170,11 +171,6 @@ def _measures(part, result, wide) -> list:
     class_ticks(axes.xaxis, result.classes)
     axes.legend(loc="upper center", ncols=2 if wide else 1, borderaxespad=0)
     return named
-
-
-def _long(result) -> bool:
-    """Whether classes have names, and not digits."""
-    return max(map(len, result.classes)) > 2
 
 
 def parents(axes, rounds, mean, band, J):

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from capsviz.figures import COLOURS
+from capsviz.figures.maps import are_short
 from capsviz.figures.panels import show
 
 HATCHES = ("", "////", "....", "xxxx")  # a network must be told from the next in print as well
@@ -47,8 +48,7 @@ def _scores(axes, result):
         )  # fmt: skip
     axes.set(ylim=(0, 1.25), ylabel=_scale(result), xlabel="class")
     axes.set_yticks([0, 0.5, 1])
-    short = max(map(len, result.classes)) <= 2
-    axes.set_xticks(range(J), result.classes, rotation=0 if short else 90)
+    axes.set_xticks(range(J), result.classes, rotation=0 if are_short(result.classes) else 90)
     axes.legend(loc="upper center", ncols=2, borderaxespad=0)
 
 

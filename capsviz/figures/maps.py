@@ -22,9 +22,14 @@ def lowest(scale, axes) -> float:
     return 0.0 if scale.vmin < 0 <= min(drawn) else scale.vmin
 
 
+def are_short(names) -> bool:
+    """Whether class names are digits or alike, and not words."""
+    return max(map(len, names)) <= 2
+
+
 def class_ticks(axis, names, step=1):
     """Class names, twelve at most; every `step`-th of short ones."""
-    short = max(map(len, names)) <= 2
+    short = are_short(names)
     step = max(step if short and len(names) > 5 else 1, -(-len(names) // 12))
     turn = 90 if axis.axis_name == "x" and not short else 0
     axis.set_ticks(range(0, len(names), step), names[::step], fontsize=6, rotation=turn)

@@ -8,6 +8,7 @@ from capsviz.leaderboard.columns import COLUMNS, Column
 from capsviz.leaderboard.rows import Cell, Row
 from capsviz.leaderboard.sources import NONE
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import in_a_row
 
 SEVERAL = 3  # training runs, of each network: what is said of fewer would be of these weights
 
@@ -128,12 +129,7 @@ def _of_several(title: str, numbers: Sequence[tuple[Row, Estimate]], form: str) 
             words = [f"{other.network.name} {_interval(its, form)}" for other, its in below]
             runs = [str(len(one.network.seeds)) for one in (row, *(other for other, _ in below))]
             lines.append(
-                f"{title}: {row.network.name} {_interval(number, form)} lies above {_all(words)} "
-                f"({_all(runs)} runs)"
+                f"{title}: {row.network.name} {_interval(number, form)} lies above "
+                f"{in_a_row(words)} ({in_a_row(runs)} runs)"
             )
     return lines
-
-
-def _all(words: Sequence[str]) -> str:
-    """In a row, the last one after "and"."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

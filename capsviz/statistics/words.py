@@ -12,6 +12,11 @@ def with_interval(value: float, interval, form: str) -> str:
     return f"{number(value, form)} [{low}, {high}]"
 
 
+def in_a_row(names: list[str]) -> str:
+    """Names in a row, the last after "and"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
 def sentence(text: str) -> str:
     """A text as a sentence: a capital first, a full stop last; "" stays."""
     text = text.strip()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from capsviz.statistics.words import in_a_row
+
 LAWS = (
     "own map, whole warp",
     "half a warp, twice",
@@ -64,7 +66,7 @@ def verdict(result, f: int) -> str:
         and all(result.explained.difference.high[s, f, law] < 0 for s in fresh)
     ]
     if above:
-        return f"{text}; above freshly initialised networks: {oxford(above)}"
+        return f"{text}; above freshly initialised networks: {in_a_row(above)}"
     return f"{text}; no law is clearly above that of freshly initialised networks"
 
 
@@ -85,11 +87,6 @@ def fresh_kinds(result) -> list[int]:
     """The kinds of vectors of the first network, freshly initialised."""
     start = f"{result.sources[0]} freshly"
     return [s for s, name in enumerate(result.sources) if name.startswith(start)]
-
-
-def oxford(names: list[str]) -> str:
-    """Names in a row, the last after "and"."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def table(result):
