@@ -4,6 +4,7 @@ After the deconvolution decoder of ethanleet/CapsNet, built for any image size: 
 of the image wide and high, and two transposed convolutions of stride 2 double it, to odd sizes too.
 """
 
+import torch
 from torch import nn
 
 MAPS = (16, 64, 32)  # at a quarter of the image's size, at half of it, and at its own
@@ -16,7 +17,7 @@ def layers(inputs: int, image_shape: tuple[int, int, int], *, norm: bool = False
     half = [(side + 1) // 2 for side in full]
     coarse = [(side + 1) // 2 for side in half]
     first, second, third = MAPS
-    return nn.Sequential(
+    decoder = nn.Sequential(
         nn.Linear(inputs, first * coarse[0] * coarse[1], bias=not norm),
         nn.Unflatten(1, (first, *coarse)),
         *_rectified(first, norm),
@@ -27,6 +28,7 @@ def layers(inputs: int, image_shape: tuple[int, int, int], *, norm: bool = False
         nn.ConvTranspose2d(third, channels, 3, padding=1),
         nn.Sigmoid(),
     )
+    return decoder.to(memory_format=torch.channels_last)
 
 
 def _rectified(maps: int, norm: bool) -> list[nn.Module]:

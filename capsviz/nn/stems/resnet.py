@@ -5,6 +5,7 @@ average and its classes: 16, 32, 64 channels at full, half and quarter size. A c
 `dimensions` channels of the last map at one place, after a 1x1 convolution that gives them signs.
 """
 
+import torch
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 
@@ -40,10 +41,11 @@ class Residual(Stem):
             *residual_groups(width, CHANNELS, BLOCKS),
         )
         self.capsules = nn.Conv2d(self.inner, types * dimensions, 1)
+        self.to(memory_format=torch.channels_last)
 
     def before(self, images: Tensor) -> Tensor:
         """The last map."""
-        return self.body(images)
+        return self.body(images.contiguous(memory_format=torch.channels_last))
 
     def without_last(self) -> Stem:
         """Without `capsules`."""

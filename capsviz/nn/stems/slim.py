@@ -5,6 +5,7 @@ stride 2, all without padding, each followed by ReLU and then batch norm; then o
 each channel, linear. Weights from He's normal distribution.
 """
 
+import torch
 from torch import Tensor, nn
 
 from capsviz.nn.stems import Stem
@@ -41,10 +42,11 @@ class Slim(Stem):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight)
                 nn.init.zeros_(module.bias)
+        self.to(memory_format=torch.channels_last)
 
     def before(self, images: Tensor) -> Tensor:
         """Features before the depthwise convolution."""
-        return self.body(images)
+        return self.body(images.contiguous(memory_format=torch.channels_last))
 
     def without_last(self) -> Stem:
         """Without `depthwise`."""
