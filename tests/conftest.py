@@ -12,7 +12,13 @@ import pytest
 import torch
 from click.testing import CliRunner
 from foreign import Foreign
-from visitor import address, browser, looked_at, visit  # noqa: F401  # one server for all
+from visitor import (  # noqa: F401  # one server for all
+    address,
+    browser,
+    looked_at,
+    shared,
+    visit,
+)
 
 from capsviz import data
 from capsviz.cli import main, options
