@@ -7,12 +7,15 @@ from operator import attrgetter
 
 from matplotlib import rcParams
 from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.backends.backend_pdf import RendererPdf
+from matplotlib.backends.backend_svg import RendererSVG
 from matplotlib.text import Text
 
 ASPECTS = attrgetter(  # of a Text, that its layout depends on, its font apart
     "_text", "_usetex", "_parse_math", "_rotation", "_rotation_mode", "_horizontalalignment",
     "_verticalalignment", "_multialignment", "_linespacing",
 )  # fmt: skip
+KINDS = (RendererAgg, RendererPdf, RendererSVG)
 FONTS = ("font.family", "font.sans-serif", "font.serif", "mathtext.fontset", "text.hinting")
 
 _measured = Text._get_layout
@@ -21,15 +24,17 @@ _layouts = {}
 
 def layout(text, renderer):
     """What matplotlib's own method returns, which is asked once for each."""
-    if type(renderer) is not RendererAgg or text.get_wrap() or text.get_transform_rotates_text():
+    kind = type(getattr(renderer, "_renderer", renderer))  # that of vectors may rasterise parts
+    if kind not in KINDS or text.get_wrap() or text.get_transform_rotates_text():
         return _measured(text, renderer)
-    font, dpi = text.get_fontproperties().copy(), (text.get_figure(root=True).dpi, renderer.dpi)
-    key = (font, dpi, ASPECTS(text), *(str(rcParams[name]) for name in FONTS))
+    scale = (kind, text.get_figure(root=True).dpi, kind is RendererAgg and renderer.dpi)
+    font = text.get_fontproperties().copy()
+    key = (font, scale, ASPECTS(text), *(str(rcParams[name]) for name in FONTS))
     if key not in _layouts:
         _layouts[key] = _measured(text, renderer)
     return _layouts[key]
 
 
 def remember():
-    """From here on, texts that are drawn by Agg are measured once."""
+    """From here on, every text is measured once."""
     Text._get_layout = layout
