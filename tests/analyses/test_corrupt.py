@@ -218,7 +218,7 @@ def run(*args):
     return CliRunner().invoke(main, ["corrupt", *map(str, args)])
 
 
-def test_the_command_writes_figure_table_and_numbers(tmp_path):
+def test_the_command_writes_figure_table_and_numbers(blank, tmp_path):
     done = run("--checkpoint", "digits", "--n", 20, "--only", "stripe", "--output", tmp_path)
     assert done.exit_code == 0, done.stderr
     stem = "corrupt-digits-20-images-only-stripe"

@@ -233,7 +233,7 @@ def test_colour_images_long_names_and_many_eps_are_drawn():
         detect.plot(found, width=width)
 
 
-def test_the_command_attacks_the_embedded_digits(tmp_path):
+def test_the_command_attacks_the_embedded_digits(blank, tmp_path):
     asked = ["detect", "--checkpoint", "digits", "--data-dir", str(tmp_path), "--n", "4"]
     asked += ["--steps", "1", "--eps", "0.1", "--format", "png", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, asked)

@@ -355,7 +355,7 @@ def test_a_first_network_without_capsules_and_few_images_are_refused(cnn, images
         equivariance.compute([build_strong()], images[:20], LABELS[:20], names=["a"], dataset="x")
 
 
-def test_the_command_looks_at_the_embedded_digits(tmp_path):
+def test_the_command_looks_at_the_embedded_digits(blank, tmp_path):
     arguments = ["equivariance", "--checkpoint", "digits", "--data-dir", str(tmp_path)]
     arguments += ["--n", "40", "--fit", "9", "--warp", "rotation", "--seeds", "1"]
     arguments += ["--format", "png", "--output", str(tmp_path / "out")]

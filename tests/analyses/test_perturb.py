@@ -357,7 +357,7 @@ def test_images_may_be_on_another_device(foreign, twos, statistics):
     assert perturb.choose(foreign, elsewhere(twos[:1])[0]) == perturb.choose(foreign, twos[:1])
 
 
-def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
+def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tmp_path):
     given = [
         "perturb",
         "--digit",
@@ -396,7 +396,7 @@ def test_options_of_one_image_are_refused_with_evaluate(given, tmp_path):
     assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
-def test_the_table_is_of_the_digit_that_is_asked_for(tmp_path):
+def test_the_table_is_of_the_digit_that_is_asked_for(blank, tmp_path):
     asked = ["perturb", "--n", "9", "--digit", "3", "--checkpoint", "digits"]
     done = CliRunner().invoke(main, [*asked, "--format", "png", "--output", str(tmp_path)])
     assert done.exit_code == 0, done.output

@@ -234,7 +234,7 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
         assert "40 digits images" in escape(reconstruct.caption(result))
 
 
-def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
+def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tmp_path):
     given = ["reconstruct", "--n", "50", "--checkpoint", "digits", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output

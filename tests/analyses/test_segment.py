@@ -305,7 +305,7 @@ def run(tmp_path, monkeypatch):
     return invoke
 
 
-def test_the_command_writes_figure_and_numbers_and_tells_its_findings(run, tmp_path):
+def test_the_command_writes_figure_and_numbers_and_tells_its_findings(blank, run, tmp_path):
     done = run("segment", "--n", 20, "--index", 7, "--images", 2, "--failures", 1)
     assert done.exit_code == 0, done.output
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
@@ -353,7 +353,7 @@ def test_without_weights_it_is_said_how_to_train_and_name_them(run, monkeypatch)
     )
 
 
-def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(run, tmp_path):
+def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blank, run, tmp_path):
     done = run("figures", "--n", 20)
     assert done.exit_code == 0, done.output
     for part in ("", "-measures"):
