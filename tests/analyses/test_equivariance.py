@@ -296,10 +296,10 @@ def test_images_may_be_on_another_device(images, training):
     assert np.array_equal(values.mean.value, near.mean.value)
 
 
-@pytest.mark.parametrize("width", [3.5, 7.16])
-def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path, width):
-    figures.save(tmp_path / "x", "equivariance", result, formats=("png",), width=width)
+def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path):
+    figures.save(tmp_path / "x", "equivariance", result, formats=())
     stored, _ = figures.read_result(tmp_path / "x.json")
+    assert all(figures.draw("equivariance", stored, width).axes for width in (3.5, 7.16))
     for name in result._fields:
         one, two = getattr(result, name), getattr(stored, name)
         if name in ESTIMATES:

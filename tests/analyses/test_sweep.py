@@ -150,7 +150,7 @@ def test_findings_and_caption_carry_the_numbers(result):
 def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, grid):
     chosen = {**FEW, "grid": grid}
     values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **chosen)
-    paths = figures.save(tmp_path / "x", "sweep", values, formats=["png"], width=width)
+    paths = figures.save(tmp_path / "x", "sweep", values, formats=[], width=width)
     read, _ = figures.read_result(paths[-1])
     assert same(read, values)
     picture = figures.draw("sweep", read, width)
