@@ -1,5 +1,7 @@
 """Perturb: sheets decode the very poses they say, effects are those of a decoder that is known."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -175,8 +177,7 @@ def test_a_sheet_shows_the_six_dimensions_that_change_the_image_most(digits):
     assert "dimensions that" not in perturb.caption(every)
 
 
-@pytest.mark.parametrize("width", [3.5, 7.16])
-def test_a_sheet_of_few_dimensions_fits(digits, width):
+def test_a_sheet_of_few_dimensions_fits(digits):
     model = Foreign(E=9)
     images, labels = digits
     statistics = perturb.evaluate(
@@ -184,7 +185,8 @@ def test_a_sheet_of_few_dimensions_fits(digits, width):
     )
     for span in ("paper", "data"):
         sheet = perturb.compute(model, images[:1], 2, statistics=statistics, span=span)
-        assert_fits(figures.draw("perturb", sheet, width))
+        for width in (3.5, 7.16):
+            assert_fits(figures.draw("perturb", sheet, width))
 
 
 def test_a_double_network_reads_alike(twos, statistics):
@@ -277,17 +279,18 @@ def test_the_winning_or_the_true_class_is_chosen(foreign, twos):
         perturb.choose(foreign, twos[:1], None, pose="true")
 
 
-@pytest.mark.parametrize("width", [3.5, 7.16])
-def test_colour_images_without_a_label_are_drawn(width, generator):
+def test_colour_images_without_a_label_are_drawn(generator):
     model = Foreign(image_shape=(3, 20, 24), classes=4)
     images = torch.rand(6, 3, 20, 24, generator=generator)
     names = ["aeroplane", "automobile", "bird", "cat"]
     found = perturb.evaluate(model, images, capsule=1, classes=names, dataset="x")
-    for span in ("paper", "data"):
-        sheet = perturb.compute(model, images[:1], statistics=found, span=span)
-        assert sheet.images.shape == (5, 11, 3, 20, 24)
-        assert_fits(figures.draw("perturb", sheet, width))
-    assert_fits(figures.draw("perturb", found, width))
+    sheets = [
+        perturb.compute(model, images[:1], statistics=found, span=span)
+        for span in ("paper", "data")
+    ]
+    assert {sheet.images.shape for sheet in sheets} == {(5, 11, 3, 20, 24)}
+    for result, width in product([*sheets, found], (3.5, 7.16)):
+        assert_fits(figures.draw("perturb", result, width))
 
 
 def test_images_whose_reconstruction_is_black_are_left_out(boxes):
