@@ -7,6 +7,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from capsviz.analyses.routing.words import parent_of
 from capsviz.figures.maps import (
     BLUE,
     COUPLING,
@@ -68,7 +69,7 @@ def _couplings(part, result, picked, wide):
     for axes in grid[-1]:
         axes.set_xlabel("capsule" if types == len(result.entropy_nats[0]) else "capsule type")
     for axes in grid[:, 0]:
-        axes.set_ylabel("class")
+        axes.set_ylabel(parent_of(result))
     coupling_bar(part, image, grid, scale)
 
 
@@ -92,10 +93,11 @@ def _maps(part, result, classes, shape, wide):
                 axes.set_title(f"{result.classes[j]}{true}", fontsize=6.5, pad=2)
             if column == 0:
                 axes.set_ylabel(name, fontsize=6.5)
-    longest = f" ({SHOWN} longest)" if len(result.classes) > SHOWN else ""
+    most = "longest" if result.layer is None else "most active"
+    longest = f" ({SHOWN} {most})" if len(result.classes) > SHOWN else ""
     quantity = words_of(result.quantity)
     part.suptitle(
-        f"evidence for each class{longest} by place: "
+        f"evidence for each {parent_of(result)}{longest} by place: "
         f"{'' if wide or result.quantity is None else chr(10)}{quantity['part']} "
         f"summed over types;{' ' if wide and result.quantity is None else chr(10)}"
         f"below each map its sum Σ{' = ' if result.quantity is None else ', '}{quantity['whole']}",
@@ -126,11 +128,12 @@ def evidence(result, width):
     axes.set(title="sum Σ over capsules" if wide else "sum Σ", xlabel="Σ")
     axes.xaxis.set_major_locator(MaxNLocator(4 if wide else 2))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
-    grid[0].set_ylabel("class")
+    grid[0].set_ylabel(parent_of(result))
     class_ticks(grid[0].yaxis, result.classes)
     quantity = words_of(result.quantity)
     figure.suptitle(
-        f"evidence for each class by capsule, {quantity['part']};\nΣ: {quantity['whole']}",
+        f"evidence for each {parent_of(result)} by capsule, {quantity['part']};\n"
+        f"Σ: {quantity['whole']}",
         fontsize=7,
     )
     bar(figure, drawn, grid[:2], "evidence; − marks negative")
@@ -150,7 +153,7 @@ def _measures(part, result, wide) -> list:
     parents(parts["parents"], rounds, counts.mean(1), np.quantile(counts, [0.05, 0.95], 1).T, J)
     parts["parents"].set_title("band: 5 to 95 % of capsules" if wide else "band: 5 to 95 %")
     axes, winner, named = parts["votes"], int(result.activations.argmax()), []
-    roles = {winner: "predicted"}
+    roles = {winner: "predicted" if result.layer is None else "most active"}
     if result.label is not None:
         roles[result.label] = "true" if result.label != winner else "predicted,\ntrue"
     for (j, role), colour in zip(roles.items(), (RED, BLUE), strict=False):
@@ -165,8 +168,8 @@ def _measures(part, result, wide) -> list:
     axes.vlines(at, result.uniform_activations, result.activations, color=GREY, linewidth=0.8)
     axes.plot(at, result.activations, "o", color=RED, label="routed")
     axes.plot(at, result.uniform_activations, "o", color=BLUE, mfc="white", label="uniform")
-    axes.set(xlabel="class", ylabel="activation", ylim=(0, 1.3 if wide else 1.5))
-    axes.set_title("class capsules")
+    axes.set(xlabel=parent_of(result), ylabel="activation", ylim=(0, 1.3 if wide else 1.5))
+    axes.set_title("class capsules" if result.layer is None else "mean over places")
     axes.set_yticks([0, 0.5, 1])
     class_ticks(axes.xaxis, result.classes)
     axes.legend(loc="upper center", ncols=2 if wide else 1, borderaxespad=0)

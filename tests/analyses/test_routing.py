@@ -12,6 +12,7 @@ from page import assert_redrawn
 from capsviz import figures
 from capsviz.analyses import routing
 from capsviz.analyses.routing import survey
+from capsviz.nn import models
 from capsviz.nn.functional import lengths
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -505,3 +506,20 @@ def test_command_prints_the_statistics_as_json(analyse, tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 20
     assert (tmp_path / "routing-digits-20-images.json").exists()
+
+
+def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp_path):
+    model = models.build("matrix_capsnet", (1, 21, 19), 3, channels=6, types=(2, 3, 4))
+    for layer, parents in ((0, 3), (1, 4)):
+        result = one(model, tiny_images[:1], layer=layer)
+        assert (result.layer, result.label, len(result.classes)) == (layer, None, parents)
+        assert result.couplings.shape[1:] == ((2, 3)[layer], parents)
+        np.testing.assert_allclose(result.couplings.sum(2), 1, rtol=1e-5)
+        np.testing.assert_allclose(result.maps.sum((1, 2)), result.map_sums, rtol=1e-6)
+        assert f"routed layer {layer}, by the types" in routing.findings(result)
+        assert "predicted" not in routing.findings(result)
+        assert_redrawn("routing", result, tmp_path)
+    for layer in (None, 2, -1):
+        assert one(model, tiny_images[:1], layer=layer).classes == NAMES
+    with pytest.raises(ValueError, match="expected layer 0 to 2, got 3"):
+        one(model, tiny_images[:1], layer=3)
