@@ -15,7 +15,8 @@ def caption(result, part: str = "") -> str:
     if part == "maps":
         return (
             f"Where the evidence for each {parent_of(result)} comes from, as {plain(result)} "
-            f"summed over types, with routing and with uniform couplings. {whole(result)}{sentences(findings(result))}"
+            "summed over types, with routing and with uniform couplings. "
+            f"{whole(result)}{sentences(findings(result))}"
         )
     if part == "evidence":
         return (
