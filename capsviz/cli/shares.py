@@ -1,9 +1,9 @@
 """A statistic over training runs, shared out: what each task measured, where the others find it.
 
 A task measures every N-th run and keeps its results, with the resamples that their intervals are
-of, in OUTPUT/shares/ANALYSIS-DIGEST/WEIGHTS: the digest is that of the options and the version, WEIGHTS that of the
-network's file, so nothing is taken for what it is not. The task that finds all runs there joins
-them.
+of, in OUTPUT/shares/ANALYSIS-DIGEST/WEIGHTS: the digest is that of the options and the version,
+WEIGHTS that of the network's file, so nothing is taken for what it is not. The task that finds all
+runs there joins them.
 """
 
 from __future__ import annotations

@@ -85,8 +85,13 @@ def with_parents(traced: Trace) -> Tensor:
     if traced.links is None:
         assert traced.couplings is not None
         return torch.ones(traced.couplings.shape[2], dtype=torch.bool)
-    child = traced.links.child.flatten().cpu()  # -1: an empty slot
-    return torch.zeros(traced.links.count, dtype=torch.bool).index_fill_(0, child[child >= 0], True)
+    return _linked(traced.links)
+
+
+def _linked(links) -> Tensor:
+    """Which children stand in a slot: (count,) bool."""
+    child = links.child.flatten().cpu()  # -1: an empty slot
+    return torch.zeros(links.count, dtype=torch.bool).index_fill_(0, child[child >= 0], True)
 
 
 def _each(couplings: Tensor, links) -> Tensor:
