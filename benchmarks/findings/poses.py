@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.findings.finding import Finding, of_figure, over_runs, percent, picture, seeds
+from benchmarks.findings.finding import Finding, of_figure, over_runs, percent, picture, seeds, slim
 
 
 def lawful() -> Finding:
@@ -21,6 +21,10 @@ def lawful() -> Finding:
         return less, "+.2f", less.low > 0
 
     words, files, holds = over_runs("equivariance", "Result", over_fresh)
+    by_routing, others = slim("equivariance", ("uniform", "dynamic", "self_attention"), over_fresh)
+    if by_routing:
+        words.append(f"on the stem of finding 5, {by_routing}: no routing is needed for it")
+        holds = holds and len(others) == 3
     return Finding(
         "Poses turn by a law, more than before training, and less than the pixels do",
         bool(holds and (mean.difference.high[fresh] < 0).all() and mean.difference.low[pixels] > 0),
@@ -33,7 +37,7 @@ def lawful() -> Finding:
         "; ".join(f"{names[k].removeprefix('mnist ')} {mean[k]:.2f}" for k in range(1, len(names))),
         seeds(["R² less that freshly initialised, " + "; ".join(words)]) if words else seeds([]),
         "poses that are told better than as many numbers of the pixels",
-        [one.source, *files],
+        [one.source, *files, *others],
     )
 
 
