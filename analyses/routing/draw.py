@@ -15,8 +15,8 @@ from capsviz.figures.maps import (
     SIGNED,
     are_short,
     class_ticks,
+    coupling_ticks,
     halfrange,
-    lowest,
     one_map,
 )
 from capsviz.figures.panels import label_lines
@@ -178,7 +178,7 @@ def parents(axes, rounds, mean, band, J):
     axes.plot(rounds, mean, "o-", color=BLUE)
     axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
     last(axes, rounds[-1], mean[-1], f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4)
-    axes.set(xlabel="iteration", ylabel="effective parents", ylim=(1, J * 1.03))
+    axes.set(ylabel="effective parents", ylim=(1, J * 1.03))
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
     right.set_ylabel("entropy, nats")
@@ -190,7 +190,7 @@ def votes(axes, rounds):
     """Labels of the agreement of votes and pose."""
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0), high + 0.1 * (high - min(low, 0)))
-    axes.set(xlabel="iteration", ylabel="mean cosine", title="vote agreement")
+    axes.set(ylabel="mean cosine", title="vote agreement")
     iteration_ticks(axes, rounds)
 
 
@@ -203,19 +203,20 @@ def last(axes, x, y, text, *, below):
 
 
 def iteration_ticks(axes, rounds):
-    """Whole iterations only."""
+    """Whole iterations only; a routing of one pass has none."""
     axes.set_xlim(rounds[0] - 0.3, rounds[-1] + 0.3)
     if len(rounds) == 1:
-        axes.set_xticks(rounds)
+        axes.set(xlabel="one pass", xticks=[])
     else:
+        axes.set_xlabel("iteration")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
 def coupling_bar(part, image, grid, scale):
     """The colour bar of couplings: 1/J in its middle."""
     drawn = bar(part, image, grid, "mean coupling $c_{ij}$")
-    ticks = [lowest(scale, grid), scale.vcenter, scale.vmax]
-    if ticks[0] > scale.vmin:
+    ticks = coupling_ticks(scale, grid)
+    if len(ticks) > 1 and ticks[0] > scale.vmin:
         drawn.ax.set_ylim(ticks[0], scale.vmax)
     drawn.set_ticks(ticks, labels=[f"{t:.3f}" for t in ticks])
 
