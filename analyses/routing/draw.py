@@ -23,6 +23,7 @@ from capsviz.figures.panels import label_lines
 from capsviz.nn.quantity import words_of
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+STEEP = 0.3  # of the height of the axes, from one iteration to the next
 SHOWN = 10  # classes that maps are drawn of, the longest
 
 
@@ -177,8 +178,8 @@ def parents(axes, rounds, mean, band, J):
     """Effective parents, and on the right the entropy that they stand for."""
     axes.plot(rounds, mean, "o-", color=BLUE)
     axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
-    last(axes, rounds[-1], mean[-1], f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4)
     axes.set(ylabel="effective parents", ylim=(1, J * 1.03))
+    last(axes, rounds, mean, f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4)
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
     right.set_ylabel("entropy, nats")
@@ -195,10 +196,13 @@ def votes(axes, rounds):
 
 
 def last(axes, x, y, text, *, below):
-    """A number beside the last point of a curve."""
+    """A number at the last point of a curve; left of it where the curve comes from that side."""
+    rise = np.diff(y[-2:]).sum() * (1 if below else -1)
+    beside = rise > STEEP * np.ptp(axes.get_ylim())
     axes.annotate(
-        text, (x, y), xytext=(3, -4 if below else 4), textcoords="offset points",
-        ha="right", va="top" if below else "bottom", fontsize=6.5,
+        text, (x[-1], y[-1]), textcoords="offset points",
+        xytext=(-6, 0) if beside else (3, -4 if below else 4), ha="right",
+        va="center" if beside else "top" if below else "bottom", fontsize=6.5,
     )  # fmt: skip
 
 

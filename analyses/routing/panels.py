@@ -105,18 +105,18 @@ def _parents(axes, result):
     estimate = result.effective_parents
     parts.parents(axes, rounds, estimate.value, estimate.ci95, len(result.classes))
     axes.set_title("spread of couplings")
-    _control(axes, rounds, result, result.control_effective_parents, below=True)
+    _control(axes, estimate.value, result, result.control_effective_parents, below=True)
 
 
 def _polarisation(axes, result):
     estimate = result.polarisation
     rounds = np.arange(1, len(estimate) + 1)
     _errorbar(axes, rounds, estimate, BLUE, "o-")
-    value = estimate.value[-1]
-    parts.last(axes, rounds[-1], value, f"{value:.3f}", below=value > 0.5)
+    values = estimate.value
     axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, 1), title="polarisation")
+    parts.last(axes, rounds, values, f"{values[-1]:.3f}", below=values[-1] > 0.5)
     parts.iteration_ticks(axes, rounds)
-    _control(axes, rounds, result, result.control_polarisation, below=False)
+    _control(axes, values, result, result.control_polarisation, below=False)
 
 
 def _agreement(axes, result) -> list:
@@ -139,11 +139,21 @@ def _dotted(result) -> int:
     return names.index("matched") if "matched" in names else names.index("random")
 
 
-def _control(axes, rounds, result, estimate, *, below):
-    """The random control as a dotted line."""
+def _control(axes, curve, result, estimate, *, below):
+    """The random control as a dotted line, its name away from a curve that crosses it."""
     value = estimate.value[result.controls.index("random")]
     axes.axhline(value, color=GREY, linestyle=":")
-    parts.last(axes, rounds[-1], value, "random control", below=below)
+    crossed = np.flatnonzero(np.diff(curve > value))
+    if not crossed.size:
+        parts.last(axes, [len(curve)], np.array([value]), "random control", below=below)
+        return
+    early = 2 * crossed[0] < len(curve) - 1  # it crosses in the first half: room at the right
+    below = curve[-1 if early else 0] > value
+    axes.annotate(
+        "random", (0.98 if early else 0.02, value), xycoords=("axes fraction", "data"),
+        xytext=(0, -4 if below else 4), textcoords="offset points",
+        ha="right" if early else "left", va="top" if below else "bottom", fontsize=6.5,
+    )  # fmt: skip
 
 
 def _dead(axes, result):

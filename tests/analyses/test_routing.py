@@ -310,6 +310,29 @@ def test_predictions_of_one_pass_are_drawn_on_the_scale_of_the_controls(tiny_ima
     assert axes.get_ylim()[1] >= 100 * result.control_changed.high.max()
 
 
+@pytest.mark.parametrize("falling", [True, False])
+def test_a_curve_does_not_run_through_the_words_beside_it(falling, tiny, tiny_images):
+    """As of EM in two iterations, from uniform couplings to one parent each."""
+    result, _ = many(tiny, tiny_images)
+    ends = ([3, 1.2], [0.34, 0.9]) if falling else ([1.2, 3], [0.9, 0.34])
+    curves = [Estimate(np.array(one), np.stack([one, one], 1)) for one in ends]
+    figure = figures.draw(
+        "routing", result._replace(effective_parents=curves[0], polarisation=curves[1])
+    )
+    figure.canvas.draw()
+    for title in ("spread of couplings", "polarisation"):
+        axes = next(axes for axes in figure.axes if axes.get_title() == title)
+        line = next(line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_color()
+                    == figures.COLOURS[0])  # fmt: skip
+        path = axes.transData.transform(np.column_stack([
+            np.linspace(1, 2, 300), np.linspace(*line.get_ydata(), 300)
+        ]))  # fmt: skip
+        assert len(axes.texts) == 2
+        for text in axes.texts:
+            box = text.get_window_extent()
+            assert not any(box.contains(*point) for point in path), text.get_text()
+
+
 def words_of(figure):
     """All that is written on a figure."""
     figure.canvas.draw()
