@@ -16,14 +16,15 @@ from capsviz.figures.maps import (
     SIGNED,
     are_short,
     class_ticks,
+    coupling_ticks,
     halfrange,
-    lowest,
     one_map,
 )
 from capsviz.figures.panels import label_lines
 from capsviz.nn.quantity import words_of
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
+STEEP = 0.3  # of the height of the axes, from one iteration to the next
 SHOWN = 10  # classes that maps are drawn of, the longest
 
 
@@ -180,8 +181,8 @@ def parents(axes, rounds, mean, band, J):
     """Effective parents, and on the right the entropy that they stand for."""
     axes.plot(rounds, mean, "o-", color=BLUE)
     axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
-    last(axes, rounds[-1], mean[-1], f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4)
-    axes.set(xlabel="iteration", ylabel="effective parents", ylim=(1, J * 1.03))
+    axes.set(ylabel="effective parents", ylim=(1, J * 1.03))
+    last(axes, rounds, mean, f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4)
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
     right.set_ylabel("entropy, nats")
@@ -193,32 +194,36 @@ def votes(axes, rounds):
     """Labels of the agreement of votes and pose."""
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, 0), high + 0.1 * (high - min(low, 0)))
-    axes.set(xlabel="iteration", ylabel="mean cosine", title="vote agreement")
+    axes.set(ylabel="mean cosine", title="vote agreement")
     iteration_ticks(axes, rounds)
 
 
 def last(axes, x, y, text, *, below):
-    """A number beside the last point of a curve."""
+    """A number at the last point of a curve; left of it where the curve comes from that side."""
+    rise = np.diff(y[-2:]).sum() * (1 if below else -1)
+    beside = rise > STEEP * np.ptp(axes.get_ylim())
     axes.annotate(
-        text, (x, y), xytext=(3, -4 if below else 4), textcoords="offset points",
-        ha="right", va="top" if below else "bottom", fontsize=6.5,
+        text, (x[-1], y[-1]), textcoords="offset points",
+        xytext=(-6, 0) if beside else (3, -4 if below else 4), ha="right",
+        va="center" if beside else "top" if below else "bottom", fontsize=6.5,
     )  # fmt: skip
 
 
 def iteration_ticks(axes, rounds):
-    """Whole iterations only."""
+    """Whole iterations only; a routing of one pass has none."""
     axes.set_xlim(rounds[0] - 0.3, rounds[-1] + 0.3)
     if len(rounds) == 1:
-        axes.set_xticks(rounds)
+        axes.set(xlabel="one pass", xticks=[])
     else:
+        axes.set_xlabel("iteration")
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
 def coupling_bar(part, image, grid, scale):
     """The colour bar of couplings: 1/J in its middle."""
     drawn = bar(part, image, grid, "mean coupling $c_{ij}$")
-    ticks = [lowest(scale, grid), scale.vcenter, scale.vmax]
-    if ticks[0] > scale.vmin:
+    ticks = coupling_ticks(scale, grid)
+    if len(ticks) > 1 and ticks[0] > scale.vmin:
         drawn.ax.set_ylim(ticks[0], scale.vmax)
     drawn.set_ticks(ticks, labels=[f"{t:.3f}" for t in ticks])
 

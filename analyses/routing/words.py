@@ -79,7 +79,7 @@ def findings(result) -> str:
     text = (
         f"{who} ({what} {largest[0]:.3f}), with uniform couplings {control} "
         f"({largest[1]:.3f})\n{after} capsule has {effective:.3f} of {J} effective parents{sd}: "
-        f"{spread(effective, J)}"
+        f"{spread(effective, J, even=bool(sd) and not result.coupling_sd[-1].any())}"
     )
     if result.maps is None:
         return f"{text}\n{NO_MAP}"
