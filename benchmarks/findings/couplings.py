@@ -143,6 +143,8 @@ def maps() -> Finding:
     routed = result.names.index("routing map")
 
     def less(of):
+        if of.routed_less is None:  # capsules at one place: there is no map
+            return None
         difference = of.routed_less[of.names.index(brightness)]
         return difference, "+.3f", difference.low <= 0 or abs(difference.value) < 0.05
 
