@@ -101,7 +101,8 @@ def _maps(part, result, classes, shape, wide):
         f"evidence for each {parent_of(result)}{longest} by place: "
         f"{'' if wide or result.quantity is None else chr(10)}{quantity['part']} "
         f"summed over types;{' ' if wide and result.quantity is None else chr(10)}"
-        f"below each map its sum Σ{' = ' if result.quantity is None else ', '}{quantity['whole']}",
+        f"below each map its sum Σ{' = ' if result.quantity is None else ', '}{quantity['whole']}"
+        f"{'' if result.layer is None else ' of all places'}",
         fontsize=7,
     )
     bar(part, drawn, grid, "evidence; − marks negative")

@@ -58,7 +58,8 @@ def whole(result) -> str:
     """What a routing's own evidence adds up to, a sentence; nothing of lengths along a pose."""
     if result.quantity is None:
         return ""
-    return f"All together they add up to {result.quantity['words']}. "
+    places = "" if result.layer is None else " of the parents at all places"
+    return f"All together they add up to {result.quantity['words']}{places}. "
 
 
 def findings(result) -> str:
