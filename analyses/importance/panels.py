@@ -92,9 +92,14 @@ def _entropies(axes, result):
     axes.plot(result.levels, result.child_bits, "v-", color=COLOURS[1], label="a single child",
               markersize=3)  # fmt: skip
     axes.axhline(result.bound_bits, color="black", linewidth=0.6, linestyle=":")
-    axes.annotate("bound: log2 of the images", (result.levels[0], result.bound_bits), xytext=(0, 4),
+    fresh = 0.0 if result.fresh_bits is None else float(result.fresh_bits.value.max())
+    bound = "bound: log2 of the images"
+    if fresh > 1.01 * result.bound_bits:  # it reads fewer classes, so more images as each
+        bound = "bound of the trained: log2 of the images"
+    axes.annotate(bound, (result.levels[0], result.bound_bits), xytext=(0, 4),
                   textcoords="offset points", fontsize=6)  # fmt: skip
-    axes.set(xscale="log", ylim=(-0.2, 1.9 * result.bound_bits), xlabel="levels of couplings")
+    high = max(1.9 * result.bound_bits, 1.6 * fresh) or 1
+    axes.set(xscale="log", ylim=(-0.2, high), xlabel="levels of couplings")
     axes.set_ylabel("bits a class")
     axes.set_title("dictionaries of parse trees", fontsize=6.5)
     axes.legend(fontsize=6, loc="upper left", ncols=2,

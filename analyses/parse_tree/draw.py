@@ -49,6 +49,10 @@ def trees(result, width):
         axes.imshow(maps[s], interpolation="nearest")
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
+        if tall * across <= LEAVES:  # a cell for each child
+            line = {"color": "white", "linewidth": 2}
+            axes.hlines(np.arange(1, tall) - 0.5, -0.5, across - 0.5, **line)
+            axes.vlines(np.arange(1, across) - 0.5, -0.5, tall - 0.5, **line)
         if s == 0:
             axes.set_title(_what(result), fontsize=6.5)
     handles = [Patch(color=c, label=result.classes[j]) for j, c in sorted(colours.items())]
@@ -117,6 +121,9 @@ def _tree(axes, result, s, colours, *, titled):
             if share >= LEAST and j >= 0:
                 line = {"alpha": 0.15 + 0.7 * share, "linewidth": 0.3 + 1.2 * share, "zorder": 1}
                 axes.plot([at, j], [0, 1], color=colours.get(int(j), NONE), **line)
+    if (favourite < 0).all():
+        axes.text((J - 1) / 2, 0.5, "even couplings: no favourite", ha="center", va="center",
+                  fontsize=6.5)  # fmt: skip
     axes.plot(x, np.zeros(len(x)), "s", color="#555555", markersize=1.8, zorder=3)
     counts = [(favourite == j).mean() for j in range(J)]
     sizes = 6 + 110 * np.array(counts)

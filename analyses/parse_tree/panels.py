@@ -77,7 +77,8 @@ def _shares(figure, axes, result, wide):
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside upper center", ncols=4 if wide else 2, fontsize=6.5,
-        title=f"{result.n:,} images of {result.dataset}; what children prefer is ...",
+        title=f"{result.n:,} images of {result.dataset}"
+        f"{'; what children prefer is ...' if handles else ''}",
         title_fontsize=6.5, handlelength=1, columnspacing=1,
     )  # fmt: skip
 
@@ -116,6 +117,11 @@ def _moved(axes, result):
 
 def _children(axes, result):
     """Of single children, what part of the preferences is the same in all images."""
+    axes.set_title("single children", fontsize=6.5)
+    if np.isnan(result.shares.value[0]).any():
+        axes.text(0.5, 0.5, "even couplings:\nnothing to share out", ha="center", va="center")
+        axes.set_axis_off()
+        return
     whole = result.by_child.sum(1)
     share = np.divide(result.by_child, whole[:, None], where=whole[:, None] > 0,
                       out=np.zeros_like(result.by_child))  # fmt: skip
@@ -123,7 +129,6 @@ def _children(axes, result):
     for k, colour in enumerate((SHADES[1], SHADES[5], SHADES[6])):
         axes.hist(share[:, k], np.linspace(0, 1, 21), color=colour, alpha=0.6, label=names[k])
     axes.set(xlabel="share of a child's variance", ylabel="children")
-    axes.set_title("single children", fontsize=6.5)
     axes.legend(fontsize=6)
 
 

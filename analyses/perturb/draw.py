@@ -45,10 +45,8 @@ def sheet(result, width):
     dimensions = range(E) if result.dimensions is None else result.dimensions
     names = [f"dim {d}" for d in dimensions]
     if result.span == "data" and not narrow:
-        ends = result.values[:, [0, -1]].round(2) + 0.0  # no -0.00
-        names = [
-            f"{n}\n{_minus(f'{a:.2f} to {b:.2f}')}" for n, (a, b) in zip(names, ends, strict=True)
-        ]
+        ends = result.values[:, [0, -1]]
+        names = [f"{n}\n{_minus(_span(*pair))}" for n, pair in zip(names, ends, strict=True)]
     axes.set_yticks(y, names)
     for d, own in enumerate(result.own):
         (column,) = np.flatnonzero(numbers[d] == own)
@@ -175,6 +173,13 @@ def table(result, width):
         f"·: not clear of zero (Holm's method, {E * M} effects)"
     )
     return figure
+
+
+def _span(low: float, high: float) -> str:
+    """Both ends, with as many digits as tell them apart."""
+    digits = max(2, int(np.ceil(-np.log10(max(high - low, 1e-9)))))
+    low, high = (round(float(end), digits) + 0.0 for end in (low, high))  # no -0.00
+    return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def _minus(text: str) -> str:

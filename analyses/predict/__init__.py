@@ -184,6 +184,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
     from capsviz.cli import naming
     from capsviz.cli.model import open_model
     from capsviz.pictures import prediction
+    from capsviz.tracing import score_name
     from capsviz.training import thresholds
 
     stem, printed["formats"] = _figure(figure)
@@ -208,7 +209,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
         unread.append(line)
         words.say(line, err=True)
 
-    rows, drawn = [], []
+    rows, drawn, score = [], [], score_name(model).split()[-1]
     if form == "csv":
         words.say(words.header(preparation["top"]))
     paths = writing.progress("pictures")(files)
@@ -216,13 +217,14 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
         if form == "json":
             rows.append(words.record(reading))
         else:
-            words.say(words.row(reading) if form == "csv" else words.line(reading))
+            words.say(words.row(reading) if form == "csv" else words.line(reading, score))
         if stem is not None and len(drawn) < PICTURES:
             drawn.append(reading)
     if form == "json":
         click.echo(writing.to_json(rows))
     if drawn:
-        _draw(drawn, limits, model, source, stem, printed, preparation)
+        about = {"limits": limits, "network": model.card.get("name", source), "score": score}
+        _draw(compute(drawn, **about), model, stem, printed, preparation)
     return len(unread)
 
 
@@ -232,11 +234,7 @@ def _figure(path: Path | None) -> tuple[Path | None, tuple[str, ...]]:
     return path.with_suffix(""), figures.check_formats([path.suffix[1:].lower()])
 
 
-def _draw(readings, limits, model, source, stem, printed, preparation) -> None:
-    from capsviz.tracing import score_name
-
-    about = {"network": model.card.get("name", source), "score": score_name(model).split()[-1]}
-    result = compute(readings, limits=limits, **about)
+def _draw(result: Result, model, stem, printed, preparation) -> None:
     for path in writing.write(
         stem, "predict", result, printed, options=preparation, card=model.card,
         device=str(next(model.parameters()).device),

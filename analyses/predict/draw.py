@@ -64,6 +64,6 @@ def _words(result, row) -> str:
     if result.unlike[row] is False:
         texts.append("like the training data")
     odd = (part[row] if part else None for part in (result.reasons, result.pieces))
-    for text in remarks(result.unlike[row], *odd):
+    for text in remarks(result.unlike[row], *odd, result.score):
         texts += text.replace(" (", "\n(").replace(": ", ":\n").splitlines()
     return "\n".join(texts)

@@ -7,26 +7,27 @@ import io
 
 import click
 
-from capsviz.statistics.detection import REASONS
+from capsviz.statistics.detection import LOW, REASONS
 
 USUAL_PIECES = 2  # of 5,000 validation digits of MNIST, 0.2 % have more
 
 
-def line(reading) -> str:
+def line(reading, score="length") -> str:
     """A picture's classes and reconstruction error, and what is odd about it, in one line."""
     prediction = reading.prediction
     pairs = zip(prediction.classes, prediction.lengths, strict=True)
     text = f"{reading.path}: " + ", ".join(f"{name} ({length:.2f})" for name, length in pairs)
     if prediction.sse is not None:
         text += f"; SSE {prediction.sse:.1f}"
-    return "; ".join([text, *remarks(prediction.unlike, prediction.reasons, reading.pieces)])
+    return "; ".join([text, *remarks(prediction.unlike, prediction.reasons, reading.pieces, score)])
 
 
-def remarks(unlike: bool | None, reasons, pieces: int | None) -> list[str]:
-    """What is odd about a picture, in words."""
+def remarks(unlike: bool | None, reasons, pieces: int | None, score="length") -> list[str]:
+    """What is odd about a picture, in words; `score` is what a class gets, see `Result`."""
     texts = []
     if unlike:
-        why = f" ({', '.join(REASONS[name] for name in reasons)})" if reasons else ""
+        named = REASONS | ({"length": LOW[score]} if score in LOW else {})
+        why = f" ({', '.join(named[name] for name in reasons)})" if reasons else ""
         texts.append(f"unlike the training data{why}")
     if pieces is not None and pieces > 1:
         more = ": more than one digit?" if pieces > USUAL_PIECES else ""
@@ -95,7 +96,7 @@ def findings(result) -> str:
     ):  # fmt: skip
         error = "" if sse is None else f", SSE {sse:.1f}"
         head = f"{name}: {predicted} ({result.score} {length:.2f}){error}"
-        texts.append(", ".join([head, *remarks(*odd)]))
+        texts.append(", ".join([head, *remarks(*odd, result.score)]))
     return "\n".join(texts)
 
 

@@ -71,6 +71,7 @@ class Result(NamedTuple):
     fade_activations: np.ndarray  # (T, J)
     activations: np.ndarray  # (2, J) of the images
     classes: list[str]
+    score: str = "capsule length"  # or "activation", what activations are
 
 
 class Statistics(NamedTuple):
@@ -123,7 +124,7 @@ def compute(model, images, labels=(None, None), *, classes) -> Result:
     ValueError  for another number of images, or a network without a decoder.
     """
     from capsviz.analyses.probes import inputs, paths
-    from capsviz.tracing import scores
+    from capsviz.tracing import score_name, scores
     from capsviz.transforms.augment import to_uint8
 
     inputs.require_drawings(model)
@@ -144,6 +145,7 @@ def compute(model, images, labels=(None, None), *, classes) -> Result:
         fade_activations=scores(model, fade[0]).numpy(),
         activations=activations.numpy(),
         classes=list(classes),
+        score=score_name(model, images),
     )
 
 

@@ -58,6 +58,7 @@ def _row(axes, pictures, result, activations, names=None):
 def _curves(axes, result):
     """Activations of the class, and of the longest other one, along both."""
     name = result.classes[result.capsule]
+    most = "longest" if result.score.endswith("length") else "highest"
     for what, activations, colour, marker in (
         ("path", result.path_activations, PATH, "o"),
         ("cross-fade", result.fade_activations, FADE, "s"),
@@ -66,7 +67,7 @@ def _curves(axes, result):
         axes.plot(result.t, activations[:, result.capsule], f"{marker}-", color=colour,
                   markersize=3, label=f"{what}: {name}")  # fmt: skip
         axes.plot(result.t, others, ":", color=colour, linewidth=0.9,
-                  label=f"{what}: longest other")  # fmt: skip
+                  label=f"{what}: {most} other")  # fmt: skip
     axes.set(xlabel="t, from image a to image b", ylabel="activation", ylim=(0, 1.02), xlim=(0, 1))
     heights = np.concatenate([line.get_ydata() for line in axes.lines])
     free = not ((heights > 0.35) & (heights < 0.65)).any()

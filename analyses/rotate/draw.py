@@ -42,7 +42,8 @@ def film_strip(result, width):
             axes.plot(angles, result.lengths[:, k], color=OTHER, linewidth=0.6, zorder=1)
     rest = len(result.classes) - len(named)
     axes.set(ylabel=result.score, ylim=(0, 1), xlim=_limits(angles))
-    never = f"; grey: {rest} classes that are never the longest" if rest else ""
+    most = "longest" if result.score.endswith("length") else "highest"
+    never = f"; grey: {rest} classes that are never the {most}" if rest else ""
     axes.set_xlabel(wrapped(f"rotation of the input, degrees counter-clockwise{never}", width - 1))
     axes.xaxis.set_major_locator(_degrees(angles))
     label_lines(figure, named)

@@ -13,6 +13,7 @@ from capsviz.figures.maps import BLUE, COUPLING, GREEN, GREY, RED, class_ticks, 
 from capsviz.figures.panels import label_lines, wrapped
 
 PINK, ORANGE = COLOURS[3], COLOURS[4]
+LINE = 8  # points from a line of small letters to the next
 WIDE = 6.0  # inches: from here on three panels stand side by side, below it two
 CONTROL_STYLES = ((RED, "s"), (GREEN, "D"), (PINK, "^"), (ORANGE, "v"))  # one each
 
@@ -30,7 +31,8 @@ def panels(result, width):
         axes.set_ylabel("images, %")
     active.set_ylabel("activation")
     accuracy.set_title("accuracy")
-    changed.set_title("predictions other than at r = 1" if wide else "other than at r = 1")
+    than = "at r = 1" if len(result.changed) > 1 else "its own"
+    changed.set_title(f"predictions other than {than}" if wide else f"other than {than}")
     active.set_title("true class")
     _parents(parents, result)
     _polarisation(polarisation, result)
@@ -68,8 +70,11 @@ def _by_rounds(axes, result, estimate, controls):
     count, K = len(estimate), len(controls)
     _errorbar(axes, np.arange(1, count + 1), estimate, BLUE, "o-")
     low, high = estimate.low.min(), estimate.high.max()
+    if low == high:  # nothing to measure by, as of predictions against themselves
+        low, high = min(low, controls.low.min()), max(high, controls.high.max())
     room = max(0.15 * (high - low), 1e-3 * max(1, abs(high)))
     low, high = low - room, high + room
+    far = []  # controls off the scale, and on which side
     for k in range(K):
         at, value = count + 1 + k, float(controls.value[k])
         colour, marker = CONTROL_STYLES[k]
@@ -78,9 +83,12 @@ def _by_rounds(axes, result, estimate, controls):
             low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
         else:
             up = value > high
+            beside = (k - 1, up, 0.0) in far  # its neighbour's number needs the room: a line away
+            far.append((k, up, line := LINE if beside else 0.0))
             axes.annotate(
                 f"{value:.3g} {'↑' if up else '↓'}", (at + 0.45, float(up)), ha="right",
                 va="top" if up else "bottom", xycoords=("data", "axes fraction"),
+                xytext=(0, -line if up else line), textcoords="offset points",
                 fontsize=6, color=colour,
             )  # fmt: skip
     axes.set(ylim=(low, high), xlim=(0.5, count + K + 0.7))
@@ -97,18 +105,18 @@ def _parents(axes, result):
     estimate = result.effective_parents
     parts.parents(axes, rounds, estimate.value, estimate.ci95, len(result.classes))
     axes.set_title("spread of couplings")
-    _control(axes, rounds, result, result.control_effective_parents, below=True)
+    _control(axes, estimate.value, result, result.control_effective_parents, below=True)
 
 
 def _polarisation(axes, result):
     estimate = result.polarisation
     rounds = np.arange(1, len(estimate) + 1)
     _errorbar(axes, rounds, estimate, BLUE, "o-")
-    value = estimate.value[-1]
-    parts.last(axes, rounds[-1], value, f"{value:.3f}", below=value > 0.5)
-    axes.set(xlabel="iteration", ylabel="mean of max $c_{ij}$", ylim=(0, 1), title="polarisation")
+    values = estimate.value
+    axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, 1), title="polarisation")
+    parts.last(axes, rounds, values, f"{values[-1]:.3f}", below=values[-1] > 0.5)
     parts.iteration_ticks(axes, rounds)
-    _control(axes, rounds, result, result.control_polarisation, below=False)
+    _control(axes, values, result, result.control_polarisation, below=False)
 
 
 def _agreement(axes, result) -> list:
@@ -121,7 +129,7 @@ def _agreement(axes, result) -> list:
         axes.axhline(value, color=colour, linestyle=":")
         named.append((axes, line, name))
     parts.votes(axes, rounds)
-    axes.set_xlabel(f"iteration; dotted: {result.controls[dotted]}")
+    axes.set_xlabel(f"{axes.get_xlabel()}; dotted: {result.controls[dotted]}")
     return named
 
 
@@ -131,11 +139,21 @@ def _dotted(result) -> int:
     return names.index("matched") if "matched" in names else names.index("random")
 
 
-def _control(axes, rounds, result, estimate, *, below):
-    """The random control as a dotted line."""
+def _control(axes, curve, result, estimate, *, below):
+    """The random control as a dotted line, its name away from a curve that crosses it."""
     value = estimate.value[result.controls.index("random")]
     axes.axhline(value, color=GREY, linestyle=":")
-    parts.last(axes, rounds[-1], value, "random control", below=below)
+    crossed = np.flatnonzero(np.diff(curve > value))
+    if not crossed.size:
+        parts.last(axes, [len(curve)], np.array([value]), "random control", below=below)
+        return
+    early = 2 * crossed[0] < len(curve) - 1  # it crosses in the first half: room at the right
+    below = curve[-1 if early else 0] > value
+    axes.annotate(
+        "random", (0.98 if early else 0.02, value), xycoords=("axes fraction", "data"),
+        xytext=(0, -4 if below else 4), textcoords="offset points",
+        ha="right" if early else "left", va="top" if below else "bottom", fontsize=6.5,
+    )  # fmt: skip
 
 
 def _dead(axes, result):

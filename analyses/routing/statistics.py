@@ -172,16 +172,19 @@ def findings(result: Statistics) -> str:
     elif M > 1:
         lines.append("with one iteration couplings are uniform, and routing does nothing")
     else:
-        uniform = ", and uniform couplings" if not result.coupling_sd.value.any() else ""
+        uniform = ", and uniform couplings" if _are_even(result.coupling_sd) else ""
         lines.append(f"routing has one pass{uniform}: there is no curve over iterations")
     first, last = result.true_activation.value[[0, R - 1]]
     goes = f"; the true class's activation goes from {first:.3f} to {last:.3f}" if R > 1 else ""
     effective = result.effective_parents[-1]
     lines.append(
         f"a capsule has {effective:.3f} of {J} effective parents"
-        f"{_sd(result.coupling_sd, -1)}: {spread(float(effective.value), J)}{goes}"
+        f"{_sd(result.coupling_sd, -1)}: "
+        f"{spread(float(effective.value), J, even=_are_even(result.coupling_sd))}{goes}"
     )
     rows = [f"r = {r} {result.accuracy[r - 1]:.2%}" for r in sorted({1, R})]
+    if M == 1:
+        rows = [f"own couplings {result.accuracy[0]:.2%}"]
     rows += [
         f"{name} {result.control_accuracy[k]:.2%}{_sd(result.control_sd, k)}"
         for k, name in enumerate(result.controls)
@@ -202,8 +205,15 @@ def _sd(estimate: Estimate | None, k: int) -> str:
     return "" if estimate is None else f" (sd about uniform {float(estimate.value[k]):.4f})"
 
 
-def spread(effective: float, parents: int) -> str:
-    """What a mean number of effective parents says of couplings, in words."""
+def _are_even(sd: Estimate | None) -> bool:
+    """Whether no coupling was measured to be other than even in the last iteration."""
+    return sd is not None and not sd.value[-1].any()
+
+
+def spread(effective: float, parents: int, *, even=False) -> str:
+    """What a mean number of effective parents says of couplings, in words; of `even` ones alike."""
+    if even:
+        return "all couplings are even: no capsule favours any class"
     many, few = number(NEAR_UNIFORM, ".0%"), number(CHOOSING, ".0%")
     if effective >= NEAR_UNIFORM * parents:
         return f"couplings lie near uniform ({many} of all or more), {SIZE}"

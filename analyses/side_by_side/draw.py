@@ -14,8 +14,8 @@ from capsviz.figures.maps import (
     RED,
     SIGNED,
     class_ticks,
+    coupling_ticks,
     halfrange,
-    lowest,
     one_map,
 )
 from capsviz.figures.panels import wrapped
@@ -74,7 +74,7 @@ def _couplings(part, result, name):
     axes.set(title="couplings", xlabel="capsule type", ylabel="class")
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     class_ticks(axes.yaxis, result.classes, step=2)
-    _ends(part, drawn, axes, [lowest(scale, axes), scale.vcenter, scale.vmax])
+    _ends(part, drawn, axes, coupling_ticks(scale, axes))
 
 
 def _maps(part, result, k, name):
@@ -122,8 +122,11 @@ def _activations(axes, result, k):
 def _ends(part, drawn, axes, ticks, label=None):
     """A colour bar with the numbers at its ends and in its middle."""
     bar = part.colorbar(drawn, ax=axes, fraction=0.08, aspect=8, pad=0.02)
-    bar.ax.set_ylim(ticks[0], ticks[-1])
-    if ticks[1] - ticks[0] < 0.3 * (ticks[-1] - ticks[0]):  # no room for its letters
+    if len(ticks) > 1:
+        bar.ax.set_ylim(ticks[0], ticks[-1])
+    if len(ticks) > 1 and ticks[1] - ticks[0] < 0.3 * (
+        ticks[-1] - ticks[0]
+    ):  # no room for its letters
         ticks = [ticks[0], ticks[-1]]
     bar.set_ticks(ticks, labels=[_number(t) for t in ticks])
     bar.outline.set_visible(False)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from capsviz.figures import COLOURS
-from capsviz.figures.maps import lowest
+from capsviz.figures.maps import coupling_ticks, halfrange
 from capsviz.figures.panels import show
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
@@ -54,8 +54,10 @@ def pair(result, width):
                 axes.set_ylabel(f"votes of\nthe {name}", fontsize=6.5)
     if maps:
         bar = figure.colorbar(drawn, ax=panels, location="bottom", aspect=25, pad=0.02)
-        ticks = [lowest(scale, panels), scale.vcenter, scale.vmax]
-        if ticks[0] > scale.vmin:
+        ticks = coupling_ticks(scale, panels)
+        if len(ticks) > 1 and ticks[1] - ticks[0] < 0.2 * (ticks[-1] - ticks[0]):
+            ticks = [ticks[0], ticks[-1]]  # no room for the middle's letters
+        if len(ticks) > 1 and ticks[0] > scale.vmin:
             bar.ax.set_xlim(ticks[0], scale.vmax)
         bar.set_ticks(ticks, labels=[f"{tick:.3f}" for tick in ticks])
         bar.set_label("own coupling by place, mean over types", fontsize=6.5)
@@ -95,7 +97,7 @@ def _bars(axes, result, k):
 
 def _halfrange(result, classes) -> float:
     values = result.means if result.maps is None else result.maps
-    return float(np.abs(values[:, list(classes)] - result.even).max()) or 1e-6
+    return halfrange(values[:, list(classes)] - result.even)
 
 
 def shares(result, width):

@@ -105,7 +105,7 @@ def compute(
 
     Raises
     ------
-    ValueError   for too few images or classes, or an unknown choice.
+    ValueError   for too few images or classes, an unknown choice, or vectors all the same.
     MemoryError  if vectors and distances would not fit.
     """
     from capsviz.transforms.augment import to_uint8

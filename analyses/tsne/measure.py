@@ -14,6 +14,7 @@ METHODS = ("tsne", "pca")
 ANGLES_DEG = np.arange(-60.0, 61, 5)  # of trajectories; the middle one is 0
 COMPONENTS = 50  # of the PCA before t-SNE
 THUMBNAILS = 16  # at most
+NOTHING = 1e-6  # of the largest number of all vectors: smaller differences are rounding
 
 
 def check(labels, of, method, trajectories, perplexity) -> None:
@@ -40,7 +41,10 @@ def check(labels, of, method, trajectories, perplexity) -> None:
 
 
 def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors (N, F) of images by one of `OF`, float32, and the predicted classes (N,)."""
+    """Vectors (N, F) of images by one of `OF`, float32, and the predicted classes (N,).
+
+    ValueError where all vectors are the same, but for rounding.
+    """
     import torch
 
     from capsviz import memory
@@ -65,7 +69,12 @@ def features(model, images, of: str, progress=iter) -> tuple[np.ndarray, np.ndar
                 f"a map of {len(images)} images by {of}",
                 "use fewer images by --n",
             )
-    return torch.cat(vectors).numpy(), torch.cat(predicted).numpy()
+    every = torch.cat(vectors)
+    if float((every - every[0]).abs().max()) <= NOTHING * float(every.abs().max()):
+        raise ValueError(
+            f"the {of} of all {len(images)} images are the same: there is nothing to map"
+        )
+    return every.numpy(), torch.cat(predicted).numpy()
 
 
 def embed(vectors: np.ndarray, method: str, perplexity: float = 30.0, seed: int = 0) -> np.ndarray:

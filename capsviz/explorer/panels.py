@@ -89,9 +89,10 @@ def flag(answers: Answers, networks: Networks) -> str:
     image = answers.trace.image
     pieces = foreground.pieces(image[0] / 255) if image.shape == (1, 28, 28) else None
     reasons = networks.limits.crossed(float(answers.trace.lengths.max()), answers.trace.distance)
-    texts = remarks(bool(reasons), reasons, pieces)
+    score = scale(networks.model)
+    texts = remarks(bool(reasons), reasons, pieces, score.split()[-1])
     if not reasons:
-        texts.insert(0, "like the training data, by capsule length and reconstruction")
+        texts.insert(0, f"like the training data, by {score} and reconstruction")
     text = "; ".join(texts)
     alarms = " One validation image in twenty is called unlike." if reasons else ""
     text = f"{text[0].upper()}{text[1:]}.{alarms}".replace("?.", "?")

@@ -9,17 +9,25 @@ from capsviz.figures.panels import picture
 
 BLUE, RED, GREEN, GREY = COLOURS[0], COLOURS[1], COLOURS[2], "#7F7F7F"
 COUPLING, SIGNED = "cividis", "RdBu_r"
+EVEN = 1e-6  # half a scale of couplings that do not differ
 
 
 def halfrange(values) -> float:
-    """Of a symmetric colour scale; never zero."""
-    return float(np.abs(values).max()) or 1e-6
+    """Of a symmetric colour scale; wider than rounding, so that what is even is drawn even."""
+    return max(float(np.abs(values).max()), EVEN)
 
 
 def lowest(scale, axes) -> float:
     """Lower end of a bar of couplings: 0 where none is negative, for there are none below."""
     drawn = [image.get_array().min() for one in np.ravel(axes) for image in one.images]
     return 0.0 if scale.vmin < 0 <= min(drawn) else scale.vmin
+
+
+def coupling_ticks(scale, axes) -> list[float]:
+    """Ends and middle of a bar of couplings; the middle alone where they are all the same."""
+    if scale.halfrange <= EVEN:
+        return [scale.vcenter]
+    return [lowest(scale, axes), scale.vcenter, scale.vmax]
 
 
 def are_short(names) -> bool:

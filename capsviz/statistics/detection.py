@@ -14,6 +14,7 @@ import numpy as np
 PERCENTILE = 95.0  # of the distances of validation images: the threshold of the paper
 SHARE = 0.05  # of validation images that are flagged by one measure or the other
 REASONS = {"length": "short capsule", "distance": "far reconstruction"}
+LOW = {"activation": "low activation", "probability": "low probability"}  # of other scores
 RESAMPLES = 1000
 RANKED = 1 << 20  # distances ranked at a time, over resamples
 

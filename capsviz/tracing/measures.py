@@ -42,11 +42,15 @@ def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
 
 
 def agreement(votes: Tensor, couplings: Tensor, poses: Tensor) -> Tensor:
-    """Mean over children of cos(û_ij, v_j), weighted by c_ij: (R, B, J) in [-1, 1]."""
+    """Mean over children of cos(û_ij, v_j), weighted by c_ij: (R, B, J) in [-1, 1].
+
+    A coupling below zero, which some routings can learn, turns its vote round: the cosine is that
+    of what arrives, c_ij û_ij, and its weight |c_ij|.
+    """
     tiny = torch.finfo(votes.dtype).tiny
     along = torch.einsum("bije,rbje->rbij", votes, normalize(poses, dim=-1))
     cosine = along / votes.norm(dim=-1).clamp_min(tiny)
-    return (couplings * cosine).sum(2) / couplings.sum(2).clamp_min(tiny)
+    return (couplings * cosine).sum(2) / couplings.abs().sum(2).clamp_min(tiny)
 
 
 def total_input(votes: Tensor, factors: Tensor) -> Tensor:

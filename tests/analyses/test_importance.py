@@ -153,6 +153,18 @@ def test_a_fixed_routing_has_one_tree_and_no_entropy(images, labels, others):
     assert "one tree in almost every class" in importance.findings(result)
 
 
+def test_a_fresh_network_that_reads_all_as_one_class_stays_on_the_axes(images, labels, others):
+    """Its bound is log2 of all images, above that of the trained network."""
+    result = measured(build_tiny(), images, labels, others)
+    bits = np.array([0, 0, 0, 0, 1, 2.5 * result.bound_bits])
+    fresh = Estimate(bits, np.stack([bits, bits], 1))
+    for one, bound in ((result, "bound: "), (result._replace(fresh_bits=fresh), "of the trained")):
+        figure = figures.draw("importance", one, part="dictionaries")
+        axes = figure.axes[0]
+        assert one.fresh_bits.value.max() < axes.get_ylim()[1]
+        assert any(bound in text.get_text() for text in axes.texts)
+
+
 def test_children_varied_apart_keep_what_each_of_them_does(generator):
     couplings = torch.rand(30, 4, 3, generator=generator)
     read = torch.arange(30) % 3

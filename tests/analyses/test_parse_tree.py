@@ -10,6 +10,7 @@ import torch
 from click.testing import CliRunner
 from conftest import build_tiny, empty_page
 from foreign import Foreign
+from matplotlib.text import Text
 from page import assert_fits, assert_redrawn
 
 from capsviz import checkpoint, data, figures
@@ -134,7 +135,10 @@ def test_even_couplings_are_no_tree_at_all(images, labels, others):
     assert (two.favourites == -1).all()
     for one in (result, two):
         for width in ("single", "double"):
-            assert_fits(figures.draw("parse_tree", one, width))
+            figure = figures.draw("parse_tree", one, width)
+            assert_fits(figure)
+            said = " ".join(text.get_text() for text in figure.findobj(Text))
+            assert "even couplings" in said and "always the same" not in said
 
 
 def test_favourites_are_counted_pair_by_pair():

@@ -14,7 +14,7 @@ from torch import nn
 
 from capsviz import figures
 from capsviz.analyses import perturb
-from capsviz.analyses.perturb import measure
+from capsviz.analyses.perturb import draw, measure
 from capsviz.cli import main
 from capsviz.cli.inputs import open_inputs
 from capsviz.figures import sets as paperset
@@ -404,3 +404,9 @@ def test_the_table_is_of_the_digit_that_is_asked_for(blank, tmp_path):
     done = CliRunner().invoke(main, [*asked, "--format", "png", "--output", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "perturb-digits-3-9-images.json").exists()
+
+
+def test_the_ends_of_a_narrow_span_are_told_apart():
+    said = [draw._span(*ends) for ends in ((-2.42, -1.28), (-0.0051, 0.0037), (0.481, 0.526))]
+    assert said == ["-2.42 to -1.28", "-0.005 to 0.004", "0.48 to 0.53"]
+    assert draw._span(-0.0004, 0.5) == "0.00 to 0.50" and draw._span(0.1, 0.1).startswith("0.1")

@@ -13,8 +13,11 @@ from PIL import Image
 
 from capsviz import checkpoint, data, discovery, figures
 from capsviz.analyses import predict
+from capsviz.analyses.predict import words
 from capsviz.analyses.predict.measure import SIDE, square
 from capsviz.cli import main
+from capsviz.statistics.detection import Limits
+from capsviz.training import thresholds
 
 pytestmark = pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
 
@@ -87,6 +90,24 @@ def test_what_is_no_digit_is_unlike_the_training_data(run, tmp_path):
     (record,) = json.loads(run("blobs.png", "--invert", "no", "--json").stdout)
     assert record["unlike_training_data"] is True and record["unlike_by"]
     assert "unlike the training data (" in run("blobs.png", "--invert", "no").stdout
+
+
+@pytest.mark.parametrize(
+    ("score", "low"),
+    [("length", "short capsule"), ("activation", "low activation"), ("probability", "low prob")],
+)
+def test_a_low_score_is_called_what_it_is(score, low):
+    said = words.remarks(True, ["length", "distance"], 1, score)
+    assert len(said) == 1 and said[0].startswith(f"unlike the training data ({low}")
+    assert said[0].endswith(", far reconstruction)")
+
+
+def test_a_network_without_capsules_has_no_short_one(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(thresholds, "limits", lambda model: (Limits(1.1, None), None))
+    result = run("photos/0.jpg", "--checkpoint", "mnist-resnet", "--save-figure", "steps")
+    assert "(low probability)" in result.stdout and "capsule" not in result.stdout
+    drawn, _ = figures.results.read_result(tmp_path / "steps.json")
+    assert "low probability" in predict.caption(drawn)
 
 
 def test_pieces_of_ink_are_told_and_many_of_them_questioned(run, tmp_path):

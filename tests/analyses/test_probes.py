@@ -393,6 +393,13 @@ def test_a_film_says_what_both_ways_are_read_as(tiny_images):
         probes.compute(model, tiny_images[:3], classes=classes)
 
 
+def test_only_lengths_are_called_long(tiny_images):
+    film = probes.compute(build_strong(), tiny_images[:2], classes=["a", "b", "c"])
+    for score, most in ((film.score, "longest"), ("activation", "highest")):
+        figure = figures.draw("probes", film._replace(score=score))
+        assert f"path: {most} other" in figure.axes[-1].get_legend_handles_labels()[1]
+
+
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(result, tiny_images, tmp_path):
     film = probes.compute(build_strong(), tiny_images[:2], classes=["a", "b", "c"])
     for one in (film, result):

@@ -37,6 +37,14 @@ def test_each_angle_is_one_warp_of_the_original(tiny, tiny_images, result):
         assert np.abs(result.inputs[i] / 255 - image[0].numpy()).max() <= 0.5 / 255 + 1e-6
 
 
+def test_only_lengths_are_called_long(result):
+    for score, most in (("capsule length", "longest"), ("activation", "highest")):
+        alone = result._replace(score=score, predicted=np.full(7, 1))
+        (axes,) = draw.film_strip(alone, 7.16).axes[1:]
+        assert axes.get_xlabel().endswith(f"2 classes that are never the {most}")
+        assert axes.get_ylabel() == score
+
+
 def test_a_full_turn_ends_where_it_began(result):
     assert np.allclose(result.lengths[0], result.lengths[-1], atol=1e-4)
 

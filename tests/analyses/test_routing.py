@@ -1,5 +1,7 @@
+import itertools
 import json
 from collections import namedtuple
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,11 +9,13 @@ import torch
 from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
+from matplotlib.text import Text
 from page import assert_redrawn
 
 from capsviz import figures
 from capsviz.analyses import routing
 from capsviz.analyses.routing import survey
+from capsviz.nn import models
 from capsviz.nn.functional import lengths
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -269,6 +273,105 @@ def test_a_routing_of_one_pass_has_no_curve_and_is_not_taken_for_uniform(tiny_im
         figures.draw("routing", one(model, tiny_images[:1]), width)
 
 
+def test_agreement_stays_a_cosine_where_couplings_fall_below_zero(generator):
+    """As with the biases of self-attention, whose couplings can cancel one another."""
+    votes, poses = torch.randn(2, 5, 3, 4, generator=generator), torch.randn(1, 2, 3, 4)
+    couplings = torch.randn(1, 2, 5, 3, generator=generator)
+    couplings[..., 0] -= couplings[..., 0].mean(2, keepdim=True)  # they add up to nothing
+    said = measures.agreement(votes, couplings, poses)
+    for b in range(2):
+        for j in range(3):
+            arrives = couplings[0, b, :, j, None] * votes[b, :, j]
+            cosines = torch.cosine_similarity(arrives, poses[0, b, j][None], dim=-1)
+            expected = np.average(cosines, weights=couplings[0, b, :, j].abs())
+            assert float(said[0, b, j]) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("width", ["single", "double"])
+def test_numbers_of_controls_off_the_scale_do_not_run_into_one_another(width, tiny_images):
+    result, _ = many(OnePass((1, 21, 19), 3), tiny_images)
+    far = replace(result.control_true_activation, value=np.array([0.111, 0.222, 0.333, 0.444]))
+    own = Estimate(np.array([0.95]), np.array([[0.94, 0.96]]))
+    figure = figures.draw(
+        "routing", result._replace(true_activation=own, control_true_activation=far), width
+    )
+    figure.canvas.draw()
+    axes = next(axes for axes in figure.axes if axes.get_title() == "true class")
+    boxes = [text.get_window_extent() for text in axes.texts if "↓" in text.get_text()]
+    assert len(boxes) == 4
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+
+
+def test_predictions_of_one_pass_are_drawn_on_the_scale_of_the_controls(tiny_images):
+    """They differ from themselves nowhere: that is no scale."""
+    result, _ = many(OnePass((1, 21, 19), 3), tiny_images)
+    figure = figures.draw("routing", result)
+    axes = next(axes for axes in figure.axes if "other than its own" in axes.get_title())
+    assert not axes.texts
+    assert axes.get_ylim()[1] >= 100 * result.control_changed.high.max()
+
+
+@pytest.mark.parametrize("falling", [True, False])
+def test_a_curve_does_not_run_through_the_words_beside_it(falling, tiny, tiny_images):
+    """As of EM in two iterations, from uniform couplings to one parent each."""
+    result, _ = many(tiny, tiny_images)
+    ends = ([3, 1.2], [0.34, 0.9]) if falling else ([1.2, 3], [0.9, 0.34])
+    curves = [Estimate(np.array(one), np.stack([one, one], 1)) for one in ends]
+    figure = figures.draw(
+        "routing", result._replace(effective_parents=curves[0], polarisation=curves[1])
+    )
+    figure.canvas.draw()
+    for title in ("spread of couplings", "polarisation"):
+        axes = next(axes for axes in figure.axes if axes.get_title() == title)
+        line = next(line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_color()
+                    == figures.COLOURS[0])  # fmt: skip
+        path = axes.transData.transform(np.column_stack([
+            np.linspace(1, 2, 300), np.linspace(*line.get_ydata(), 300)
+        ]))  # fmt: skip
+        assert len(axes.texts) == 2
+        for text in axes.texts:
+            box = text.get_window_extent()
+            assert not any(box.contains(*point) for point in path), text.get_text()
+
+
+def words_of(figure):
+    """All that is written on a figure."""
+    figure.canvas.draw()
+    return [text.get_text() for text in figure.findobj(Text) if text.get_visible()]
+
+
+@pytest.mark.parametrize("kind", [one, many])
+def test_a_figure_of_one_pass_speaks_of_no_iterations(kind, tiny_images):
+    result = kind(OnePass((1, 21, 19), 3), tiny_images[: 1 if kind is one else None])
+    result = result if kind is one else result[0]
+    for width in ("single", "double"):
+        text = " ".join(words_of(figures.draw("routing", result, width)))
+        assert "one pass" in text and "iteration" not in text and "r = 1" not in text
+    assert "r = 1" not in routing.findings(result)
+
+
+def test_even_couplings_are_drawn_even_with_one_number_on_their_scale(tiny_images):
+    """Means over images differ from 1/J by rounding, which is no colour."""
+    images = tiny_images[:7]
+    result, _ = many(build_tiny(routing="uniform"), images)
+    off = replace(result.coupling, value=result.coupling.value + 1.5e-9)
+    figure = figures.draw("routing", result._replace(coupling=off), part="couplings")
+    drawn = [image for axes in figure.axes for image in axes.images]
+    for image in drawn[:2]:
+        np.testing.assert_allclose(image.norm(image.get_array()), 0.5, atol=0.01)
+    figure = figures.draw("routing", one(build_tiny(routing="uniform"), images[:1]))
+    assert words_of(figure).count("0.333") == 1
+
+
+def test_couplings_that_are_all_even_are_not_said_to_add_up(tiny, tiny_images):
+    even = build_tiny(routing="uniform")
+    for result in (one(even, tiny_images[:1]), many(even, tiny_images)[0]):
+        text = routing.findings(result)
+        assert "all couplings are even" in text and "small shifts" not in text
+    for result in (one(tiny, tiny_images[:1]), many(tiny, tiny_images)[0]):
+        assert "all couplings are even" not in routing.findings(result)
+
+
 class Schedule(Foreign):
     """Its last iteration depends on how many there are."""
 
@@ -505,3 +608,20 @@ def test_command_prints_the_statistics_as_json(analyse, tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 20
     assert (tmp_path / "routing-digits-20-images.json").exists()
+
+
+def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp_path):
+    model = models.build("matrix_capsnet", (1, 21, 19), 3, channels=6, types=(2, 3, 4))
+    for layer, parents in ((0, 3), (1, 4)):
+        result = one(model, tiny_images[:1], layer=layer)
+        assert (result.layer, result.label, len(result.classes)) == (layer, None, parents)
+        assert result.couplings.shape[1:] == ((2, 3)[layer], parents)
+        np.testing.assert_allclose(result.couplings.sum(2), 1, rtol=1e-5)
+        np.testing.assert_allclose(result.maps.sum((1, 2)), result.map_sums, rtol=1e-6)
+        assert f"routed layer {layer}, by the types" in routing.findings(result)
+        assert "predicted" not in routing.findings(result)
+        assert_redrawn("routing", result, tmp_path)
+    for layer in (None, 2, -1):
+        assert one(model, tiny_images[:1], layer=layer).classes == NAMES
+    with pytest.raises(ValueError, match="expected layer 0 to 2, got 3"):
+        one(model, tiny_images[:1], layer=3)

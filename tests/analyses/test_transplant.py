@@ -229,6 +229,19 @@ def test_findings_follow_the_intervals(model, images):
     assert "neither" in verdict(0.52, 0.48, 0.99)
 
 
+def test_numbers_of_the_scale_of_couplings_have_room(model, images):
+    """Couplings of 0.000 to 0.949 about an even 0.100."""
+    result = transplant.compute(model, images[:2], classes=CLASSES)
+    maps = np.full_like(result.maps, 0.1)
+    maps.flat[0] = 0.949
+    for width in ("single", "double"):
+        figure = figures.draw("transplant", result._replace(maps=maps, even=0.1), width)
+        figure.canvas.draw()
+        (bar,) = (axes for axes in figure.axes if "own coupling" in axes.get_xlabel())
+        boxes = [text.get_window_extent() for text in bar.get_xticklabels() if text.get_text()]
+        assert len(boxes) == 2 and not boxes[0].overlaps(boxes[1])
+
+
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(model, images, tmp_path):
     for result in (
         transplant.compute(model, images[:2], classes=CLASSES),

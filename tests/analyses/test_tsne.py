@@ -21,6 +21,7 @@ from capsviz.cli import main
 from capsviz.cli.inputs import open_inputs
 from capsviz.figures import sets as paperset
 from capsviz.figures.tables import escape
+from capsviz.nn.models import build
 from capsviz.statistics.intervals import wilson
 from capsviz.tracing import remember
 from capsviz.transforms.warps import rotate
@@ -319,3 +320,13 @@ def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
     assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
     assert "expected 1 to 360" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_vectors_all_the_same_are_no_map(sample):
+    """Uniform couplings: t-SNE would spread their rounding over the page."""
+    images, labels = sample[0][:30], sample[1][:30]
+    even = build("capsnet", (1, 28, 28), 10, stem="slim", types=2, routing="uniform").eval()
+    about = {"classes": NAMES, "dataset": "digits", "method": "pca"}
+    with pytest.raises(ValueError, match="couplings of all 30 images are the same: there is nothi"):
+        tsne.compute(even, images, labels, of="couplings", **about)
+    assert tsne.compute(even, images, labels, of="primary", **about).n == 30
