@@ -288,7 +288,7 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
             assert words in escape(tsne.caption(result, part))
 
 
-def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
+def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tmp_path):
     given = [
         "tsne",
         "--method",
