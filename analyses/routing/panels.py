@@ -145,7 +145,8 @@ def _control(axes, curve, result, estimate, *, below):
     axes.axhline(value, color=GREY, linestyle=":")
     crossed = np.flatnonzero(np.diff(curve > value))
     if not crossed.size:
-        parts.last(axes, [len(curve)], np.array([value]), "random control", below=below)
+        at = len(curve) if len(curve) > 1 else axes.get_xlim()[1]  # of one pass: in the middle
+        parts.last(axes, [at], np.array([value]), "random control", below=below)
         return
     early = 2 * crossed[0] < len(curve) - 1  # it crosses in the first half: room at the right
     below = curve[-1 if early else 0] > value

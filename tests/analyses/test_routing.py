@@ -9,12 +9,14 @@ import torch
 from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
+from matplotlib.colors import CenteredNorm
 from matplotlib.text import Text
 from page import assert_redrawn
 
 from capsviz import figures
 from capsviz.analyses import routing
 from capsviz.analyses.routing import survey
+from capsviz.figures.maps import coupling_ticks, halfrange
 from capsviz.nn.functional import lengths
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -344,8 +346,12 @@ def test_a_figure_of_one_pass_speaks_of_no_iterations(kind, tiny_images):
     result = kind(OnePass((1, 21, 19), 3), tiny_images[: 1 if kind is one else None])
     result = result if kind is one else result[0]
     for width in ("single", "double"):
-        text = " ".join(words_of(figures.draw("routing", result, width)))
+        figure = figures.draw("routing", result, width)
+        text = " ".join(words_of(figure))
         assert "one pass" in text and "iteration" not in text and "r = 1" not in text
+        for axes in figure.axes:
+            named = [text for text in axes.texts if text.get_text() == "random control"]
+            assert all(text.get_window_extent().x0 > axes.get_window_extent().x0 for text in named)
     assert "r = 1" not in routing.findings(result)
 
 
@@ -360,6 +366,10 @@ def test_even_couplings_are_drawn_even_with_one_number_on_their_scale(tiny_image
         np.testing.assert_allclose(image.norm(image.get_array()), 0.5, atol=0.01)
     figure = figures.draw("routing", one(build_tiny(routing="uniform"), images[:1]))
     assert words_of(figure).count("0.333") == 1
+    for J in range(2, 27):
+        values = np.full((4, J), np.float32(1 / J))
+        scale = CenteredNorm(1 / J, halfrange(values - 1 / J))
+        assert coupling_ticks(scale, []) == [1 / J]
 
 
 def test_couplings_that_are_all_even_are_not_said_to_add_up(tiny, tiny_images):
