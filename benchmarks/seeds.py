@@ -34,7 +34,7 @@ DETECTED = 100  # images at most: attacks take long
 COMMANDS = {  # but for the images, what each is run with
     "corrupt": ["--n"],
     "detect": ["--eps", "0.1", "--eps", "0.3", "--steps", "15", "--n"],
-    "equivariance": ["--warp", "rotation", "--warp", "shift-x", "--n"],
+    "equivariance": ["--warp", "rotation", "--fit", "100", "--n"],
     "faithfulness": ["--n"],
     "parse-tree": ["--n"],
     "rotate": ["--step", "30", "--n"],

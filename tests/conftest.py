@@ -7,11 +7,18 @@ import os
 from functools import cache, partial
 from pathlib import Path
 
+import letters
 import pytest
 import torch
 from click.testing import CliRunner
 from foreign import Foreign
-from visitor import address, browser, looked_at, visit  # noqa: F401  # one server for all
+from visitor import (  # noqa: F401  # one server for all
+    address,
+    browser,
+    looked_at,
+    shared,
+    visit,
+)
 
 from capsviz import data
 from capsviz.cli import main, options
@@ -22,6 +29,7 @@ from capsviz.transforms.augment import to_float
 # Tests run side by side, and so does what they start: one thread each.
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
+letters.remember()
 
 # By far the longest, and what their tests share. They come first: of two workers the one that is
 # done takes over from the end of the other's list (`--dist worksteal`).

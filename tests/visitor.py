@@ -27,7 +27,7 @@ MARKS = [
 ]
 QUIET = (  # a browser that calls nobody
     "no-sandbox disable-gpu disable-quic no-first-run disable-background-networking "
-    "disable-component-update disable-sync"
+    "disable-component-update disable-sync process-per-site"
 )
 NOBODY = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 TWO = (  # on a sheet of 280 x 280
@@ -92,32 +92,44 @@ def browser():
         opened.close()
 
 
+@pytest.fixture(scope="module")
+def shared(browser, address):
+    """What visits share, as windows of one browser do: a cache, and the process that has read it.
+
+    A window of its own keeps that process from ending between two visits: each costs half as much.
+    """
+    context = browser.new_context()
+    context.new_page().goto(f"{address}manifest.json")
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def visit(browser, address):
-    """Open the page as another visitor; no other address is found, and none may be asked for."""
-    yield from visits(browser, address)
+def visit(shared, address):
+    """Open the page in a window; no other address is found, and none may be asked for."""
+    yield from visits(shared, address)
 
 
 @pytest.fixture(scope="module")
-def looked_at(browser, address):
+def looked_at(shared, address):
     """One page for tests that look at it and change nothing: to open one costs seconds."""
-    opened = visits(browser, address)
+    opened = visits(shared, address)
     yield next(opened)()
     next(opened, None)
 
 
-def visits(browser, address):
-    """What opens a page for another visitor; in the end, that nobody else was asked."""
-    asked, contexts = [], []
+def visits(shared, address):
+    """What opens a page in another window; in the end, that nobody else was asked."""
+    asked, pages = [], []
 
     def note(request):  # not by `page.route`, which takes every upload through this process
         if not request.url.startswith((address, "data:", "blob:")):
             asked.append(request.url)
 
-    def open_page(width=1280, url=address, **how):
-        context = browser.new_context(viewport={"width": width, "height": 900}, **how)
-        contexts.append(context)
+    def open_page(width=1280, url=address, context=shared):
         page = context.new_page()
+        pages.append(page)
+        page.set_viewport_size({"width": width, "height": 900})
         page.set_default_timeout(PATIENCE_MS)
         page.on("request", note)
         page.on("pageerror", lambda error: asked.append(str(error)))
@@ -126,8 +138,8 @@ def visits(browser, address):
         return page
 
     yield open_page
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.close()
     assert asked == []
 
 

@@ -62,6 +62,7 @@ __all__ = ["Law", "Result", "caption", "compute", "findings", "plot", "table"]
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
 STEPS = (-1, -1 / 2, 1 / 2, 1)  # of the reach
 FIT = 500  # training images of a class that a map is fitted on
+SEEDS = 3  # freshly initialised networks of each preset
 PRINTED = ("rotation", "shift-x")  # in a figure set: all take two to three times as long
 LAWFUL = ("rotation",)  # with --law
 
@@ -100,7 +101,8 @@ class Result(NamedTuple):
 
 def compute(
     models, images, labels, *, names, dataset, fit_images=None, fit_labels=None, fit=FIT,
-    fit_of="training images", warps=tuple(REACH), seeds=3, resamples=1000, seed=0, progress=iter,
+    fit_of="training images", warps=tuple(REACH), seeds=SEEDS, resamples=1000, seed=0,
+    progress=iter,
 ) -> Result:  # fmt: skip
     """Warp N images (N, C, H, W), and M others to fit on, for K networks and the pixels.
 
@@ -203,9 +205,9 @@ def plot(result: Result | Law, *, width=7.16):
     help=f"{', '.join(REACH)}; several times. [default: all, with --law rotation]",
 )  # fmt: skip
 @click.option(
-    "--seeds", default=3, show_default=True, metavar="K",
+    "--seeds", type=int, metavar="K",
     help="Freshly initialised networks of each preset; the classes take turns among them, with "
-    "--law every one sees all images.",
+    f"--law every one sees all images. [default: {SEEDS}, with --law {laws.SEEDS}]",
 )  # fmt: skip
 @options.seed
 def command(run, n, law, fit, chosen, seeds, seed):
@@ -220,7 +222,9 @@ def command(run, n, law, fit, chosen, seeds, seed):
     yield f"equivariance-{run.dataset}-{n}-images", result
 
 
-def compare(opened, n: int, *, law=False, fit=None, warps=None, **chosen) -> Result | Law:
+def compare(
+    opened, n: int, *, law=False, fit=None, warps=None, seeds=None, **chosen
+) -> Result | Law:
     """`compute`, or `law.compute`, for networks with the same data, over n images of it.
 
     Fits are on its training split; where there is none the halves of the images take turns.
@@ -230,9 +234,16 @@ def compare(opened, n: int, *, law=False, fit=None, warps=None, **chosen) -> Res
     from capsviz.cli.networks import together
 
     fit = fit or (laws.FIT if law else FIT)
+    seeds = (laws.SEEDS if law else SEEDS) if seeds is None else seeds
     warps = tuple(warps or (LAWFUL if law else REACH))
-    choice.check(opened[0].model, opened[0].name, warps, REACH, chosen["seeds"])
-    options = {**together(opened, n), **training_images(opened[0], fit), "fit": fit, **chosen}
+    choice.check(opened[0].model, opened[0].name, warps, REACH, seeds)
+    options = {
+        **together(opened, n),
+        **training_images(opened[0], fit),
+        "fit": fit,
+        "seeds": seeds,
+        **chosen,
+    }
     if law:
         return laws.compute(**options, reach={name: REACH[name] for name in warps})
     return compute(**options, warps=warps)
@@ -242,7 +253,7 @@ def paper(inputs, settings):
     """For `capsviz figures`: the network and its data set's baselines, under two of the warps."""
     from capsviz.cli.networks import with_baselines
 
-    networks, chosen = with_baselines(inputs), {"seeds": 3, "seed": settings.seed}
+    networks, chosen = with_baselines(inputs), {"seed": settings.seed}
     name = f"{inputs.dataset.name}-{settings.n}-images"
     fit = min(FIT, max(8, settings.n // 2))  # a small set is a quick one
     progress = settings.progress("warping")

@@ -29,6 +29,11 @@ routing with one iteration has uniform couplings, so there the two predict the s
 and every r but its own, are new to a network that was trained with R iterations, which alone can
 make them worse. A routing of one pass has no curve over r.
 
+A layer below the classes (`--layer`, where several are routed) is told by the types of its parents:
+a child's couplings to all parents of a type are added up, as a share of all that it gives, and so
+is what it adds to them; activations are means over places. Children that no place sees are left
+out.
+
 A reader should see how far couplings move from 1/J, and compare every map with its control: where
 the two look alike, the map shows the votes and not the routing. Couplings near 1/J can still
 lengthen a class capsule, and carry the class, for the small shifts of many capsules add up:
@@ -85,6 +90,7 @@ class Result(NamedTuple):
     quantity: dict[str, str] | None = None  # what maps show, in words; None: c (û·v̂)
     type_evidence: np.ndarray | None = None  # (types, J) in place of maps, without places
     uniform_type_evidence: np.ndarray | None = None  # (types, J)
+    layer: int | None = None  # a layer below the classes: its parents' types stand for classes
 
 
 def upgrade(kind: str, values: dict) -> dict:
@@ -94,7 +100,7 @@ def upgrade(kind: str, values: dict) -> dict:
     return {name.replace("lengths", "activations"): value for name, value in values.items()}
 
 
-def compute(model, image, label=None, *, classes, iterations=None) -> Result:
+def compute(model, image, label=None, *, classes, iterations=None, layer=None) -> Result:
     """Trace the routing of one image (1, C, H, W), and of its control with uniform couplings.
 
     Parameters
@@ -102,26 +108,42 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
     label       true class, if it is known.
     classes     names of the classes.
     iterations  of routing, instead of the network's own.
+    layer       number of a routed layer, from 0; None: that of the classes.
 
     Raises
     ------
-    ValueError  for iterations that the network does not take.
+    ValueError  for iterations that the network does not take, or a layer that it does not have.
     """
-    from capsviz.tracing import coupling_sd, even_couplings, measures, trace
+    from capsviz.tracing import (
+        coupling_sd,
+        even_couplings,
+        measures,
+        parent_types,
+        places,
+        trace,
+    )
     from capsviz.transforms.augment import to_uint8
 
-    image = image.cpu()
-    parts = {"keep": (*measures.INSIDE, "evidence"), "iterations": iterations}
-    routed = trace(model, image, **parts)
-    uniform = trace(model, image, **parts, couplings="uniform")
+    image, layer = image.cpu(), places.below_classes(model, layer)
+    chosen = {"keep": (*measures.INSIDE, "evidence"), "iterations": iterations}
+    chosen |= {} if layer is None else {"layer": layer}
+    whole = trace(model, image, **chosen)
+    routed, uniform = whole, trace(model, image, **chosen, couplings="uniform")
+    linked = parent_types.with_parents(whole)
+    if whole.links is not None:
+        routed, uniform = (parent_types.by_parent_type(one) for one in (routed, uniform))
+    if layer is not None:
+        classes, label = [str(number) for number in range(routed.lengths.shape[1])], None
     both = [measures.evidence_of(one) for one in (routed, uniform)]
+    couplings = routed.couplings[:, 0]
+    even = even_couplings(routed.couplings) if whole.links is None else uniform.couplings[-1, 0]
     return Result(
-        couplings=measures.by_type(routed.couplings[:, 0], routed.grid).numpy(),
-        entropy_nats=measures.entropy(routed.couplings[:, 0]).numpy(),
-        agreement=measures.agreement(routed.votes, routed.couplings, routed.poses)[:, 0].numpy(),
+        couplings=parent_types.type_means(couplings, routed.grid, linked).numpy(),
+        entropy_nats=measures.entropy(couplings[:, linked]).numpy(),
+        agreement=parent_types.agreement(whole)[:, 0].numpy(),
         maps=both[0].maps,
         map_sums=both[0].sums,
-        input_norms=measures.total_input(routed.votes, routed.factors[-1])[0].norm(dim=1).numpy(),
+        input_norms=parent_types.input_norms(whole)[0].numpy(),
         activations=routed.lengths[0].numpy(),
         uniform_maps=both[1].maps,
         uniform_map_sums=both[1].sums,
@@ -130,10 +152,11 @@ def compute(model, image, label=None, *, classes, iterations=None) -> Result:
         image=to_uint8(image[0]),
         classes=list(classes),
         label=label,
-        coupling_sd=coupling_sd(routed.couplings[:, 0], even_couplings(routed.couplings)).numpy(),
-        quantity=both[0].quantity,
+        coupling_sd=coupling_sd(couplings[:, linked], even[linked]).numpy(),
+        quantity=None if whole.evidence is None else both[0].quantity,
         type_evidence=both[0].types,
         uniform_type_evidence=both[1].types,
+        layer=layer,
     )
 
 
@@ -161,19 +184,22 @@ def plot(result: Result | Statistics, *, width=7.16, part=""):
     type=click.IntRange(1, 100),
     help="Routing iterations. [default: the network's own]",
 )
+@click.option(
+    "--layer", type=int, help="A routed layer, from 0, where there are several. [default: the last]"
+)
 @options.number("Over N test images instead of one.", "--evaluate")
 @click.option(
     "--dead-norm", default=0.05, show_default=True, help="A dead capsule's activation is below it."
 )
 @options.seed
-def command(run, iterations, n, dead_norm, seed):
+def command(run, iterations, layer, n, dead_norm, seed):
     """Write the figure and its numbers; say what routing does."""
-    options.refuse_with_evaluate(n, "digit", "index", "image")
+    options.refuse_with_evaluate(n, "digit", "index", "image", "layer")
     options.refuse_without_evaluate(n, "dead_norm", "seed")
     chosen = {"classes": run.classes, "iterations": iterations}
     if n is None:
         picture = run.picture
-        result = compute(run.model, picture.image, picture.label, **chosen)
+        result = compute(run.model, picture.image, picture.label, **chosen, layer=layer)
         yield f"routing-{picture.name}", result
         return
     result = evaluate(

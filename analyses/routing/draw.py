@@ -7,6 +7,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from capsviz.analyses.routing.words import parent_of
 from capsviz.figures.maps import (
     BLUE,
     COUPLING,
@@ -69,7 +70,7 @@ def _couplings(part, result, picked, wide):
     for axes in grid[-1]:
         axes.set_xlabel("capsule" if types == len(result.entropy_nats[0]) else "capsule type")
     for axes in grid[:, 0]:
-        axes.set_ylabel("class")
+        axes.set_ylabel(parent_of(result))
     coupling_bar(part, image, grid, scale)
 
 
@@ -93,13 +94,15 @@ def _maps(part, result, classes, shape, wide):
                 axes.set_title(f"{result.classes[j]}{true}", fontsize=6.5, pad=2)
             if column == 0:
                 axes.set_ylabel(name, fontsize=6.5)
-    longest = f" ({SHOWN} longest)" if len(result.classes) > SHOWN else ""
+    most = "longest" if result.layer is None else "most active"
+    longest = f" ({SHOWN} {most})" if len(result.classes) > SHOWN else ""
     quantity = words_of(result.quantity)
     part.suptitle(
-        f"evidence for each class{longest} by place: "
+        f"evidence for each {parent_of(result)}{longest} by place: "
         f"{'' if wide or result.quantity is None else chr(10)}{quantity['part']} "
         f"summed over types;{' ' if wide and result.quantity is None else chr(10)}"
-        f"below each map its sum Σ{' = ' if result.quantity is None else ', '}{quantity['whole']}",
+        f"below each map its sum Σ{' = ' if result.quantity is None else ', '}{quantity['whole']}"
+        f"{'' if result.layer is None else ' of all places'}",
         fontsize=7,
     )
     bar(part, drawn, grid, "evidence; − marks negative")
@@ -127,11 +130,12 @@ def evidence(result, width):
     axes.set(title="sum Σ over capsules" if wide else "sum Σ", xlabel="Σ")
     axes.xaxis.set_major_locator(MaxNLocator(4 if wide else 2))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
-    grid[0].set_ylabel("class")
+    grid[0].set_ylabel(parent_of(result))
     class_ticks(grid[0].yaxis, result.classes)
     quantity = words_of(result.quantity)
     figure.suptitle(
-        f"evidence for each class by capsule, {quantity['part']};\nΣ: {quantity['whole']}",
+        f"evidence for each {parent_of(result)} by capsule, {quantity['part']};\n"
+        f"Σ: {quantity['whole']}",
         fontsize=7,
     )
     bar(figure, drawn, grid[:2], "evidence; − marks negative")
@@ -151,7 +155,7 @@ def _measures(part, result, wide) -> list:
     parents(parts["parents"], rounds, counts.mean(1), np.quantile(counts, [0.05, 0.95], 1).T, J)
     parts["parents"].set_title("band: 5 to 95 % of capsules" if wide else "band: 5 to 95 %")
     axes, winner, named = parts["votes"], int(result.activations.argmax()), []
-    roles = {winner: "predicted"}
+    roles = {winner: "predicted" if result.layer is None else "most active"}
     if result.label is not None:
         roles[result.label] = "true" if result.label != winner else "predicted,\ntrue"
     for (j, role), colour in zip(roles.items(), (RED, BLUE), strict=False):
@@ -166,8 +170,8 @@ def _measures(part, result, wide) -> list:
     axes.vlines(at, result.uniform_activations, result.activations, color=GREY, linewidth=0.8)
     axes.plot(at, result.activations, "o", color=RED, label="routed")
     axes.plot(at, result.uniform_activations, "o", color=BLUE, mfc="white", label="uniform")
-    axes.set(xlabel="class", ylabel="activation", ylim=(0, 1.3 if wide else 1.5))
-    axes.set_title("class capsules")
+    axes.set(xlabel=parent_of(result), ylabel="activation", ylim=(0, 1.3 if wide else 1.5))
+    axes.set_title("class capsules" if result.layer is None else "mean over places")
     axes.set_yticks([0, 0.5, 1])
     class_ticks(axes.xaxis, result.classes)
     axes.legend(loc="upper center", ncols=2 if wide else 1, borderaxespad=0)
@@ -179,7 +183,8 @@ def parents(axes, rounds, mean, band, J):
     axes.plot(rounds, mean, "o-", color=BLUE)
     axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
     axes.set(ylabel="effective parents", ylim=(1, J * 1.03))
-    last(axes, rounds, mean, f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4)
+    last(axes, rounds, mean, f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4,
+         alone=len(rounds) == 1)  # fmt: skip
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
     right.set_ylabel("entropy, nats")
@@ -195,8 +200,15 @@ def votes(axes, rounds):
     iteration_ticks(axes, rounds)
 
 
-def last(axes, x, y, text, *, below):
-    """A number at the last point of a curve; left of it where the curve comes from that side."""
+def last(axes, x, y, text, *, below, alone=False):
+    """A number at the last point of a curve; left of it where the curve comes from that side.
+
+    Right of a point that is `alone`, as of a routing of one pass.
+    """
+    if alone:
+        axes.annotate(text, (x[-1], y[-1]), textcoords="offset points", xytext=(5, 0), ha="left",
+                      va="center", fontsize=6.5)  # fmt: skip
+        return
     rise = np.diff(y[-2:]).sum() * (1 if below else -1)
     beside = rise > STEEP * np.ptp(axes.get_ylim())
     axes.annotate(

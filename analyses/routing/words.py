@@ -14,13 +14,14 @@ def caption(result, part: str = "") -> str:
     """What a picture shows, with its numbers."""
     if part == "maps":
         return (
-            f"Where the evidence for each class comes from, as {plain(result)} summed over types, "
-            f"with routing and with uniform couplings. {whole(result)}{sentences(findings(result))}"
+            f"Where the evidence for each {parent_of(result)} comes from, as {plain(result)} "
+            "summed over types, with routing and with uniform couplings. "
+            f"{whole(result)}{sentences(findings(result))}"
         )
     if part == "evidence":
         return (
-            f"What the capsules of each type add to each class, {plain(result)}, with routing and "
-            f"with uniform couplings. {whole(result)}{sentences(findings(result))}"
+            f"What the capsules of each type add to each {parent_of(result)}, {plain(result)}, "
+            f"with routing and with uniform couplings. {whole(result)}{sentences(findings(result))}"
         )
     if part == "couplings":
         return (
@@ -32,9 +33,20 @@ def caption(result, part: str = "") -> str:
         return f"Routing over a test set. {sentences(findings(result))}"
     return (
         "Routing of one image. Top: couplings by iteration, mean over the places of a capsule "
-        "type. Bottom: effective parents, agreement of the votes, and activations. "
+        f"type{'' if result.layer is None else ', in ' + layer(result)}. "
+        "Bottom: effective parents, agreement of the votes, and activations. "
         f"{sentences(findings(result))}"
     )
+
+
+def parent_of(result) -> str:
+    """What a parent of the layer is called."""
+    return "class" if result.layer is None else "parent type"
+
+
+def layer(result) -> str:
+    """A layer below the classes, and what its numbers are of."""
+    return f"routed layer {result.layer}, by the types of its parents at all places"
 
 
 def plain(result) -> str:
@@ -46,7 +58,8 @@ def whole(result) -> str:
     """What a routing's own evidence adds up to, a sentence; nothing of lengths along a pose."""
     if result.quantity is None:
         return ""
-    return f"All together they add up to {result.quantity['words']}. "
+    places = "" if result.layer is None else " of the parents at all places"
+    return f"All together they add up to {result.quantity['words']}{places}. "
 
 
 def findings(result) -> str:
@@ -61,8 +74,11 @@ def findings(result) -> str:
     sd = "" if result.coupling_sd is None else f" (sd about uniform {result.coupling_sd[-1]:.4f})"
     R = len(result.couplings)
     after = f"after {R} iterations a" if R > 1 else "a"
+    who, what = f"predicted {name}", "activation"
+    if result.layer is not None:
+        who, what = f"{layer(result)}: {name} is the most active", "mean activation"
     text = (
-        f"predicted {name} (activation {largest[0]:.3f}), with uniform couplings {control} "
+        f"{who} ({what} {largest[0]:.3f}), with uniform couplings {control} "
         f"({largest[1]:.3f})\n{after} capsule has {effective:.3f} of {J} effective parents{sd}: "
         f"{spread(effective, J, even=bool(sd) and not result.coupling_sd[-1].any())}"
     )

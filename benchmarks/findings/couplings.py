@@ -119,9 +119,17 @@ def stays() -> Finding:
     one = of_figure("parse-tree-mnist-*-images.json")
     correlation = one.result.correlation[one.result.trees.index("whole tree")]
     moved, same, other = range(len(MOVED))
+
+    def apart(of):
+        if of.correlation is None:  # capsules at one place: there is nowhere to move
+            return None
+        each = of.correlation[of.trees.index("whole tree")].difference[same]
+        return each, "+.2f", each.low > 0
+
+    words, files, holds = over_runs("parse-tree", "Statistics", apart)
     return Finding(
         "The parse tree stays where it is when the digit moves",
-        correlation.difference[same].low > 0,
+        holds and correlation.difference[same].low > 0,
         "When a digit moves by one place of the grid, couplings at the places that it moved to "
         f"correlate with those before by {correlation[moved]:.2f}, at the same places by "
         f"{correlation[same]:.2f}. They belong to places, as the transforms do, and do not travel "
@@ -130,9 +138,10 @@ def stays() -> Finding:
         "Accuracy with frozen couplings, and correlation of trees of moved images",
         f"the other way {correlation[other]:.2f}; less the usual tree of the class "
         f"{one.result.correlation[1][moved]:.2f} and {one.result.correlation[1][same]:.2f}",
-        "one training run; slim networks have one place a type, nothing to move by",
+        seeds([f"same less moved, {'; '.join(words)}"] if words else [])
+        + "; slim networks have one place a type, nothing to move by",
         "a network with one transform for all places whose couplings do not travel either",
-        [one.source],
+        [one.source, *files],
     )
 
 
@@ -143,6 +152,8 @@ def maps() -> Finding:
     routed = result.names.index("routing map")
 
     def less(of):
+        if of.routed_less is None:  # capsules at one place: there is no map
+            return None
         difference = of.routed_less[of.names.index(brightness)]
         return difference, "+.3f", difference.low <= 0 or abs(difference.value) < 0.05
 

@@ -1,7 +1,7 @@
 """A finding: what is said in plain words, its numbers, picture, control, seeds, and refutation."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,6 +92,23 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
                 files.append(f"trained/seeds/{folder.name}/{path.name}")
                 holds = holds and bool(bears)
     return words, files, holds
+
+
+def slim(analysis: str, routings: Sequence[str], take: Callable) -> tuple[str, list[str]]:
+    """What such statistics say of routings on the slim stem, and the files that bear it out.
+
+    `take` as in `over_runs`; routings of which nothing is shipped are left out.
+    """
+    words, files = [], []
+    for name in routings:
+        folder = discovery.folder(checkpoint.SHIPPED) / "seeds" / f"{SLIM}{name}"
+        for path in sorted(folder.glob(f"{analysis}-*.json")):
+            result, about = read_result(path)
+            estimate, form, bears = take(result)
+            words.append(f"{name.replace('_', ' ')} {estimate:{form}}")
+            files += [f"trained/seeds/{folder.name}/{path.name}"] if bears else []
+    count = f" over {len(about['runs']['seeds'])} runs each" if words else ""
+    return f"{', '.join(words)}{count}" if words else "", files
 
 
 def seeds(words: list[str]) -> str:

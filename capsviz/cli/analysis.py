@@ -12,14 +12,14 @@ An analysis's command is its options and one line for each kind of result:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import click
 
 from capsviz import discovery
-from capsviz.cli import options, writing
+from capsviz.cli import options, sharing, writing
 
 
 class Run:
@@ -140,10 +140,15 @@ def analysis(
             from capsviz.cli.runs import first_of
 
             named, seeds = first_of(values.pop(chosen))
+            task = values.pop("task")
+            if task is not None and len(seeds) < 2:
+                raise ValueError("--task shares out several training runs: add --seeds-of 'GLOB'")
             if len(seeds) > 1:
                 _require_statistic(module, name, one=picture and values.get("n") is None)
             if dataset is not None and not named.get("checkpoint") and named["dataset"] is None:
                 named = {**named, "dataset": dataset}
+            if task is not None and writing.is_there(name, figure):
+                return
             writing.prepare(name, figure)
             run = Run(
                 named,
@@ -153,7 +158,11 @@ def analysis(
                 seeds=seeds,
             )
             runs = run.each()
-            for stem, result, others, about in _results(module, function, runs, values):
+            if task is not None:
+                rows = _shared(name, function, runs, values, figure, task)
+            else:
+                rows = [function(one, **values) for one in runs]
+            for stem, result, others, about in _joined(module, runs, rows):
                 paths = writing.save(stem, name, result, run.inputs, figure, about)
                 with writing.looking(figure):
                     paths += [write(paths[-1]) for write in others]
@@ -163,6 +172,7 @@ def analysis(
         body.__doc__ = function.__doc__
         inner: Any = writing.figure(writing.as_json(body))  # the last of the help first
         inner.__click_params__ += getattr(function, "__click_params__", [])
+        inner = sharing.of_runs(inner)
         inner = options.picture(inner) if picture else inner
         inner = options.networks(inner) if networks else options.replicates(inner)
         return click.command(help=text.partition("\n")[0])(inner)
@@ -190,21 +200,43 @@ def _require_statistic(module, name: str, *, one: bool) -> None:
         )
 
 
-def _results(module, function, runs: Sequence[Run], values: dict) -> Iterator[tuple]:
-    """(stem, result, functions that write more, what runs it is of) of one run or of several."""
+def _joined(module, runs: Sequence[Run], rows: Sequence[Iterable]) -> Iterator[tuple]:
+    """(stem, result, functions that write more, what runs it is of), of one run or of several.
+
+    Rows are what the analysis's command gave of each run.
+    """
     if len(runs) == 1:
-        for stem, result, *others in function(runs[0], **values):
+        for stem, result, *others in rows[0]:
             yield stem, result, others, None
         return
     from capsviz.cli.runs import about
     from capsviz.statistics.replicates import over_runs
 
     rules = getattr(module, "OVER_RUNS", {})
-    for rows in zip(*(function(one, **values) for one in runs), strict=True):
-        (stem, _, *others), results = rows[0], [row[1] for row in rows]
+    for row in zip(*rows, strict=True):
+        (stem, _, *others), results = row[0], [one[1] for one in row]
         result, of_first = over_runs(results, rules)
         of = about([one.inputs for one in runs], of_first)
         yield f"{stem}-{len(runs)}-runs", result, others, of
+
+
+def _shared(name: str, function, runs: Sequence[Run], values: dict, figure: dict, task) -> list:
+    """Rows for `_joined`, once the tasks have measured all runs; until then none of any run."""
+    from capsviz.cli import naming, shares
+
+    identity = naming.identity(click.get_current_context())
+    folder = shares.folder_of(figure["output"], name, identity)
+    places = [shares.place_of(folder, one.model.card) for one in runs]
+
+    def results(number):
+        return (shares.Measured(*row[:2]) for row in function(runs[number], **values))
+
+    measured = shares.measure(places, task, results, name)
+    if measured < len(runs):
+        text = f"{measured} of {len(runs)} training runs are measured; the last task draws them all"
+        click.echo(text, err=True)
+        return [[] for _ in runs]
+    return [shares.read(place) for place in places]
 
 
 def _of_runs(result, networks, about: dict | None) -> list[str]:

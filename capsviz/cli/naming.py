@@ -151,8 +151,13 @@ def refuse_existing(path: Path, *, force: bool, kind: str = "") -> None:
 
 def refuse_repeated(folder: Path, analysis: str, identity: str, *, force: bool) -> None:
     """ValueError if a result of the same options lies in the folder already, unless `force`."""
-    if force or not folder.is_dir():
-        return
+    path = None if force else repeated(folder, analysis, identity)
+    if path is not None:
+        refuse_existing(path.with_suffix(""), force=False)
+
+
+def repeated(folder: Path, analysis: str, identity: str) -> Path | None:
+    """The JSON of a result of the same options that lies in the folder already."""
     entries = [json.dumps(pair)[1:-1] for pair in ({"analysis": analysis}, {"identity": identity})]
     for path in sorted(folder.glob("*.json")):
         try:
@@ -161,4 +166,5 @@ def refuse_repeated(folder: Path, analysis: str, identity: str, *, force: bool) 
         except OSError:
             continue
         if all(one in head for one in entries):
-            refuse_existing(path.with_suffix(""), force=False)
+            return path
+    return None

@@ -19,6 +19,15 @@ def task(what: str) -> Callable:
     )
 
 
+of_runs = click.option(
+    "--task",
+    metavar="I/N",
+    callback=lambda context, option, value: None if value is None else _task(value),
+    help="The I-th of N shares of several training runs: N commands, on any machines, with one "
+    "--output.",
+)
+
+
 def _task(text: str) -> tuple[int, int]:
     i, _, n = text.partition("/")
     if not (i.isdecimal() and n.isdecimal()) or not 1 <= int(i) <= int(n):

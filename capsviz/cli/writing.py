@@ -95,6 +95,22 @@ def prepare(analysis: str, figure_options: dict) -> None:
     naming.refuse_repeated(figure_options["output"], analysis, identity, force=force)
 
 
+def is_there(analysis: str, figure_options: dict) -> bool:
+    """Whether a figure of this command lies in the folder already, which is said; not by --force.
+
+    For tasks that are started again.
+    """
+    from capsviz.cli import naming
+
+    if figure_options["force"]:
+        return False
+    identity = naming.identity(click.get_current_context())
+    path = naming.repeated(figure_options["output"], analysis, identity)
+    if path is not None:
+        click.echo(f"{path} is there already", err=True)
+    return path is not None
+
+
 def target(
     base: str, figure_options: dict, networks: Sequence[str] = (), analysis: str | None = None
 ) -> Path:

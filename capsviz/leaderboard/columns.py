@@ -79,6 +79,11 @@ def even(result):
     yield from _instead("uniform", result)
 
 
+def shuffled(result):
+    """Accuracy with its own couplings shuffled among capsules, less that likewise."""
+    yield from _instead("shuffled", result)
+
+
 def matched(result):
     """Accuracy with random couplings of equal standard deviation, less that likewise."""
     yield from _instead("matched", result)
@@ -155,6 +160,8 @@ COLUMNS = (
            below="its couplings are not near uniform, at fewer than 90 % of all parents"),
     Column("even", "change of accuracy by uniform couplings in place of its own",
            "routing", even, higher=None),
+    Column("shuffled", "the same by its own, shuffled among its capsules",
+           "routing", shuffled, higher=None),
     Column("matched", "the same by random couplings of equal standard deviation",
            "routing", matched, higher=None),
     Column("faithfulness", "area of insertion less deletion of the routing map, less that of "

@@ -46,6 +46,7 @@ def draw(table: Sequence[Row], width: float) -> Figure:
     letters = 0.055 * max(map(len, names)) + 0.15
     across = max(1, min(len(panels), int((width - letters) / PANEL)))
     down = math.ceil(len(panels) / across)
+    across = math.ceil(len(panels) / down)  # rows alike
     line = max(LEAST, min(LINE, (PAGE / down - REST) / len(names)))
     figure = Figure(figsize=(width, down * (line * len(names) + REST)))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)

@@ -83,14 +83,19 @@ def additive_map(traced: Trace, iteration: int = -1, *, place: int | None = None
         raise ValueError("the children of this layer have no places: there is no map")
     parts = of_children(traced, iteration)
     if traced.links is not None:
-        parts = _at_children(parts, traced.links, place)
+        parts = at_children(parts, traced.links, place)
     elif place not in (None, 0):
         raise ValueError(f"all parents of this layer are at one place, got place {place}")
     return parts.unflatten(1, traced.grid).sum(1).movedim(-1, 1)
 
 
-def _at_children(parts: Tensor, links, place: int | None) -> Tensor:
-    """Parts of slots (N, Q, I, J), of all places or one, added up child by child: (N, count, J)."""
+def at_children(parts: Tensor, links, place: int | None = None) -> Tensor:
+    """Parts of slots (N, Q, I, J), of all places or one, added up child by child: (N, count, J).
+
+    Raises
+    ------
+    ValueError  for a place that is not there.
+    """
     child = links.child.to(parts.device)
     if place is not None:
         if not 0 <= place < len(child):

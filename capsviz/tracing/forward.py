@@ -200,7 +200,10 @@ def _check_look(model, layer: int, couplings, iterations) -> None:
     """ValueError for what no network takes, and what this one's `look` has no argument for."""
     layers = len(getattr(model, "grids", None) or ())
     if layers and layer not in range(-layers, layers):
-        raise ValueError(f"this network has {layers} routed layers, got layer {layer}")
+        raise ValueError(
+            f"this network has {layers} routed layers: expected layer 0 to {layers - 1}, "
+            f"got {layer}"
+        )
     if isinstance(couplings, Tensor) and not couplings.isfinite().all():
         raise ValueError("expected couplings that are numbers, got some that are not finite")
     if not (iterations is None or isinstance(iterations, int)):

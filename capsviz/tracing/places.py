@@ -37,3 +37,14 @@ def extent(model, layer: int = -1) -> list[float]:
         edges.append((low - half, high + half))
     (top, bottom), (left, right) = edges
     return [left, right, bottom, top]
+
+
+def below_classes(model, layer: int | None) -> int | None:
+    """A routed layer by its number from 0; None for that of the classes, by whatever index.
+
+    A number that is not there is left as it is: `trace` refuses it.
+    """
+    count = len(getattr(model, "grids", None) or [None])
+    if layer is None or layer in (-1, count - 1):
+        return None
+    return layer % count if -count <= layer < count else layer

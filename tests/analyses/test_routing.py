@@ -17,6 +17,7 @@ from capsviz import figures
 from capsviz.analyses import routing
 from capsviz.analyses.routing import survey
 from capsviz.figures.maps import coupling_ticks, halfrange
+from capsviz.nn import models
 from capsviz.nn.functional import lengths
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -335,6 +336,39 @@ def test_a_curve_does_not_run_through_the_words_beside_it(falling, tiny, tiny_im
             assert not any(box.contains(*point) for point in path), text.get_text()
 
 
+@pytest.mark.parametrize("width", ["single", "double"])
+@pytest.mark.parametrize(("first", "last", "control"), [(0.34, 0.36, 0.4), (0.7, 0.45, 0.4),
+                                                        (0.36, 0.36, 0.37)])  # fmt: skip
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_names_and_numbers_keep_apart_where_the_control_is_near(
+    width, first, last, control, rounds, tiny, tiny_images
+):
+    """As of inverted attention, and of self-attention, whose control lies at the lower edge."""
+    result, _ = many(tiny, tiny_images)
+
+    def curve(low, high):
+        values = low + (np.linspace(first, last, 3)[-rounds:] - 0.3) / 0.7 * (high - low)
+        return Estimate(values, np.stack([values, values], 1))
+
+    def near(estimate, low, high):
+        value = low + (control - 0.3) / 0.7 * (high - low)
+        return replace(estimate, value=np.full_like(estimate.value, value))
+
+    changed = {
+        "effective_parents": curve(1, 3), "polarisation": curve(0, 1),
+        "control_effective_parents": near(result.control_effective_parents, 1, 3),
+        "control_polarisation": near(result.control_polarisation, 0, 1),
+    }  # fmt: skip
+    figure = figures.draw("routing", result._replace(**changed), width)
+    figure.canvas.draw()
+    for title in ("spread of couplings", "polarisation"):
+        axes = next(axes for axes in figure.axes if axes.get_title() == title)
+        one, other = (text.get_window_extent() for text in axes.texts)
+        assert not one.overlaps(other), title
+        inside = axes.get_window_extent()
+        assert min(one.y0, other.y0) > inside.y0 and min(one.x0, other.x0) > inside.x0
+
+
 def words_of(figure):
     """All that is written on a figure."""
     figure.canvas.draw()
@@ -617,3 +651,20 @@ def test_command_prints_the_statistics_as_json(analyse, tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 20
     assert (tmp_path / "routing-digits-20-images.json").exists()
+
+
+def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp_path):
+    model = models.build("matrix_capsnet", (1, 21, 19), 3, channels=6, types=(2, 3, 4))
+    for layer, parents in ((0, 3), (1, 4)):
+        result = one(model, tiny_images[:1], layer=layer)
+        assert (result.layer, result.label, len(result.classes)) == (layer, None, parents)
+        assert result.couplings.shape[1:] == ((2, 3)[layer], parents)
+        np.testing.assert_allclose(result.couplings.sum(2), 1, rtol=1e-5)
+        np.testing.assert_allclose(result.maps.sum((1, 2)), result.map_sums, rtol=1e-6)
+        assert f"routed layer {layer}, by the types" in routing.findings(result)
+        assert "predicted" not in routing.findings(result)
+        assert_redrawn("routing", result, tmp_path)
+    for layer in (None, 2, -1):
+        assert one(model, tiny_images[:1], layer=layer).classes == NAMES
+    with pytest.raises(ValueError, match="expected layer 0 to 2, got 3"):
+        one(model, tiny_images[:1], layer=3)

@@ -148,3 +148,45 @@ def test_the_accuracy_of_several_runs_is_their_mean(runs):
     )
     words = ["--split", "validation", "--write-thresholds"]
     refused(invoke("evaluate", "--seeds-of", "runs/x-*", *words), "name one --checkpoint")
+
+
+def test_tasks_share_out_the_runs_and_the_last_one_joins_them(runs, monkeypatch):
+    whole = transplant("--seeds-of", "runs/x-*", "--json")
+    tasks = [transplant("--seeds-of", "runs/x-*", "--task", f"{i}/2", "--force") for i in (2, 2, 1)]
+    assert [task.exit_code for task in tasks] == [0, 0, 0], tasks[-1].output
+    for task in tasks[:2]:
+        assert task.stdout == ""
+        assert "1 of 3 training runs are measured" in task.stderr
+    assert "3 training runs of small (seeds 0, 1, 2)" in tasks[2].stdout
+    joined, about = figures.read_result("out/transplant-x-digits-40-images-3-runs.json")
+    assert json.loads(figures.to_json(joined)) == json.loads(whole.stdout)
+    assert about["runs"]["seeds"] == [0, 1, 2]
+    monkeypatch.setattr("capsviz.analyses.transplant.evaluate", None)  # nothing is measured again
+    again = transplant("--seeds-of", "runs/x-*", "--task", "1/2")
+    assert again.exit_code == 0 and "is there already" in again.stderr
+    assert transplant("--seeds-of", "runs/x-*", "--task", "1/2", "--force").exit_code == 0
+
+
+def test_what_a_killed_task_began_is_measured_again(runs, monkeypatch):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("capsviz.cli.shares.write_result", killed)
+        assert transplant("--seeds-of", "runs/x-*", "--task", "1/1").exit_code != 0
+    assert not list((runs.parent / "out/shares").glob("*/*"))
+    assert transplant("--seeds-of", "runs/x-*", "--task", "1/1").exit_code == 0
+
+
+def test_other_options_or_weights_are_measured_anew(runs):
+    for options in ((), ("--seed", 3)):
+        transplant("--seeds-of", "runs/x-*", "--task", "1/3", *options)
+    assert len(list((runs.parent / "out/shares").glob("*/*"))) == 2
+    train(runs / "x-0", 0, epochs=2)
+    outcome = transplant("--seeds-of", "runs/x-*", "--task", "2/3")
+    refused(outcome, "epochs")
+
+
+def test_a_task_of_one_run_is_refused(runs):
+    refused(transplant("--checkpoint", "runs/x-0", "--task", "1/2"), "--task", "--seeds-of")
+    refused(transplant("--seeds-of", "runs/x-*", "--task", "4/3"), "expected --task I/N")

@@ -104,8 +104,9 @@ def test_a_test_image_by_class_and_number(visit):
     slide(page, "index", 5000, lambda: "expected an index" in page.locator("#status").inner_text())
 
 
-def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(visit):
-    first, second = visit(), visit()
+def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(visit, browser):
+    other = browser.new_context()  # another visitor's browser
+    first, second = visit(), visit(context=other)
     draw(first, TWO)
     draw(second, SEVEN)
     wait_for(first, lambda: predictions(first) == ["2", "2"])
@@ -117,3 +118,4 @@ def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(visit
     assert second.locator("#files-pose a").count() == 0
     assert predictions(second)[1] == "7"
     second.locator("#files-pose a").first.wait_for()
+    other.close()

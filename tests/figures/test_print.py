@@ -6,9 +6,11 @@ import re
 from functools import cache
 
 import legibility
+import letters
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from capsviz import discovery, figures
@@ -18,8 +20,8 @@ from capsviz.figures import sets
 
 SHIPPED = discovery.root() / "figures"
 NAMES = discovery.names("capsviz.analyses")
-WIDTHS = (3.25, *(pytest.param(w, marks=pytest.mark.slow) for w in (3.5, 5.5)), 7.16)
-EXTREMES = (3.25, 7.16)
+WIDTHS = (3.25, pytest.param(5.5, marks=pytest.mark.slow), 7.16)  # a column, a page, two columns
+NARROWEST = 3.25
 
 
 @cache
@@ -68,8 +70,8 @@ def drawn(path):
 
 
 def at(width, name, results):
-    """All results at the extremes; between them one of each kind that draws the same pictures."""
-    if width in EXTREMES:
+    """All results where room is scarcest; else one of each kind that draws the same pictures."""
+    if width == NARROWEST:
         return results
     return list({(type(one), figures.parts(name, one)): one for one in results}.values())
 
@@ -135,3 +137,19 @@ def test_a_file_called_parts_is_no_list_of_pictures():
 
     assert parts.__file__.endswith("parts.py")
     assert figures.parts("transplant", shipped()["transplant"][0]) == ("",)
+
+
+def test_texts_are_laid_out_as_by_matplotlib_though_measured_once():
+    looks = [
+        {}, {"fontsize": 9}, {"rotation": 30}, {"rotation": 30, "rotation_mode": "anchor"},
+        {"ha": "right"}, {"va": "top"}, {"multialignment": "right"}, {"linespacing": 2},
+        {"fontweight": "bold"}, {"fontfamily": "serif"}, {"parse_math": False},
+    ]  # fmt: skip
+    for dpi in (100, 150):
+        figure = Figure(dpi=dpi)
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        for look in 2 * looks:
+            text = figure.text(0.5, 0.5, "$c_{ij}$ of two\nlines", **look)
+            box, lines, corner = letters.layout(text, renderer)
+            own, *others = letters._measured(text, renderer)
+            assert box.bounds == own.bounds and [lines, corner] == others, look

@@ -171,7 +171,7 @@ def test_a_layer_can_be_chosen_where_there_are_several(tiny_images):
     torch.testing.assert_close(first.children, 2 * last.children)
     assert (first.grid, last.grid) == ((5, 1, 1), (3, 2, 2))
     for layer in (2, -3, "a"):
-        with pytest.raises(ValueError, match=f"has 2 routed layers, got layer {layer}"):
+        with pytest.raises(ValueError, match=f"has 2 routed layers.*, got {layer}"):
             trace(model, tiny_images, layer=layer)
 
 

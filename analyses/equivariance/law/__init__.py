@@ -29,7 +29,8 @@ import numpy as np
 from capsviz.analyses.equivariance.law.words import LAWS
 from capsviz.statistics.estimate import Estimate
 
-FIT = 250  # training images of a class: with three fresh networks of each preset, twice takes long
+FIT = 250  # training images of a class: every network sees them all, five times
+SEEDS = 2  # freshly initialised networks of each preset
 STEPS = (0, -2, -1, 1, 2)  # halves of the reach, the unwarped image first
 
 
@@ -62,7 +63,7 @@ class Law(NamedTuple):
 
 def compute(
     models, images, labels, *, names, dataset, reach, fit_images=None, fit_labels=None, fit=FIT,
-    fit_of="training images", seeds=3, resamples=1000, seed=0, progress=iter,
+    fit_of="training images", seeds=SEEDS, resamples=1000, seed=0, progress=iter,
 ) -> Law:  # fmt: skip
     """Predict the vectors of N warped images (N, C, H, W), for K networks and the pixels.
 

@@ -1,0 +1,40 @@
+"""Matplotlib measures a text a dozen times while it lays a figure out; in these tests, once.
+
+How a text is laid out depends on its words, font and turn, and not on where it stands.
+"""
+
+from operator import attrgetter
+
+from matplotlib import rcParams
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.backends.backend_pdf import RendererPdf
+from matplotlib.backends.backend_svg import RendererSVG
+from matplotlib.text import Text
+
+ASPECTS = attrgetter(  # of a Text, that its layout depends on, its font apart
+    "_text", "_usetex", "_parse_math", "_rotation", "_rotation_mode", "_horizontalalignment",
+    "_verticalalignment", "_multialignment", "_linespacing",
+)  # fmt: skip
+KINDS = (RendererAgg, RendererPdf, RendererSVG)
+FONTS = ("font.family", "font.sans-serif", "font.serif", "mathtext.fontset", "text.hinting")
+
+_measured = Text._get_layout
+_layouts = {}
+
+
+def layout(text, renderer):
+    """What matplotlib's own method returns, which is asked once for each."""
+    kind = type(getattr(renderer, "_renderer", renderer))  # that of vectors may rasterise parts
+    if kind not in KINDS or text.get_wrap() or text.get_transform_rotates_text():
+        return _measured(text, renderer)
+    scale = (kind, text.get_figure(root=True).dpi, kind is RendererAgg and renderer.dpi)
+    font = text.get_fontproperties().copy()
+    key = (font, scale, ASPECTS(text), *(str(rcParams[name]) for name in FONTS))
+    if key not in _layouts:
+        _layouts[key] = _measured(text, renderer)
+    return _layouts[key]
+
+
+def remember():
+    """From here on, every text is measured once."""
+    Text._get_layout = layout
