@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def hardware(device) -> str:
     return f"{platform.machine()} CPU, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
 
 
+@cache
 def _version(name: str) -> str | None:
     try:
         return version(name)

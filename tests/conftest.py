@@ -12,6 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from foreign import Foreign
+from matplotlib.figure import Figure
 from visitor import (  # noqa: F401  # one server for all
     address,
     browser,
@@ -20,7 +21,7 @@ from visitor import (  # noqa: F401  # one server for all
     visit,
 )
 
-from capsviz import data
+from capsviz import data, figures
 from capsviz.cli import main, options
 from capsviz.cli.inputs import Inputs
 from capsviz.nn import models
@@ -118,9 +119,23 @@ def embedded():
     return cache(partial(data.load, "digits"))
 
 
+def empty_page(analysis, result, width="double", part=""):
+    """In place of `figures.draw`."""
+    return Figure((figures.inches(width), 1))
+
+
+@pytest.fixture
+def blank(monkeypatch):
+    """For tests of what a command says and writes: its pictures, drawn elsewhere, are empty."""
+    monkeypatch.setattr(figures, "draw", empty_page)
+
+
 @pytest.fixture
 def analyse(monkeypatch, tmp_path, embedded):
-    """Runs the command of an analysis on a foreign network and the embedded digits."""
+    """Runs the command of an analysis on a foreign network and the embedded digits.
+
+    With --json, which is for the numbers, its pictures are empty.
+    """
     inputs = Inputs(Foreign().eval(), embedded("test"), None)
     monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
     monkeypatch.setattr(options, "open_networks", lambda chosen, **how: [inputs])
@@ -128,6 +143,8 @@ def analyse(monkeypatch, tmp_path, embedded):
 
     def run(name, *words):
         chosen = [name.replace("_", "-"), "--output", tmp_path, "--format", "svg", *words]
+        if "--json" in words:
+            monkeypatch.setattr(figures, "draw", empty_page)
         return CliRunner().invoke(main, [str(word) for word in chosen])
 
     return run

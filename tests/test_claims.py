@@ -54,7 +54,7 @@ def test_what_is_not_shipped_is_said(monkeypatch, tmp_path):
         assert isinstance(entry, Missing) and "no result is shipped" in entry.text()
 
 
-def test_a_result_that_arrives_becomes_claims(monkeypatch, tmp_path):
+def test_a_result_that_arrives_becomes_claims(blank, monkeypatch, tmp_path):
     monkeypatch.setattr("benchmarks.claims.claim.ROOT", tmp_path)
     for name in ("transplant", "routing"):
         words = [name, "--checkpoint", "digits", "--evaluate", "20", "--format", "png"]

@@ -235,16 +235,14 @@ def test_every_command_works_beside_a_folder_of_the_same_name(run, site, tmp_pat
     assert good(said).strip() == f"capsviz, version {capsviz.__version__}"
 
 
-def metadata(root, url, out):
-    """The METADATA that a build of the checkout writes."""
-    code = (
-        f"from setuptools.build_meta import prepare_metadata_for_build_wheel as p; p({str(out)!r})"
-    )
-    env = {**os.environ, "CAPSVIZ_URL": url}
-    done = python("-c", code, cwd=root, env=env)
+def metadata(root, outs):
+    """The METADATA that builds of the checkout write, for each URL of the project into a folder."""
+    code = "import os\nfrom setuptools.build_meta import prepare_metadata_for_build_wheel as p\n"
+    code += f"for os.environ['CAPSVIZ_URL'], out in {[(u, str(o)) for u, o in outs.items()]!r}:\n"
+    done = python("-c", f"{code} p(out)", cwd=root)
     assert done.returncode == 0, done.stderr
-    (path,) = out.glob("*.dist-info/METADATA")
-    return path.read_text(encoding="utf-8")
+    paths = [path for out in outs.values() for path in out.glob("*.dist-info/METADATA")]
+    return [path.read_text(encoding="utf-8") for path in paths]
 
 
 def test_the_description_has_no_link_that_leads_nowhere(sdist, tmp_path):
@@ -253,7 +251,7 @@ def test_the_description_has_no_link_that_leads_nowhere(sdist, tmp_path):
     (root,) = tmp_path.glob("capsviz-*")
     url = "https://example.org/capsviz"
     (tmp_path / "with").mkdir(), (tmp_path / "without").mkdir()
-    text = metadata(root, f"{url}/", tmp_path / "with")
+    text, plain = metadata(root, {f"{url}/": tmp_path / "with", "": tmp_path / "without"})
     version = capsviz.__version__
     assert f"Version: {version}\n" in text and "Author: The capsviz authors\n" in text
     assert f"Project-URL: Source, {url}\n" in text
@@ -265,7 +263,6 @@ def test_the_description_has_no_link_that_leads_nowhere(sdist, tmp_path):
             _, kind, tag, path = target.removeprefix(url).split("/", 3)
             assert (kind, tag) == ("raw" if mark else "blob", f"v{version}")
             assert (discovery.root() / path).exists(), path
-    plain = metadata(root, "", tmp_path / "without")
     assert "Project-URL" not in plain
     assert all(t.startswith("http") for t in re.findall(r"\]\(([^)]+)\)", plain))
 

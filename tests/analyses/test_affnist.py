@@ -129,7 +129,7 @@ def test_variants_stand_beside_their_original(digits):
 @pytest.mark.parametrize("width", [3.5, 7.16])
 def test_every_row_is_drawn_and_survives_the_disk(series, tmp_path, width):
     table = affnist.compute(series)
-    path = figures.save(tmp_path / "a", "affnist", table, formats=("png",), width=width)[-1]
+    path = figures.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
     again, _ = figures.read_result(path)
     np.testing.assert_array_equal(again.affine.difference.value, table.affine.difference.value)
     drawn = figures.draw("affnist", again, width)
@@ -270,7 +270,7 @@ def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, t
     transforms, _, series = moved
     monkeypatch.setattr(measure, "FEWEST", 400)
     table = affnist.compute(series, transforms)
-    path = figures.save(tmp_path / "a", "affnist", table, formats=("png",), width=width)[-1]
+    path = figures.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
     again, _ = figures.read_result(path)
     np.testing.assert_array_equal(again.beyond.difference.ci95, table.beyond.difference.ci95)
     accuracy, gap, lost, *by_factor = figures.draw("affnist", again, width).axes

@@ -188,7 +188,7 @@ def test_the_command_writes_what_redraw_draws_again(tmp_path):
     assert (out / "curves-a-b.png").read_bytes() == picture
 
 
-def test_the_command_prints_json_that_every_reader_takes(tmp_path):
+def test_the_command_prints_json_that_every_reader_takes(blank, tmp_path):
     run = make(tmp_path / "a", sse=False)
     result = command(run, "--output", tmp_path / "out", "--format", "png", "--json")
 

@@ -211,9 +211,12 @@ def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
 
 
 def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path):
-    figures.save(tmp_path / "x", "detect", result, formats=("png",), width="single")
+    figures.save(tmp_path / "x", "detect", result, formats=(), width="single")
     read, _ = figures.read_result(tmp_path / "x.json")
     assert same(read, result)
+    assert all(
+        figures.draw("detect", read, "single", p).axes for p in figures.parts("detect", read)
+    )
     lines = detect.findings(result).splitlines()
     assert lines[0].startswith("8 noise images") and len(lines) == len(SETS)
     assert f"misread {100 * result.misread.value[1]:.1f} %" in lines[1]
@@ -233,7 +236,7 @@ def test_colour_images_long_names_and_many_eps_are_drawn():
         detect.plot(found, width=width)
 
 
-def test_the_command_attacks_the_embedded_digits(tmp_path):
+def test_the_command_attacks_the_embedded_digits(blank, tmp_path):
     asked = ["detect", "--checkpoint", "digits", "--data-dir", str(tmp_path), "--n", "4"]
     asked += ["--steps", "1", "--eps", "0.1", "--format", "png", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, asked)

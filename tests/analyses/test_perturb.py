@@ -1,5 +1,7 @@
 """Perturb: sheets decode the very poses they say, effects are those of a decoder that is known."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -175,8 +177,7 @@ def test_a_sheet_shows_the_six_dimensions_that_change_the_image_most(digits):
     assert "dimensions that" not in perturb.caption(every)
 
 
-@pytest.mark.parametrize("width", [3.5, 7.16])
-def test_a_sheet_of_few_dimensions_fits(digits, width):
+def test_a_sheet_of_few_dimensions_fits(digits):
     model = Foreign(E=9)
     images, labels = digits
     statistics = perturb.evaluate(
@@ -184,7 +185,8 @@ def test_a_sheet_of_few_dimensions_fits(digits, width):
     )
     for span in ("paper", "data"):
         sheet = perturb.compute(model, images[:1], 2, statistics=statistics, span=span)
-        assert_fits(figures.draw("perturb", sheet, width))
+        for width in (3.5, 7.16):
+            assert_fits(figures.draw("perturb", sheet, width))
 
 
 def test_a_double_network_reads_alike(twos, statistics):
@@ -277,17 +279,18 @@ def test_the_winning_or_the_true_class_is_chosen(foreign, twos):
         perturb.choose(foreign, twos[:1], None, pose="true")
 
 
-@pytest.mark.parametrize("width", [3.5, 7.16])
-def test_colour_images_without_a_label_are_drawn(width, generator):
+def test_colour_images_without_a_label_are_drawn(generator):
     model = Foreign(image_shape=(3, 20, 24), classes=4)
     images = torch.rand(6, 3, 20, 24, generator=generator)
     names = ["aeroplane", "automobile", "bird", "cat"]
     found = perturb.evaluate(model, images, capsule=1, classes=names, dataset="x")
-    for span in ("paper", "data"):
-        sheet = perturb.compute(model, images[:1], statistics=found, span=span)
-        assert sheet.images.shape == (5, 11, 3, 20, 24)
-        assert_fits(figures.draw("perturb", sheet, width))
-    assert_fits(figures.draw("perturb", found, width))
+    sheets = [
+        perturb.compute(model, images[:1], statistics=found, span=span)
+        for span in ("paper", "data")
+    ]
+    assert {sheet.images.shape for sheet in sheets} == {(5, 11, 3, 20, 24)}
+    for result, width in product([*sheets, found], (3.5, 7.16)):
+        assert_fits(figures.draw("perturb", result, width))
 
 
 def test_images_whose_reconstruction_is_black_are_left_out(boxes):
@@ -357,7 +360,7 @@ def test_images_may_be_on_another_device(foreign, twos, statistics):
     assert perturb.choose(foreign, elsewhere(twos[:1])[0]) == perturb.choose(foreign, twos[:1])
 
 
-def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
+def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tmp_path):
     given = [
         "perturb",
         "--digit",
@@ -396,7 +399,7 @@ def test_options_of_one_image_are_refused_with_evaluate(given, tmp_path):
     assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
-def test_the_table_is_of_the_digit_that_is_asked_for(tmp_path):
+def test_the_table_is_of_the_digit_that_is_asked_for(blank, tmp_path):
     asked = ["perturb", "--n", "9", "--digit", "3", "--checkpoint", "digits"]
     done = CliRunner().invoke(main, [*asked, "--format", "png", "--output", str(tmp_path)])
     assert done.exit_code == 0, done.output

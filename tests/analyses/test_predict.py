@@ -22,15 +22,22 @@ from capsviz.training import thresholds
 pytestmark = pytest.mark.skipif("mnist" not in checkpoint.shipped(), reason="no MNIST weights")
 
 
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    """A folder of three, 0.jpg to 2.jpg."""
+    folder = tmp_path_factory.mktemp("photographs")
+    for k, image in enumerate(data.load("digits", "test").images[:3, 0].numpy()):
+        photograph(image, k).save(folder / f"{k}.jpg")
+    return folder
+
+
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(photographs, tmp_path, monkeypatch):
     """Run `capsviz predict` beside three photographs, photos/0.jpg to 2.jpg."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CAPSVIZ_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "photos").mkdir()
-    for k, image in enumerate(data.load("digits", "test").images[:3, 0].numpy()):
-        photograph(image, k).save(f"photos/{k}.jpg")
+    shutil.copytree(photographs, tmp_path / "photos")
 
     def invoke(*args):
         return CliRunner().invoke(main, ["predict", *map(str, args)], prog_name="capsviz")

@@ -10,7 +10,7 @@ from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
 from matplotlib.text import Text
-from page import assert_fits
+from page import NARROWEST, assert_fits
 
 from capsviz import checkpoint, figures
 from capsviz.analyses import reconstruct
@@ -146,7 +146,7 @@ def test_colour_images_are_drawn_with_and_without_failures(width, right, generat
     assert ("misread" in texts) is ("failures" in reconstruct.caption(found)) is not right
 
 
-@pytest.mark.parametrize("width", [3.25, 5.5, 7.16])
+@pytest.mark.parametrize("width", NARROWEST)
 @pytest.mark.parametrize("failures", [1, 4, 5])
 def test_few_failures_are_drawn_at_every_width(result, width, failures):
     names = ("failures", "failure_labels", "failure_predicted", "failure_lengths")
@@ -234,7 +234,7 @@ def test_the_figure_set_gets_its_figures_with_captions_that_latex_can_set():
         assert "40 digits images" in escape(reconstruct.caption(result))
 
 
-def test_the_command_writes_figures_and_numbers_and_tells_its_findings(tmp_path):
+def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tmp_path):
     given = ["reconstruct", "--n", "50", "--checkpoint", "digits", "--output", str(tmp_path)]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 0, done.output

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from conftest import build_tiny
 from elsewhere import same
 from foreign import Foreign
-from page import assert_fits
+from page import NARROWEST, assert_fits
 
 from capsviz import checkpoint, data, figures
 from capsviz.analyses import segment
@@ -227,11 +228,10 @@ def test_colours_are_told_apart_in_grey_too():
     assert (np.diff([0, *grey]) > 60).all(), grey
 
 
-@pytest.mark.parametrize("width", [3.25, 5.5, 7.16])
 @pytest.mark.parametrize(("shown", "failures"), [(1, 1), (6, 4), (9, 6)])
-def test_every_number_of_images_is_drawn_at_every_width(model, part, width, shown, failures):
+def test_every_number_of_images_is_drawn_at_every_width(model, part, shown, failures):
     found = segment.compute(model, part, examples=part.first(shown), failures=failures)
-    for part_name in figures.parts("segment", found):
+    for part_name, width in product(figures.parts("segment", found), NARROWEST):
         assert_fits(figures.draw("segment", found, width, part_name))
 
 
@@ -305,7 +305,7 @@ def run(tmp_path, monkeypatch):
     return invoke
 
 
-def test_the_command_writes_figure_and_numbers_and_tells_its_findings(run, tmp_path):
+def test_the_command_writes_figure_and_numbers_and_tells_its_findings(blank, run, tmp_path):
     done = run("segment", "--n", 20, "--index", 7, "--images", 2, "--failures", 1)
     assert done.exit_code == 0, done.output
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
@@ -355,7 +355,7 @@ def test_without_weights_it_is_said_how_to_train_and_name_them(run, monkeypatch)
     )
 
 
-def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(run, tmp_path):
+def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blank, run, tmp_path):
     done = run("figures", "--n", 20)
     assert done.exit_code == 0, done.output
     for part in ("", "-measures"):

@@ -150,7 +150,7 @@ def test_findings_and_caption_carry_the_numbers(result):
 def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, grid):
     chosen = {**FEW, "grid": grid}
     values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **chosen)
-    paths = figures.save(tmp_path / "x", "sweep", values, formats=["png"], width=width)
+    paths = figures.save(tmp_path / "x", "sweep", values, formats=[], width=width)
     read, _ = figures.read_result(paths[-1])
     assert same(read, values)
     picture = figures.draw("sweep", read, width)
@@ -243,7 +243,7 @@ def invoke(tmp_path, *args):
     return CliRunner().invoke(main, ["sweep", *map(str, args), *output])
 
 
-def test_the_command_compares_networks(tmp_path, other):
+def test_the_command_compares_networks(blank, tmp_path, other):
     chosen = ["--checkpoint", "digits", other, "--warp", "shift-x", "--n", 12]
     done = invoke(tmp_path, *chosen, "--step", 8, "--no-worst", "--json")
     values = json.loads(done.stdout)
@@ -257,7 +257,7 @@ def test_the_command_compares_networks(tmp_path, other):
     assert written == [f"{stem}.{kind}" for kind in ("json", "png")]
 
 
-def test_networks_may_be_named_one_option_each(tmp_path, other):
+def test_networks_may_be_named_one_option_each(blank, tmp_path, other):
     chosen = ["--checkpoint", "digits", "--checkpoint", other, "--from", 0, "--to", 0]
     done = invoke(tmp_path, *chosen, "--n", 9, "--no-worst", "--json")
     assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
@@ -270,7 +270,7 @@ def test_warped_images_are_not_remembered(tiny, tiny_images):
         assert not _entries.get()
 
 
-def test_networks_may_be_named_without_the_option(tmp_path, other):
+def test_networks_may_be_named_without_the_option(blank, tmp_path, other):
     done = invoke(
         tmp_path, "digits", other, "--from", 0, "--to", 0, "--n", 9, "--no-worst", "--json"
     )

@@ -24,7 +24,7 @@ def names(folder):
     return sorted(path.name for path in Path(folder).glob("*.json"))
 
 
-def test_a_name_holds_the_checkpoint_and_what_is_not_the_default(run, tmp_path):
+def test_a_name_holds_the_checkpoint_and_what_is_not_the_default(blank, run, tmp_path):
     assert run("rotate", "--checkpoint", "digits", "--digit", 3, *SMALL).exit_code == 0
     assert names("out") == ["rotate-digits-3-0-step-90.json"]
     context = click.Context(main.get_command(None, "rotate"))
@@ -82,7 +82,7 @@ def test_a_network_is_called_by_its_file_and_folder(tmp_path, monkeypatch):
     assert naming.label("net.py:build") == "net-build"
 
 
-def test_what_is_there_is_not_overwritten_and_nothing_is_computed(run, monkeypatch):
+def test_what_is_there_is_not_overwritten_and_nothing_is_computed(blank, run, monkeypatch):
     from capsviz.analyses import rotate
 
     words = ("rotate", "--checkpoint", "digits", *SMALL)
@@ -121,7 +121,7 @@ def test_trying_a_folder_makes_none(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_redraw_overwrites_pictures_with_force_alone(run):
+def test_redraw_overwrites_pictures_with_force_alone(blank, run):
     words = ("rotate", "--checkpoint", "digits", *SMALL)
     assert run(*words, "--venue", "icml").exit_code == 0
     (path,) = Path("out").glob("*.json")

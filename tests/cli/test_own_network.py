@@ -122,7 +122,7 @@ def test_a_network_without_capsules_is_offered_what_it_can_be_shown_to(run, comm
 
 
 @pytest.mark.parametrize("command", ["evaluate", "sweep --n 10", "predict seven.png"])
-def test_a_network_without_capsules_can_be_evaluated(run, command):
+def test_a_network_without_capsules_can_be_evaluated(blank, run, command):
     done = run(*command.split(), "--network", "networks.py:plain", "--dataset", "digits")
     assert done.exit_code == 0, done.output
 

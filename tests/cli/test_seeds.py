@@ -40,7 +40,7 @@ def refused(outcome, *parts):
         assert part in line
 
 
-def test_a_glob_is_one_statistic_over_its_runs(runs):
+def test_a_glob_is_one_statistic_over_its_runs(blank, runs):
     done = transplant("--seeds-of", "runs/x-*")
     assert done.exit_code == 0, done.output
     assert "3 training runs of small (seeds 0, 1, 2): values are their means" in done.stdout
@@ -61,7 +61,7 @@ def test_a_glob_is_one_statistic_over_its_runs(runs):
     assert findings(whole) in done.stdout
 
 
-def test_repeated_checkpoints_are_the_same_as_a_glob(runs):
+def test_repeated_checkpoints_are_the_same_as_a_glob(blank, runs):
     named = [word for k in range(3) for word in ("--checkpoint", f"runs/x-{k}")]
     done, other = transplant(*named, "--json"), transplant("--seeds-of", "runs/x-*", "--json")
     assert json.loads(done.stdout) == json.loads(other.stdout)

@@ -79,11 +79,16 @@ def dot(n):
     return data.Dataset(images, torch.arange(n) % 2, ("a", "b"), "dots", "train")
 
 
-def test_shifts_are_uniform_and_independent_of_one_another():
+@pytest.fixture(scope="module")
+def places():
+    """Where the two dots of 8,100 images are (8100, 2), as numbers of pixels; each is whole."""
+    parts = make(dot(8100)).parts[:, :, 0].flatten(2)
+    assert parts.sum(2).eq(9).all()
+    return parts.argmax(2)
+
+
+def test_shifts_are_uniform_and_independent_of_one_another(places):
     """Chi-square over all (9 x 9) shifts of a digit, and over pairs; significance 0.1 %."""
-    parts = make(dot(8100)).parts[:, :, 0]
-    places = parts.flatten(2).argmax(2)
-    assert parts.flatten(2).sum(2).eq(9).all()
     down, right = places // 36 - 18, places % 36 - 18
     for one, two in (
         (down[:, 0], right[:, 0]),
@@ -95,9 +100,8 @@ def test_shifts_are_uniform_and_independent_of_one_another():
 
 
 @pytest.mark.parametrize(("side", "share"), [(28, 0.80), (20, 0.73)])
-def test_the_two_digits_overlap_as_the_documentation_says(side, share):
+def test_the_two_digits_overlap_as_the_documentation_says(places, side, share):
     """Frames of 28 x 28 pixels, and boxes of 20 x 20, seen from their middle."""
-    places = make(dot(8100)).parts[:, :, 0].flatten(2).argmax(2)
     down, right = ((way[:, 0] - way[:, 1]).abs() for way in (places // 36, places % 36))
     overlap = float(((side - down) * (side - right)).float().mean()) / side**2
     assert overlap == pytest.approx(share, abs=0.01)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import build_strong
+from conftest import build_strong, empty_page
 from foreign import Foreign
 from PIL import Image, ImageDraw
 from sources import MODULES, imports
@@ -352,8 +352,9 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
     np.testing.assert_allclose(result.pose, expected.poses[1], rtol=1e-4, atol=1e-6)
     assert result.routing == "couplings uniform, type 0 off"
     np.testing.assert_array_equal(result.changes, changes)
-    again = CliRunner().invoke(main, ["redraw", str(made[-1]), "--force"])
+    again = CliRunner().invoke(main, ["redraw", str(made[-1]), "--force", "--format", "png"])
     assert again.exit_code == 0, again.stderr
+    monkeypatch.setattr(figures, "draw", empty_page)
     made = files.save_routing(networks, sample, warp, how)
     result, about = figures.read_result(made[-1])
     assert about["options"]["off"] == 0 and about["analysis"] == "routing"

@@ -13,11 +13,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 from foreign import Foreign
-from matplotlib.figure import Figure
 
 import capsviz
 from capsviz import discovery
-from capsviz.analyses import reconstruct, rotate
+from capsviz.analyses import rotate
 from capsviz.cli import main
 from capsviz.data import digits
 from capsviz.figures import sets as paperset
@@ -29,13 +28,6 @@ from capsviz.tracing import remember
 
 def run(*args):
     return CliRunner().invoke(main, ["figures", "--checkpoint", "digits", *map(str, args)])
-
-
-@pytest.fixture
-def blank(monkeypatch):
-    """What is drawn does not matter: an empty page in place of every picture."""
-    for module in (reconstruct, rotate):
-        monkeypatch.setattr(module, "plot", lambda result, *, width: Figure((width, 1)))
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from click.testing import CliRunner
+from conftest import empty_page
 from several import train
 
 from benchmarks import seeds
@@ -33,6 +34,7 @@ def folder_of_seeds(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seeds, "FOLDER", tmp_path / "seeds")
         patch.setattr(seeds, "ROOT", tmp_path)
+        patch.setattr(figures, "draw", empty_page)
         done = CliRunner().invoke(seeds.command, words)
     assert done.exit_code == 0, done.output
     return tmp_path / "seeds/small", done

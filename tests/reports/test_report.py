@@ -84,7 +84,7 @@ def test_it_has_card_figures_numbers_words_checks_and_provenance(page):
     assert page.count("<figcaption>") == count == page.count("<source media")  # narrow ones too
 
 
-def test_several_networks_are_compared_on_the_same_images(tmp_path, monkeypatch):
+def test_several_networks_are_compared_on_the_same_images(blank, tmp_path, monkeypatch):
     contents = []
     monkeypatch.setattr("capsviz.reports.contents._compared", lambda *a: contents.append(a) or [])
     out = tmp_path / "r.html"

@@ -49,7 +49,7 @@ def test_the_weights_are_those_that_the_run_would_end_with(kept, splits, tmp_pat
         assert epoch == 3
 
 
-def test_commands_take_the_folder_of_a_run_before_its_end(splits, tmp_path):
+def test_commands_take_the_folder_of_a_run_before_its_end(blank, splits, tmp_path):
     folder = cut(RECIPE, splits, tmp_path / "run", after=1)
     said = CliRunner().invoke(main, ["evaluate", "--checkpoint", str(folder), "--limit", "20"])
     assert said.exit_code == 0 and said.stdout.startswith("x-epoch-1 on 20 images of digits test")
