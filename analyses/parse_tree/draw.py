@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from capsviz.figures import COLOURS
+from capsviz.figures.maps import are_short
 from capsviz.figures.panels import show
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
@@ -129,13 +130,18 @@ def _tree(axes, result, s, colours, *, titled):
     sizes = 6 + 110 * np.array(counts)
     shades = [colours.get(j, NONE) for j in range(J)]
     axes.scatter(range(J), np.ones(J), s=sizes, c=shades, zorder=3, linewidths=0)
-    step = max(1, -(-J // 20))
+    step, words = max(1, -(-J // 20)), J > 6 and not are_short(result.classes)
+    slanted = (
+        {"rotation": 30, "ha": "left", "rotation_mode": "anchor"} if words else {"ha": "center"}
+    )
     for j in range(0, J, step):
         name = str(result.classes[j])
         bold = "bold" if j == int(result.read[s]) else "normal"
-        axes.annotate(name if len(name) <= 2 or J <= 6 else name[:3], (j, 1), xytext=(0, 7),
-                      textcoords="offset points", ha="center", fontsize=6, weight=bold)  # fmt: skip
-    axes.set(xlim=(-0.5, J - 0.5), ylim=(-0.15, 1.4), xticks=[], yticks=[])
+        axes.annotate(name, (j, 1), xytext=(0, 7), textcoords="offset points", fontsize=6,
+                      weight=bold, **slanted)  # fmt: skip
+    axes.set(
+        xlim=(-0.5, J - 0.5 + words), ylim=(-0.15, 1.7 if words else 1.4), xticks=[], yticks=[]
+    )
     axes.spines[:].set_visible(False)
     sd = f"sd {result.coupling_sd[s]:.2g}"
     axes.set_xlabel(f"{_leaf(result, len(parts))}; {sd}", fontsize=6.5, labelpad=1)

@@ -59,6 +59,14 @@ def _joined(images, labels, generator, *, alike):
     return result
 
 
+def _counts(labels: Tensor) -> str:
+    """How many images the rarest class has, or that there is one class."""
+    classes, counts = labels.unique(return_counts=True)
+    if len(classes) < 2:
+        return f"images of class {int(classes[0])} alone"
+    return f"{int(counts.min())} of class {int(classes[counts.argmin()])}"
+
+
 def partners(labels: Tensor, generator: torch.Generator, *, alike: bool) -> Tensor:
     """Another image (N,) for each, of the same class or of another, at random.
 
@@ -71,7 +79,8 @@ def partners(labels: Tensor, generator: torch.Generator, *, alike: bool) -> Tens
     if not allowed.any(1).all():
         raise ValueError(
             "halves are joined of images of two classes and of two images of each class: "
-            "expected at least 2 images of each of 2 classes, take more images"
+            f"expected at least 2 images of each of 2 classes or more, got {_counts(labels)}: take "
+            "more images"
         )
     return torch.multinomial(allowed.double(), 1, generator=generator)[:, 0]
 

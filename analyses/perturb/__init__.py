@@ -41,6 +41,7 @@ from capsviz.analyses.perturb.measure import (
     captions,
     choose,
     evaluate,
+    ground,
     measure_class,
     spread,
     strongest,
@@ -194,9 +195,9 @@ def findings(result: Result | Statistics) -> str:
     texts, tests, which = _captions(result)
     head = f"class {result.classes[result.capsule]}, {result.n} images, per +{DELTA} of a dimension"
     head += ", mean ±95 %"
-    if tests is not None:
-        head += f", the largest of those clear of zero (Holm, {tests} effects)"
-    head += beyond(spread(result) if isinstance(result, Statistics) else result.width)
+    head += "" if tests is None else f", the largest of those clear of zero (Holm, {tests} effects)"
+    width = spread(result) if isinstance(result, Statistics) else result.width
+    head += beyond(width) + ground(result)
     return "\n".join([f"{head}:", *(f"dim {d}: {t}" for d, t in zip(which, texts, strict=True))])
 
 
@@ -239,7 +240,7 @@ def caption(result: Result | Statistics) -> str:
         )
     words = (
         f"Largest standardised effect of +{DELTA} of each dimension, mean ±95 % interval over "
-        f"{result.n} images of the class"
+        f"{result.n} images of the class{ground(result)}"
     )
     if tests is None:
         return f"{head}{words}, not corrected for the number of intervals: {text}."

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import beyond, clear, plus_minus
+from capsviz.analyses.perturb.measure import beyond, clear, ground, plus_minus
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import GAP, mosaic, show, wrapped
 
@@ -30,6 +30,8 @@ def sheet(result, width):
     E, *_, tall, wide = result.images.shape
     narrow = width < WIDE
     left, words = (0.45, 1.15) if narrow else (0.8, 1.6)  # inches
+    names = _names(result, narrow)
+    left += max(0.0, 0.055 * (max(map(len, "\n".join(names).split("\n"))) - 14))
     numbers = _columns(result, width - left - words)
     text = wrapped(_heading_text(result), width - 1.4, 6)
     head, foot = max(0.8, 0.16 + 0.135 * (text.count("\n") + 1)), 0.5
@@ -42,11 +44,6 @@ def sheet(result, width):
     _heading(figure, result, text, head)
     axes = figure.add_axes((left / width, foot / height, across / width, down / height))
     y, x = mosaic(axes, result.images[np.arange(E)[:, None], numbers], columns)
-    dimensions = range(E) if result.dimensions is None else result.dimensions
-    names = [f"dim {d}" for d in dimensions]
-    if result.span == "data" and not narrow:
-        ends = result.values[:, [0, -1]]
-        names = [f"{n}\n{_minus(_span(*pair))}" for n, pair in zip(names, ends, strict=True)]
     axes.set_yticks(y, names)
     for d, own in enumerate(result.own):
         (column,) = np.flatnonzero(numbers[d] == own)
@@ -99,7 +96,7 @@ def _heading_text(result) -> str:
         f"{true}predicted {result.classes[result.predicted]}\n"
         f"changed: pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
         f"words: effects of +0.1 that are largest,{clear} against their spread in the class, "
-        f"mean ±95 %, n = {result.n}{beyond(result.width)}"
+        f"mean ±95 %, n = {result.n}{beyond(result.width)}{ground(result)}"
     )
 
 
@@ -171,8 +168,19 @@ def table(result, width):
         f"effect of +0.1 of a dimension, class {result.classes[result.capsule]}\n"
         f"{result.n} images of {result.dataset}, mean ±95 %\n"
         f"·: not clear of zero (Holm's method, {E * M} effects)"
+        f"{ground(result).replace('; ', chr(10), 1)}"
     )
     return figure
+
+
+def _names(result, narrow) -> list[str]:
+    """Of the rows: dimensions, and their ranges where those differ."""
+    dimensions = result.dimensions or range(len(result.images))
+    names = [f"dim {d}" for d in dimensions]
+    if result.span == "data" and not narrow:
+        ends = result.values[:, [0, -1]]
+        names = [f"{n}\n{_minus(_span(*pair))}" for n, pair in zip(names, ends, strict=True)]
+    return names
 
 
 def _span(low: float, high: float) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from capsviz.statistics.comparison import holm
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import Z, mean_interval
-from capsviz.statistics.moments import Moments, moments
+from capsviz.statistics.moments import Moments, moments, on_dark
 
 LEVEL = 0.05  # of the tests of all effects together
 N = 200  # images of the class, where there are as many: for a sheet and in the figure set
@@ -39,6 +39,7 @@ class Statistics(NamedTuple):
     n: int
     classes: list[str]
     dataset: str
+    dark: bool = True  # whether the images have a dark ground, as `moments` asks for
 
 
 def spread(statistics: Statistics) -> float:
@@ -51,6 +52,15 @@ def beyond(width: float | None) -> str:
     if width is None or width >= DELTA:
         return ""
     return f"; +{DELTA} is more than the {width:.2g} that 90 % of the class span"
+
+
+def ground(result) -> str:
+    """A warning, where there is no dark ground, as on photographs."""
+    if isinstance(result, Statistics):
+        dark = result.dark
+    else:
+        dark = on_dark(result.images.reshape(-1, *result.images.shape[2:]))
+    return "" if dark else "; no dark ground: these are moments of brightness"
 
 
 def choose(model, image, label=None, *, pose="winning") -> int:
@@ -114,6 +124,7 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
         n=n,
         classes=list(classes),
         dataset=dataset,
+        dark=on_dark(images.numpy()),
     )
 
 

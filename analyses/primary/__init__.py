@@ -157,15 +157,15 @@ def figure(run, decoder, capsules, levels, n, seed):
     """Write the figure and its numbers."""
     options.refuse_with_evaluate(n, "digit", "index", "image", "levels")
     options.refuse_without_evaluate(n, "seed")
-    decoders = open_decoders(run.inputs, decoder)
-    if n is None:
+    picture, images = (run.picture, None) if n is None else (None, run.images(n)[0])
+    decoders = open_decoders(run.inputs, decoder)  # last: nobody trains some to be refused then
+    if picture is not None:
         result = compute(
-            run.model, decoders, run.picture.image, run.picture.label, classes=run.classes,
+            run.model, decoders, picture.image, picture.label, classes=run.classes,
             capsules=capsules, levels=levels,
         )  # fmt: skip
-        yield f"primary-{run.picture.name}", result
+        yield f"primary-{picture.name}", result
         return
-    images, _ = run.images(n)
     result = evaluate(
         run.model, decoders, images, dataset=run.dataset, capsules=capsules, seed=seed,
         progress=run.progress("images"),

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from capsviz import checkpoint
 from capsviz.analyses.probes.paths import poses_and_classes
-from capsviz.statistics.moments import Moments, moments
+from capsviz.statistics.moments import Moments, moments, on_dark
 from capsviz.tracing import features
 from capsviz.transforms.warps import matrix, warp
 
@@ -38,6 +38,11 @@ def gather(model, images: Tensor, fit_images: Tensor | None, *, shift_px: int, s
     """
     generator = torch.Generator().manual_seed(seed)
     images, notes = images.cpu(), []
+    if not on_dark(images.numpy()):
+        notes.append(
+            "the images have no dark ground: measures are moments of brightness, not the shape of "
+            "a thing"
+        )
     whole = images if fit_images is None else torch.cat([images, fit_images.cpu()])
     moving = shifted(whole, shift_px, generator)
     factors = np.stack(moments(moving.numpy()), 1)

@@ -183,7 +183,8 @@ def parents(axes, rounds, mean, band, J):
     axes.plot(rounds, mean, "o-", color=BLUE)
     axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
     axes.set(ylabel="effective parents", ylim=(1, J * 1.03))
-    last(axes, rounds, mean, f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4)
+    last(axes, rounds, mean, f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4,
+         alone=len(rounds) == 1)  # fmt: skip
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
     right.set_ylabel("entropy, nats")
@@ -199,8 +200,15 @@ def votes(axes, rounds):
     iteration_ticks(axes, rounds)
 
 
-def last(axes, x, y, text, *, below):
-    """A number at the last point of a curve; left of it where the curve comes from that side."""
+def last(axes, x, y, text, *, below, alone=False):
+    """A number at the last point of a curve; left of it where the curve comes from that side.
+
+    Right of a point that is `alone`, as of a routing of one pass.
+    """
+    if alone:
+        axes.annotate(text, (x[-1], y[-1]), textcoords="offset points", xytext=(5, 0), ha="left",
+                      va="center", fontsize=6.5)  # fmt: skip
+        return
     rise = np.diff(y[-2:]).sum() * (1 if below else -1)
     beside = rise > STEEP * np.ptp(axes.get_ylim())
     axes.annotate(

@@ -13,6 +13,7 @@ from capsviz.figures.maps import BLUE, COUPLING, GREEN, GREY, RED, class_ticks, 
 from capsviz.figures.panels import label_lines, wrapped
 
 PINK, ORANGE = COLOURS[3], COLOURS[4]
+NEAR = 0.25  # of the height of the axes: a control this near to the curve's last number
 LINE = 8  # points from a line of small letters to the next
 WIDE = 6.0  # inches: from here on three panels stand side by side, below it two
 CONTROL_STYLES = ((RED, "s"), (GREEN, "D"), (PINK, "^"), (ORANGE, "v"))  # one each
@@ -114,7 +115,8 @@ def _polarisation(axes, result):
     _errorbar(axes, rounds, estimate, BLUE, "o-")
     values = estimate.value
     axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, 1), title="polarisation")
-    parts.last(axes, rounds, values, f"{values[-1]:.3f}", below=values[-1] > 0.5)
+    parts.last(axes, rounds, values, f"{values[-1]:.3f}", below=values[-1] > 0.5,
+               alone=len(values) == 1)  # fmt: skip
     parts.iteration_ticks(axes, rounds)
     _control(axes, values, result, result.control_polarisation, below=False)
 
@@ -140,19 +142,24 @@ def _dotted(result) -> int:
 
 
 def _control(axes, curve, result, estimate, *, below):
-    """The random control as a dotted line, its name away from a curve that crosses it."""
+    """The random control as a dotted line, its name away from the curve and its last number."""
     value = estimate.value[result.controls.index("random")]
     axes.axhline(value, color=GREY, linestyle=":")
+    low, high = axes.get_ylim()
     crossed = np.flatnonzero(np.diff(curve > value))
-    if not crossed.size:
+    near = abs(curve[-1] - value) < NEAR * (high - low)
+    if not (crossed.size or near) and len(curve) > 1:
         parts.last(axes, [len(curve)], np.array([value]), "random control", below=below)
         return
-    early = 2 * crossed[0] < len(curve) - 1  # it crosses in the first half: room at the right
-    below = curve[-1 if early else 0] > value
+    left = near or (crossed.size and 2 * crossed[0] >= len(curve) - 1)
+    if crossed.size:
+        below = curve[0 if left else -1] > value
+    if value < low + NEAR * (high - low):  # no room below
+        below = False
     axes.annotate(
-        "random", (0.98 if early else 0.02, value), xycoords=("axes fraction", "data"),
+        "random", (0.02 if left else 0.98, value), xycoords=("axes fraction", "data"),
         xytext=(0, -4 if below else 4), textcoords="offset points",
-        ha="right" if early else "left", va="top" if below else "bottom", fontsize=6.5,
+        ha="left" if left else "right", va="top" if below else "bottom", fontsize=6.5,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def lowest(scale, axes) -> float:
 
 def coupling_ticks(scale, axes) -> list[float]:
     """Ends and middle of a bar of couplings; the middle alone where they are all the same."""
-    if scale.halfrange <= EVEN:
+    if scale.halfrange < 1.01 * EVEN:  # but for rounding
         return [scale.vcenter]
     return [lowest(scale, axes), scale.vcenter, scale.vmax]
 

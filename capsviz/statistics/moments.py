@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+DARK = 0.3  # of an image's brightest pixel: the border of a dark ground is below it
+
 
 class Moments(NamedTuple):
     """Measures of N images; all NaN for an image that is black everywhere."""
@@ -59,6 +61,14 @@ def moments(images: np.ndarray) -> Moments:
         x_px=mean_x,
         y_px=mean_y,
     )
+
+
+def on_dark(images: np.ndarray) -> bool:
+    """Whether images (N, C, H, W) are of light things on a dark ground, told by their borders."""
+    grey = np.asarray(images, dtype=float).mean(1)
+    border = np.concatenate([grey[:, [0, -1]].reshape(len(grey), -1),
+                             grey[:, 1:-1, [0, -1]].reshape(len(grey), -1)], 1)  # fmt: skip
+    return bool(border.mean() <= DARK * grey.max((1, 2)).mean())
 
 
 def _box(variance: np.ndarray) -> np.ndarray:

@@ -306,6 +306,17 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     assert not torch.equal(first.capsules.weight, last.capsules.weight)
 
 
+def test_names_of_classes_are_written_out(images):
+    words = ["airplane", "automobile", "bird", "cat", "deer", "frog", "horse"]
+    model = build_tiny(routing="uniform")
+    two = parse_tree.compute(model, images[:2], classes=CLASSES)._replace(classes=words)
+    for width in ("single", "double"):
+        figure = figures.draw("parse_tree", two, width)
+        assert_fits(figure)
+        said = [text.get_text() for text in figure.findobj(Text)]
+        assert all(said.count(word) > len(two.images) for word in words)  # and in the legend
+
+
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
     model, images, labels, others, tmp_path
 ):

@@ -410,3 +410,25 @@ def test_the_ends_of_a_narrow_span_are_told_apart():
     said = [draw._span(*ends) for ends in ((-2.42, -1.28), (-0.0051, 0.0037), (0.481, 0.526))]
     assert said == ["-2.42 to -1.28", "-0.005 to 0.004", "0.48 to 0.53"]
     assert draw._span(-0.0004, 0.5) == "0.00 to 0.50" and draw._span(0.1, 0.1).startswith("0.1")
+
+
+def test_measures_without_a_dark_ground_are_said_to_be_of_brightness(foreign, twos):
+    """As on photographs: what is lighter than its ground is no thing that grows wider."""
+    about = {"capsule": 2, "classes": DIGITS, "dataset": "noise"}
+    for images, said in ((twos, False), (1 - 0.9 * twos, True)):
+        statistics = perturb.evaluate(foreign, images, **about)
+        assert ("no dark ground" in perturb.findings(statistics)) == said
+        assert ("no dark ground" in perturb.caption(statistics)) == said
+        title = figures.draw("perturb", statistics, "single")._suptitle.get_text()
+        assert ("brightness" in title) == said
+    sheet = perturb.compute(foreign, twos[:1], 2, statistics=statistics)
+    light = sheet._replace(images=255 - sheet.images // 2)
+    assert "no dark ground" in perturb.findings(light)
+
+
+def test_long_ranges_stay_on_the_page(foreign, twos, statistics):
+    sheet = perturb.compute(foreign, twos[:1], 2, statistics=statistics, span="data", every=True)
+    values = np.linspace(-0.0104, -0.0021, sheet.values.shape[1])
+    assert_fits(
+        figures.draw("perturb", sheet._replace(values=np.tile(values, (len(sheet.values), 1))))
+    )

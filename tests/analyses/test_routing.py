@@ -9,12 +9,14 @@ import torch
 from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
+from matplotlib.colors import CenteredNorm
 from matplotlib.text import Text
 from page import assert_redrawn
 
 from capsviz import figures
 from capsviz.analyses import routing
 from capsviz.analyses.routing import survey
+from capsviz.figures.maps import coupling_ticks, halfrange
 from capsviz.nn import models
 from capsviz.nn.functional import lengths
 from capsviz.statistics.estimate import Estimate
@@ -334,6 +336,39 @@ def test_a_curve_does_not_run_through_the_words_beside_it(falling, tiny, tiny_im
             assert not any(box.contains(*point) for point in path), text.get_text()
 
 
+@pytest.mark.parametrize("width", ["single", "double"])
+@pytest.mark.parametrize(("first", "last", "control"), [(0.34, 0.36, 0.4), (0.7, 0.45, 0.4),
+                                                        (0.36, 0.36, 0.37)])  # fmt: skip
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_names_and_numbers_keep_apart_where_the_control_is_near(
+    width, first, last, control, rounds, tiny, tiny_images
+):
+    """As of inverted attention, and of self-attention, whose control lies at the lower edge."""
+    result, _ = many(tiny, tiny_images)
+
+    def curve(low, high):
+        values = low + (np.linspace(first, last, 3)[-rounds:] - 0.3) / 0.7 * (high - low)
+        return Estimate(values, np.stack([values, values], 1))
+
+    def near(estimate, low, high):
+        value = low + (control - 0.3) / 0.7 * (high - low)
+        return replace(estimate, value=np.full_like(estimate.value, value))
+
+    changed = {
+        "effective_parents": curve(1, 3), "polarisation": curve(0, 1),
+        "control_effective_parents": near(result.control_effective_parents, 1, 3),
+        "control_polarisation": near(result.control_polarisation, 0, 1),
+    }  # fmt: skip
+    figure = figures.draw("routing", result._replace(**changed), width)
+    figure.canvas.draw()
+    for title in ("spread of couplings", "polarisation"):
+        axes = next(axes for axes in figure.axes if axes.get_title() == title)
+        one, other = (text.get_window_extent() for text in axes.texts)
+        assert not one.overlaps(other), title
+        inside = axes.get_window_extent()
+        assert min(one.y0, other.y0) > inside.y0 and min(one.x0, other.x0) > inside.x0
+
+
 def words_of(figure):
     """All that is written on a figure."""
     figure.canvas.draw()
@@ -345,8 +380,12 @@ def test_a_figure_of_one_pass_speaks_of_no_iterations(kind, tiny_images):
     result = kind(OnePass((1, 21, 19), 3), tiny_images[: 1 if kind is one else None])
     result = result if kind is one else result[0]
     for width in ("single", "double"):
-        text = " ".join(words_of(figures.draw("routing", result, width)))
+        figure = figures.draw("routing", result, width)
+        text = " ".join(words_of(figure))
         assert "one pass" in text and "iteration" not in text and "r = 1" not in text
+        for axes in figure.axes:
+            named = [text for text in axes.texts if text.get_text() == "random control"]
+            assert all(text.get_window_extent().x0 > axes.get_window_extent().x0 for text in named)
     assert "r = 1" not in routing.findings(result)
 
 
@@ -361,6 +400,10 @@ def test_even_couplings_are_drawn_even_with_one_number_on_their_scale(tiny_image
         np.testing.assert_allclose(image.norm(image.get_array()), 0.5, atol=0.01)
     figure = figures.draw("routing", one(build_tiny(routing="uniform"), images[:1]))
     assert words_of(figure).count("0.333") == 1
+    for J in range(2, 27):
+        values = np.full((4, J), np.float32(1 / J))
+        scale = CenteredNorm(1 / J, halfrange(values - 1 / J))
+        assert coupling_ticks(scale, []) == [1 / J]
 
 
 def test_couplings_that_are_all_even_are_not_said_to_add_up(tiny, tiny_images):

@@ -328,6 +328,8 @@ def test_the_command_writes_figure_and_numbers_and_tells_its_findings(blank, run
         ("rotate", ["--n", 20], "multimnist shows 2 things in each image"),
         ("perturb", ["--n", 20], "multimnist shows 2 things in each image"),
         ("tsne", [], "multimnist shows 2 things in each image"),
+        ("primary", [], "multimnist shows 2 things in each image"),
+        ("primary", ["--n", 20], "multimnist shows 2 things in each image"),
         ("figures", ["--only", "rotate"], "multimnist shows 2 things in each image"),
     ],
 )
