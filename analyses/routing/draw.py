@@ -102,7 +102,7 @@ def _maps(part, result, classes, shape, wide):
         f"{'' if wide or result.quantity is None else chr(10)}{quantity['part']} "
         f"summed over types;{' ' if wide and result.quantity is None else chr(10)}"
         f"below each map its sum Σ{' = ' if result.quantity is None else ', '}{quantity['whole']}"
-        f"{'' if result.layer is None else ' of all places'}",
+        f"{'' if result.layer is None else (' ' if wide else chr(10)) + 'of all places'}",
         fontsize=7,
     )
     bar(part, drawn, grid, "evidence; − marks negative")
