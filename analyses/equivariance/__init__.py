@@ -106,23 +106,19 @@ def compute(
 ) -> Result:  # fmt: skip
     """Warp N images (N, C, H, W), and M others to fit on, for K networks and the pixels.
 
-    A class is done with before the next one begins: memory holds the vectors of one.
-
     Parameters
     ----------
     models      K networks on one device, the first one with capsules.
     labels      (N,) true classes.
     names       of the networks.
     dataset     its name, for the record.
-    fit_images  (M, C, H, W) that none of the images is among; None: the halves of each class of
-                the images take turns.
-    fit_labels  (M,).
+    fit_images  (M, C, H, W) that none of the images is among, their classes fit_labels (M,);
+                None: the halves of each class of the images take turns.
     fit         of them, the first so many of each class; of fewer where a class has fewer.
     fit_of      what they are, in words.
     warps       names, of `REACH`.
     seeds       freshly initialised networks of each preset, that the classes take turns among.
-    resamples   of the bootstrap.
-    seed        the first of the fresh networks' weights, and of the bootstrap.
+    resamples   of the bootstrap; seed: its, and the first of the fresh networks' weights.
     progress    wraps the classes, for a progress bar.
 
     Raises
@@ -212,8 +208,6 @@ def plot(result: Result | Law, *, width=7.16):
 @options.seed
 def command(run, n, law, fit, chosen, seeds, seed):
     """Write the figure and its numbers; say what changes lawfully and what can be read."""
-    if fit is not None and fit < 1:
-        raise ValueError(f"expected at least 1 image to fit on, got --fit {fit}")
     n = options.usual(n, run.inputs)
     result = compare(
         run.networks, n, law=law, fit=fit, warps=chosen or None, seeds=seeds, seed=seed,
@@ -222,9 +216,7 @@ def command(run, n, law, fit, chosen, seeds, seed):
     yield f"equivariance-{run.dataset}-{n}-images", result
 
 
-def compare(
-    opened, n: int, *, law=False, fit=None, warps=None, seeds=None, **chosen
-) -> Result | Law:
+def compare(opened, n: int, *, law=False, fit=None, warps=None, seeds=None, **chosen):
     """`compute`, or `law.compute`, for networks with the same data, over n images of it.
 
     Fits are on its training split; where there is none the halves of the images take turns.
@@ -233,17 +225,14 @@ def compare(
     from capsviz.cli.fitting import training_images
     from capsviz.cli.networks import together
 
-    fit = fit or (laws.FIT if law else FIT)
+    fit = (laws.FIT if law else FIT) if fit is None else fit
     seeds = (laws.SEEDS if law else SEEDS) if seeds is None else seeds
     warps = tuple(warps or (LAWFUL if law else REACH))
-    choice.check(opened[0].model, opened[0].name, warps, REACH, seeds)
+    choice.check(opened[0].model, opened[0].name, warps, REACH, seeds, fit)
     options = {
-        **together(opened, n),
-        **training_images(opened[0], fit),
-        "fit": fit,
+        **together(opened, n), **training_images(opened[0], fit), **chosen, "fit": fit,
         "seeds": seeds,
-        **chosen,
-    }
+    }  # fmt: skip
     if law:
         return laws.compute(**options, reach={name: REACH[name] for name in warps})
     return compute(**options, warps=warps)
@@ -253,9 +242,9 @@ def paper(inputs, settings):
     """For `capsviz figures`: the network and its data set's baselines, under two of the warps."""
     from capsviz.cli.networks import with_baselines
 
-    networks, chosen = with_baselines(inputs), {"seed": settings.seed}
-    name = f"{inputs.dataset.name}-{settings.n}-images"
-    fit = min(FIT, max(8, settings.n // 2))  # a small set is a quick one
-    progress = settings.progress("warping")
-    result = compare(networks, settings.n, warps=PRINTED, fit=fit, **chosen, progress=progress)
-    yield f"equivariance-{name}", result
+    result = compare(
+        with_baselines(inputs), settings.n, warps=PRINTED, seed=settings.seed,
+        fit=min(FIT, max(8, settings.n // 2)),  # a small set is a quick one
+        progress=settings.progress("warping"),
+    )  # fmt: skip
+    yield f"equivariance-{inputs.dataset.name}-{settings.n}-images", result

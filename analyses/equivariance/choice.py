@@ -52,8 +52,10 @@ def groups(labels, fit_images, fit_labels, fit: int, fit_of: str):
     return chosen, fewest, [note] if fewest < fit else []
 
 
-def check(model, name: str, warps, names, seeds: int) -> None:
-    """ValueError for a network without capsules, an unknown warp, or a bad number of seeds."""
+def check(model, name: str, warps, names, seeds: int, fit: int = 1) -> None:
+    """ValueError for no capsules, an unknown warp, or a bad number of seeds or images to fit on."""
+    if fit < 1:
+        raise ValueError(f"expected at least 1 image to fit on, got --fit {fit}")
     if not hasattr(model, "look"):
         raise ValueError(
             f"{name} has no capsules: expected a capsule network first, those that it is "
