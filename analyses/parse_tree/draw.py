@@ -59,8 +59,9 @@ def trees(result, width):
     handles = [Patch(color=c, label=result.classes[j]) for j, c in sorted(colours.items())]
     if len(result.classes) > len(colours) or (result.favourites < 0).any():
         handles.append(Patch(color=NONE, label="none, or another"))
+    columns = 6 if are_short(result.classes) else 4
     figure.legend(
-        handles=handles, loc="outside lower center", ncols=len(handles) if wide else 6,
+        handles=handles, loc="outside lower center", ncols=len(handles) if wide else columns,
         fontsize=6.5, title="favourite parent (colour); paler: a weaker preference",
         title_fontsize=6.5, handlelength=1, columnspacing=1,
     )  # fmt: skip
@@ -140,7 +141,7 @@ def _tree(axes, result, s, colours, *, titled):
         axes.annotate(name, (j, 1), xytext=(0, 7), textcoords="offset points", fontsize=6,
                       weight=bold, **slanted)  # fmt: skip
     axes.set(
-        xlim=(-0.5, J - 0.5 + words), ylim=(-0.15, 1.7 if words else 1.4), xticks=[], yticks=[]
+        xlim=(-0.5, J - 0.5 + words), ylim=(-0.15, 2.1 if words else 1.4), xticks=[], yticks=[]
     )
     axes.spines[:].set_visible(False)
     sd = f"sd {result.coupling_sd[s]:.2g}"

@@ -136,14 +136,13 @@ def stays() -> Finding:
         holds and correlation.difference[same].low > 0,
         "When a digit moves by one place of the grid, couplings at the places that it moved to "
         f"correlate with those before by {correlation[moved]:.2f}, at the same places by "
-        f"{correlation[same]:.2f}. They belong to places, as the transforms do, and do not travel "
-        "with the part.",
+        f"{correlation[same]:.2f}. They belong to places, as the transforms do.",
         f"{picture(one)}-moved",
         "Accuracy with frozen couplings, and correlation of trees of moved images",
         f"the other way {correlation[other]:.2f}; less the usual tree of the class "
         f"{one.result.correlation[1][moved]:.2f} and {one.result.correlation[1][same]:.2f}",
         seeds([f"same less moved, {'; '.join(words)}"] if words else [])
-        + "; slim networks have one place a type, nothing to move by",
+        + "; slim networks have one place a type",
         "a network with one transform for all places whose couplings do not travel either",
         [one.source, *files],
     )

@@ -88,7 +88,7 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
             if about["kind"] == kind and (value := take(result)) is not None:
                 estimate, form, bears = value
                 runs = len(about["runs"]["seeds"])
-                words.append(f"`{folder.name}` {estimate:{form}} over {runs} runs")
+                words.append(f"`{folder.name}` {estimate:{form}} ({runs} runs)")
                 files.append(f"trained/seeds/{folder.name}/{path.name}")
                 holds = holds and bool(bears)
     return words, files, holds
@@ -107,7 +107,7 @@ def slim(analysis: str, routings: Sequence[str], take: Callable) -> tuple[str, l
             estimate, form, bears = take(result)
             words.append(f"{name.replace('_', ' ')} {estimate:{form}}")
             files += [f"trained/seeds/{folder.name}/{path.name}"] if bears else []
-    count = f" over {len(about['runs']['seeds'])} runs each" if words else ""
+    count = f" ({len(about['runs']['seeds'])} runs each)" if words else ""
     return f"{', '.join(words)}{count}" if words else "", files
 
 

@@ -24,7 +24,7 @@ def lawful() -> Finding:
         return less, "+.2f", among.low[of.sources.index("pixels")] > 0
 
     words, files, holds = over_runs("equivariance", "Result", over_fresh)
-    routings = ("uniform", "dynamic", "self_attention")
+    routings = ("uniform", "dynamic")
     by_routing, others = slim("equivariance", routings, over_fresh)
     words += [f"on the stem of finding 5 {by_routing}"] if by_routing else []
     adds = [bool((mean.difference.high[fresh] < 0).all()), *(gain.low > 0 for gain in gains)]

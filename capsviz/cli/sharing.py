@@ -23,8 +23,8 @@ of_runs = click.option(
     "--task",
     metavar="I/N",
     callback=lambda context, option, value: None if value is None else _task(value),
-    help="The I-th of N shares of several training runs: N commands, on any machines, with one "
-    "--output.",
+    help="The I-th of N shares of several training runs: N commands, on any machines, fill one "
+    "folder.",
 )
 
 

@@ -28,7 +28,7 @@ TABS = ("Routing", "Side by side", "Play", "Pose")
 
 def choose(page, name, option):
     page.locator(f"#{name} input").click()
-    page.get_by_role("option", name=option, exact=True).click()
+    page.locator(f"#{name}").get_by_role("option", name=option, exact=True).click()
 
 
 def values(page, place):
