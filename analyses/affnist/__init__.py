@@ -169,7 +169,7 @@ def table(result: Result | Variants):
 )
 @click.option("--networks", multiple=True, metavar="NAME", help="Only this network; several times.")
 @click.option("--seeds", type=int, default=3, show_default=True, help="Seeds 0, 1, ... of each.")
-@sharing.task("networks")
+@sharing.task("networks times seeds")
 @click.option(
     "--match-accuracy",
     "target",

@@ -51,7 +51,7 @@ from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
 capsviz equivariance --n 200  # about 7 min for all vectors
-capsviz equivariance --law --n 1000  # about 10 min
+capsviz equivariance --law --n 200  # about 4 min
 """
 
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs
@@ -112,13 +112,15 @@ def compute(
     labels      (N,) true classes.
     names       of the networks.
     dataset     its name, for the record.
-    fit_images  (M, C, H, W) that none of the images is among, their classes fit_labels (M,);
-                None: the halves of each class of the images take turns.
+    fit_images  (M, C, H, W) that none of the images is among; None: the halves of each class of
+                the images take turns.
+    fit_labels  (M,).
     fit         of them, the first so many of each class; of fewer where a class has fewer.
     fit_of      what they are, in words.
     warps       names, of `REACH`.
     seeds       freshly initialised networks of each preset, that the classes take turns among.
-    resamples   of the bootstrap; seed: its, and the first of the fresh networks' weights.
+    resamples   of the bootstrap.
+    seed        the first of the fresh networks' weights, and of the bootstrap.
     progress    wraps the classes, for a progress bar.
 
     Raises
@@ -143,7 +145,7 @@ def compute(
     numbers, looks, S = measure.counts(fit), 0, len(networks) + 1
     errors = {name: [[] for _ in range(S)] for name in warps}
     measured = measure.take_turns if fit_images is None else measure.fit_and_measure
-    for k, places, others in progress(groups):
+    for k, places, others in progress(groups):  # memory holds the vectors of one class
         parts = [images[places]] + ([] if others is None else [fit_images[others]])
         looks += sum(map(len, parts)) * (1 + sum(len(one) - 1 for one in steps.values()))
         by_warp = [vectors.of_class(networks, part, k, steps) for part in parts]
@@ -226,13 +228,10 @@ def compare(opened, n: int, *, law=False, fit=None, warps=None, seeds=None, **ch
     from capsviz.cli.networks import together
 
     fit = (laws.FIT if law else FIT) if fit is None else fit
-    seeds = (laws.SEEDS if law else SEEDS) if seeds is None else seeds
+    chosen["seeds"] = (laws.SEEDS if law else SEEDS) if seeds is None else seeds
     warps = tuple(warps or (LAWFUL if law else REACH))
-    choice.check(opened[0].model, opened[0].name, warps, REACH, seeds, fit)
-    options = {
-        **together(opened, n), **training_images(opened[0], fit), **chosen, "fit": fit,
-        "seeds": seeds,
-    }  # fmt: skip
+    choice.check(opened[0].model, opened[0].name, warps, REACH, chosen["seeds"], fit)
+    options = {**together(opened, n), **training_images(opened[0], fit), "fit": fit, **chosen}
     if law:
         return laws.compute(**options, reach={name: REACH[name] for name in warps})
     return compute(**options, warps=warps)

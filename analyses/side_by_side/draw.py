@@ -74,7 +74,7 @@ def _couplings(part, result, name):
     axes.set(title="couplings", xlabel="capsule type", ylabel="class")
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     class_ticks(axes.yaxis, result.classes, step=2)
-    _ends(part, drawn, axes, coupling_ticks(scale, axes))
+    _ends(part, drawn, axes, coupling_ticks(scale, axes, room=0.3))
 
 
 def _maps(part, result, k, name):
@@ -124,10 +124,6 @@ def _ends(part, drawn, axes, ticks, label=None):
     bar = part.colorbar(drawn, ax=axes, fraction=0.08, aspect=8, pad=0.02)
     if len(ticks) > 1:
         bar.ax.set_ylim(ticks[0], ticks[-1])
-    if len(ticks) > 1 and ticks[1] - ticks[0] < 0.3 * (
-        ticks[-1] - ticks[0]
-    ):  # no room for its letters
-        ticks = [ticks[0], ticks[-1]]
     bar.set_ticks(ticks, labels=[_number(t) for t in ticks])
     bar.outline.set_visible(False)
     if label:

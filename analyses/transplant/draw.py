@@ -54,9 +54,7 @@ def pair(result, width):
                 axes.set_ylabel(f"votes of\nthe {name}", fontsize=6.5)
     if maps:
         bar = figure.colorbar(drawn, ax=panels, location="bottom", aspect=25, pad=0.02)
-        ticks = coupling_ticks(scale, panels)
-        if len(ticks) > 1 and ticks[1] - ticks[0] < 0.2 * (ticks[-1] - ticks[0]):
-            ticks = [ticks[0], ticks[-1]]  # no room for the middle's letters
+        ticks = coupling_ticks(scale, panels, room=0.2)
         if len(ticks) > 1 and ticks[0] > scale.vmin:
             bar.ax.set_xlim(ticks[0], scale.vmax)
         bar.set_ticks(ticks, labels=[f"{tick:.3f}" for tick in ticks])

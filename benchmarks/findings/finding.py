@@ -1,7 +1,7 @@
 """A finding: what is said in plain words, its numbers, picture, control, seeds, and refutation."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,13 +83,11 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
     for folder in sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*")):
         if folder.name.startswith(SLIM):
             continue
-        for path in sorted(folder.glob(f"{analysis}-*.json")):
-            result, about = read_result(path)
-            if about["kind"] == kind and (value := take(result)) is not None:
+        for path, result, runs in statistics(folder, analysis, kind):
+            if (value := take(result)) is not None:
                 estimate, form, bears = value
-                runs = len(about["runs"]["seeds"])
                 words.append(f"`{folder.name}` {estimate:{form}} ({runs} runs)")
-                files.append(f"trained/seeds/{folder.name}/{path.name}")
+                files.append(path)
                 holds = holds and bool(bears)
     return words, files, holds
 
@@ -99,16 +97,23 @@ def slim(analysis: str, routings: Sequence[str], take: Callable) -> tuple[str, l
 
     `take` as in `over_runs`; routings of which nothing is shipped are left out.
     """
-    words, files = [], []
+    words, files, each = [], [], ""
     for name in routings:
         folder = discovery.folder(checkpoint.SHIPPED) / "seeds" / f"{SLIM}{name}"
-        for path in sorted(folder.glob(f"{analysis}-*.json")):
-            result, about = read_result(path)
+        for path, result, runs in statistics(folder, analysis, "Result"):
             estimate, form, bears = take(result)
+            each = f" ({runs} runs each)"
             words.append(f"{name.replace('_', ' ')} {estimate:{form}}")
-            files += [f"trained/seeds/{folder.name}/{path.name}"] if bears else []
-    count = f" ({len(about['runs']['seeds'])} runs each)" if words else ""
-    return f"{', '.join(words)}{count}" if words else "", files
+            files += [path] if bears else []
+    return f"{', '.join(words)}{each}", files
+
+
+def statistics(folder: Path, analysis: str, kind: str) -> Iterator[tuple[str, NamedTuple, int]]:
+    """File, result and training runs of the statistics of an analysis that a folder has."""
+    for path in sorted(folder.glob(f"{analysis}-*.json")):
+        result, about = read_result(path)
+        if about["kind"] == kind:
+            yield f"trained/seeds/{folder.name}/{path.name}", result, len(about["runs"]["seeds"])
 
 
 def seeds(words: list[str]) -> str:

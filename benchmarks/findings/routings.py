@@ -2,8 +2,6 @@
 
 import json
 
-import numpy as np
-
 from benchmarks.findings.finding import SLIM, Finding
 from capsviz import checkpoint, discovery, leaderboard
 from capsviz.experiments.reproductions import resnet
@@ -63,10 +61,7 @@ def without_capsules() -> tuple[str, list[str]]:
     if not all(path.is_file() for path in paths):
         return "", []
     tests = [json.loads(path.read_text(encoding="utf-8"))["results"]["test"] for path in paths]
-    own, pooled = (
-        Estimate(np.array(test["accuracy"]), np.array(test["accuracy_ci95"]), test["n"])
-        for test in tests
-    )
+    own, pooled = (Estimate(test["accuracy"], test["accuracy_ci95"], test["n"]) for test in tests)
     return (
         f". On CIFAR-10 a ResNet-20 reads {own:.1%} with capsules, {pooled:.1%} without, one run "
         "each",

@@ -172,7 +172,7 @@ def analysis(
         body.__doc__ = function.__doc__
         inner: Any = writing.figure(writing.as_json(body))  # the last of the help first
         inner.__click_params__ += getattr(function, "__click_params__", [])
-        inner = sharing.of_runs(inner)
+        inner = sharing.task("several training runs", default=None)(inner)
         inner = options.picture(inner) if picture else inner
         inner = options.networks(inner) if networks else options.replicates(inner)
         return click.command(help=text.partition("\n")[0])(inner)

@@ -7,25 +7,15 @@ from collections.abc import Callable
 import click
 
 
-def task(what: str) -> Callable:
-    """`--task I/N`: a share of a series, (i, n) counted from 1."""
+def task(what: str, default: str | None = "1/1") -> Callable:
+    """`--task I/N`: a share of a series, (i, n) counted from 1; None where there is none."""
     return click.option(
         "--task",
         metavar="I/N",
-        default="1/1",
-        callback=lambda context, option, value: _task(value),
-        help=f"The I-th of N shares of {what} times seeds: N commands, on any machines, fill one "
-        "folder.",
+        default=default,
+        callback=lambda context, option, value: None if value is None else _task(value),
+        help=f"The I-th of N shares of {what}: N commands, on any machines, fill one folder.",
     )
-
-
-of_runs = click.option(
-    "--task",
-    metavar="I/N",
-    callback=lambda context, option, value: None if value is None else _task(value),
-    help="The I-th of N shares of several training runs: N commands, on any machines, fill one "
-    "folder.",
-)
 
 
 def _task(text: str) -> tuple[int, int]:

@@ -29,7 +29,7 @@ FOLDER = Path("runs/reproduce")
     "--rows", metavar="A,B", callback=lambda context, option, value: _names(value),
     help="Names of runs, as the results are called without their seed. [default: all]",
 )  # fmt: skip
-@sharing.task("rows")
+@sharing.task("rows times seeds")
 @click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
 @click.option(
     "--schedule",

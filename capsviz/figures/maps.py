@@ -23,11 +23,15 @@ def lowest(scale, axes) -> float:
     return 0.0 if scale.vmin < 0 <= min(drawn) else scale.vmin
 
 
-def coupling_ticks(scale, axes) -> list[float]:
-    """Ends and middle of a bar of couplings; the middle alone where they are all the same."""
+def coupling_ticks(scale, axes, room: float = 0.0) -> list[float]:
+    """Ends and middle of a bar of couplings; the middle alone where they are all the same.
+
+    The ends alone where the middle is less than `room`, a share of the bar, from the lower one.
+    """
     if scale.halfrange < 1.01 * EVEN:  # but for rounding
         return [scale.vcenter]
-    return [lowest(scale, axes), scale.vcenter, scale.vmax]
+    low, middle, high = lowest(scale, axes), scale.vcenter, scale.vmax
+    return [low, high] if middle - low < room * (high - low) else [low, middle, high]
 
 
 def are_short(names) -> bool:

@@ -116,7 +116,7 @@ def _encode(value, draws: bool = False):
     if isinstance(value, Estimate):
         names = (*FIELDS, "draws") if draws else FIELDS
         parts = {name: getattr(value, name) for name in names}
-        of_one = {n for n in ("runs", "between", "draws") if n in parts and parts[n] is None}
+        of_one = {name for name in ("runs", "between", "draws") if parts.get(name) is None}
         return {
             "estimate": {k: _encode(part, draws) for k, part in parts.items() if k not in of_one}
         }

@@ -7,12 +7,16 @@ what it shows.
 Runs of the same name are the same run, in whatever table.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from capsviz import discovery
+from capsviz.nn import routing
 from capsviz.training.recipe import Recipe, read_recipe
 
 SABOUR = "Sabour et al. 2017"
+NONE = "none: average pooling, linear"
 
 
 class Cell(NamedTuple):
@@ -33,6 +37,17 @@ def available() -> list[str]:
 def get(name: str):
     """The module of a table; ValueError names the known ones."""
     return discovery.load("capsviz.experiments.reproductions", name, what="table")
+
+
+def by_routing(name: str, recipe: Recipe, published: Mapping[str, str]) -> list[Cell]:
+    """A row for each routing that is there, and one for the recipe's stem without capsules."""
+    rows = []
+    for one in routing.available():
+        own = replace(recipe, options={**recipe.options, "routing": one})
+        margin = getattr(routing.get(one), "OBJECTIVE", "margin") == "margin"
+        rows.append(Cell(f"{name}-{one}", (one,), own, published.get(one, "–"), margin))
+    pooled = replace(recipe, model="pooled", options={"stem": recipe.options["stem"]})
+    return [*rows, Cell(f"{name}-pooled", (NONE,), pooled, margin=False)]
 
 
 def shipped_recipe(name: str) -> Recipe:

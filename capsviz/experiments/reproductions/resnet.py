@@ -5,27 +5,18 @@ parents of 16, one transform for each type of children. Children, objective and 
 routing's own, all else is shared.
 """
 
-from dataclasses import replace
-
-from capsviz.experiments.reproductions import Cell, shipped_recipe
-from capsviz.nn import routing
+from capsviz.experiments.reproductions import Cell, by_routing, shipped_recipe
 
 LABELS = ("Routing",)
 SHIPPED = "cifar10-resnet"  # routed dynamically
 EPOCHS = shipped_recipe(SHIPPED).epochs
-NONE = "none: average pooling, linear"
 PUBLISHED = {"dynamic": "10.6, ensemble of 7, 24x24 windows (Sabour et al. 2017)"}
 
 
 def cells() -> list[Cell]:
-    """A row for each routing that is there, and one without."""
-    rows, shared = [], shipped_recipe(SHIPPED)
-    for name in routing.available():
-        run, recipe = SHIPPED, shared
-        if name != "dynamic":
-            run = f"{SHIPPED}-{name}"
-            recipe = replace(shared, options={**shared.options, "routing": name})
-        margin = getattr(routing.get(name), "OBJECTIVE", "margin") == "margin"
-        rows.append(Cell(run, (name,), recipe, PUBLISHED.get(name, "–"), margin))
-    recipe = replace(shared, model="pooled", options={"stem": shared.options["stem"]})
-    return [*rows, Cell(f"{SHIPPED}-pooled", (NONE,), recipe, margin=False)]
+    """A row for each routing that is there, and one without; the shipped run is the dynamic one."""
+    recipe = shipped_recipe(SHIPPED)
+    return [
+        row._replace(run=SHIPPED, recipe=recipe) if row.labels == ("dynamic",) else row
+        for row in by_routing(SHIPPED, recipe, PUBLISHED)
+    ]

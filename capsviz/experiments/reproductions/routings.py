@@ -8,13 +8,11 @@ orientation.
 
 from typing import Any
 
-from capsviz.experiments.reproductions import Cell
-from capsviz.nn import routing
+from capsviz.experiments.reproductions import Cell, by_routing
 from capsviz.training.recipe import Recipe
 
 LABELS = ("Routing",)
 EPOCHS = 10
-NONE = "none: average pooling, linear"
 SHARED: dict[str, Any] = {
     "batch_size": 64,
     "learning_rate": 2e-3,
@@ -31,12 +29,5 @@ PUBLISHED = {
 
 def cells() -> list[Cell]:
     """A row for each routing that is there, and one without."""
-    rows = []
-    for name in routing.available():
-        options = {"stem": "slim", "routing": name, "decoder": "deconvolution"}
-        recipe = Recipe(options=options, **SHARED)
-        published = PUBLISHED.get(name, "–")
-        margin = getattr(routing.get(name), "OBJECTIVE", "margin") == "margin"
-        rows.append(Cell(f"mnist-slim-{name}", (name,), recipe, published, margin))
-    recipe = Recipe(model="pooled", options={"stem": "slim"}, **SHARED)
-    return [*rows, Cell("mnist-slim-pooled", (NONE,), recipe, margin=False)]
+    recipe = Recipe(options={"stem": "slim", "decoder": "deconvolution"}, **SHARED)
+    return by_routing("mnist-slim", recipe, PUBLISHED)
