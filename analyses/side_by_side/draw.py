@@ -128,6 +128,7 @@ def _ends(part, drawn, axes, ticks, label=None):
     bar.outline.set_visible(False)
     if label:
         bar.set_label(label)
+        bar.ax.yaxis.set_label_position("left")  # on the right it would name the next axes
 
 
 def _number(value: float) -> str:
