@@ -29,9 +29,11 @@ from capsviz.files import write_text
 
 ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
-DIGITS, COARSE = 5, {"type_coupling": 3}  # of numbers that are kept; of the many
+DIGITS = 4  # of numbers that are kept
+DECIMALS = {"type_coupling": 2, "coupling": 3}  # of those that are many
 DETECTED = 100  # images at most: attacks take long
 COMMANDS = {  # but for the images, what each is run with
+    "affine": ["--n"],
     "corrupt": ["--n"],
     "detect": ["--eps", "0.1", "--eps", "0.3", "--steps", "15", "--n"],
     "equivariance": ["--warp", "rotation", "--fit", "100", "--n"],
@@ -129,13 +131,13 @@ def measure(folder: Path, name: str, images: int) -> str:
     return f"{time.process_time() - begin:.0f} s of CPU"
 
 
-def rounded(value, digits: int = DIGITS):
-    """A value of JSON, its numbers to so many digits."""
+def rounded(value, decimals: int | None = None):
+    """A value of JSON, its numbers to so many decimals, or to `DIGITS`."""
     if isinstance(value, float):
-        return float(f"{value:.{digits}g}")
+        return float(f"{value:.{DIGITS}g}") if decimals is None else round(value, decimals) + 0.0
     if isinstance(value, dict):
-        return {key: rounded(one, COARSE.get(key, digits)) for key, one in value.items()}
-    return [rounded(one, digits) for one in value] if isinstance(value, list) else value
+        return {key: rounded(one, DECIMALS.get(key, decimals)) for key, one in value.items()}
+    return [rounded(one, decimals) for one in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

@@ -68,9 +68,10 @@ class Handlers:
         except (ValueError, OSError) as error:
             note = drawing.note(str(error), "cv-warn")
             return (note, *[gr.skip()] * (3 + len(values) - POSE + PANELS))
+        before = int(values[ITERATION])
         values = [*values[:POSE], *[0] * (len(values) - POSE)]
         values[OFF], values[ITERATION] = settings.NONE, about.iterations
-        fitted = self._fitted(about, values)
+        fitted = self._fitted(about, values, before)
         outputs = self.show(sample, first, beside, opened, *values)
         return ("", fitted[OFF], fitted[ITERATION], *fitted[POSE:], "", *outputs)
 
@@ -208,12 +209,24 @@ class Handlers:
         neutral[ITERATION] = self.choice.pair(*pair).about.iterations
         return link.query(pair, origin, values, neutral)
 
-    def _fitted(self, about, values) -> list:
-        """The controls with these values, as far as a network has what they set."""
+    def bound(self, first, beside):
+        """The control of the iteration, which ends at those that the networks have.
+
+        After `choose` is answered: what was asked before may name an iteration beyond the end.
+        """
+        return gr.Slider(maximum=max(self.choice.pair(first, beside).about.iterations, 2))
+
+    def _fitted(self, about, values, before: int = 2) -> list:
+        """The controls with these values, as far as a network has what they set.
+
+        `before` is the iteration that was set, up to which the control reaches until `bound`.
+        """
         fitted = list(values)
         fitted[OFF] = gr.Dropdown(layout.types(about.types), value=values[OFF])
         fitted[ITERATION] = gr.Slider(
-            maximum=max(about.iterations, 2), value=values[ITERATION], visible=about.iterations > 1
+            maximum=max(about.iterations, before, 2),
+            value=values[ITERATION],
+            visible=about.iterations > 1,
         )
         for d in range(len(values) - POSE):
             fitted[POSE + d] = gr.Slider(value=values[POSE + d], visible=d < about.dimensions)

@@ -70,9 +70,10 @@ class _Page:
             js="(first, ...others) => [location.search, ...others]", **QUICK,
         )  # fmt: skip
         gr.on([one.change for one in self.controls], do.show, self.settings, self.outputs, **latest)
-        gr.on([one.input for one in self.pair], do.choose, self.settings,
-              [on.status, on.off, on.iteration, *on.changes, on.turned, *self.outputs],
-              **latest)  # fmt: skip
+        gr.on(
+            [one.input for one in self.pair], do.choose, self.settings,
+            [on.status, on.off, on.iteration, *on.changes, on.turned, *self.outputs], **latest,
+        ).success(do.bound, self.pair, on.iteration, **QUICK)  # fmt: skip
         for triggers, find, inputs in (
             ([on.sheet.input], do.sketch, [on.sheet]),
             ([on.file.upload, on.invert.input], do.upload, [on.file, on.invert]),

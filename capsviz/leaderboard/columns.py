@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
     title: str
     meaning: str
-    analysis: str  # whose results it is taken from
+    analyses: tuple[str, ...]  # whose results it is taken from
     take: Callable[[NamedTuple], Iterator[tuple[str | None, Estimate]]]
     form: str = ".1%"
     higher: bool | None = True  # whether that is better; None: neither is
@@ -113,19 +113,22 @@ def faithfulness(result):
 
 
 def within(result):
-    """Accuracy of affine digits within the trained places."""
+    """Accuracy of affine variants within the trained places."""
     yield from _affine(result, "within")
 
 
 def beyond(result):
-    """Accuracy of affine digits beyond the trained places."""
+    """Accuracy of affine variants beyond the trained places."""
     yield from _affine(result, "beyond")
 
 
-def _affine(result, field: str):
-    estimate = getattr(result, field, None)
-    if estimate is not None:
-        yield from zip(affine_names(result), estimate, strict=True)
+def _affine(result, place: str):
+    """Of `capsviz affine`, or of the networks that `capsviz affnist` trained."""
+    if hasattr(result, "gap"):
+        accuracy = result.accuracy[:, ("as they are", "within", "beyond").index(place)]
+        yield from zip(_names(result.networks), accuracy, strict=True)
+    elif getattr(result, place, None) is not None:
+        yield from zip(affine_names(result), getattr(result, place), strict=True)
 
 
 def affine_names(result) -> list[str]:
@@ -139,33 +142,33 @@ def _names(names) -> list[str | None]:
 
 
 COLUMNS = (
-    Column("affine, within", "affine digits moved by no more than in training, read right",
-           "affnist", within),
-    Column("affine, beyond", "those moved further", "affnist", beyond),
-    Column("corrupted", "mean error over MNIST-C's corruptions", "corrupt", corruption,
+    Column("affine, within", "affine variants moved by no more than in training, read right",
+           ("affine", "affnist"), within),
+    Column("affine, beyond", "those moved further", ("affine", "affnist"), beyond),
+    Column("corrupted", "mean error over MNIST-C's corruptions", ("corrupt",), corruption,
            higher=False),
-    Column("turned", "mean accuracy over rotations from -90° to 90°", "sweep", rotation),
+    Column("turned", "mean accuracy over rotations from -90° to 90°", ("sweep",), rotation),
     Column("undetected", "misread and not flagged under R-PGD, the attack that knows the detector, "
-           "at its largest bound", "detect", detection, higher=False),
+           "at its largest bound", ("detect",), detection, higher=False),
     Column("equivariance", "R² of affine maps of the pose under rotation, less that of the network "
-           "freshly initialised", "equivariance", over_fresh, form=".2f", level=0.0,
+           "freshly initialised", ("equivariance",), over_fresh, form=".2f", level=0.0,
            above="its pose follows a rotation more lawfully than before training",
            below="its pose follows a rotation less lawfully than before training"),
-    Column("transplant", "read as the image whose couplings they got", "transplant", transplant,
+    Column("transplant", "read as the image whose couplings they got", ("transplant",), transplant,
            higher=None, level=0.5,
            above="images with another's couplings are mostly read as that other's class",
            below="images with another's couplings are mostly not read as that other's class"),
-    Column("parents", "effective parents of a capsule, of all", "routing", parents, higher=None,
+    Column("parents", "effective parents of a capsule, of all", ("routing",), parents, higher=None,
            level=0.9, above="its couplings lie near uniform, at 90 % of all parents or more",
            below="its couplings are not near uniform, at fewer than 90 % of all parents"),
     Column("even", "change of accuracy by uniform couplings in place of its own",
-           "routing", even, higher=None),
+           ("routing",), even, higher=None),
     Column("shuffled", "the same by its own, shuffled among its capsules",
-           "routing", shuffled, higher=None),
+           ("routing",), shuffled, higher=None),
     Column("matched", "the same by random couplings of equal standard deviation",
-           "routing", matched, higher=None),
+           ("routing",), matched, higher=None),
     Column("faithfulness", "area of insertion less deletion of the routing map, less that of "
-           "pixels in random order", "faithfulness", faithfulness, form=".2f", level=0.0,
+           "pixels in random order", ("faithfulness",), faithfulness, form=".2f", level=0.0,
            above="its routing map is more faithful than pixels in random order",
            below="its routing map is less faithful than pixels in random order"),
 )  # fmt: skip

@@ -40,7 +40,7 @@ def rows(sources: Sources, *, only: Sequence[str] = ()) -> list[Row]:
     table = [Row(one, {}) for one in networks if not only or one.name in only]
     for column in COLUMNS:
         for record in sources.records:
-            if record.about["analysis"] != column.analysis or not _is_statistic(record):
+            if record.about["analysis"] not in column.analyses or not _is_statistic(record):
                 continue
             for name, estimate in column.take(record.result):
                 runs = number_of_runs(estimate) if name is FIRST else 1  # of others there is one

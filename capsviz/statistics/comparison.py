@@ -8,6 +8,8 @@ networks, so that a difference is a paired one.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate
@@ -59,6 +61,36 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
         if k > 0 and binary[k] and binary[0] and np.ptp(less) == 0:
             compared.difference.ci95[k] = paired_interval(int(sum(less > 0)), int(sum(less < 0)), n)
     return compared
+
+
+def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Estimate:
+    """Shares of right answers among the variants of N images, of which each has some or none.
+
+    A resample takes an image with all its variants, for those of one image are not independent.
+    Where every answer is right or every one wrong the interval is Wilson's, of the images that have
+    variants; that of a difference without any disagreement the one of `intervals.paired_interval`.
+
+    Parameters
+    ----------
+    right   (K, N) right answers to the variants of each image.
+    of      (N,) variants of each image.
+    counts  of `draw_resamples`.
+
+    Raises
+    ------
+    ValueError  if fewer than 2 images have a variant.
+    """
+    n = int((of > 0).sum())
+    require_two(n)
+    whole = np.maximum(counts @ of.astype(np.float64), 1e-9)[:, None]
+    compared = _compare(right.sum(1) / of.sum(), counts @ right.T.astype(np.float64) / whole)
+    assert compared.difference is not None
+    for k, one in enumerate(right):
+        if compared.value[k] in (0, 1):
+            compared.ci95[k] = wilson(n * int(compared.value[k]), n)
+        if k > 0 and np.array_equal(one, right[0]):
+            compared.difference.ci95[k] = paired_interval(0, 0, n)
+    return replace(compared, n=int(of.sum()))
 
 
 def compare_explained(errors: np.ndarray, spread: np.ndarray, counts: np.ndarray) -> Estimate:

@@ -29,7 +29,7 @@ import numpy as np
 from capsviz.analyses.equivariance.law.words import LAWS
 from capsviz.statistics.estimate import Estimate
 
-FIT = 250  # training images of a class: every network sees them all, five times
+FIT = 150  # training images of a class: every network sees them all, five times
 SEEDS = 2  # freshly initialised networks of each preset
 STEPS = (0, -2, -1, 1, 2)  # halves of the reach, the unwarped image first
 

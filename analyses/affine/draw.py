@@ -1,0 +1,93 @@
+"""Drawing for `affine`: variants of an image, and accuracies with their intervals; the table."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from capsviz.figures import COLOURS
+from capsviz.figures.panels import MARKERS, show
+
+PLACES = ("as they are", "within", "beyond")
+PICTURE = 0.62  # inches of an image at most
+TITLE = 0.85  # inches of its title on one line
+LINE = 0.13  # inches of a network in a group
+LETTER = 0.062  # inches of a letter of the legend
+
+
+def overview(result, width):
+    """Examples above, a group of intervals for each place under them."""
+    K, columns = len(result.networks), len(result.examples)
+    across = max(1, min(K, int(width / (0.45 + LETTER * max(map(len, result.networks))))))
+    narrow = width < columns * TITLE
+    tall = min(PICTURE, width / (columns + 1)) + (0.27 if narrow else 0.16)
+    low = 0.5 + len(PLACES) * (K * LINE + 0.12)
+    figure = Figure(figsize=(width, tall + low + 0.16 * -(-K // across) + 0.1))
+    grid = figure.add_gridspec(2, 1, height_ratios=[tall, low])
+    for i, axes in enumerate(grid[0].subgridspec(1, columns, wspace=0.05).subplots()):
+        show(axes, result.examples[i], _title(result, i, "\n" if narrow else ", "))
+    axes = figure.add_subplot(grid[1])
+    lines = _accuracies(axes, result)
+    figure.legend(lines, result.networks, loc="outside lower center", ncols=across)
+    return figure
+
+
+def _title(result, i, break_at) -> str:
+    """Of an example: its place and the larger of its shifts."""
+    if i == 0:
+        return "as it is"
+    px = result.shifts_px[i]
+    return f"{'within' if px <= result.trained_px else 'beyond'}{break_at}{px:.1f} px"
+
+
+def _accuracies(axes, result):
+    """One group of intervals for each place, a line for each network; a marker of each network."""
+    K = len(result.networks)
+    markers = []
+    for p in range(len(PLACES)):
+        for k in range(K):
+            one, y = result.accuracy[k, p], p * (K + 1) + k
+            colour = COLOURS[k % len(COLOURS)]
+            axes.plot(one.ci95, [y, y], color=colour, linewidth=1.2, clip_on=False)
+            markers += axes.plot(
+                one.value,
+                y,
+                MARKERS[k % len(MARKERS)],
+                color=colour,
+                clip_on=False,
+                zorder=3,
+            )
+    share = 100 * np.array([result.share_within, 1 - result.share_within])
+    names = [PLACES[0], *(f"{n}\n({s:.0f} %)" for n, s in zip(PLACES[1:], share, strict=True))]
+    middles = np.arange(len(PLACES)) * (K + 1) + (K - 1) / 2
+    axes.set_yticks(middles, names)
+    axes.tick_params(axis="y", length=0)
+    low = min(0.9, np.floor(10 * result.accuracy.low.min()) / 10)
+    label = f"accuracy; {result.variants} affine variants of {result.n:,} images"
+    axes.set(xlim=(low, 1), ylim=(len(PLACES) * (K + 1) - 1.5, -0.7), xlabel=label)
+    axes.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
+    return markers[:K]
+
+
+def table(result) -> tuple[list[str], list[list[str]], str]:
+    """Header, rows and caption; accuracies in percent and gaps in points, with their intervals."""
+    header = ["network", *PLACES, "gap within", "gap beyond"]
+    rows = [
+        [
+            name,
+            *(f"{100 * result.accuracy[k, p]:.1f}" for p in range(len(PLACES))),
+            *(f"{100 * result.gap[k, p]:.1f}" for p in range(len(PLACES) - 1)),
+        ]
+        for k, name in enumerate(result.networks)
+    ]
+    text = (
+        f"Accuracy in percent of {result.n} {result.dataset} images as they are, and of "
+        f"{result.variants} affine variants of each, moved by up to {result.trained_px:g} px "
+        f"(within the trained places, {100 * result.share_within:.0f} % of the variants) or "
+        "further (beyond); gap: what the images as they are exceed the variants by, in points. "
+        "With 95 % intervals over the images."
+    )
+    return header, rows, text

@@ -1,0 +1,100 @@
+"""Measures of `affine`: the variants, right answers to them, shares and gaps."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from capsviz.data import affnist_like
+from capsviz.nn.functional import predict
+from capsviz.statistics import comparison
+from capsviz.statistics.estimate import Estimate, stack
+from capsviz.tracing import scores
+from capsviz.transforms.augment import to_float, to_uint8
+
+SHOWN = 5  # pictures of the first image at most, as it is among them
+
+
+def variant(images: Tensor, number: int, *, seed: int) -> tuple[Tensor, affnist_like.Transforms]:
+    """One random variant of each image (N, C, H, W) in [0, 1], and the numbers behind it.
+
+    Raises
+    ------
+    ValueError  if the ink of an image fills so much of its canvas that no variant fits.
+    """
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+    grey = torch.from_numpy(np.asarray(to_uint8(images)))
+    drawn = affnist_like.draw(grey, generator=generator)
+    return to_float(affnist_like.apply(grey, drawn)), drawn
+
+
+def shift_px(drawn: affnist_like.Transforms) -> np.ndarray:
+    """Larger of the two shifts of each variant: (N,)."""
+    return torch.maximum(drawn.shift_x_px.abs(), drawn.shift_y_px.abs()).numpy()
+
+
+def framed(images: Tensor) -> bool:
+    """Whether most images (N, C, H, W) have an empty frame, one pixel wide at least."""
+    ink = images.amax(1) > 0
+    inner = ink[:, 1:-1, 1:-1].flatten(1).sum(1)
+    return bool((ink.flatten(1).sum(1) == inner).float().mean() > 0.5)
+
+
+def check(within: np.ndarray, trained_px: float) -> None:
+    """ValueError where fewer than 2 images have a variant (V, N) within, or beyond."""
+    for place, mask in (("within", within), ("beyond", ~within)):
+        if mask.any(0).sum() < 2:
+            raise ValueError(
+                f"fewer than 2 images have a variant {place} shifts of {trained_px:g} pixels: "
+                "change --within, ask for more variants, or take images with an empty border"
+            )
+
+
+def right(models, images: Tensor, labels: Tensor) -> np.ndarray:
+    """Which images each network reads as their class: (K, N)."""
+    return np.stack([(predict(scores(model, images)) == labels).numpy() for model in models])
+
+
+def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
+    """Fields of a result, by name.
+
+    Parameters
+    ----------
+    plain    (K, N) whether a network reads an image as it is.
+    changed  (K, V, N) the same of its variants.
+    within   (V, N) whether a variant lies within the trained places.
+    counts   (R, N) how often each image is in each resample.
+    """
+    clean = comparison.compare_means(plain, counts)
+    places = [
+        comparison.compare_shares((changed & mask).sum(1), mask.sum(0), counts)
+        for mask in (within, ~within)
+    ]
+    return {
+        "accuracy": stack([clean, *places], 1),
+        "gap": stack([_less(clean, one) for one in places], 1),
+    }
+
+
+def examples(images: Tensor, drawn) -> tuple[np.ndarray, np.ndarray]:
+    """The first image and some of its variants (E, C, H, W) uint8, and the shift of each."""
+    some = drawn[: SHOWN - 1]
+    pictures = torch.stack([images[0], *(changed[0] for changed, _ in some)])
+    return np.asarray(to_uint8(pictures)), np.array([0.0, *(shift_px(one)[0] for _, one in some)])
+
+
+def _less(clean: Estimate, other: Estimate) -> Estimate:
+    """Accuracies (K,) less others of the same resamples, and the differences to the first's."""
+    assert clean.draws is not None and other.draws is not None
+    value, drawn = clean.value - other.value, clean.draws - other.draws
+    apart = drawn - drawn[:, :1]
+    ends = _ends(drawn)
+    alike = np.ptp(ends, axis=1) == 0  # no resample differs, which proves no certainty
+    ends[alike] = np.stack([clean.low - other.high, clean.high - other.low], 1)[alike]
+    less = Estimate(value - value[0], _ends(apart), draws=apart)
+    return Estimate(value, ends, other.n, less, draws=drawn)
+
+
+def _ends(drawn: np.ndarray) -> np.ndarray:
+    return np.percentile(drawn, [2.5, 97.5], axis=0).T

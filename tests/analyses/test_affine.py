@@ -1,0 +1,197 @@
+"""Affine: variants keep their ink, shares are counts by place, gaps are paired over the images."""
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from elsewhere import elsewhere, same
+from foreign import Foreign
+
+from capsviz import data, figures
+from capsviz.analyses import affine
+from capsviz.analyses.affine import measure
+from capsviz.cli import main
+from capsviz.cli.inputs import Inputs
+from capsviz.figures.sets import Settings
+from capsviz.figures.tables import escape
+from capsviz.statistics.comparison import compare_shares, draw_resamples
+from capsviz.statistics.intervals import wilson
+from capsviz.tracing import scores
+
+
+class Middle(torch.nn.Module):
+    """Class 1 where the ink of the middle, up to `reach` pixels from it, is most of all ink."""
+
+    def __init__(self, reach):
+        super().__init__()
+        self.reach, self.like = reach, torch.nn.Parameter(torch.zeros(()))
+
+    def forward(self, images):
+        H, W = images.shape[2:]
+        rows = (torch.arange(H) - (H - 1) / 2).abs() <= self.reach
+        columns = (torch.arange(W) - (W - 1) / 2).abs() <= self.reach
+        middle = images[:, :, rows][..., columns].sum((1, 2, 3))
+        share = (middle / images.sum((1, 2, 3))).clamp(0, 1)
+        return type("Output", (), {"lengths": torch.stack([1 - share, share], 1)})
+
+
+@pytest.fixture(scope="module")
+def dots():
+    """30 images of a square of 4 pixels in the middle, which are of class 1."""
+    images = torch.zeros(30, 1, 28, 28)
+    images[:, :, 12:16, 12:16] = 1
+    return images, torch.ones(30, dtype=torch.long)
+
+
+@pytest.fixture(scope="module")
+def result(dots):
+    """Of a network that reads what is moved by about 3 pixels at most, and one that reads all."""
+    models = [Middle(4.5), Middle(14)]
+    return affine.compute(
+        models, *dots, names=["near", "all"], dataset="x", trained_px=2, variants=12
+    )
+
+
+def test_a_network_of_the_middle_loses_what_is_moved_further(result):
+    near, everything = result.accuracy[0], result.accuracy[1]
+    assert near.value[0] == 1 and near.value[1] > 0.95 and near.value[2] < 0.5
+    assert np.array_equal(everything.value, [1, 1, 1])
+    assert np.allclose(result.gap.value, 1 - result.accuracy.value[:, 1:])
+    assert result.gap.difference.value[1, 1] < -0.5 and result.gap.difference.high[1, 1] < 0
+
+
+def test_shares_are_counts_of_the_variants_at_each_place(result, dots):
+    images, labels = dots
+    hits, total = {True: 0, False: 0}, {True: 0, False: 0}
+    for v in range(12):
+        changed, numbers = measure.variant(images, v, seed=0)
+        right = scores(Middle(4.5), changed).argmax(1) == labels
+        for i in range(30):
+            x, y = float(numbers.shift_x_px[i]), float(numbers.shift_y_px[i])
+            within = max(abs(x), abs(y)) <= 2
+            hits[within] += int(right[i])
+            total[within] += 1
+    for place, within in ((1, True), (2, False)):
+        assert result.accuracy.value[0, place] == pytest.approx(hits[within] / total[within])
+    assert result.share_within == pytest.approx(total[True] / 360)
+
+
+def test_no_variant_loses_ink_nor_depends_on_the_others(digits):
+    images = digits[0][:10]
+    changed, numbers = measure.variant(images, 3, seed=1)
+    again, _ = measure.variant(images, 3, seed=1)
+    other, _ = measure.variant(images, 4, seed=1)
+    assert torch.equal(changed, again) and not torch.equal(changed, other)
+    ink = images.sum((1, 2, 3)) * numbers.scale_x * numbers.scale_y
+    assert torch.allclose(changed.sum((1, 2, 3)).double(), ink, rtol=0.06)
+
+
+def test_where_nothing_is_wrong_the_interval_is_wilsons(result):
+    assert result.accuracy.ci95[1, 0] == pytest.approx(wilson(30, 30))
+    assert result.accuracy.low[1, 2] < 1 and result.gap.high[1, 1] > 0 > result.gap.low[1, 1]
+
+
+def test_resamples_take_an_image_with_all_its_variants():
+    """100 images all of whose 9 variants are right, 100 all wrong: an interval of 200, not 1800."""
+    right = np.repeat([9, 0], 100)[None]
+    found = compare_shares(right, np.full(200, 9), draw_resamples(200))
+    assert found.value[0] == 0.5 and found.n == 1800
+    assert found.ci95[0, 1] - found.ci95[0, 0] == pytest.approx(2 * 1.96 * 0.5 / 200**0.5, rel=0.1)
+    with pytest.raises(ValueError, match="at least 2"):
+        compare_shares(right, np.eye(1, 200)[0].astype(int), draw_resamples(200))
+
+
+def test_the_device_does_not_matter(result, dots):
+    models = [Middle(4.5), Middle(14)]
+    moved = affine.compute(
+        models, *elsewhere(*dots), names=["near", "all"], dataset="x", trained_px=2, variants=12
+    )
+    assert same(moved, result)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"variants": 0}, "variants of at least 1, got 0"),
+        ({"seed": -1}, "a seed of at least 0, got -1"),
+        ({"trained_px": -1}, "at least 0 pixels, got -1"),
+        ({"trained_px": float("nan")}, "at least 0 pixels, got nan"),
+        ({"trained_px": 20}, "a variant beyond shifts of 20 pixels"),
+        ({"trained_px": 0}, "a variant within shifts of 0 pixels"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(more, message, dots):
+    with pytest.raises(ValueError, match=message):
+        affine.compute([Foreign()], *dots, names=["a"], dataset="x", **more)
+
+
+def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
+    part = data.Dataset(
+        torch.full((4, 1, 28, 28), 9, dtype=torch.uint8), torch.zeros(4, dtype=torch.long),
+        ("a", "b"), "x", "test",
+    )  # fmt: skip
+    model = Foreign()
+    model.card = {"recipe": {"shift_px": 2}}
+    inputs = Inputs(model, part, "foreign")
+    assert not list(affine.paper(inputs, Settings(4)))
+    with pytest.raises(ValueError, match=r"empty border|too large"):
+        affine._compare([inputs], 4)
+
+
+@pytest.mark.parametrize("networks", [1, 2])
+def test_nothing_in_the_picture_is_cut_off(result, networks):
+    fields = {"accuracy": result.accuracy[:networks], "gap": result.gap[:networks]}
+    few = result._replace(networks=["mnist-attention-long", "b"][:networks], **fields, n=10_000)
+    for width in (3.25, 7.16):
+        with figures.style():
+            drawn = affine.plot(few, width=width)
+            drawn.draw_without_rendering()
+            box = drawn.get_tightbbox()
+        assert box.x0 >= -0.01 and box.x1 <= width + 0.01 and box.y0 >= -0.01
+        assert box.y1 <= drawn.get_figheight() + 0.01
+
+
+def test_the_words_tell_every_network_with_its_intervals(result):
+    lines = affine.findings(result).splitlines()
+    assert "12 affine variants of each of 30 x images" in lines[0] and "up to 2 px" in lines[0]
+    assert lines[1].startswith("all 100.0 % as they are") and "from near's" in lines[1]
+    assert lines[2].startswith("near 100.0 %") and "from" not in lines[2]
+    assert "[U+" not in escape(affine.caption(result))
+    header, rows, text = affine.table(result)
+    assert len(header) == len(rows[0]) == 6 and [row[0] for row in rows] == ["near", "all"]
+    assert "up to 2 px" in text
+
+
+def run(*args):
+    return CliRunner().invoke(main, ["affine", *map(str, args)])
+
+
+def test_the_command_takes_the_places_of_the_recipe(blank, tmp_path):
+    done = run("--checkpoint", "digits", "--n", 20, "--output", tmp_path)
+    assert done.exit_code == 0, done.stderr
+    result, _ = figures.read_result(tmp_path / "affine-digits-20-images.json")
+    assert result.trained_px == 2 and result.n == 20 and result.variants == 4
+    wider = run("--checkpoint", "digits", "--n", 20, "--within", 3, "--output", tmp_path)
+    assert wider.exit_code == 0 and "up to 3 px" in wider.stdout
+    assert (tmp_path / "affine-digits-20-images-within-3.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--variants", "0"], "variants of at least 1"),
+        (["--within", "99"], "beyond shifts of 99 pixels"),
+        (["--n", "1"], "at least 2 images"),
+        (["--n", "9999"], "expected 1 to 360"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(given, message, tmp_path):
+    done = run("--checkpoint", "digits", *given, "--output", tmp_path / "out")
+    assert done.exit_code in (1, 2) and message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
+
+
+def test_a_network_without_a_recipe_is_asked_for_its_places(digits):
+    part = data.Dataset(digits[0].mul(255).byte(), digits[1], tuple("0123456789"), "x", "test")
+    with pytest.raises(ValueError, match="add --within PX"):
+        affine._compare([Inputs(Foreign(), part, "foreign")], 10)
