@@ -30,6 +30,7 @@ demo: $(VENV)/.ready
 	$(BIN)/capsviz routing --digit 2 --output $(DEMO) --force
 	@echo "The figures are in $(DEMO)"
 
+test: export PYTHONDONTWRITEBYTECODE =  # compiled once, not by each of many processes
 test: $(VENV)/.ready-test
 	$(BIN)/python -m pytest -q $(PROCESSES)
 

@@ -123,7 +123,7 @@ def plot(result: Result, *, width=7.16):
 
 @analysis(__doc__, networks=True)
 @options.n
-@click.option("--variants", default=4, show_default=True, help="Of each image.")
+@click.option("--variants", default=4, show_default=True, help="Affine variants of each image.")
 @click.option(
     "--within",
     "trained_px",

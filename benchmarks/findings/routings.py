@@ -23,14 +23,15 @@ def sharpness() -> Finding:
     if len(rows) < 3 or without is None:
         raise FileNotFoundError(f"trained/seeds/{SLIM}*")
     order = sorted(rows, key=lambda name: float(rows[name].cells["parents"].estimate.value))
+    some = (order[0], order[len(order) // 2], order[-1])
     listed = "; ".join(
         f"{_words(name)} {rows[name].cells['parents'].estimate:.0%} of the parents, "
         f"{rows[name].network.accuracy:.1%} read right"
-        for name in (order[0], order[len(order) // 2], order[-1])
+        for name in some
     )
     moved = "; ".join(
         f"{_words(name)} {rows[name].cells['transplant'].estimate:.0%}"
-        for name in order
+        for name in some
         if "transplant" in rows[name].cells
     )
     photographs, files = without_capsules()
