@@ -22,7 +22,7 @@ def committed():
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory):
-    return notebooks.execute(PATH, tmp_path_factory.mktemp("tour"), epochs=2)
+    return notebooks.execute(PATH, tmp_path_factory.mktemp("tour"), epochs=2, fit=16)
 
 
 def test_it_was_committed_with_its_outputs_in_order_and_without_errors(committed):

@@ -243,7 +243,7 @@ def paper(inputs, settings):
 
     result = compare(
         with_baselines(inputs), settings.n, warps=PRINTED, seed=settings.seed,
-        fit=min(FIT, max(8, settings.n // 4)),  # of all classes, 2.5 times the images measured
+        fit=min(FIT, max(8, settings.n // 10)),  # of ten classes, as many as are measured
         progress=settings.progress("warping"),
     )  # fmt: skip
     yield f"equivariance-{inputs.dataset.name}-{settings.n}-images", result

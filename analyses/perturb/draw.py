@@ -29,7 +29,7 @@ def sheet(result, width):
     """Every dimension over its range, one row each, its effect in words beside it."""
     E, *_, tall, wide = result.images.shape
     narrow = width < WIDE
-    left, words = (0.45, 1.15) if narrow else (0.8, 1.6)  # inches
+    left, words = (0.45, 1.45) if narrow else (0.8, 1.6)  # inches
     names = _names(result, narrow)
     left += max(0.0, 0.055 * (max(map(len, "\n".join(names).split("\n"))) - 14))
     numbers = _columns(result, width - left - words)

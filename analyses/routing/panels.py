@@ -84,7 +84,8 @@ def _by_rounds(axes, result, estimate, controls):
             low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
         else:
             up = value > high
-            beside = (k - 1, up, 0.0) in far  # its neighbour's number needs the room: a line away
+            # A number is three controls wide: a neighbour's needs the room, so it is a line away.
+            beside = any((j, up, 0.0) in far for j in (k - 2, k - 1))
             far.append((k, up, line := LINE if beside else 0.0))
             axes.annotate(
                 f"{value:.3g} {'↑' if up else '↓'}", (at + 0.45, float(up)), ha="right",
@@ -114,7 +115,8 @@ def _polarisation(axes, result):
     rounds = np.arange(1, len(estimate) + 1)
     _errorbar(axes, rounds, estimate, BLUE, "o-")
     values = estimate.value
-    axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, 1), title="polarisation")
+    top = 1.06 if values.max() > 0.97 else 1  # whole markers
+    axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, top), title="polarisation")
     parts.last(axes, rounds, values, f"{values[-1]:.3f}", below=values[-1] > 0.5,
                alone=len(values) == 1)  # fmt: skip
     parts.iteration_ticks(axes, rounds)
