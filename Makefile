@@ -50,6 +50,7 @@ readme: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.layers
 	$(BIN)/python -m benchmarks.scaling --again
 
 clean:

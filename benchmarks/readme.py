@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, claims, findings, parity, robustness
+from benchmarks import RESULTS, claims, findings, layers, parity, robustness
 from benchmarks.leaderboard import write as write_leaderboard
 from benchmarks.table import table
 from capsviz import checkpoint, discovery
@@ -38,7 +38,7 @@ PAGES = (
     ),
 )
 HEAD = 5  # networks of the leaderboard that the README shows
-KINDS = "leaderboard|results|speed|robustness|reproduced|commands|durations|contents"
+KINDS = "leaderboard|results|speed|layers|robustness|reproduced|commands|durations|contents"
 PART = re.compile(rf"<!-- (?P<what>run: [^>]+|{KINDS}) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -196,6 +196,7 @@ def fill(text: str, *, run: bool) -> str:
                 "durations": durations,
                 "results": results,
                 "speed": speeds,
+                "layers": layers.table,
                 "robustness": robustness.table,
                 "reproduced": reproduced,
                 "commands": commands,

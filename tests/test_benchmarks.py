@@ -7,9 +7,10 @@ import json
 import pytest
 import torch
 
-from benchmarks import RESULTS, clock, gpu, parity, record, speed
+from benchmarks import RESULTS, clock, gpu, layers, parity, record, speed
 from benchmarks.networks import Floor, capsnet, literal
 from benchmarks.table import Row
+from capsviz.nn import routing
 
 
 def test_the_literal_network_is_ours_in_values_and_gradients():
@@ -108,3 +109,26 @@ def test_the_gpu_queue_goes_on_where_it_stopped_and_survives_a_failure(trial, mo
     monkeypatch.setattr(gpu, "provenance", lambda *a: pytest.fail("measured twice"))
     done = [name for name in queue if name != "broken"]
     gpu.run({name: queue[name] for name in done}, trial.folder, device)
+
+
+def test_a_layer_is_timed_by_every_routing_fused_and_literal(monkeypatch, tmp_path):
+    for size, value in {"B": 2, "I": 6, "J": 3, "D": 4, "E": 4}.items():
+        monkeypatch.setattr(layers, size, value)
+    assert layers.names()[0] == "dynamic" and set(layers.names()) == set(routing.available())
+    steps = {
+        f"{name}{', literal' * held}": layers.step(name, by_votes=held)
+        for name in layers.names()
+        for held in (False, True)
+    }
+    times = clock.interleaved(steps, 1, warm=0)
+    peaks = {name: 3 if "literal" in name else 1 for name in steps} | {"em": 2}
+    result = {"names": layers.names(), "times": times, "bytes": peaks, "rounds": 1}
+    result["about"] = {"processor": "a processor", "hardware": "2 cores"}
+    monkeypatch.setattr(layers, "RESULT", tmp_path / "layers.json")
+    layers.RESULT.write_text(json.dumps(result))
+    rows = layers.table().splitlines()
+    assert len(rows) == 2 + len(layers.names()) + 2 and rows[2].startswith(
+        "| `dynamic` | 1.00 | 1.00"
+    )
+    (em,) = [row for row in rows if row.startswith("| `em`")]
+    assert "memory missed)" in em and "| 2.00 |" in em

@@ -7,7 +7,7 @@ import click
 from capsviz.cli import options, writing
 
 EXAMPLES = """
-capsviz figures --venue icml --output runs/paper  # about an hour; stopped, it goes on
+capsviz figures --venue icml --output runs/paper  # about 12 min; stopped, it goes on
 capsviz figures --only rotate --only routing --n 200  # about 2 min
 """
 
