@@ -93,12 +93,12 @@ def compute(
             raise ValueError(f"expected {what} of at least {least}, got {value}")
     if not trained_px >= 0:
         raise ValueError(f"expected trained shifts of at least 0 pixels, got {trained_px}")
-    images, labels = images.cpu(), labels.cpu()
+    images, labels = measure.whole(images), labels.cpu()
     counts = draw_resamples(len(images), seed=seed)
-    drawn = [measure.variant(images, v, seed=seed) for v in range(variants)]
-    within = np.stack([measure.shift_px(one) <= trained_px for _, one in drawn])
+    drawn = [measure.draw(images, v, seed=seed) for v in range(variants)]
+    within = np.stack([measure.shift_px(one) <= trained_px for one in drawn])
     measure.check(within, trained_px)
-    right = [measure.right(models, one, labels) for one, _ in progress(drawn)]
+    right = [measure.right(models, measure.apply(images, one), labels) for one in progress(drawn)]
     plain = measure.right(models, images, labels)
     examples, shifts_px = measure.examples(images, drawn)
     return Result(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from capsviz.data import affnist_like
+from capsviz.data.affnist_like import Transforms, apply
 from capsviz.nn.functional import predict
 from capsviz.statistics import comparison
 from capsviz.statistics.estimate import Estimate, stack
@@ -16,20 +19,23 @@ from capsviz.transforms.augment import to_float, to_uint8
 SHOWN = 5  # pictures of the first image at most, as it is among them
 
 
-def variant(images: Tensor, number: int, *, seed: int) -> tuple[Tensor, affnist_like.Transforms]:
-    """One random variant of each image (N, C, H, W) in [0, 1], and the numbers behind it.
+def whole(images: Tensor) -> Tensor:
+    """Images (N, C, H, W) in [0, 1] as uint8, on the CPU."""
+    return torch.from_numpy(np.asarray(to_uint8(images)))
+
+
+def draw(images: Tensor, variant: int, *, seed: int) -> Transforms:
+    """The numbers behind one random variant of each uint8 image (N, C, H, W).
 
     Raises
     ------
     ValueError  if the ink of an image fills so much of its canvas that no variant fits.
     """
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
-    grey = torch.from_numpy(np.asarray(to_uint8(images)))
-    drawn = affnist_like.draw(grey, generator=generator)
-    return to_float(affnist_like.apply(grey, drawn)), drawn
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + variant)
+    return affnist_like.draw(images, generator=generator)
 
 
-def shift_px(drawn: affnist_like.Transforms) -> np.ndarray:
+def shift_px(drawn: Transforms) -> np.ndarray:
     """Larger of the two shifts of each variant: (N,)."""
     return torch.maximum(drawn.shift_x_px.abs(), drawn.shift_y_px.abs()).numpy()
 
@@ -52,8 +58,9 @@ def check(within: np.ndarray, trained_px: float) -> None:
 
 
 def right(models, images: Tensor, labels: Tensor) -> np.ndarray:
-    """Which images each network reads as their class: (K, N)."""
-    return np.stack([(predict(scores(model, images)) == labels).numpy() for model in models])
+    """Which uint8 images (N, C, H, W) each network reads as their class: (K, N)."""
+    shown = to_float(images)
+    return np.stack([(predict(scores(model, shown)) == labels).numpy() for model in models])
 
 
 def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
@@ -77,11 +84,11 @@ def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
     }
 
 
-def examples(images: Tensor, drawn) -> tuple[np.ndarray, np.ndarray]:
+def examples(images: Tensor, drawn: Sequence[Transforms]) -> tuple[np.ndarray, np.ndarray]:
     """The first image and some of its variants (E, C, H, W) uint8, and the shift of each."""
-    some = drawn[: SHOWN - 1]
-    pictures = torch.stack([images[0], *(changed[0] for changed, _ in some)])
-    return np.asarray(to_uint8(pictures)), np.array([0.0, *(shift_px(one)[0] for _, one in some)])
+    some = [Transforms(*(numbers[:1] for numbers in one)) for one in drawn[: SHOWN - 1]]
+    pictures = torch.cat([images[:1], *(apply(images[:1], one) for one in some)])
+    return pictures.numpy(), np.array([0.0, *(shift_px(one)[0] for one in some)])
 
 
 def _less(clean: Estimate, other: Estimate) -> Estimate:

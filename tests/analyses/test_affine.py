@@ -64,8 +64,9 @@ def test_shares_are_counts_of_the_variants_at_each_place(result, dots):
     images, labels = dots
     hits, total = {True: 0, False: 0}, {True: 0, False: 0}
     for v in range(12):
-        changed, numbers = measure.variant(images, v, seed=0)
-        right = scores(Middle(4.5), changed).argmax(1) == labels
+        numbers = measure.draw(measure.whole(images), v, seed=0)
+        changed = measure.apply(measure.whole(images), numbers)
+        right = scores(Middle(4.5), changed / 255).argmax(1) == labels
         for i in range(30):
             x, y = float(numbers.shift_x_px[i]), float(numbers.shift_y_px[i])
             within = max(abs(x), abs(y)) <= 2
@@ -77,13 +78,13 @@ def test_shares_are_counts_of_the_variants_at_each_place(result, dots):
 
 
 def test_no_variant_loses_ink_nor_depends_on_the_others(digits):
-    images = digits[0][:10]
-    changed, numbers = measure.variant(images, 3, seed=1)
-    again, _ = measure.variant(images, 3, seed=1)
-    other, _ = measure.variant(images, 4, seed=1)
-    assert torch.equal(changed, again) and not torch.equal(changed, other)
+    images = measure.whole(digits[0][:10])
+    numbers, again, other = (measure.draw(images, v, seed=1) for v in (3, 3, 4))
+    assert torch.equal(numbers.angle_deg, again.angle_deg)
+    assert not torch.equal(numbers.angle_deg, other.angle_deg)
     ink = images.sum((1, 2, 3)) * numbers.scale_x * numbers.scale_y
-    assert torch.allclose(changed.sum((1, 2, 3)).double(), ink, rtol=0.06)
+    changed = measure.apply(images, numbers).sum((1, 2, 3)).double()
+    assert torch.allclose(changed, ink, rtol=0.06)
 
 
 def test_where_nothing_is_wrong_the_interval_is_wilsons(result):

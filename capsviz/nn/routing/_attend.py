@@ -19,6 +19,7 @@ from torch import Tensor, einsum
 
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.functional import leaky_softmax
+from capsviz.nn.routing._parts import stretch
 
 CPU_BLOCK_BYTES = 2 << 20  # of votes: what a core's cache holds beside its temporaries
 GPU_BLOCK_BYTES = 256 << 20
@@ -52,6 +53,7 @@ def attend(
     shift: Tensor | None = None,
     *,
     leaky: bool = False,
+    stretched: bool = False,
     detach: bool = False,
 ) -> Tensor:
     """Sum of the votes, each by its coupling; never under autocast.
@@ -66,6 +68,7 @@ def attend(
     query     (J, E, B): q, along which votes agree; None is zero, one matrix product.
     shift     (I, J) or None: b, added to the softmax.
     leaky     one more logit, fixed at zero, in each softmax, whose share is dropped.
+    stretched logits are moved and scaled to reach from 0 to 1, in place of the softmax.
     detach    no gradient through the softmax: it is a constant.
 
     Returns
@@ -77,7 +80,7 @@ def attend(
     elif shift is not None:
         query = children.new_zeros(*weight.shape[1:3], children.shape[2])
     with without_autocast(children.device):
-        return _Attend.apply(children, weight, query, shift, leaky, detach)
+        return _Attend.apply(children, weight, query, shift, leaky, stretched, detach)
 
 
 def workspace_bytes(device: torch.device) -> int:
@@ -89,40 +92,61 @@ class _Attend(torch.autograd.Function):
     """Inside, axes are (i, d, b), (i, j, e, b), (j, e, b); the couplings kept are (i, j, b)."""
 
     @staticmethod
-    def forward(ctx, u, weight, query, shift, leaky, detach):
+    def forward(ctx, u, weight, query, shift, leaky, stretched, detach):
         I, J, E, D = weight.shape
         B = u.shape[2]
-        ctx.shares, ctx.leaky, ctx.detach = J + leaky, leaky, detach
+        ctx.shares, ctx.detach, ctx.how = J + leaky, detach, (leaky, stretched)
         if query is None:  # all couplings are equal: the sum over children is one product
-            ctx.save_for_backward(u, weight, None, None, None)
+            ctx.save_for_backward(u, weight, None, None, None, None)
             flat = weight.permute(1, 2, 0, 3).reshape(J * E, I * D)
             return (flat @ u.reshape(I * D, B)).view(J, E, B) / ctx.shares
         w = weight.reshape(I, J * E, D)
-        couple = leaky_softmax if leaky else torch.softmax
-        couplings = u.new_empty(I, J, B)  # by the softmax alone
+        couplings = u.new_empty(I, J, B)  # without the shift
+        spread = u.new_empty(I, 1, B) if stretched else None
         total = u.new_zeros(J, E, B)
         for block in _blocks(I, J * E * B * u.element_size(), u.device):
             votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
-            c = couple((votes * query).sum(2), 1)
+            c, divisor = _couple((votes * query).sum(2), leaky, stretched)
             couplings[block] = c
+            if spread is not None:
+                spread[block] = divisor
             if shift is not None:
                 c = c + shift[block, :, None]
             total += votes.mul_(c[:, :, None]).sum(0)
-        ctx.save_for_backward(u, weight, query, shift, couplings)
+        ctx.save_for_backward(u, weight, query, shift, couplings, spread)
         return total
 
     @staticmethod
     def backward(ctx, grad):
         with without_autocast(grad.device):
             if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-                return (*_graph_of_gradients(ctx, grad), None, None)
+                return (*_graph_of_gradients(ctx, grad), None, None, None)
             with torch.no_grad():
-                return (*_gradients(ctx, grad.contiguous()), None, None)
+                return (*_gradients(ctx, grad.contiguous()), None, None, None)
+
+
+def _couple(logits: Tensor, leaky: bool, stretched: bool) -> tuple[Tensor, Tensor | None]:
+    """Couplings of logits (I, J, B), and what stretched ones were divided by."""
+    if stretched:
+        return stretch(logits, 1)
+    return leaky_softmax(logits, 1) if leaky else logits.softmax(1), None
+
+
+def _of_logits(couplings: Tensor, dc: Tensor, divisor: Tensor | None) -> Tensor:
+    """The gradient of logits from that of their couplings (I, J, B); a leak's is zero."""
+    if divisor is None:
+        return couplings * (dc - (couplings * dc).sum(1, keepdim=True))
+    scaled = dc / divisor
+    dl = scaled
+    for end, others in ((couplings == 0, 1 - couplings), (couplings == 1, couplings)):
+        moved = (scaled * others).sum(1, keepdim=True)  # shared by those that are all the lowest
+        dl = dl - end * moved / end.sum(1, keepdim=True).clamp(min=1)  # or the highest
+    return dl
 
 
 def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
     """Those of u, W, q and b."""
-    u, weight, query, shift, couplings = ctx.saved_tensors
+    u, weight, query, shift, couplings, spread = ctx.saved_tensors
     I, J, E, D = weight.shape
     B = u.shape[2]
     w = weight.reshape(I, J * E, D)
@@ -145,7 +169,7 @@ def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
             dc = (votes * ds).sum(2)
             if shift is not None:
                 dshift[block] = dc.sum(2)
-            dl = p * (dc - (p * dc).sum(1, keepdim=True))  # a leak's dc is zero
+            dl = _of_logits(p, dc, None if spread is None else spread[block])
             if ctx.detach:
                 dl.zero_()
             dquery += votes.mul_(dl[:, :, None]).sum(0)
@@ -162,7 +186,7 @@ def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
     with torch.enable_grad():
         # Views: the query comes from the children too, and its part of their gradient is not ours.
         tensors = [x if x is None else x.view_as(x) for x in ctx.saved_tensors[:4]]
-        result = _literally(*tensors, ctx.leaky, ctx.detach)
+        result = _literally(*tensors, *ctx.how, ctx.detach)
         positions = [n for n, needed in enumerate(ctx.needs_input_grad[:4]) if needed]
         gradients = torch.autograd.grad(
             result, [tensors[n] for n in positions], ds, create_graph=True, allow_unused=True
@@ -171,13 +195,12 @@ def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
     return [by_input.get(n) for n in range(4)]
 
 
-def _literally(u, weight, query, shift, leaky: bool, detach: bool) -> Tensor:
+def _literally(u, weight, query, shift, leaky: bool, stretched: bool, detach: bool) -> Tensor:
     """The same sum, literally."""
     votes = einsum("ijed,idb->ijeb", weight, u)
     if query is None:
         return votes.sum(0) / (weight.shape[1] + leaky)
-    logits = (votes * query).sum(2)
-    c = leaky_softmax(logits, 1) if leaky else logits.softmax(1)
+    c, _ = _couple((votes * query).sum(2), leaky, stretched)
     c = c.detach() if detach else c
     c = c if shift is None else c + shift[:, :, None]
     return (votes * c[:, :, None]).sum(0)

@@ -30,6 +30,19 @@ def agreement(votes: Tensor, poses: Tensor) -> Tensor:
     return einsum("...ije,...je->...ij", votes, poses)
 
 
+def stretch(logits: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+    """Logits moved and scaled to reach from 0 to 1 along `dim`, J, and what they were divided by.
+
+    Where they are the same they become 1, and the divisor is infinite. The same but for rounding is
+    the same: else rounding would decide who gets all.
+    """
+    low, high = logits.amin(dim, keepdim=True), logits.amax(dim, keepdim=True)
+    noise = 8 * torch.finfo(logits.dtype).eps * torch.maximum(low.abs(), high.abs())
+    tied = high - low <= noise
+    couplings = torch.where(tied, 1, (logits - low) / torch.where(tied, 1, high - low))
+    return couplings, torch.where(tied, torch.inf, high - low)
+
+
 def per_mass(values: Tensor, mass: Tensor) -> Tensor:
     """Values divided by a mass; without mass they stay nothing, and their gradients finite.
 

@@ -4,14 +4,12 @@ Zhao, Kleinhans, Sandhu, Patel & Unnikrishnan: Capsule Networks with Max-Min Nor
 arXiv:1903.09662.
 """
 
-import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from capsviz.nn.functional import lengths, squash
 from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
-from capsviz.nn.routing._attend import _blocks, attend, batch_last
-from capsviz.nn.routing._parts import agreement, exact, summed
+from capsviz.nn.routing._attend import attend, batch_last
+from capsviz.nn.routing._parts import agreement, exact, stretch, summed
 from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["fused", "route"]
@@ -56,8 +54,6 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
 def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
     """Parents equal to those of `route` on the votes `weight @ children`, never held.
 
-    Votes are made for a block of children, and made again for the gradient.
-
     Parameters
     ----------
     children  (B, I, D) child capsules.
@@ -71,35 +67,14 @@ def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
     """
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
-    I, J, E, _ = weight.shape
-    size = J * E * u.shape[2] * u.element_size()
-    sizes = [block.stop - block.start for block in _blocks(I, size, u.device)]
-    parts = list(zip(u.split(sizes), weight.split(sizes), strict=True))
-    total, query = J * attend(u, weight), 0  # all couplings are 1 at first
+    total, query = weight.shape[1] * attend(u, weight), 0  # all couplings are 1 at first
     for _ in range(iterations - 1):
         query = query + squash(total, 1)
-        total = 0
-        for part in parts:
-            total = total + checkpoint(
-                _stretched_sum, *part, query, use_reentrant=False, preserve_rng_state=False
-            )
+        total = attend(u, weight, query, stretched=True)
     poses = squash(total.permute(2, 0, 1))
     return Parents(poses, lengths(poses))
 
 
-def _stretched_sum(u: Tensor, weight: Tensor, query: Tensor) -> Tensor:
-    """Votes of a block of children, each by its coupling: (J, E, B)."""
-    votes = torch.bmm(weight.flatten(1, 2), u).unflatten(1, weight.shape[1:3])
-    couplings = stretched((votes * query).sum(2), 1)
-    return (votes * couplings[:, :, None]).sum(0)
-
-
 def stretched(logits: Tensor, dim: int = -1) -> Tensor:
-    """Logits moved and scaled to reach from 0 to 1 along `dim`, J; 1 where they are the same.
-
-    The same but for rounding is the same: else rounding would decide who gets all.
-    """
-    low, high = logits.amin(dim, keepdim=True), logits.amax(dim, keepdim=True)
-    noise = 8 * torch.finfo(logits.dtype).eps * torch.maximum(low.abs(), high.abs())
-    tied = high - low <= noise
-    return torch.where(tied, 1, (logits - low) / torch.where(tied, 1, high - low))
+    """Logits moved and scaled to reach from 0 to 1 along `dim`, J; 1 where they are the same."""
+    return stretch(logits, dim)[0]
