@@ -21,7 +21,7 @@ SHOWN = 5  # pictures of the first image at most, as it is among them
 
 def whole(images: Tensor) -> Tensor:
     """Images (N, C, H, W) in [0, 1] as uint8, on the CPU."""
-    return torch.from_numpy(np.asarray(to_uint8(images)))
+    return torch.from_numpy(to_uint8(images.cpu()))
 
 
 def draw(images: Tensor, variant: int, *, seed: int) -> Transforms:

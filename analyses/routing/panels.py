@@ -15,6 +15,7 @@ from capsviz.figures.panels import label_lines, wrapped
 PINK, ORANGE = COLOURS[3], COLOURS[4]
 NEAR = 0.25  # of the height of the axes: a control this near to the curve's last number
 LINE = 8  # points from a line of small letters to the next
+CROWDED = 8  # rounds and controls on an axis from which on a number is wider than two of them
 WIDE = 6.0  # inches: from here on three panels stand side by side, below it two
 CONTROL_STYLES = ((RED, "s"), (GREEN, "D"), (PINK, "^"), (ORANGE, "v"))  # one each
 
@@ -84,9 +85,10 @@ def _by_rounds(axes, result, estimate, controls):
             low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
         else:
             up = value > high
-            # A number is three controls wide: a neighbour's needs the room, so it is a line away.
-            beside = any((j, up, 0.0) in far for j in (k - 2, k - 1))
-            far.append((k, up, line := LINE if beside else 0.0))
+            reach = 1 if count + K < CROWDED else 2  # controls that a number reaches over
+            taken = [level for j, side, level in far if side == up and k - j <= reach]
+            line = next(level for level in (0.0, LINE, 2 * LINE) if level not in taken)
+            far.append((k, up, line))
             axes.annotate(
                 f"{value:.3g} {'↑' if up else '↓'}", (at + 0.45, float(up)), ha="right",
                 va="top" if up else "bottom", xycoords=("data", "axes fraction"),
