@@ -333,5 +333,5 @@ def test_the_shipped_decoder_does_what_its_card_says(mnist_root):
     found = primary.evaluate(model, decoders, images, dataset="mnist")
     assert stated["n"] == 10_000
     sse, high = found.sse.value, found.sse.high
-    assert abs(sse[0] - stated["sse"][0]) < 4 * (high[0] - sse[0]) / 1.96
+    assert abs(sse[0] - stated["sse"]["value"][0]) < 4 * (high[0] - sse[0]) / 1.96
     assert sse[0] < 0.5 * sse[found.conditions.index(controls.NONE)]

@@ -111,6 +111,7 @@ def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(visit
     draw(second, SEVEN)
     wait_for(first, lambda: predictions(first) == ["2", "2"])
     wait_for(second, lambda: predictions(second)[1] == "7")
+    second.get_by_role("tab", name="Play").click()
     second.locator("#save-turn").click()  # takes seconds, and what is asked next waits for it
     second.get_by_role("tab", name="Pose").click()
     second.locator("#save-pose").click()
