@@ -200,8 +200,8 @@ def paper(inputs, settings):
     from capsviz.analyses.affine import measure
     from capsviz.cli.networks import with_baselines
 
-    if _trained_px(inputs) is None or not measure.framed(inputs.images(settings.n)[0]):
+    if _trained_px(inputs) is None or not measure.framed(inputs.images(settings.few)[0]):
         return
     progress = settings.progress("affine variants")
-    result = _compare(with_baselines(inputs), settings.n, seed=settings.seed, progress=progress)
+    result = _compare(with_baselines(inputs), settings.few, seed=settings.seed, progress=progress)
     yield f"affine-{result.dataset}-{result.n}-images", result

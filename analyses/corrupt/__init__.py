@@ -246,5 +246,5 @@ def paper(inputs, settings):
     from capsviz.cli.networks import with_baselines
 
     progress = settings.progress("corrupting")
-    result = _compare(with_baselines(inputs), settings.n, seed=settings.seed, progress=progress)
+    result = _compare(with_baselines(inputs), settings.few, seed=settings.seed, progress=progress)
     yield f"corrupt-{result.dataset}-{result.n}-images", result

@@ -206,7 +206,7 @@ def findings(result: Result) -> str:
 
 def paper(inputs, settings):
     """For `capsviz figures`: at most 100 images, because attacks take long."""
-    n = min(settings.n, 100)
+    n = min(settings.few, 100)
     progress = settings.progress("attacking")
     attack = {"eps": (0.1, 0.3), "steps": 15, "seed": settings.seed}
     result = compute(**measure.of_inputs(inputs, n), **attack, progress=progress)

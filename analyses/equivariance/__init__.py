@@ -242,8 +242,8 @@ def paper(inputs, settings):
     from capsviz.cli.networks import with_baselines
 
     result = compare(
-        with_baselines(inputs), settings.n, warps=PRINTED, seed=settings.seed,
-        fit=min(FIT, max(8, settings.n // 10)),  # of ten classes, as many as are measured
+        with_baselines(inputs), settings.few, warps=PRINTED, seed=settings.seed,
+        fit=min(FIT, max(8, settings.few // 10)),  # of ten classes, as many as are measured
         progress=settings.progress("warping"),
     )  # fmt: skip
-    yield f"equivariance-{inputs.dataset.name}-{settings.n}-images", result
+    yield f"equivariance-{inputs.dataset.name}-{settings.few}-images", result

@@ -201,4 +201,4 @@ def paper(inputs, settings):
 
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
     yield of_one(inputs, picture, settings.seed)
-    yield of_many(inputs, settings.n, settings.seed, settings.progress("pruning"))
+    yield of_many(inputs, settings.few, settings.seed, settings.progress("pruning"))

@@ -235,6 +235,6 @@ def paper(inputs, settings):
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
     stem, arguments = chosen.two(inputs, picture, None)
     yield stem, compute(inputs.model, **arguments, seed=settings.seed)
-    stem, arguments = chosen.many(inputs, settings.n)
+    stem, arguments = chosen.many(inputs, settings.few)
     progress = settings.progress("parsing")
     yield stem, evaluate(inputs.model, **arguments, seed=settings.seed, progress=progress)

@@ -128,6 +128,6 @@ def paper(inputs, settings):
     """For `capsviz figures`: the network beside the shipped ones without capsules."""
     from capsviz.cli.networks import together, with_baselines
 
-    n = max(settings.n, LEAST)  # of fewer, a class may have one image alone
+    n = max(settings.few, LEAST)  # of fewer, a class may have one image alone
     result = compute(**together(with_baselines(inputs), n), seed=settings.seed)
     yield f"parts-{inputs.dataset.name}-{n}-images", result

@@ -166,8 +166,8 @@ def paper(inputs, settings):
     yield f"rotate-{name}", compute(inputs.model, image, label, classes=classes)
     sweep = {"start": -90.0, "stop": 90.0, "step": 10.0, "dataset": dataset}
     progress = settings.progress("rotating")
-    result = evaluate(inputs.model, *inputs.images(settings.n), **sweep, progress=progress)
-    yield f"rotate-{dataset}-{settings.n}-images", result
+    result = evaluate(inputs.model, *inputs.images(settings.few), **sweep, progress=progress)
+    yield f"rotate-{dataset}-{settings.few}-images", result
 
 
 def caption(result: Result | Statistics) -> str:

@@ -205,10 +205,10 @@ def paper(inputs, settings):
 
     result = compare(
         with_baselines(inputs),
-        settings.n,
+        settings.few,
         step=10.0,
         grid=3,
         seed=settings.seed,
         progress=settings.progress("warping"),
     )
-    yield f"sweep-rotation-{result.dataset}-{settings.n}-images", result
+    yield f"sweep-rotation-{result.dataset}-{settings.few}-images", result

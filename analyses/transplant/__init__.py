@@ -227,10 +227,10 @@ def paper(inputs, settings):
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
     donor = next_class(inputs, picture)
     yield f"transplant-{picture.name}-{donor}-0", of_two(inputs, picture, donor, 0, settings.seed)
-    images, _ = inputs.images(settings.n)
+    images, _ = inputs.images(settings.few)
     name = inputs.dataset.name
     result = evaluate(
         inputs.model, images, classes=inputs.dataset.classes, dataset=name, seed=settings.seed,
         progress=settings.progress("transplanting"),
     )  # fmt: skip
-    yield f"transplant-{name}-{settings.n}-images", result
+    yield f"transplant-{name}-{settings.few}-images", result

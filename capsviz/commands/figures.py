@@ -6,8 +6,9 @@ import click
 
 from capsviz.cli import options, writing
 
+FEW = 200
 EXAMPLES = """
-capsviz figures --venue icml --output runs/paper  # about 12 min; stopped, it goes on
+capsviz figures --venue icml --output runs/paper  # about 6 min; stopped, it goes on
 capsviz figures --only rotate --only routing --n 200  # about 2 min
 """
 
@@ -16,7 +17,12 @@ capsviz figures --only rotate --only routing --n 200  # about 2 min
 @options.inputs
 @click.option("--style", type=click.Choice(["paper"]), default="paper", show_default=True)
 @click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
-@options.n
+@options.number(
+    f"Test images. [default: {options.USUAL:,}, and {FEW} of analyses that look at each dozens of "
+    "times; or all if fewer]",
+    "--evaluate",
+    "--limit",
+)
 @click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
 @click.option("--index", default=0, show_default=True, help="Which image of that class.")
 @options.seed
@@ -31,12 +37,15 @@ def command(style, only, n, digit, index, seed, figure, inputs):
     naming.try_folder(figure["output"])
     names = paperset.choose([name for text in only for name in text.split(",")])
     chosen = options.open_inputs(inputs)
+    most = FEW if n is None else None
     n = options.usual(n, chosen)
     chosen.dataset.first(n)
     names = paperset.fitting(names, chosen.dataset)
     if chosen.dataset.parts is None:
         chosen.dataset.nth_of_class(digit, index)
-    settings = paperset.Settings(n, digit, index, seed, writing.progress, writing.command_line())
+    settings = paperset.Settings(
+        n, digit, index, seed, writing.progress, writing.command_line(), most
+    )
     with writing.looking(figure):
         entries, failed = paperset.make(
             chosen,

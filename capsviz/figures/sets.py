@@ -30,12 +30,18 @@ UNRECORDED = ("progress", "command")
 class Settings(NamedTuple):
     """What the figures of a set share."""
 
-    n: int  # test images behind every statistic
+    n: int  # test images behind a statistic
     digit: int = 2  # class and number of the image that single-image figures show
     index: int = 0  # type: ignore[assignment]  # a field, in place of a tuple's method
     seed: int = 0
     progress: Callable[[str], Callable] = lambda label: iter  # label -> wrapper of an iterable
     command: str | None = None  # the command line
+    most: int | None = None  # images behind one that looks at each of them dozens of times
+
+    @property
+    def few(self) -> int:
+        """Test images behind a statistic that looks at each of them dozens of times."""
+        return self.n if self.most is None else min(self.n, self.most)
 
 
 def offering() -> list[str]:

@@ -231,3 +231,11 @@ def test_analyses_are_called_as_their_commands_are():
     assert paperset.choose(["parse-tree", "tsne"]) == paperset.choose(["parse_tree", "tsne"])
     with pytest.raises(ValueError, match="unknown figure 'nope'"):
         paperset.choose(["nope"])
+
+
+def test_what_looks_often_at_an_image_sees_fewer_unless_asked(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(paperset, "make", lambda *args, **_: (seen.append(args[3]), ([], {}))[1])
+    for typed in ((), ("--n", 300), ("--n", 20)):
+        assert run("--output", tmp_path, *typed).exit_code == 0
+    assert [(one.n, one.few) for one in seen] == [(360, 200), (300, 300), (20, 20)]
