@@ -21,7 +21,7 @@ from capsviz.nn.routing._links import (
     of_slots,
     route_places,
 )
-from capsviz.nn.routing_layer import RoutingLayer, matrix_count
+from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
 
 
 class CapsuleLayer(RoutingLayer):
@@ -40,7 +40,7 @@ class CapsuleLayer(RoutingLayer):
     coordinates  add to votes where their child is (`coordinates`).
     routing      name of a file in `routing`.
     iterations   R; None is 3, or 1 of a routing that has one pass.
-    std          standard deviation of the initial weights.
+    std          standard deviation of the initial weights; None: `initial_std`.
     options      more of what the routing takes, as `final_temperature`.
 
     Raises
@@ -62,7 +62,7 @@ class CapsuleLayer(RoutingLayer):
         coordinates: bool = False,
         routing: str = "dynamic",
         iterations: int | None = None,
-        std: float = 0.1,
+        std: float | None = None,
         **options,
     ):
         if len(child_pose) != len(parent_pose) or child_pose[:-1] != parent_pose[:-1]:
@@ -81,6 +81,7 @@ class CapsuleLayer(RoutingLayer):
         self.kernel, self.stride, self.coordinated = kernel, stride, coordinates
         self.parent_types = parents
         shape = (matrices, parents, parent_pose[-1], child_pose[-1])
+        std = initial_std(transform, types * window) if std is None else std
         self.weight = nn.Parameter(torch.randn(shape) * std)
         learned = self.initial(parents, prod(child_pose), prod(parent_pose))
         self.learned = nn.ParameterDict(learned)

@@ -7,7 +7,7 @@ from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
 from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing_layer import RoutingLayer, matrix_count
+from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
 
 
 class ClassCapsules(RoutingLayer):
@@ -26,7 +26,7 @@ class ClassCapsules(RoutingLayer):
     transform                            "own": a matrix for each child and parent. "type": the
                                          children of a type share theirs. "shared": all do.
     types                                of children, for "type": child i is of type i // (I/types).
-    std                                  standard deviation of the initial weights.
+    std                                  standard deviation of the initial weights; None: `initial_std`.
     final_temperature                    of EM routing, in place of its own.
 
     Raises
@@ -50,7 +50,7 @@ class ClassCapsules(RoutingLayer):
         leaky: bool = False,
         transform: str = "own",
         types: int = 1,
-        std: float = 0.1,
+        std: float | None = None,
         final_temperature: float | None = None,
     ):
         super().__init__(routing, iterations, children)
@@ -64,6 +64,7 @@ class ClassCapsules(RoutingLayer):
         self.require_options(names, learned, other)
         matrices = matrix_count(transform, children, types)
         shape = (matrices, parents, parent_dimensions, child_dimensions)
+        std = initial_std(transform, children) if std is None else std
         self.weight = nn.Parameter(torch.randn(shape) * std)
         shift = nn.Parameter(torch.full((parents, parent_dimensions), 0.1)) if bias else None
         self.register_parameter("bias", shift)

@@ -1,4 +1,5 @@
 import copy
+import math
 from inspect import signature
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from draws import B, D, E, I, J, draw
 from capsviz.nn import functional, routing
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
+from capsviz.nn.models.capsnet import CapsNet
 from capsviz.nn.primary_capsules import PrimaryCapsules
 
 
@@ -167,6 +169,21 @@ def test_children_of_a_type_share_a_matrix_or_all_of_them_do():
             each(primary).square().sum().backward()
         whole = own.weight.grad.view(types, 6 // types, J, E, D).sum(1)
         torch.testing.assert_close(layer.weight.grad, whole)
+
+
+def test_one_matrix_for_all_children_begins_with_parents_as_long_as_their_own_do():
+    """Its votes add up in one direction: with as wide weights, all parents would begin long."""
+    torch.manual_seed(0)
+    sizes = {"child_dimensions": D, "parent_dimensions": 64, "routing": "uniform"}
+    primary = torch.full((1, 900, D), 0.1)  # children that are alike
+    own, shared, wide = (
+        ClassCapsules(900, 50, **sizes, **how)(primary).norm(dim=2).mean().item()
+        for how in ({}, {"transform": "shared"}, {"transform": "shared", "std": 0.1})
+    )
+    assert shared == pytest.approx(own, rel=0.15) and wide > 5 * own
+    network = CapsNet(classes=4, types=2, channels=4, transform="shared", reconstruction_weight=0)
+    assert network.config["vote_std"] == pytest.approx(0.1 / math.sqrt(2 * 36))
+    assert CapsNet(**(network.config | {"vote_std": 0.1})).config["vote_std"] == 0.1
 
 
 @every_routing

@@ -32,7 +32,7 @@ class Config:
     primary: str = "auto"  # what makes capsules of features, see nn/children.py; the routing's own
     routing: str = "dynamic"  # a file in capsviz/nn/routing
     transform: str = "own"  # votes' matrices: "own" for each child, one for each "type", "shared"
-    vote_std: float = 0.1  # standard deviation of their initial weights
+    vote_std: float | None = None  # standard deviation of their initial weights; None: the layer's
     iterations: int = 3  # of routing
     routing_bias: bool = False  # learn a bias of s_j inside routing
     detach_routing: bool = False  # gradients flow through the last iteration only
@@ -110,6 +110,8 @@ def check(config: Config) -> None:
         config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
     )
     for name in ("reconstruction_weight", "absent_weight", "vote_std"):
+        if getattr(config, name) is None:
+            continue
         if not 0 <= getattr(config, name) < math.inf:
             raise ValueError(f"{name} must be a number from 0, got {getattr(config, name)}")
     if config.final_temperature is not None and not 0 < config.final_temperature < math.inf:

@@ -38,6 +38,7 @@ from capsviz.nn.models._capsnet_config import (
 from capsviz.nn.models._class_poses import ClassPoses
 from capsviz.nn.models._settings import settings_from
 from capsviz.nn.primary_capsules import PrimaryCapsules
+from capsviz.nn.routing_layer import initial_std
 from capsviz.nn.routing._evidence import by_round
 
 __all__ = ["PRESETS", "CapsNet", "build"]
@@ -83,6 +84,8 @@ class CapsNet(ClassPoses):
         config = replace(config, **{k: v for k, v in preset.items() if k not in options})
         config = replace(config, **routing_values(config, options))
         check(config)
+        if config.vote_std is None:
+            config = replace(config, vote_std=initial_std(config.transform, config.children))
         self.settings = config
         types, dim = config.types, config.primary_dimensions
         if self.of_paper:
