@@ -12,6 +12,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number
 
 SLIM = "mnist-slim-"  # recipes on one slim stem: `capsviz reproduce routings`
+SHORTER = re.compile(r"-\d+-epochs$")
 NOT_REPEATED = "one training run"
 WIDTH = 340  # of a picture beside the words, pixels
 
@@ -76,23 +77,27 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
 
     Returns
     -------
-    A sentence's part for each recipe, the files, and whether all bear it out. Those of the table of
-    all routings are left out: they have a finding of their own.
+    A sentence's part for each recipe, the files, and whether all bear it out. Left out are those of
+    the table of all routings, which have a finding of their own, and shorter runs of a recipe.
     """
     words, files, holds = [], [], True
-    for folder in sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*")):
-        if folder.name.startswith(SLIM):
+    folders = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
+    names = {folder.name for folder in folders}
+    for folder in folders:
+        if folder.name.startswith(SLIM) or SHORTER.sub("", folder.name) in names - {folder.name}:
             continue
         for path, result, runs in statistics(folder, analysis, kind):
             if (value := take(result)) is not None:
                 estimate, form, bears = value
-                words.append(f"`{folder.name}` {estimate:{form}} ({runs} runs)")
+                words.append(f"`{folder.name}` ({runs}) {estimate:{form}}")
                 files.append(path)
                 holds = holds and bool(bears)
     return words, files, holds
 
 
-def slim(analysis: str, routings: Sequence[str], take: Callable) -> tuple[str, list[str]]:
+def slim(
+    analysis: str, routings: Sequence[str], take: Callable, kind: str = "Result"
+) -> tuple[str, list[str]]:
     """What such statistics say of routings on the slim stem, and the files that bear it out.
 
     `take` as in `over_runs`; routings of which nothing is shipped are left out.
@@ -100,9 +105,9 @@ def slim(analysis: str, routings: Sequence[str], take: Callable) -> tuple[str, l
     words, files, each = [], [], ""
     for name in routings:
         folder = discovery.folder(checkpoint.SHIPPED) / "seeds" / f"{SLIM}{name}"
-        for path, result, runs in statistics(folder, analysis, "Result"):
+        for path, result, runs in statistics(folder, analysis, kind):
             estimate, form, bears = take(result)
-            each = f" ({runs} runs each)"
+            each = f", {runs} each"
             words.append(f"{name.replace('_', ' ')} {estimate:{form}}")
             files += [path] if bears else []
     return f"{', '.join(words)}{each}", files

@@ -5,9 +5,13 @@ import json
 from benchmarks.findings.finding import SLIM, Finding
 from capsviz import checkpoint, discovery, leaderboard
 from capsviz.experiments.reproductions import resnet
-from capsviz.leaderboard.words import SEVERAL
+from capsviz.leaderboard.columns import COLUMNS
+from capsviz.leaderboard.words import SEVERAL, given
+from capsviz.nn import routing as routings
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import in_a_row
 
+TRANSPLANT = next(column for column in COLUMNS if column.title == "transplant")
 NONE = "pooled"  # the stem without capsules
 
 
@@ -23,7 +27,7 @@ def sharpness() -> Finding:
     if len(rows) < 3 or without is None:
         raise FileNotFoundError(f"trained/seeds/{SLIM}*")
     order = sorted(rows, key=lambda name: float(rows[name].cells["parents"].estimate.value))
-    some = (order[0], order[len(order) // 2], order[-1])
+    some = (order[0], order[-1])
     listed = "; ".join(
         f"{_words(name)} {rows[name].cells['parents'].estimate:.0%} of the parents, "
         f"{rows[name].network.accuracy:.1%} read right"
@@ -32,19 +36,21 @@ def sharpness() -> Finding:
     moved = "; ".join(
         f"{_words(name)} {rows[name].cells['transplant'].estimate:.0%}"
         for name in some
-        if "transplant" in rows[name].cells
+        if "transplant" in rows[name].cells and not given(rows[name], TRANSPLANT)
     )
+    missing = [name for name in routings.available() if name not in rows]
+    without_them = f", all but {in_a_row(list(map(_words, missing)))}" if missing else ""
     photographs, files = without_capsules()
     sharp, even = (rows[name] for name in (order[0], order[-1]))
     apart = sharp.cells["parents"].estimate.high < even.cells["parents"].estimate.low
     terms = sharp.network
     return Finding(
-        "How sharply a routing chooses does not tell how well it reads",
+        "Routings that choose sharply do not read better than even ones",
         bool(apart and abs(terms.accuracy.value - even.network.accuracy.value) < 0.01),
-        f"{len(rows)} routings on one stem, trained alike and briefly; the sharpest, the middle "
+        f"{len(rows)} routings on one stem{without_them}, trained alike and briefly; the sharpest "
         f"and the most even: {listed}.",
         "compare-routings",
-        "All routings on one stem: accuracy, effective parents, transplants",
+        "Routings on one stem: accuracy, effective parents, transplants",
         f"the stem without capsules, {without.network.accuracy:.1%}. Couplings of another class "
         f"bring its reading in: {moved}{photographs}",
         f"{len(terms.seeds)} training runs of each",

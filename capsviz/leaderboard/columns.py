@@ -28,6 +28,7 @@ class Column(NamedTuple):
     level: float | None = None  # that a claim compares it with
     above: str = ""  # what it means that it lies above, in every run's interval
     below: str = ""
+    points: bool = False  # a difference of shares
 
 
 def corruption(result):
@@ -162,16 +163,24 @@ COLUMNS = (
            level=0.9, above="its couplings lie near uniform, at 90 % of all parents or more",
            below="its couplings are not near uniform, at fewer than 90 % of all parents"),
     Column("even", "change of accuracy by uniform couplings in place of its own",
-           ("routing",), even, higher=None),
+           ("routing",), even, higher=None, points=True),
     Column("shuffled", "the same by its own, shuffled among its capsules",
-           ("routing",), shuffled, higher=None),
+           ("routing",), shuffled, higher=None, points=True),
     Column("matched", "the same by random couplings of equal standard deviation",
-           ("routing",), matched, higher=None),
+           ("routing",), matched, higher=None, points=True),
     Column("faithfulness", "area of insertion less deletion of the routing map, less that of "
            "pixels in random order", ("faithfulness",), faithfulness, form=".2f", level=0.0,
            above="its routing map is more faithful than pixels in random order",
            below="its routing map is less faithful than pixels in random order"),
 )  # fmt: skip
+
+
+# Routing -> columns that say what it is, whatever was learned. Couplings of uniform routing are even;
+# the activations of self-routing are shares of couplings, so that even ones read nothing.
+BY_CONSTRUCTION = {
+    "uniform": ("transplant", "parents", "even", "shuffled", "matched"),
+    "self_routing": ("transplant", "even", "matched"),
+}
 
 
 def number_of_runs(estimate: Estimate) -> int:

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from capsviz.figures import COLOURS
-from capsviz.leaderboard.columns import COLUMNS
+from capsviz.leaderboard.columns import COLUMNS, Column
 from capsviz.leaderboard.rows import Row
+from capsviz.leaderboard.words import given
 from capsviz.statistics.estimate import Estimate
 
 GREY = "#7F7F7F"
@@ -20,22 +21,22 @@ PANEL, REST = 0.85, 0.52  # inches of a panel's width, at least; of its title an
 PAGE = 8.8  # inches, the height that many networks fill
 
 
-Measure = tuple[str, str, float | None, list[Estimate | None]]
+ACCURACY = Column("accuracy", "read right", (), lambda _: iter(()))
 
 
-def measures(table: Sequence[Row]) -> list[Measure]:
-    """Title, form, level and the rows' numbers of the measures that two rows have, or the one."""
-    every: list[Measure] = [("accuracy", ".1%", None, [row.network.accuracy for row in table])]
+def measures(table: Sequence[Row]) -> list[tuple[Column, list[Estimate | None]]]:
+    """The measures that two rows have, or the one, each with the rows' numbers."""
+    every = [(ACCURACY, [row.network.accuracy for row in table])]
     for column in COLUMNS:
         cells = [row.cells.get(column.title) for row in table]
-        numbers = [cell and cell.estimate for cell in cells]
-        every.append((column.title, column.form, column.level, numbers))
+        every.append((column, [cell and cell.estimate for cell in cells]))
     least = min(2, len(table))
-    return [one for one in every if sum(number is not None for number in one[3]) >= least]
+    return [one for one in every if sum(number is not None for number in one[1]) >= least]
 
 
 def draw(table: Sequence[Row], width: float) -> Figure:
-    """Numbers with their 95 % intervals; pale: single training runs; dashed: a column's level.
+    """Numbers with their 95 % intervals; ticks: single training runs; dashed: a column's level;
+    hollow: what a routing does by construction.
 
     Parameters
     ----------
@@ -50,12 +51,12 @@ def draw(table: Sequence[Row], width: float) -> Figure:
     line = max(LEAST, min(LINE, (PAGE / down - REST) / len(names)))
     figure = Figure(figsize=(width, down * (line * len(names) + REST)))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
-    for axes, (title, form, level, numbers) in zip(grid.flat, panels, strict=False):
-        _panel(axes, numbers, level)
-        axes.set_title(title, fontsize=6.5, pad=3)
-        if form.endswith("%"):
+    for axes, (column, numbers) in zip(grid.flat, panels, strict=False):
+        _panel(axes, numbers, column.level, [given(row, column) for row in table])
+        axes.set_title(column.title, fontsize=6.5, pad=3)
+        if column.form.endswith("%"):
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))
-            axes.set_xlabel("%", fontsize=6, labelpad=1)
+            axes.set_xlabel("points" if column.points else "%", fontsize=6, labelpad=1)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
     for row in grid:
@@ -64,7 +65,7 @@ def draw(table: Sequence[Row], width: float) -> Figure:
     return figure
 
 
-def _panel(axes, numbers: Sequence[Estimate | None], level: float | None) -> None:
+def _panel(axes, numbers: Sequence[Estimate | None], level: float | None, hollow) -> None:
     for k, number in enumerate(numbers):
         if number is None:
             continue
@@ -72,7 +73,8 @@ def _panel(axes, numbers: Sequence[Estimate | None], level: float | None) -> Non
             runs = np.ravel(number.runs)
             axes.plot(runs, np.full(len(runs), k), "|", color=GREY, alpha=0.7, markersize=4)
         axes.hlines(k, *number.ci95, color=COLOURS[0], linewidth=0.9)
-        axes.plot(number.value, k, "o", color=COLOURS[0], markersize=3)
+        inside = "none" if hollow[k] else COLOURS[0]
+        axes.plot(number.value, k, "o", color=COLOURS[0], markerfacecolor=inside, markersize=3)
     if level is not None:
         axes.axvline(level, color=GREY, linewidth=0.6, linestyle="--")
     axes.xaxis.set_major_locator(MaxNLocator(3, min_n_ticks=2))

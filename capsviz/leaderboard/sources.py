@@ -27,6 +27,8 @@ class Network(NamedTuple):
     parameters: int | None
     seconds: float | None  # of training, mean over runs
     hardware: str | None
+    routing: str | None = None
+    effort: tuple | None = None  # of training: epochs, and images where not all were trained on
 
 
 class Record(NamedTuple):
@@ -174,7 +176,13 @@ def network(card: dict) -> Network:
         card["weights"].get("parameters"),
         training.get("seconds"),
         training.get("hardware"),
+        *_training(card.get("model", {}), card.get("recipe", {})),
     )
+
+
+def _training(model: dict, recipe: dict) -> tuple[str | None, tuple]:
+    """Routing and effort of a network."""
+    return model.get("config", {}).get("routing"), (recipe.get("epochs"), recipe.get("limit"))
 
 
 def _of_runs(path: Path) -> Network:
@@ -192,6 +200,7 @@ def _of_runs(path: Path) -> Network:
             about["parameters"],
             sum(run["seconds"] for run in runs) / len(runs),
             "; ".join(dict.fromkeys(run["hardware"] for run in runs)),
+            *_training(about.get("model", {}), about.get("terms", {})),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"'{path}' does not tell of training runs ({error})") from error

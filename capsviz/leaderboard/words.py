@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capsviz.leaderboard.columns import COLUMNS, Column
+from capsviz.leaderboard.columns import BY_CONSTRUCTION, COLUMNS, Column
 from capsviz.leaderboard.rows import Cell, Row
 from capsviz.leaderboard.sources import NONE
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import in_a_row
 
+GIVEN = "†"  # what a routing does by construction
 SEVERAL = 3  # training runs, of each network: what is said of fewer would be of these weights
 
 
@@ -44,7 +45,13 @@ def _cell(cell: Cell | None, column: Column, row: Row) -> str:
     if cell is None:
         return NONE
     apart = cell.runs != len(row.network.seeds) and bool(row.network.digests)
-    return _interval(cell.estimate, column.form) + (f" ({_runs(cell.runs)})" if apart else "")
+    marks = f" ({_runs(cell.runs)})" * apart + GIVEN * given(row, column)
+    return _interval(cell.estimate, column.form) + marks
+
+
+def given(row: Row, column: Column) -> bool:
+    """Whether a number is its routing's by construction, and no result of training."""
+    return column.title in BY_CONSTRUCTION.get(row.network.routing or "", ())
 
 
 def _runs(number: int) -> str:
@@ -65,7 +72,8 @@ def caption() -> str:
     )
     return (
         f"Each number with its 95 % interval: over images for one training run, over runs and "
-        f"images for several. {NONE}: no result. {columns[0].upper()}{columns[1:]}. Rows of other "
+        f"images for several. {NONE}: no result; {GIVEN}: what such a routing does by construction, "
+        f"whatever it has learned. {columns[0].upper()}{columns[1:]}. Rows of other "
         "data sets, and of other numbers of images, are not to be compared."
     )
 
@@ -78,14 +86,18 @@ def claims(table: Sequence[Row]) -> list[str]:
     """What holds over seeds: of one network, and of those of the same data set.
 
     Of networks with at least `SEVERAL` runs alone: an interval that leaves the column's level, or
-    two that do not overlap, which is more than a difference needs. Not corrected for their number.
+    two that do not overlap, which is more than a difference needs. Two are compared only where they
+    were trained for as many epochs of as many images, and looked at by as many. What a routing does
+    by construction is left out. Not corrected for their number.
     """
     lines = []
     for column in COLUMNS:
         having = [
             (row, cell)
             for row in table
-            if (cell := row.cells.get(column.title)) is not None and cell.runs >= SEVERAL
+            if (cell := row.cells.get(column.title)) is not None
+            and cell.runs >= SEVERAL
+            and not given(row, column)
         ]
         for row, cell in having:
             lines += _of_one(row, cell, column)
@@ -123,7 +135,9 @@ def _of_several(title: str, numbers: Sequence[tuple[Row, Estimate]], form: str) 
         below = [
             (other, its)
             for other, its in order
-            if other.network.dataset == row.network.dataset and number.low > its.high
+            if number.low > its.high
+            and (other.network.dataset, other.network.effort, its.n)
+            == (row.network.dataset, row.network.effort, number.n)
         ]
         if below:
             words = [f"{other.network.name} {_interval(its, form)}" for other, its in below]

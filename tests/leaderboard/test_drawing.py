@@ -27,9 +27,9 @@ TABLE = [row("one", 0.9), row("two", 0.8, 0.7, [0.6, 0.7, 0.8]), row("three", 0.
 
 
 def test_only_what_can_be_compared_is_drawn():
-    assert [title for title, *_ in measures(TABLE)] == ["accuracy", "transplant"]
-    assert [title for title, *_ in measures(TABLE[:2])] == ["accuracy"]
-    assert [title for title, *_ in measures(TABLE[1:2])] == ["accuracy", "transplant"]
+    assert [column.title for column, _ in measures(TABLE)] == ["accuracy", "transplant"]
+    assert [column.title for column, _ in measures(TABLE[:2])] == ["accuracy"]
+    assert [column.title for column, _ in measures(TABLE[1:2])] == ["accuracy", "transplant"]
 
 
 def test_a_panel_has_each_number_in_its_line_with_its_interval_and_its_runs():

@@ -35,26 +35,27 @@ def card(folder, name, digest, accuracy=0.9):
     return path
 
 
-def runs(folder, name, digests, accuracy=0.9):
+def runs(folder, name, digests, accuracy=0.9, *, routing="dynamic", **terms):
     """What `benchmarks.seeds` writes of training runs."""
     folder.mkdir(parents=True, exist_ok=True)
     one = {"n": 500, "accuracy": accuracy, "seconds": 60, "hardware": "cpu"}
     one["accuracy_ci95"] = [accuracy - 0.01, accuracy + 0.01]
     each = [{**one, "seed": k, "weights_sha256": d} for k, d in enumerate(digests)]
     about = {"recipe": name, "dataset": "digits", "parameters": 99, "runs": each}
+    about |= {"model": {"config": {"routing": routing}}, "terms": terms}
     (folder / "runs.json").write_text(json.dumps(about))
 
 
-def shares(share, several=0):
+def shares(share, several=0, n=100):
     """(2,) shares, the second one `share`, of one run or several."""
     value = np.array([0.01, share])
-    one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), 100)
+    one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), n)
     return combine([one * (1 + 0.001 * k) for k in range(several)]) if several else one
 
 
 def transplant(folder, share, digests, *, several=False, n=100, name="t"):
     """A result of `transplant` of weights, or of several."""
-    one = shares(share, len(digests) * several)
+    one = shares(share, len(digests) * several, n)
     same = dict.fromkeys(
         ("as_own", "as_partner", "as_neither", "own_activation", "partner_activation",
          "coupling_sd"), one,
@@ -150,6 +151,33 @@ def test_two_recipes_are_told_apart_where_their_intervals_are(tmp_path):
         f"accuracy: high 90.0 [89.0, 91.0] lies above {low} and {least} (3, 3 and 3 runs)",
         f"accuracy: {low} lies above {least} (3 and 3 runs)",
     ]
+
+
+@pytest.mark.parametrize("more", [{"epochs": 9}, {"epochs": 4, "limit": 1000}])
+def test_recipes_of_other_effort_are_not_compared(tmp_path, more):
+    runs(tmp_path / "a", "low", ["aa", "bb", "cc"], accuracy=0.8, epochs=4)
+    runs(tmp_path / "b", "high", ["dd", "ee", "ff"], accuracy=0.9, **more)
+    assert leaderboard.claims(leaderboard.table([tmp_path / name for name in "ab"])) == []
+
+
+def test_nothing_is_claimed_of_what_a_routing_does_by_construction(tmp_path):
+    digests = ["aa", "bb", "cc"]
+    for routing, said in (("uniform", 0), ("dynamic", 1)):
+        place = tmp_path / routing
+        runs(place, "net", digests, routing=routing)
+        transplant(place, 0.0, digests, several=True)
+        table = leaderboard.table([place])
+        header, (row,) = leaderboard.cells(table)
+        assert row[header.index("transplant, %")].endswith("]†") == (said == 0)
+        assert len(leaderboard.claims(table)) == said
+
+
+def test_numbers_of_other_images_are_not_compared(tmp_path):
+    for name, digests, share, n in (("a", "pqr", 0.2, 100), ("b", "xyz", 0.9, 200)):
+        runs(tmp_path / name, name, list(digests))
+        transplant(tmp_path / name, share, list(digests), several=True, n=n)
+    lines = leaderboard.claims(leaderboard.table([tmp_path / name for name in "ab"]))
+    assert len(lines) == 2 and not any("lies above" in line for line in lines)
 
 
 def test_a_network_beside_the_runs_of_another_is_one_run(tmp_path):

@@ -9,7 +9,7 @@ Runs of the same name are the same run, in whatever table.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from capsviz import discovery
 from capsviz.nn import routing
@@ -39,11 +39,24 @@ def get(name: str):
     return discovery.load("capsviz.experiments.reproductions", name, what="table")
 
 
-def by_routing(name: str, recipe: Recipe, published: Mapping[str, str]) -> list[Cell]:
-    """A row for each routing that is there, and one for the recipe's stem without capsules."""
+def by_routing(
+    name: str,
+    recipe: Recipe,
+    published: Mapping[str, str],
+    changed: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Cell]:
+    """A row for each routing that is there, and one for the recipe's stem without capsules.
+
+    Parameters
+    ----------
+    published  numbers by routing, for the last column.
+    changed    fields of the recipe that a routing has its own of; its "options" are added.
+    """
     rows = []
     for one in routing.available():
-        own = replace(recipe, options={**recipe.options, "routing": one})
+        more = dict((changed or {}).get(one, {}))
+        options = {**recipe.options, "routing": one, **more.pop("options", {})}
+        own = replace(recipe, options=options, **more)
         margin = getattr(routing.get(one), "OBJECTIVE", "margin") == "margin"
         rows.append(Cell(f"{name}-{one}", (one,), own, published.get(one, "–"), margin))
     pooled = replace(recipe, model="pooled", options={"stem": recipe.options["stem"]})
