@@ -61,7 +61,7 @@ def one_image(result, width):
         _map(upper, result.maps[k])
         upper.set_xlabel(
             f"del {result.deletion_area[k]:.2f}\nins {result.insertion_area[k]:.2f}\n"
-            f"infid {result.infidelity[k]:.2f}",
+            f"infid {result.infidelity[k]:.2f}" + "\n(all zero)" * (not result.maps[k].any()),
             fontsize=6, labelpad=2,
         )  # fmt: skip
         if np.isfinite(result.correlation[k]):

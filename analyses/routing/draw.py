@@ -138,7 +138,7 @@ def evidence(result, width):
         f"Σ: {quantity['whole']}",
         fontsize=7,
     )
-    bar(figure, drawn, grid[:2], "evidence; − marks negative")
+    bar(figure, drawn, grid[:2], "evidence; − marks negative\n")  # away from the next panel
     return figure
 
 

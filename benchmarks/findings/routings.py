@@ -60,18 +60,19 @@ def sharpness() -> Finding:
 
 
 def without_capsules() -> tuple[str, list[str]]:
-    """A ResNet-20 with and without capsules on CIFAR-10, one run each; nothing if not shipped."""
+    """A ResNet-20 with capsules, routed and not, and without, on CIFAR-10; nothing if not shipped."""
     folder = discovery.folder(checkpoint.SHIPPED)
     paths = [
-        folder / f"reproduce/15-epochs/{resnet.SHIPPED}{kind}-0.json" for kind in ("", f"-{NONE}")
+        folder / f"reproduce/15-epochs/{resnet.SHIPPED}{kind}-0.json"
+        for kind in ("", "-uniform", f"-{NONE}")
     ]
     if not all(path.is_file() for path in paths):
         return "", []
     tests = [json.loads(path.read_text(encoding="utf-8"))["results"]["test"] for path in paths]
-    own, pooled = (Estimate(test["accuracy"], test["accuracy_ci95"], test["n"]) for test in tests)
+    own, even, pooled = (Estimate(test["accuracy"], test["accuracy_ci95"], test["n"]) for test in tests)
     return (
-        f". On CIFAR-10 a ResNet-20 reads {own:.1%} with capsules, {pooled:.1%} without, one run "
-        "each",
+        f". On CIFAR-10 a ResNet-20 reads {own:.1%} with routed capsules, {even:.1%} with even "
+        f"couplings, {pooled:.1%} without capsules, one run each",
         [f"trained/{path.relative_to(folder)}" for path in paths],
     )
 
