@@ -8,12 +8,14 @@ __all__ = [
     "Dataset",
     "Trace",
     "__version__",
+    "checks",
     "data",
     "literal",
     "load",
     "open_image",
     "plot",
     "save",
+    "testing",
     "trace",
     "wrap",
 ]
@@ -29,7 +31,7 @@ _LAZY = {  # name -> its module; __init__.pyi says the same to type checkers
     "trace": "capsviz.tracing",
     "wrap": "capsviz.foreign.wrapping",
 }
-_ROOMS = ("data", "plot")  # modules that are offered whole
+_ROOMS = ("checks", "data", "plot", "testing")  # modules that are offered whole
 _MOVED = {  # `from capsviz import NAME`, as the README and the tour of 0.1.0 had it
     "augment": "capsviz.transforms.augment",
     "pipeline": "capsviz.training.run",

@@ -1,7 +1,9 @@
 """What `capsviz.__getattr__` imports when it is first used, for type checkers and editors."""
 
+from capsviz import checks as checks
 from capsviz import data as data
 from capsviz import plot as plot
+from capsviz import testing as testing
 from capsviz.checkpoint import load as load
 from capsviz.data import Dataset as Dataset
 from capsviz.foreign.wrapping import wrap as wrap

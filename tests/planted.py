@@ -198,6 +198,37 @@ class LabelTaken(Correct):
         return lengths, self.drawn(v, labels)
 
 
+class LabelByName(Correct):
+    def forward(self, x, scale=1.0, *, y_true=None):
+        v = self.poses(x) * scale
+        lengths = self.lengths(v)
+        if y_true is None:
+            y_true = functional.one_hot(lengths.argmax(1), J).to(v)
+        return lengths, self.drawn(v, y_true)
+
+
+class LabelPerhaps(Correct):
+    def forward(self, x, chosen=None):
+        return super().forward(x, chosen)
+
+
+class NaNAlways(Correct):
+    def lengths(self, v):
+        return super().lengths(v) * float("nan")
+
+
+class UnitLength(Correct):
+    def routed(self, votes, logits):
+        return functional.normalize(super().routed(votes, logits), dim=-1)
+
+
+class ShortPoses(Correct):
+    """Untrained, as `nn.Conv2d` begins: nothing moves a coupling further than float32 shows."""
+
+    def spread(self):
+        return 1e-3
+
+
 class Detached(Correct):
     def routed(self, votes, logits):
         fixed = votes.detach()
@@ -268,10 +299,13 @@ def loss(output, images, labels):
     return of_parts(output, images, labels)
 
 
-def of_parts(output, images, labels, power=2, pixels=torch.sum, absent=0.5, classes=torch.sum):
+def of_parts(
+    output, images, labels, power=2, pixels=torch.sum, absent=0.5, classes=torch.sum,
+    margins=(0.9, 0.1),
+):  # fmt: skip
     lengths, drawn = output
     present = functional.one_hot(labels, J).to(lengths)
-    short, long = (0.9 - lengths).clamp_min(0), (lengths - 0.1).clamp_min(0)
+    short, long = (margins[0] - lengths).clamp_min(0), (lengths - margins[1]).clamp_min(0)
     margin = present * short**power + absent * (1 - present) * long**power
     squares = (drawn - images).square().flatten(1)
     return classes(margin, 1).mean() + 0.0005 * pixels(squares, 1).mean()
@@ -279,6 +313,20 @@ def of_parts(output, images, labels, power=2, pixels=torch.sum, absent=0.5, clas
 
 def margin_not_squared(output, images, labels):
     return of_parts(output, images, labels, power=1)
+
+
+def exchanged(output, images, labels):
+    """Present and absent."""
+    lengths, drawn = output
+    present = 1 - functional.one_hot(labels, J).to(lengths)
+    short, long = (0.9 - lengths).clamp_min(0), (lengths - 0.1).clamp_min(0)
+    margin = present * short.square() + 0.5 * (1 - present) * long.square()
+    squares = (drawn - images).square().flatten(1).sum(1)
+    return margin.sum(1).mean() + 0.0005 * squares.mean()
+
+
+def other_margins(output, images, labels):
+    return of_parts(output, images, labels, margins=(0.8, 0.2))
 
 
 def mean_of_pixels(output, images, labels):

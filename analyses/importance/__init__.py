@@ -45,7 +45,7 @@ capsviz importance --digit 4  # 10 s
 capsviz importance --n 100  # about 2 min
 """
 
-NEEDS = ("couplings",)  # of a network, see tracing.needs
+NEEDS = ("couplings", "interventions")  # of a network, see tracing.needs
 OTHERS = 200  # images that importance is ranked on, at most
 
 __all__ = ["caption", "findings"]

@@ -63,7 +63,7 @@ capsviz routing --n 1000  # about 1 min
 
 __all__ = ["caption", "evaluate", "findings"]
 
-NEEDS = ("votes", "couplings", "poses")  # of a network, see tracing.needs
+NEEDS = ("votes", "couplings", "poses", "interventions")  # of a network, see tracing.needs
 OVER_RUNS = {"to_right": mean, "to_wrong": mean} | dict.fromkeys(
     ("type_coupling", "child_activation", "largest_activation", "dead")  # by capsule
 )

@@ -83,11 +83,14 @@ class Survey:
         return most
 
     def _is_prefix(self, few: Tensor) -> bool:
-        """Whether pass r of M is the result of r iterations, on a few images."""
+        """Whether pass r of M is, or must stand for, the result of r iterations."""
         if self.most == self.iterations == 1:
             return True
         whole = trace(self.model, few, keep=("activations",), iterations=self.most).activations
-        singly = [self._result(few, r) for r in range(1, self.most + 1)]
+        try:
+            singly = [self._result(few, r) for r in range(1, self.most + 1)]
+        except ValueError:  # it takes its own number alone: what its passes give is all there is
+            return True
         return torch.allclose(whole, torch.stack(singly), rtol=0, atol=PREFIX_TOLERANCE)
 
     def _result(self, images: Tensor, r: int) -> Tensor:

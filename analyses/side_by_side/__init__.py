@@ -39,7 +39,7 @@ capsviz side-by-side --checkpoint digits --checkpoint digits-matrix --digit 2  #
 capsviz side-by-side --checkpoint digits --checkpoint digits-matrix --n 360  # 15 s
 """
 
-NEEDS = ("votes", "couplings", "poses")  # of each network
+NEEDS = ("votes", "couplings", "poses", "interventions")  # of each network
 
 __all__ = ["caption", "findings"]
 

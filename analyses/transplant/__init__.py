@@ -46,7 +46,7 @@ capsviz transplant --digit 2 --donor 3  # 6 s
 capsviz transplant --n 1000  # 30 s
 """
 
-NEEDS = ("votes", "couplings")  # of a network, see tracing.needs
+NEEDS = ("votes", "couplings", "interventions")  # of a network, see tracing.needs
 OVER_RUNS = {"couples": min, "n": min}  # at least
 
 __all__ = ["caption", "findings", "verdict"]

@@ -17,7 +17,8 @@ from capsviz.foreign.recorder import Pass
 from capsviz.foreign.taps import PassEnd, TapPass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
-LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes")
+LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes", "y_true",
+          "y_onehot", "truth", "true_labels", "gt", "ground_truth")  # fmt: skip
 
 
 class Labels(NamedTuple):
@@ -25,6 +26,7 @@ class Labels(NamedTuple):
 
     name: str
     needed: bool
+    named: str | None = None  # where it can be given by its name alone
 
 
 def of_images(network: nn.Module, image_shape, classes: int | None):
@@ -49,21 +51,37 @@ def name_of(network: nn.Module) -> str:
 
 
 def labels_of(network: nn.Module) -> Labels | None:
-    """The second argument of `forward`, if labels go there."""
-    with suppress(TypeError, ValueError):
-        parameters = list(inspect.signature(network.forward).parameters.values())[1:]
-        plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        if plain and (plain[0].default is plain[0].empty or plain[0].name in LABELS):
-            return Labels(plain[0].name, plain[0].default is plain[0].empty)
+    """The argument of `forward` that labels go to: one named so, or the second if it is needed."""
+    others = _beside_images(network)
+    named = [p for p in others if p.name.lower() in LABELS]
+    if named:
+        one = named[0]
+        second = one is others[0] and one.kind is not one.KEYWORD_ONLY
+        return Labels(one.name, one.default is one.empty, None if second else one.name)
+    if others and others[0].default is others[0].empty:
+        return Labels(others[0].name, True)
     return None
 
 
-def labelled(kind: str, classes: int, label: int):
-    """(network, images) -> output, with one label for all images."""
+def unknown_arguments(network: nn.Module) -> list[str]:
+    """Names of what `forward` takes beside images, that may be labels: nothing by default."""
+    return [p.name for p in _beside_images(network) if p.default is None]
+
+
+def _beside_images(network: nn.Module) -> list[inspect.Parameter]:
+    with suppress(TypeError, ValueError):
+        parameters = list(inspect.signature(network.forward).parameters.values())[1:]
+        return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return []
+
+
+def labelled(kind: str, classes: int, label: int, name: str | None = None):
+    """(network, images) -> output, with one label for all images; None: as second argument."""
 
     def call(network: nn.Module, images: Tensor):
         index = torch.full((len(images),), label, dtype=torch.long, device=images.device)
-        return network(images, one_hot(index, classes).to(images) if kind == "one-hot" else index)
+        value = one_hot(index, classes).to(images) if kind == "one-hot" else index
+        return network(images, value) if name is None else network(images, **{name: value})
 
     return call
 
@@ -87,7 +105,8 @@ def find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> str:
     elif hasattr(network, "look"):
         ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
     elif (labels := labels_of(network)) is not None and labels.needed:
-        ways = {kind: labelled(kind, recipe.classes, 0) for kind in ("one-hot", "index")}
+        kinds = ("one-hot", "index")
+        ways = {kind: labelled(kind, recipe.classes, 0, labels.named) for kind in kinds}
     else:
         ways = {"images": images_alone}
     inside = recipe.normalised(images)
@@ -104,7 +123,9 @@ def find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> str:
                 return manner
         if "cuda" not in errors[0].lower() and "nvidia" not in errors[0].lower():
             break
-    raise ValueError(f"the network refuses images {tuple(images.shape)}: {errors[0]}")
+    needed = [p.name for p in _beside_images(network) if p.default is p.empty]
+    advice = f"; it takes {', '.join(needed)}, too: say how by call=" if needed and not call else ""
+    raise ValueError(f"the network refuses images {tuple(images.shape)}: {errors[0]}{advice}")
 
 
 def outcome(mode: Pass, call: Callable):

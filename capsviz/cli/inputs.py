@@ -25,6 +25,7 @@ class Inputs:
     drawn: dict = field(default_factory=dict, repr=False)  # images that were asked for before
     data_dir: str | Path | None = None  # that the data set was looked for in; None: everywhere
     alias: str | None = None  # in place of the card's name: one for all runs of a recipe
+    options: dict = field(default_factory=dict, repr=False)  # that the data set was loaded with
 
     @property
     def name(self) -> str:
@@ -40,7 +41,7 @@ class Inputs:
         """Another split of the same data set, with the options that this one was loaded with."""
         trained_on, name = self.model.card["dataset"], self.dataset.name
         own = trained_on.get("options", {}) if trained_on["name"] == name else {}
-        return data.load(name, split, self.data_dir, **own)
+        return data.load(name, split, self.data_dir, **own, **self.options)
 
     def images(self, n: int | None = None) -> tuple[Tensor, Tensor]:
         """n images (N, C, H, W) in [0, 1] and labels (N,), as of `sample`; all for None.
@@ -142,8 +143,25 @@ def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> I
     else:
         part, notice = data.load(dataset, split, data_dir), None
     model = own_network(network, weights, part, device=choose_device(device), capsules=capsules)
+    options: dict[str, int] = {}
+    if dataset is not None:
+        part, options = _resized(model, part, dataset, split, data_dir)
     check_fit(model, part)
-    return Inputs(model, part, network, notice or part.notice, data_dir=data_dir)
+    return Inputs(
+        model, part, network, notice or part.notice, data_dir=data_dir, options=options
+    )
+
+
+def _resized(model, part, dataset: str, split: str, data_dir) -> tuple[data.Dataset, dict]:
+    """The data set in the size and colours that a network was wrapped for, if it comes in them."""
+    (channels, height, width), _ = images_and_classes(model)
+    options = {"image_size": height, "channels": channels}
+    if part.image_shape == (channels, height, width) or height != width:
+        return part, {}
+    try:
+        return data.load(dataset, split, data_dir, **options), options
+    except (TypeError, ValueError):
+        return part, {}  # of one size: `check_fit` says what does not fit
 
 
 def open_module(
@@ -177,6 +195,8 @@ def open_module(
         part = data.load(dataset, "test", data_dir)
     elif data_wanted and not hasattr(module, "look"):
         _, part, notice = _default("test", data_dir)
+        if notice is not None:
+            notice = notice.replace(" data and their weights instead", " data")
     return module, part, card["name"], notice
 
 

@@ -67,7 +67,14 @@ def command(inputs, image_shape, classes, loss, train_data, test_data, new, as_j
     if part is not None:
         shape = {"image_shape": part.image_shape, "classes": len(part.classes)}
         facts["images"] = _images(part)
-    report = checks.run(module, **shape, **facts)._replace(network=name)
+    try:
+        report = checks.run(module, **shape, **facts)._replace(network=name)
+    except ValueError as error:
+        if part is None or inputs["dataset"] is not None or "refuses images" not in str(error):
+            raise
+        raise ValueError(
+            f"{error}; for other images name --dataset, or --image-shape C H W and --classes J"
+        ) from error
     if markdown is not None:
         markdown.write_text(report.markdown(), encoding="utf-8")
     click.echo(writing.to_json(report.as_dict()) if as_json else report.text())

@@ -37,6 +37,7 @@ class Recipe:
     children: int | None = None
     decode: Callable | None = None
     iterations: tuple[nn.Module, str, int] | None = None  # owner, attribute, its value for none
+    passes: int | None = None  # of routing, that it makes as it is
     image_bytes: int = 1
 
     def normalised(self, images: Tensor) -> Tensor:

@@ -20,13 +20,17 @@ class Setter(NamedTuple):
     name: str  # from the network on
 
 
-def candidates(network: nn.Module, values: range) -> list[Setter]:
-    """Attributes that are named like a number of iterations, and hold one of these values."""
+def candidates(network: nn.Module, values: range, *, named: bool = True) -> list[Setter]:
+    """Attributes that hold one of these values, named like a number of iterations or not.
+
+    Those of PyTorch's own modules are none.
+    """
     return [
         Setter(module, attribute, value, f"{name}.{attribute}".strip("."))
         for name, module in network.named_modules()
+        if not type(module).__module__.startswith("torch.")
         for attribute, value in list(vars(module).items())
-        if NAMES.search(attribute) and type(value) is int and value in values
+        if type(value) is int and value in values and bool(NAMES.search(attribute)) == named
     ]
 
 
@@ -35,13 +39,23 @@ def setters(
 ) -> list[Setter]:
     """Those of the candidates that, raised by 1, make one pass more; all are put back.
 
+    Of other names they are tried only where none that is named so does.
+
     Parameters
     ----------
     passes  that the network makes as it is.
     count   how many it makes now; what it raises, for somebody's code, is no pass more.
     """
+    for named in (True, False):
+        fits = _fitting(candidates(network, values, named=named), passes, count)
+        if fits:
+            return fits
+    return []
+
+
+def _fitting(tried: list[Setter], passes: int, count: Callable[[], int]) -> list[Setter]:
     fits = []
-    for one in candidates(network, values):
+    for one in tried:
         setattr(one.module, one.attribute, one.value + 1)
         try:
             more = count() == passes + 1

@@ -169,7 +169,7 @@ class Wrapped(Bare):
 
     @contextmanager
     def _iterating(self, iterations: int | None):
-        if iterations is None:
+        if iterations is None or iterations == self.recipe.passes:
             yield
             return
         if self.recipe.iterations is None:

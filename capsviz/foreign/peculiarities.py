@@ -12,6 +12,7 @@ from capsviz.foreign.recorder import record
 from capsviz.foreign.report import Fact
 
 CLOSE = 1e-3
+TINY = 1e-30
 
 
 def put_peculiarities(wrapped: Wrapped, images: Tensor, routed) -> None:
@@ -35,9 +36,16 @@ def put_peculiarities(wrapped: Wrapped, images: Tensor, routed) -> None:
     if {"poses", "votes", "couplings"} <= set(traced):
         weights = traced.get("weights", traced["couplings"])[-1]
         total = torch.einsum("bij,bije->bje", weights, traced["votes"])
-        if float((1 - cosine_similarity(total, traced["poses"][-1], dim=-1)).max()) > CLOSE:
+        if float((1 - _alike(total, traced["poses"][-1])).max()) > CLOSE:
             wrapped.peculiar["votes"] = "poses do not point along the weighted sum of the votes"
     wrapped.facts.extend(Fact("told", reason) for reason in wrapped.peculiar.values())
+
+
+def _alike(a: Tensor, b: Tensor) -> Tensor:
+    """Cosines of vectors (..., E); 1 where one is zero: its direction says nothing."""
+    a, b = (x.double() / x.double().abs().amax(-1, keepdim=True).clamp_min(TINY) for x in (a, b))
+    cosines = cosine_similarity(a, b, dim=-1)
+    return torch.where((a == 0).all(-1) | (b == 0).all(-1), 1.0, cosines)
 
 
 def put_iterations(wrapped: Wrapped, images: Tensor, routed) -> None:
@@ -46,6 +54,7 @@ def put_iterations(wrapped: Wrapped, images: Tensor, routed) -> None:
         return
     layer = routed[0]
     passes, sites = len(layer.rounds), {turn.event.site for turn in layer.rounds}
+    wrapped.recipe.passes = passes
     if passes < 2:
         return
 

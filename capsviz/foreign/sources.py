@@ -24,6 +24,12 @@ def put_source(wrapped: Wrapped, part: str, source, batch: int, output) -> None:
             axes = ", ".join(TARGETS[part])
             raise ValueError(f"{name}= must return a tensor ({axes}), it returned {shape}")
         shape = tuple(value.shape)
+        known = {"B": batch, "J": recipe.classes}
+        if any(n != known.get(axis, n) for axis, n in zip(TARGETS[part], shape, strict=True)):
+            raise ValueError(
+                f"{name}= must return ({', '.join(str(known.get(a, a)) for a in TARGETS[part])}) of "
+                f"{batch} images and {recipe.classes} classes, it returned {shape}"
+            )
     elif ":" in source or part in ("couplings", "votes"):
         shape, evidence = _watch(wrapped, part, source, batch)
     else:

@@ -142,8 +142,9 @@ def _pass(network, recipe, facts, *, scores, couplings, pair):
     raise NoCapsulesError(
         f"no capsules found in {type(network).__name__}: no softmax weighs votes for "
         f"{recipe.classes} parents{words}; name the couplings by "
-        "couplings='module.method:variable', or, if it has none, wrap it with couplings=None: "
-        "then evaluate, sweep and corrupt can be run"
+        "couplings='module.method:variable' ('forward:variable' of the network's own forward) or "
+        "couplings=lambda output: ..., give the network a `look`, or, if it has none, wrap it with "
+        "couplings=None: then evaluate, sweep and corrupt can be run"
     )
 
 

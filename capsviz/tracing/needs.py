@@ -1,7 +1,8 @@
 """What an analysis needs of a network, told before anything is computed.
 
 An analysis says so by NEEDS, a tuple of parts of a trace, "grid" (its children have places),
-"decode" and "iterations" (more than one pass can be asked for). None at all: scores are enough,
+"decode", "iterations" (more than one pass can be asked for) and "interventions" (it takes other
+couplings). None at all: scores are enough,
 and networks without capsules will do.
 """
 
@@ -17,6 +18,7 @@ WORDS = {
     "grid": "places of its capsules (its grid is None)",
     "decode": "decoder",
     "iterations": "iterations that can be asked for",
+    "interventions": "couplings that can be replaced",
 }
 
 
@@ -32,6 +34,7 @@ def missing(model, needs: Sequence[str]) -> list[str]:
         "grid": getattr(model, "grid", None) is not None,
         "decode": reconstructs(model),
         "iterations": getattr(getattr(model, "recipe", model), "iterations", True) is not None,
+        "interventions": bool(getattr(getattr(model, "recipe", None), "entries", True)),
     }
     return [name for name in needs if not presence.get(name, name in parts)]
 

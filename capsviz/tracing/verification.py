@@ -54,7 +54,8 @@ def mistakes(model, images: Tensor) -> Iterator[str]:
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
     images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like)
-    traced = named_parts(model.look(images, keep=PARTS))
+    keep = (*PARTS, "weights") if "weights" in getattr(model, "parts", ()) else PARTS
+    traced = named_parts(model.look(images, keep=keep))
     errors = list(misshapen(model, traced, IMAGES))
     if errors:
         yield from errors

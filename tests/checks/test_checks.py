@@ -45,10 +45,13 @@ OF_NETWORKS = {
     "OnGPU": "device",
     "UntoldDecoder": "decoder_class",
     "Random": "repeats",
+    "NaNAlways": "finite",
+    "UnitLength": "class_squash",
 }
 TOLD = {"LabelTaken": "label_at_test", "Detached": "detached", "SoftmaxByHand": "own_softmax"}
 OF_FACTS = {
     "margin_not_squared": ({"loss": planted.margin_not_squared}, "margin"),
+    "exchanged": ({"loss": planted.exchanged}, "margin"),
     "mean_of_pixels": ({"loss": planted.mean_of_pixels}, "reconstruction_weight"),
     "softmax_in_the_loss": ({"loss": planted.softmax_in_the_loss}, "loss_softmax"),
     "normalised_targets": ({"train_data": planted.digits(normalised=True)}, "target_range"),
@@ -113,6 +116,26 @@ def test_another_weight_of_absent_classes_is_told():
     assert verdict.status == "told" and verdict.numbers["absent"] == pytest.approx(1, abs=0.01)
 
 
+def test_other_margins_are_told_with_their_numbers():
+    verdict = examined(planted.Correct(), loss=planted.other_margins).verdict("margin")
+    assert verdict.status == "told"
+    assert verdict.numbers["present_margin"] == pytest.approx(0.8, abs=0.005)
+    assert verdict.numbers["absent_margin"] == pytest.approx(0.2, abs=0.005)
+
+
+def test_couplings_of_short_poses_are_no_alarm():
+    verdict = examined(planted.ShortPoses()).verdict("couplings_of_images")
+    assert verdict.status == "passes" and verdict.numbers["between_images"] < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("bug", "status"), [("LabelByName", "told"), ("LabelPerhaps", "cannot be seen")]
+)
+def test_labels_are_looked_for_among_all_arguments(bug, status):
+    verdict = examined(getattr(planted, bug)()).verdict("label_at_test")
+    assert verdict.status == status, verdict.said
+
+
 def test_numbers_are_those_of_the_paper():
     report = examined(planted.Correct())
     assert report.verdict("reconstruction_weight").numbers["weight"] == pytest.approx(5e-4, rel=0.1)
@@ -163,14 +186,14 @@ def test_efficient_capsnet_raises_no_alarm():
 
 def test_shipped_weights_raise_no_alarm_and_pass_all_but_three_checks(digits):
     report = assert_capsnet(checkpoint.load("digits"), images=digits[0])
-    assert len(of_status(report, "passes")) == 21
+    assert len(of_status(report, "passes")) == 22
     assert report.notes == ()
 
 
 @pytest.mark.slow
 def test_the_paper_s_network_raises_no_alarm():
     report = assert_capsnet(checkpoint.load("mnist"))
-    assert len(of_status(report, "passes")) == 21
+    assert len(of_status(report, "passes")) == 22
 
 
 def test_other_layouts_of_public_code_are_seen():
@@ -318,7 +341,9 @@ def test_assert_capsnet_fails_with_the_report():
 
 def test_some_checks_can_be_chosen():
     report = checks.run(planted.Correct(), SHAPE, CLASSES, only=["squash_axis"])
-    assert {one.check for one in report.verdicts} == {"repeats", "primary_squash", "squash_axis"}
+    assert {one.check for one in report.verdicts} == {
+        "finite", "repeats", "primary_squash", "squash_axis",
+    }  # fmt: skip
     with pytest.raises(ValueError, match="unknown check 'squash'"):
         checks.run(planted.Correct(), SHAPE, CLASSES, only=["squash"])
 

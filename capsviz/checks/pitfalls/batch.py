@@ -26,7 +26,7 @@ def examine(candidate: Candidate) -> Judgement:
     batches += [torch.cat((one, one.new_full((6, *one.shape[1:]), value))) for value in (0, 1)]
     off, limit = _double(candidate, *batches)
     kind = "float64" if limit == DOUBLE else "float32"
-    if off > limit:
+    if not off <= limit:  # NaN too
         return fails(f"results of an image change by {off:.2g} with its neighbours", change=off)
     return passes(f"results change by {off:.1g} with the neighbours, in {kind}", change=off)
 
@@ -53,9 +53,8 @@ def _change(candidate: Candidate, batches, network) -> float:
     )
     if not first:
         raise UnseenError("no output has one part for each image")
-    return max(
-        float((a - b).abs().max()) for other in others for a, b in zip(first, other, strict=True)
-    )
+    changes = [(a - b).abs().max() for other in others for a, b in zip(first, other, strict=True)]
+    return float(torch.stack(changes).max())  # NaN if one is
 
 
 def _of_images(tensor: Tensor, count: int) -> bool:

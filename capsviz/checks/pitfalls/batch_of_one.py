@@ -1,5 +1,7 @@
 """A batch of one image works, and says what the image says among others."""
 
+import torch
+
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
 from capsviz.foreign.leaves import tensors
@@ -34,9 +36,9 @@ def examine(candidate: Candidate) -> Judgement:
                 images=1,
             )
         if b.dim() and len(a) == 1 and len(b) == 3:
-            off = max(off, float((a - b[:1]).abs().max()))
+            off = float(torch.stack([torch.tensor(off), (a - b[:1]).abs().max().cpu()]).max())
     if not few:
         raise UnseenError("the output holds no tensors")
-    if off > CLOSE:
+    if not off <= CLOSE:  # NaN too
         return fails(f"an image alone differs by {off:.2g} from itself among three", change=off)
     return passes(f"an image alone differs by {off:.1g} from itself among three", change=off)

@@ -5,15 +5,19 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.squashing import judged
-from capsviz.checks.verdict import About, Judgement, UnseenError
+from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
 
 ABOUT = About(
     paper="§2, equation 1",
-    seen="lengths of classes when the sums of votes are large: 1.000 each",
+    seen="lengths of classes when the sums of votes are large: 1.000 each; and when they are "
+    "short: not so",
     breaks="a length depends on the other classes, or passes 1, and is no probability",
     mend="`squash(s, dim=-1)` where the last axis holds the numbers of one capsule",
     pitfalls=(4,),
 )
+
+
+SHORT = 1e-3
 
 
 def examine(candidate: Candidate) -> Judgement:
@@ -21,7 +25,22 @@ def examine(candidate: Candidate) -> Judgement:
     lengths = _large(candidate).norm(dim=-1)
     if not lengths.isfinite().all():
         raise UnseenError("poses of large sums are not finite")
-    return judged(lengths, lambda: _moved(candidate))
+    judgement = judged(lengths, lambda: _moved(candidate))
+    if judgement.status != "passes" or not _scores_are_lengths(candidate):
+        return judgement
+    short = float(_large(candidate, lambda total: total / total.norm() * SHORT).norm(dim=-1).max())
+    numbers = {**judgement.numbers, "short": short}
+    if short > 0.5:
+        return fails(
+            f"{judgement.said}, and of sums as short as {SHORT:g}, too: {short:.3f}; a length says "
+            "nothing", **numbers,
+        )  # fmt: skip
+    return passes(judgement.said, **numbers)
+
+
+def _scores_are_lengths(candidate: Candidate) -> bool:
+    images = candidate.images(3)
+    return bool(((candidate.scores(images) - candidate.poses(images).norm(dim=-1)).abs() < 1e-3).all())
 
 
 def _moved(candidate: Candidate) -> Tensor:

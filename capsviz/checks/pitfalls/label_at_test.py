@@ -23,11 +23,19 @@ def examine(candidate: Candidate) -> Judgement:
     if candidate.manner in ("look", "given") or labels is None:
         if candidate.manner == "given":
             return passes("it is called without labels, as given")
+        unknown = [] if candidate.manner == "look" else manner.unknown_arguments(candidate.network)
+        if unknown:
+            raise UnseenError(
+                f"it can be given {', '.join(unknown)}, too, and whether they are labels is not "
+                "known: call them labels, or say by call= how it is called at test"
+            )
         return passes("it takes images alone")
     kinds = [candidate.manner] if labels.needed else ["one-hot", "index"]
     for kind in kinds:
         try:
-            first, again, second = (_outputs(candidate, kind, label) for label in (0, 0, 1))
+            first, again, second = (
+                _outputs(candidate, kind, label, labels.named) for label in (0, 0, 1)
+            )
             break
         except Exception:  # the other kind of label
             continue
@@ -51,8 +59,8 @@ def _off(a: Tensor, b: Tensor) -> float:
     return float((a.double() - b.double()).abs().max())
 
 
-def _outputs(candidate: Candidate, kind: str, label: int) -> dict:
-    call = manner.labelled(kind, candidate.classes, label)
+def _outputs(candidate: Candidate, kind: str, label: int, name: str | None) -> dict:
+    call = manner.labelled(kind, candidate.classes, label, name)
     inside = candidate.inside(candidate.images(3))
     output = manner.outcome(TapPass(candidate.network, []), lambda: call(candidate.network, inside))
     return dict(named_tensors(output))

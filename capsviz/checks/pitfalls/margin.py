@@ -1,4 +1,4 @@
-"""The margin loss is squared, summed over classes, with λ = 0.5."""
+"""The margin loss is squared, of each class by itself, with λ = 0.5."""
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.losses import Losses
@@ -23,6 +23,12 @@ def examine(candidate: Candidate) -> Judgement:
     near, far = (losses.at(length, 0.05) - rest for length in (0.7, 0.5))
     false_near, false_far = (losses.at(0.95, length) - rest for length in (0.3, 0.5))
     flat = abs(losses.at(0.99, 0.01) - rest)
+    worst, best = losses.at(0.05, 0.95), losses.at(0.95, 0.05)
+    if worst <= best:
+        return fails(
+            f"with the present class short and the absent long it is {worst:.3g}, the other way "
+            f"{best:.3g}: present and absent are exchanged", exchanged=worst - best,
+        )  # fmt: skip
     if near <= 0 or flat > 0.02 * near:
         return told(f"it is no margin loss: from 0.95 to 0.99 it changes by {flat:.2g}", flat=flat)
     apart = abs(losses.at(0.7, 0.3) - rest - near - false_near)
@@ -33,6 +39,10 @@ def examine(candidate: Candidate) -> Judgement:
     absent = false_near / near / (candidate.classes - 1)
     numbers = {"growth": growth, "false_growth": false_growth, "absent": absent,
                "present": near / 0.04}  # fmt: skip
+    margins = _margins(losses, rest)
+    if margins is not None and max(abs(margins[0] - 0.9), abs(margins[1] - 0.1)) > 0.01:
+        return told(f"it is squared, with margins of {margins[0]:.2f} and {margins[1]:.2f}",
+                    present_margin=margins[0], absent_margin=margins[1])  # fmt: skip
     if not (abs(growth - 4) < 0.2 and abs(false_growth - 4) < 0.2):
         return fails(
             f"at twice the distance from the margin it is {growth:.2f} times as large for the "
@@ -40,3 +50,25 @@ def examine(candidate: Candidate) -> Judgement:
         )  # fmt: skip
     sentence = f"it is squared (growth {growth:.2f}), λ = {absent:.2g}"
     return passes(sentence, **numbers) if abs(absent - 0.5) < 0.02 else told(sentence, **numbers)
+
+
+def _margins(losses: Losses, rest: float) -> tuple[float, float] | None:
+    """Where two parabolas begin, each through two points and checked by a third; else None.
+
+    Of k (m - v)², roots of the loss are straight in v, and zero at the margin m.
+    """
+    found = []
+    for points, at in (
+        ((0.2, 0.4, 0.6), lambda v: losses.at(v, 0.05)),
+        ((0.8, 0.6, 0.4), lambda v: losses.at(0.95, v)),
+    ):
+        values = [at(v) - rest for v in points]
+        if min(values) <= 0:
+            return None
+        first, middle, last = (value**0.5 for value in values)
+        slope = (last - first) / (points[2] - points[0])
+        straight = abs(first + slope * (points[1] - points[0]) - middle) < 0.005 * middle
+        if not straight or slope == 0:
+            return None
+        found.append(points[0] - first / slope)
+    return found[0], found[1]

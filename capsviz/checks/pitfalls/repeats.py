@@ -11,7 +11,7 @@ ABOUT = About(
     seen="the same images twice in evaluation mode, from two random states",
     breaks="no number that is measured of it can be measured again; all other checks are upset",
     mend="leave dropout, noise and random masks to `self.training`, and call `eval()` at test",
-    after=(),
+    after=("finite",),
 )
 CLOSE = 1e-5
 
@@ -26,11 +26,12 @@ def examine(candidate: Candidate) -> Judgement:
         second = tensors(candidate.call(images))
     if [t.shape for t in first] != [t.shape for t in second]:
         return fails("two calls return tensors of different shapes", difference=float("inf"))
-    off = max(
-        (float((a.double() - b.double()).abs().nan_to_num(0).max()) for a, b in zip(
-            first, second, strict=True) if a.numel()),
-        default=0.0,
-    )  # fmt: skip
-    if off > CLOSE:
+    changes = [
+        (a.double() - b.double()).abs().max()
+        for a, b in zip(first, second, strict=True)
+        if a.numel()
+    ]
+    off = float(torch.stack(changes).max()) if changes else 0.0
+    if not off <= CLOSE:  # NaN too
         return fails(f"two calls with the same images differ by {off:.2g}", difference=off)
     return passes(f"two calls differ by {off:.1g}", difference=off)
