@@ -24,9 +24,10 @@ HEAD = """# Claims
 Claims of README.md, docs/gallery.md and the captions on single networks, each with the number that
 carries it and its 95 % interval, the file that it comes from, the control beside it, the training
 runs behind it, and what would refute it. Parse trees, maps, probes, parts, and what holds over
-training runs are in [findings](findings.md) and the [leaderboard](leaderboard.md). Written by `make readme` from the results, and checked by
-`tests/test_claims.py`. Intervals are over images and hold for these weights: none covers what
-another training run would do. They are not corrected for their number where no method is named.
+training runs are in [findings](findings.md) and the [leaderboard](leaderboard.md). Written by `make
+readme` from the results, and checked by `tests/test_claims.py`. Intervals are over images and hold
+for these weights: none covers what another training run would do. They are not corrected for their
+number where no method is named.
 """
 
 

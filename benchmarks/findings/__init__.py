@@ -25,10 +25,11 @@ FINDINGS = (
 HEAD = """# What we found
 
 Ten things that the shipped networks show when one looks inside: on digits, of `mnist` unless
-another is named, with 95 % intervals; in brackets how many training runs. Numbers lie beside the pictures in `figures/`, those over
-seeds in `trained/seeds`; [gallery](gallery.md) tells how to read them. A child is a primary capsule, a parent a class
-capsule; couplings are the shares in which a child gives its vote to parents.
-`make readme` writes this page, and leaves out what the results do not bear out.
+another is named, with 95 % intervals; in brackets how many training runs. A child is a primary
+capsule, a parent a class capsule; couplings are the shares in which a child gives its vote to
+parents. Numbers lie beside the pictures in `figures/`, those over seeds in `trained/seeds`; the
+[gallery](gallery.md) tells how to read them.
+`make readme` writes this page, of what the results bear out.
 """
 
 

@@ -39,8 +39,8 @@ def transplant() -> Finding:
         holds and result.as_partner[UNLIKE].low > 0.5 and result.as_own[SHUFFLED].low > 0.5,
         f"Couplings have a standard deviation of {value(result.coupling_sd[0], '.4f')} about 1/10. "
         "Yet an image with its own votes and the couplings of an image of another class is read as "
-        f"that class in {result.as_partner[UNLIKE]:.1%} of {result.n:,} pairs. No heat map of "
-        f"couplings shows this.{elsewhere}",
+        f"that class in {result.as_partner[UNLIKE]:.1%} of {result.n:,} pairs. "
+        f"{elsewhere.lstrip()}",
         picture(one),
         "What images are read as with the couplings of others",
         f"read as their own class with couplings of the same class {result.as_own[LIKE]:.1%}, "
@@ -64,15 +64,17 @@ def iterations() -> Finding:
         return (of.changed[rounds - 1], ".1%", True) if rounds > 1 else None
 
     words, files, _ = over_runs("routing", "Statistics", changed)
-    on_stem, others = slim("routing", ("dynamic", "k_means", "max_min"), changed, "Statistics")
+    on_stem, others = slim("routing", ("dynamic", "max_min"), changed, "Statistics")
     words += [f"on the stem of finding 5 {on_stem}"] if on_stem else []
+    deciding, more = slim("routing", ("em", "variational"), changed, "Statistics")
+    apart = f" Not so mixtures: on the stem of finding 5 three change {deciding}." if more else ""
     return Finding(
-        "Three iterations read the same digits as one",
+        "Three iterations of dynamic routing read the same digits as one",
         result.changed[last].high < 0.01,
         f"Two more iterations change {result.changed[last]:.2%} of {result.n:,} predictions. They "
         f"lengthen the winning capsule: the true class goes from {value(activation[0], '.2f')} to "
         f"{value(activation[last], '.2f')}. Couplings could decide (finding 1); on clean digits "
-        "they are not asked to.",
+        f"they are not asked to.{apart}",
         picture(one),
         "Accuracy and activation by iteration and with other couplings",
         f"with even couplings {result.control_accuracy[even]:.1%} are read right, by routing "
@@ -80,7 +82,7 @@ def iterations() -> Finding:
         f"{result.control_accuracy[result.controls.index('random')]:.1%}",
         seeds(words),
         "a data set on which more iterations mend predictions, with the same weights",
-        [one.source, *files, *others],
+        [one.source, *files, *others, *more],
     )
 
 

@@ -44,9 +44,9 @@ def lawful() -> Finding:
         f"An affine map, fitted on {result.fit_counts[-1]} training images of a class, tells its "
         f"pose after a rotation by up to 30° from the pose before: R² {mean[0]:.2f} of what varies "
         f"within a class, on {result.n:,} test images. As many principal components of the pixels, "
-        f"{percent(result.variance_kept[pixels, turn])} of their variance, have {mean[pixels]:.2f}. "
-        "Training adds to it in some networks, also where nothing is routed, and takes from it in "
-        "others.",
+        f"{percent(result.variance_kept[pixels, turn])} of their variance, have "
+        f"{mean[pixels]:.2f}. Training adds to it in some networks, also where nothing is "
+        "routed, and takes from it in others.",
         picture(one),
         "R² of affine maps by size of the warp",
         "; ".join(
@@ -79,7 +79,9 @@ def affine() -> Finding:
         bool((less.low[others] > 0).all() and all(far[0].low > one.high for one in far[1:])),
         f"Trained on shifted digits alone, stopped at {percent(result.target)}, networks read "
         "digits turned, sheared, scaled, moved further: capsnet "
-        f"{result.beyond[capsnet]:.1%}, {listed}." + " Within, capsules can be ahead." * ahead + longer,
+        f"{result.beyond[capsnet]:.1%}, {listed}."
+        + " Within, capsules can be ahead." * ahead
+        + longer,
         "affnist",
         "Accuracy on affine digits, within and beyond the trained places",
         f"within the trained places {inside}",

@@ -17,8 +17,8 @@ from capsviz.foreign.recorder import Pass
 from capsviz.foreign.taps import PassEnd, TapPass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
-LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes", "y_true",
-          "y_onehot", "truth", "true_labels", "gt", "ground_truth")  # fmt: skip
+LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
+          "y_true", "y_onehot", "truth", "true_labels", "gt", "ground_truth")  # fmt: skip
 
 
 class Labels(NamedTuple):

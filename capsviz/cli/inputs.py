@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
 from capsviz import data, discovery, pictures
+from capsviz.cli.shaped import shaped
 from capsviz.transforms.augment import to_float
 
 
@@ -143,25 +144,10 @@ def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> I
     else:
         part, notice = data.load(dataset, split, data_dir), None
     model = own_network(network, weights, part, device=choose_device(device), capsules=capsules)
-    options: dict[str, int] = {}
-    if dataset is not None:
-        part, options = _resized(model, part, dataset, split, data_dir)
+    shape, _ = images_and_classes(model)
+    part, options = shaped(part, shape, dataset, split, data_dir)
     check_fit(model, part)
-    return Inputs(
-        model, part, network, notice or part.notice, data_dir=data_dir, options=options
-    )
-
-
-def _resized(model, part, dataset: str, split: str, data_dir) -> tuple[data.Dataset, dict]:
-    """The data set in the size and colours that a network was wrapped for, if it comes in them."""
-    (channels, height, width), _ = images_and_classes(model)
-    options = {"image_size": height, "channels": channels}
-    if part.image_shape == (channels, height, width) or height != width:
-        return part, {}
-    try:
-        return data.load(dataset, split, data_dir, **options), options
-    except (TypeError, ValueError):
-        return part, {}  # of one size: `check_fit` says what does not fit
+    return Inputs(model, part, network, notice or part.notice, data_dir=data_dir, options=options)
 
 
 def open_module(
@@ -195,8 +181,6 @@ def open_module(
         part = data.load(dataset, "test", data_dir)
     elif data_wanted and not hasattr(module, "look"):
         _, part, notice = _default("test", data_dir)
-        if notice is not None:
-            notice = notice.replace(" data and their weights instead", " data")
     return module, part, card["name"], notice
 
 
@@ -234,7 +218,7 @@ def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:
     except FileNotFoundError as error:
         if data_dir is not None:
             raise  # a folder that was named by hand is meant
-        notice = f"using the embedded '{data.FALLBACK}' data and their weights instead: {error}"
+        notice = f"using the embedded '{data.FALLBACK}' data instead: {error}"
         return data.FALLBACK, data.load(data.FALLBACK, split), notice
 
 

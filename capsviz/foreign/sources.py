@@ -26,9 +26,10 @@ def put_source(wrapped: Wrapped, part: str, source, batch: int, output) -> None:
         shape = tuple(value.shape)
         known = {"B": batch, "J": recipe.classes}
         if any(n != known.get(axis, n) for axis, n in zip(TARGETS[part], shape, strict=True)):
+            axes = ", ".join(str(known.get(axis, axis)) for axis in TARGETS[part])
             raise ValueError(
-                f"{name}= must return ({', '.join(str(known.get(a, a)) for a in TARGETS[part])}) of "
-                f"{batch} images and {recipe.classes} classes, it returned {shape}"
+                f"{name}= must return ({axes}) of {batch} images and {recipe.classes} classes, it "
+                f"returned {shape}"
             )
     elif ":" in source or part in ("couplings", "votes"):
         shape, evidence = _watch(wrapped, part, source, batch)

@@ -175,8 +175,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
-# Routing -> columns that say what it is, whatever was learned. Couplings of uniform routing are even;
-# the activations of self-routing are shares of couplings, so that even ones read nothing.
+# Routing -> columns that say what it is, whatever was learned. Couplings of uniform routing are
+# even; activations of self-routing are shares of couplings, so that even ones read nothing.
 BY_CONSTRUCTION = {
     "uniform": ("transplant", "parents", "even", "shuffled", "matched"),
     "self_routing": ("transplant", "even", "matched"),

@@ -17,7 +17,7 @@ from capsviz.statistics.estimate import Estimate
 
 GREY = "#7F7F7F"
 LINE, LEAST = 0.145, 0.083  # inches of a network's line, and where a page is full
-PANEL, REST = 0.85, 0.52  # inches of a panel's width, at least; of its title and scale
+PANEL, REST = 0.75, 0.52  # inches of a panel's width, at least; of its title and scale
 PAGE = 8.8  # inches, the height that many networks fill
 
 
@@ -73,7 +73,7 @@ def _panel(axes, numbers: Sequence[Estimate | None], level: float | None, hollow
             runs = np.ravel(number.runs)
             axes.plot(runs, np.full(len(runs), k), "|", color=GREY, alpha=0.7, markersize=4)
         axes.hlines(k, *number.ci95, color=COLOURS[0], linewidth=0.9)
-        inside = "none" if hollow[k] else COLOURS[0]
+        inside = "white" if hollow[k] else COLOURS[0]
         axes.plot(number.value, k, "o", color=COLOURS[0], markerfacecolor=inside, markersize=3)
     if level is not None:
         axes.axvline(level, color=GREY, linewidth=0.6, linestyle="--")

@@ -72,8 +72,8 @@ def caption() -> str:
     )
     return (
         f"Each number with its 95 % interval: over images for one training run, over runs and "
-        f"images for several. {NONE}: no result; {GIVEN}: what such a routing does by construction, "
-        f"whatever it has learned. {columns[0].upper()}{columns[1:]}. Rows of other "
+        f"images for several. {NONE}: no result; {GIVEN}: what such a routing does by "
+        f"construction, whatever it has learned. {columns[0].upper()}{columns[1:]}. Rows of other "
         "data sets, and of other numbers of images, are not to be compared."
     )
 

@@ -26,7 +26,7 @@ class ClassCapsules(RoutingLayer):
     transform                            "own": a matrix for each child and parent. "type": the
                                          children of a type share theirs. "shared": all do.
     types                                of children, for "type": child i is of type i // (I/types).
-    std                                  standard deviation of the initial weights; None: `initial_std`.
+    std                                  standard deviation of initial weights; None: `initial_std`.
     final_temperature                    of EM routing, in place of its own.
 
     Raises

@@ -152,9 +152,9 @@ def arguments(function: Callable | None) -> frozenset[str]:
 def initial_std(transform: str, children: int) -> float:
     """Standard deviation of the initial weights that make votes.
 
-    0.1, as the authors' code has it, and 0.1 / sqrt(I) where one matrix is for all children: votes by
-    matrices of their own add up at random, by one matrix all in one direction. With 0.1 there, all
-    classes begin long and alike, are shortened together, and stay at chance.
+    0.1, as the authors' code has it, and 0.1 / sqrt(I) where one matrix is for all children: votes
+    by matrices of their own add up at random, by one matrix all in one direction. With 0.1 there,
+    all classes begin long and alike, are shortened together, and stay at chance.
     """
     return 0.1 / math.sqrt(children) if transform == "shared" else 0.1
 

@@ -40,7 +40,9 @@ def examine(candidate: Candidate) -> Judgement:
 
 def _scores_are_lengths(candidate: Candidate) -> bool:
     images = candidate.images(3)
-    return bool(((candidate.scores(images) - candidate.poses(images).norm(dim=-1)).abs() < 1e-3).all())
+    return bool(
+        ((candidate.scores(images) - candidate.poses(images).norm(dim=-1)).abs() < 1e-3).all()
+    )
 
 
 def _moved(candidate: Candidate) -> Tensor:

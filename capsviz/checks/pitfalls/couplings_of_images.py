@@ -34,8 +34,8 @@ def examine(candidate: Candidate) -> Judgement:
         numbers["between_images_enlarged"] = apart
         if apart > SAME:
             return passes(
-                f"they differ by up to {apart:.2g} between images where poses are long; as they are, "
-                "poses are so short that couplings stay even", **numbers,
+                f"they differ by up to {apart:.2g} between images where poses are long; as they "
+                "are, poses are so short that couplings stay even", **numbers,
             )  # fmt: skip
     if differ <= SAME:
         sentence = f"votes differ between images by {moved:.2g}, couplings by {differ:.1g}"

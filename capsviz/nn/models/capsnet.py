@@ -38,8 +38,8 @@ from capsviz.nn.models._capsnet_config import (
 from capsviz.nn.models._class_poses import ClassPoses
 from capsviz.nn.models._settings import settings_from
 from capsviz.nn.primary_capsules import PrimaryCapsules
-from capsviz.nn.routing_layer import initial_std
 from capsviz.nn.routing._evidence import by_round
+from capsviz.nn.routing_layer import initial_std
 
 __all__ = ["PRESETS", "CapsNet", "build"]
 
