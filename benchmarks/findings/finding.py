@@ -96,15 +96,19 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
 
 
 def slim(
-    analysis: str, routings: Sequence[str], take: Callable, kind: str = "Result"
+    analysis: str,
+    routings: Sequence[str],
+    take: Callable,
+    kind: str = "Result",
+    recipe: str = SLIM,
 ) -> tuple[str, list[str]]:
-    """What such statistics say of routings on the slim stem, and the files that bear it out.
+    """What such statistics say of routings on one stem, and the files that bear it out.
 
     `take` as in `over_runs`; routings of which nothing is shipped are left out.
     """
     words, files, each = [], [], ""
     for name in routings:
-        folder = discovery.folder(checkpoint.SHIPPED) / "seeds" / f"{SLIM}{name}"
+        folder = discovery.folder(checkpoint.SHIPPED) / "seeds" / f"{recipe}{name}"
         for path, result, runs in statistics(folder, analysis, kind):
             estimate, form, bears = take(result)
             each = f", {runs} each"

@@ -82,7 +82,7 @@ def test_the_impure_are_recognised(line):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_analysis_says_what_it_needs_of_a_network(name):
-    known = {*record.PARTS, *record.ALIASES, "grid", "decode", "iterations"}
+    known = {*record.PARTS, *record.ALIASES, "grid", "decode", "iterations", "interventions"}
     assert set(load(name).NEEDS) <= known
 
 
