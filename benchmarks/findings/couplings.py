@@ -78,8 +78,7 @@ def iterations() -> Finding:
         picture(one),
         "Accuracy and activation by iteration and with other couplings",
         f"with even couplings {result.control_accuracy[even]:.1%} are read right, by routing "
-        f"{result.accuracy[last]:.1%}, with random ones "
-        f"{result.control_accuracy[result.controls.index('random')]:.1%}",
+        f"{result.accuracy[last]:.1%}",
         seeds(words),
         "a data set on which more iterations mend predictions, with the same weights",
         [one.source, *files, *others, *more],
@@ -150,8 +149,7 @@ def stays() -> Finding:
         "Accuracy with frozen couplings, and correlation of trees of moved images",
         f"the other way {correlation[other]:.2f}; less the usual tree of the class "
         f"{one.result.correlation[1][moved]:.2f} and {one.result.correlation[1][same]:.2f}",
-        seeds([f"same less moved, {'; '.join(words)}"] if words else [])
-        + "; slim networks have one place a type",
+        seeds([f"same less moved, {'; '.join(words)}"] if words else []),
         "a network with one transform for all places whose couplings do not travel either",
         [one.source, *files],
     )

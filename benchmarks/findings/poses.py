@@ -52,7 +52,7 @@ def lawful() -> Finding:
         "; ".join(
             f"{names[k].removeprefix('mnist ')} {mean[k]:.2f}"
             for k in range(1, len(names))
-            if k != pixels
+            if k not in (pixels, *fresh[1:])
         ),
         seeds([f"R² less that freshly initialised, {'; '.join(words)}"] if words else []),
         "poses that are told better than as many components of the pixels",
@@ -67,8 +67,7 @@ def affine() -> Finding:
     others = [k for k, name in enumerate(result.networks) if name in ("average", "resnet")]
     capsnet = result.networks.index("capsnet")
     less = result.beyond.difference
-    rest = [k for k, name in enumerate(result.networks) if not name.startswith("capsnet")]
-    listed = "; ".join(f"{result.networks[k]} {result.beyond[k]:.1%}" for k in rest)
+    listed = "; ".join(f"{result.networks[k]} {result.beyond[k]:.1%}" for k in others)
     inside = "; ".join(f"{result.networks[k]} {result.within[k]:.1%}" for k in (capsnet, *others))
     far, outer, files = _on_one_stem(columns.beyond)
     near, inner, _ = _on_one_stem(columns.within)
