@@ -222,6 +222,11 @@ class UnitLength(Correct):
         return functional.normalize(super().routed(votes, logits), dim=-1)
 
 
+class UnitChildren(Correct):
+    def capsules(self, features):
+        return functional.normalize(super().capsules(features), dim=-1)
+
+
 class ShortPoses(Correct):
     """Untrained, as `nn.Conv2d` begins: nothing moves a coupling further than float32 shows."""
 

@@ -37,12 +37,15 @@ FUNCTION = "FILE.py:FUNCTION"
     "--train-data", metavar=FUNCTION, help="() -> training images, or pairs, as the loss gets them."
 )
 @click.option("--test-data", metavar=FUNCTION, help="() -> the test set; it is read twice.")
+@click.option("--iterations", type=int, metavar="R", help="How often it is said to route.")
 @click.option("--new", metavar=FUNCTION, help="() -> the network before training.")
 @writing.as_json
 @click.option(
     "--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the report there."
 )
-def command(inputs, image_shape, classes, loss, train_data, test_data, new, as_json, markdown):
+def command(
+    inputs, image_shape, classes, loss, train_data, test_data, iterations, new, as_json, markdown
+):
     """Check one network."""
     import torch
 
@@ -62,6 +65,8 @@ def command(inputs, image_shape, classes, loss, train_data, test_data, new, as_j
     for key, spec in (("train_data", train_data), ("test_data", test_data)):
         if spec is not None:
             facts[key] = _called(spec)
+    if iterations is not None:
+        facts["iterations"] = iterations
     if new is not None:
         facts["new"] = opened(new)[0]
     if part is not None:

@@ -47,6 +47,7 @@ OF_NETWORKS = {
     "Random": "repeats",
     "NaNAlways": "finite",
     "UnitLength": "class_squash",
+    "UnitChildren": "primary_squash",
 }
 TOLD = {"LabelTaken": "label_at_test", "Detached": "detached", "SoftmaxByHand": "own_softmax"}
 OF_FACTS = {

@@ -7,12 +7,12 @@ from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes,
 
 ABOUT = About(
     paper="§2, equation 1, and §4",
-    seen="features 10,000 times as large: lengths must come to 1.000",
+    seen="features 10,000 times as large: lengths must come to 1.000; and a thousandth: not so",
     breaks="the length of a child does not say whether its part is there; large ones outvote all",
     mend="squash the vectors of the primary capsules, over their own axis",
     pitfalls=(6,),
 )
-LARGE, GROWTH, ONE = 1e4, 10, 1.01
+LARGE, SMALL, GROWTH, ONE = 1e4, 1e-3, 10, 1.01
 
 
 def examine(candidate: Candidate) -> Judgement:
@@ -22,6 +22,12 @@ def examine(candidate: Candidate) -> Judgement:
     grown = float(second.max() / first.max().clamp_min(1e-30))
     numbers = {"lowest": low, "highest": high, "growth": grown}
     if grown < GROWTH:
+        small = float(_lengths(candidate, SMALL).max())
+        if small > 0.5 and high < ONE and candidate.by_length:
+            return fails(
+                f"lengths of children are {low:.3f} to {high:.3f} at large features and up to "
+                f"{small:.3f} at small ones: they say nothing", **numbers, small=small,
+            )  # fmt: skip
         return passes(f"lengths are bounded: {low:.3f} to {high:.3f} at large features", **numbers)
     sentence = f"lengths of children grow with the features, to {high:.3g}"
     if not candidate.by_length:
@@ -31,17 +37,17 @@ def examine(candidate: Candidate) -> Judgement:
 
 def large_children(candidate: Candidate):
     """Lengths (B, I) of children whose features are large, and 100 times as large."""
-    images = candidate.images(7)
-
-    def large(scale: float):
-        generator = torch.Generator().manual_seed(2)  # one for all convolutions
-
-        def change(tensor):
-            return scale * torch.randn(tensor.shape, generator=generator).to(tensor)
-
-        return candidate.children(change, images).norm(dim=-1)
-
-    first, second = large(LARGE), large(100 * LARGE)
+    first, second = _lengths(candidate, LARGE), _lengths(candidate, 100 * LARGE)
     if not (first.isfinite().all() and second.isfinite().all()):
         raise UnseenError("children of large features are not finite")
     return first, second
+
+
+def _lengths(candidate: Candidate, scale: float) -> torch.Tensor:
+    """(B, I) of children whose features are drawn at random, and that large."""
+    generator = torch.Generator().manual_seed(2)  # one for all convolutions
+
+    def change(tensor):
+        return scale * torch.randn(tensor.shape, generator=generator).to(tensor)
+
+    return candidate.children(change, candidate.images(7)).norm(dim=-1)
