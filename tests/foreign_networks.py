@@ -179,7 +179,10 @@ class Expectation(Base):
         w = self.W[..., :3].reshape(I, J, 3, 3, 2)[:, :, 0].transpose(-1, -2)
         v = torch.matmul(m, w).view(len(x), I, J, E)
         v = v + torch.arange(1.0, E + 1)  # coordinates
-        r = torch.ones(len(x), I, J, 1) / J
+        return self.fitted(a, v)
+
+    def fitted(self, a, v):
+        r = torch.ones(len(v), I, J, 1) / J
         for k in range(self.iterations):
             mu, sigma, out = self.m_step(a, r, v)
             if k < self.iterations - 1:

@@ -306,10 +306,11 @@ def loss(output, images, labels):
 
 def of_parts(
     output, images, labels, power=2, pixels=torch.sum, absent=0.5, classes=torch.sum,
-    margins=(0.9, 0.1),
+    margins=(0.9, 0.1), swapped=False,
 ):  # fmt: skip
     lengths, drawn = output
     present = functional.one_hot(labels, J).to(lengths)
+    present = 1 - present if swapped else present
     short, long = (margins[0] - lengths).clamp_min(0), (lengths - margins[1]).clamp_min(0)
     margin = present * short**power + absent * (1 - present) * long**power
     squares = (drawn - images).square().flatten(1)
@@ -322,12 +323,7 @@ def margin_not_squared(output, images, labels):
 
 def exchanged(output, images, labels):
     """Present and absent."""
-    lengths, drawn = output
-    present = 1 - functional.one_hot(labels, J).to(lengths)
-    short, long = (0.9 - lengths).clamp_min(0), (lengths - 0.1).clamp_min(0)
-    margin = present * short.square() + 0.5 * (1 - present) * long.square()
-    squares = (drawn - images).square().flatten(1).sum(1)
-    return margin.sum(1).mean() + 0.0005 * squares.mean()
+    return of_parts(output, images, labels, swapped=True)
 
 
 def other_margins(output, images, labels):

@@ -36,8 +36,7 @@ def test_every_finding_has_its_numbers_picture_control_seeds_and_refutation(clai
 
 
 def test_it_is_read_in_a_few_minutes(claims):
-    read = re.sub(r"<img[^>]*>", "", findings.page(*claims))
-    assert len(read.split()) < 1500  # two pages of A4, with the pictures
+    assert len(findings.page(*claims).split()) < 1500  # two pages of A4, with the pictures
 
 
 def doctored(monkeypatch, module, **fields):

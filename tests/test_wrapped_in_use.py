@@ -36,13 +36,7 @@ class Uneven(zoo.Expectation):
     def forward(self, x):
         a = torch.sigmoid(self.activation(x)).view(len(x), zoo.I, 1, 1)
         u = self.encode(x).view(len(x), zoo.I, 1, zoo.D)
-        v = (u[..., None, :] * self.W).sum(-1)
-        r = torch.ones(len(x), zoo.I, zoo.J, 1) / zoo.J
-        for k in range(self.iterations):
-            mu, sigma, out = self.m_step(a, r, v)
-            if k < self.iterations - 1:
-                r = self.e_step(mu, sigma, out, v)
-        return out.squeeze(1)
+        return self.fitted(a, (u[..., None, :] * self.W).sum(-1))
 
 
 def test_poses_are_held_against_what_weighs_the_votes_and_not_against_couplings(images):

@@ -27,9 +27,7 @@ HEAD = """# What we found
 Ten things that the shipped networks show when one looks inside: on digits, of `mnist` unless
 another is named, with 95 % intervals; in brackets how many training runs. A child is a primary
 capsule, a parent a class capsule; couplings are the shares in which a child gives its vote to
-parents. Numbers lie beside the pictures in `figures/`, those over seeds in `trained/seeds`; the
-[gallery](gallery.md) tells how to read them.
-`make readme` writes this page, of what the results bear out.
+parents. Numbers lie in `figures/` and `trained/seeds`; the [gallery](gallery.md) reads them.
 """
 
 

@@ -42,7 +42,7 @@ def transplant() -> Finding:
         f"that class in {result.as_partner[UNLIKE]:.1%} of {result.n:,} pairs. "
         f"{elsewhere.lstrip()}",
         picture(one),
-        "What images are read as with the couplings of others",
+        "Readings with the couplings of others",
         f"read as their own class with couplings of the same class {result.as_own[LIKE]:.1%}, "
         f"with their own shuffled {result.as_own[SHUFFLED]:.1%}, with equal noise "
         f"{result.as_own[NOISE]:.1%}",
@@ -64,7 +64,7 @@ def iterations() -> Finding:
         return (of.changed[rounds - 1], ".1%", True) if rounds > 1 else None
 
     words, files, _ = over_runs("routing", "Statistics", changed)
-    on_stem, others = slim("routing", ("dynamic", "max_min"), changed, "Statistics")
+    on_stem, others = slim("routing", ("dynamic",), changed, "Statistics")
     words += [f"on the stem of finding 5 {on_stem}"] if on_stem else []
     deciding, more = slim("routing", ("em", "variational"), changed, "Statistics")
     apart = f" Not so mixtures: on the stem of finding 5 three change {deciding}." if more else ""
@@ -73,10 +73,9 @@ def iterations() -> Finding:
         result.changed[last].high < 0.01,
         f"Two more iterations change {result.changed[last]:.2%} of {result.n:,} predictions. They "
         f"lengthen the winning capsule: the true class goes from {value(activation[0], '.2f')} to "
-        f"{value(activation[last], '.2f')}. Couplings could decide (finding 1); on clean digits "
-        f"they are not asked to.{apart}",
+        f"{value(activation[last], '.2f')}.{apart}",
         picture(one),
-        "Accuracy and activation by iteration and with other couplings",
+        "Accuracy and activation by iteration",
         f"with even couplings {result.control_accuracy[even]:.1%} are read right, by routing "
         f"{result.accuracy[last]:.1%}",
         seeds(words),
@@ -111,12 +110,12 @@ def by_class() -> Finding:
         and with_class(share[0]).low
         > max(0.5, with_class(share[fresh]).high, with_class(result.shuffled).high),
         f"Of the variance of what children prefer, {with_class(share[0]):.1%} goes with the class. "
-        "Couplings that are the same for all images, for each class its mean, read "
+        "Couplings fixed for all images, for each class its mean, read "
         f"{reads(result, TREE):.1%} of {result.n:,} images right, its own "
         f"{reads(result, 'its own'):.1%}, even ones {reads(result, 'even'):.1%}: no tree of the "
         "single image is needed, and here none at all.",
         picture(one),
-        "Where the variance of couplings lies",
+        "Variance of couplings",
         f"labels shuffled {with_class(result.shuffled):.1%}, freshly initialised "
         f"{with_class(share[fresh]):.1%}; the mean couplings of another class read "
         f"{reads(result, 'mean of another class'):.1%}",
@@ -146,7 +145,7 @@ def stays() -> Finding:
         f"correlate with those before by {correlation[moved]:.2f}, at the same places by "
         f"{correlation[same]:.2f}. They belong to places, as the transforms do.",
         f"{picture(one)}-moved",
-        "Accuracy with frozen couplings, and correlation of trees of moved images",
+        "Trees of moved images",
         f"the other way {correlation[other]:.2f}; less the usual tree of the class "
         f"{one.result.correlation[1][moved]:.2f} and {one.result.correlation[1][same]:.2f}",
         seeds([f"same less moved, {'; '.join(words)}"] if words else []),
@@ -159,7 +158,10 @@ def maps() -> Finding:
     """A routing map is no more faithful than what knows no class."""
     one = of_figure("faithfulness-mnist-*-images.json")
     result, (brightness, norm) = one.result, CONTROLS
-    routed, even = map(result.names.index, ("routing map", "routing map, uniform"))
+    routed, even, ink, lengths, random = map(
+        result.names.index,
+        ("routing map", "routing map, uniform", brightness, norm, "random order"),
+    )
 
     def less(of):
         if of.routed_less is None:  # capsules at one place: there is no map
@@ -170,20 +172,20 @@ def maps() -> Finding:
     words, files, _ = over_runs("faithfulness", "Statistics", less)
     return Finding(
         "By deletion and insertion, a routing heat map is no more faithful than the ink",
-        result.routed_less[result.names.index(brightness)].low <= 0,
+        result.routed_less[ink].low <= 0,
         "Pixels are removed, or alone shown, in a map's order; the area between the two curves is "
         f"{result.gap[routed]:.3f} for the routing map, on {result.n} images. The ink itself, "
-        f"which knows of no class, has {result.gap[result.names.index(brightness)]:.3f}. By "
+        f"which knows of no class, has {result.gap[ink]:.3f}. By "
         f"infidelity (less is better) the map has {result.infidelity[routed]:.3f}, the ink "
-        f"{result.infidelity[result.names.index(brightness)]:.3f}.",
+        f"{result.infidelity[ink]:.3f}.",
         picture(one),
         "Deletion and insertion by map",
-        f"lengths of primary capsules {result.gap[result.names.index(norm)]:.3f}, infidelity "
-        f"{result.infidelity[result.names.index(norm)]:.3f}; even couplings "
+        f"lengths of primary capsules {result.gap[lengths]:.3f}, infidelity "
+        f"{result.infidelity[lengths]:.3f}; even couplings "
         f"{result.gap[even]:.3f} and {result.infidelity[even]:.3f}; random order "
-        f"{result.gap[result.names.index('random order')]:.3f}",
+        f"{result.gap[random]:.3f}",
         seeds(["routing map less ink, " + "; ".join(words)]) if words else seeds([]),
-        "a map ahead of the ink where the object is a small part of the image: scenes, clutter",
+        "a map ahead of the ink in scenes, where objects are small",
         [one.source, *files],
     )
 

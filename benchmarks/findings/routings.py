@@ -5,13 +5,11 @@ import json
 from benchmarks.findings.finding import SLIM, Finding
 from capsviz import checkpoint, discovery, leaderboard
 from capsviz.experiments.reproductions import resnet
-from capsviz.leaderboard.columns import COLUMNS
-from capsviz.leaderboard.words import SEVERAL, given
+from capsviz.leaderboard.words import SEVERAL
 from capsviz.nn import routing as routings
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import in_a_row
 
-TRANSPLANT = next(column for column in COLUMNS if column.title == "transplant")
 NONE = "pooled"  # the stem without capsules
 
 
@@ -37,11 +35,6 @@ def sharpness() -> Finding:
         f"{rows[name].network.accuracy:.1%}"
         for name in some
     )
-    moved = "; ".join(
-        f"{_words(name)} {rows[name].cells['transplant'].estimate:.0%}"
-        for name in some
-        if "transplant" in rows[name].cells and not given(rows[name], TRANSPLANT)
-    )
     missing = [name for name in routings.available() if name not in rows]
     without_them = f", all but {in_a_row(list(map(_words, missing)))}" if missing else ""
     photographs, files = without_capsules()
@@ -59,11 +52,10 @@ def sharpness() -> Finding:
         "Effective parents, and what is read right, of the sharpest, the sharpest that reads as "
         f"well, and the most even: {listed}.",
         "compare-routings",
-        "Routings on one stem: accuracy, effective parents, transplants",
-        f"the stem without capsules, {without.network.accuracy:.1%}. Couplings of another class "
-        f"bring its reading in: {moved}{photographs}",
+        "Routings on one stem",
+        f"the stem without capsules, {without.network.accuracy:.1%}{photographs}",
         f"{len(terms.seeds)} training runs of each",
-        "accuracies over seeds that rise with sharpness, on harder data or after longer training",
+        "accuracies over seeds that rise with sharpness",
         sorted({f"trained/seeds/{row.network.name}" for row in (*rows.values(), without)}) + files,
     )
 

@@ -28,7 +28,7 @@ def examine(candidate: Candidate) -> Judgement:
         return fails(f"one image ends in {type(error).__name__}: {reason}", images=1)
     if len(one) != len(few):
         return fails(f"one image gives {len(one)} tensors, three give {len(few)}", images=1)
-    off = 0.0
+    changes = []
     for a, b in zip(one, few, strict=True):
         if a.dim() != b.dim():
             return fails(
@@ -36,9 +36,10 @@ def examine(candidate: Candidate) -> Judgement:
                 images=1,
             )
         if b.dim() and len(a) == 1 and len(b) == 3:
-            off = float(torch.stack([torch.tensor(off), (a - b[:1]).abs().max().cpu()]).max())
+            changes.append((a - b[:1]).abs().max().cpu())
     if not few:
         raise UnseenError("the output holds no tensors")
+    off = float(torch.stack(changes).max()) if changes else 0.0
     if not off <= CLOSE:  # NaN too
         return fails(f"an image alone differs by {off:.2g} from itself among three", change=off)
     return passes(f"an image alone differs by {off:.1g} from itself among three", change=off)

@@ -23,11 +23,11 @@ def examine(candidate: Candidate) -> Judgement:
     near, far = (losses.at(length, 0.05) - rest for length in (0.7, 0.5))
     false_near, false_far = (losses.at(0.95, length) - rest for length in (0.3, 0.5))
     flat = abs(losses.at(0.99, 0.01) - rest)
-    worst, best = losses.at(0.05, 0.95), losses.at(0.95, 0.05)
-    if worst <= best:
+    worst = losses.at(0.05, 0.95)
+    if worst <= rest:
         return fails(
             f"with the present class short and the absent long it is {worst:.3g}, the other way "
-            f"{best:.3g}: present and absent are exchanged", exchanged=worst - best,
+            f"{rest:.3g}: present and absent are exchanged", exchanged=worst - rest,
         )  # fmt: skip
     if near <= 0 or flat > 0.02 * near:
         return told(f"it is no margin loss: from 0.95 to 0.99 it changes by {flat:.2g}", flat=flat)
