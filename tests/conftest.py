@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from visitor import (  # noqa: F401  # one server for all
     address,
     browser,
+    hold,
     looked_at,
     shared,
     visit,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -29,6 +31,19 @@ FORKS.set_forkserver_preload(
 def capsviz(*words) -> None:
     """The command `capsviz WORDS`."""
     main([str(word) for word in words])
+
+
+@contextmanager
+def interruptible():
+    """Processes begun here can be interrupted, also where the tests run in a shell's background.
+
+    There interrupts are ignored, and what is ignored is ignored by what is started, too.
+    """
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, ours)
 
 
 def environment(rank: int, size: int, hosts: int, port: int) -> dict[str, str]:

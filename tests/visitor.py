@@ -14,6 +14,7 @@ from pathlib import Path
 
 import gray
 import pytest
+from ranks import interruptible
 
 from capsviz import checkpoint
 
@@ -39,13 +40,19 @@ PATIENCE_MS = 60_000  # on a machine that is busy with other things
 
 
 @pytest.fixture(scope="session")
-def address(tmp_path_factory):
+def hold(tmp_path_factory):
+    """While this file is there, the network `gray-build` answers nobody."""
+    return tmp_path_factory.mktemp("hold") / "hold"
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory, hold):
     """Where `capsviz explore` serves its page; it must end at Ctrl+C without a traceback."""
     home = tmp_path_factory.mktemp("home")
     env = {k: v for k, v in os.environ.items() if k != "CAPSVIZ_DATA"}
     env |= {"XDG_CACHE_HOME": str(home), "GRADIO_TEMP_DIR": str(home / "gradio")}
     (home / "tmp").mkdir()
-    env["TMPDIR"] = str(home / "tmp")
+    env |= {"TMPDIR": str(home / "tmp"), "HOLD": str(hold)}
     command = [sys.executable, "-m", "capsviz", "explore", "--no-browser", "--port", "0"]
     command += [
         "--checkpoint",
@@ -56,11 +63,10 @@ def address(tmp_path_factory):
         f"{Path(gray.__file__)}:build",
     ]
     with (home / "err").open("w") as errors:
-        ours = signal.signal(signal.SIGINT, signal.default_int_handler)  # one that is ignored is
-        server = subprocess.Popen(  # ignored by what is started, too
-            command, env=env, text=True, stdout=subprocess.PIPE, stderr=errors
-        )
-        signal.signal(signal.SIGINT, ours)
+        with interruptible():
+            server = subprocess.Popen(
+                command, env=env, text=True, stdout=subprocess.PIPE, stderr=errors
+            )
     try:
         line = server.stdout.readline()
         found = re.match(r"(http://127\.0\.0\.1:\d+/) \(Ctrl\+C ends it\)", line)

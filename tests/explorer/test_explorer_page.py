@@ -104,20 +104,25 @@ def test_a_test_image_by_class_and_number(visit):
     slide(page, "index", 5000, lambda: "expected an index" in page.locator("#status").inner_text())
 
 
-def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(visit, browser):
+def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(
+    visit, browser, address, hold
+):
     other = browser.new_context()  # another visitor's browser
-    first, second = visit(), visit(context=other)
+    first = visit()
+    second = visit(url=f"{address}?network=gray-build&beside=mnist-resnet", context=other)
     draw(first, TWO)
     draw(second, SEVEN)
     wait_for(first, lambda: predictions(first) == ["2", "2"])
     wait_for(second, lambda: predictions(second)[1] == "7")
-    second.get_by_role("tab", name="Play").click()
-    second.locator("#save-turn").click()  # takes seconds, and what is asked next waits for it
-    second.get_by_role("tab", name="Pose").click()
-    second.locator("#save-pose").click()
-    before = html_of(first, "scores")
-    slide(first, "warp-angle", 25, lambda: html_of(first, "scores") != before)
-    assert second.locator("#files-pose a").count() == 0
-    assert predictions(second)[1] == "7"
-    second.locator("#files-pose a").first.wait_for()
+    hold.touch()
+    try:
+        second.locator("#save-routing").click()
+        wait_for(second, hold.with_suffix(".waits").exists)
+        before = html_of(first, "scores")
+        slide(first, "warp-angle", 25, lambda: html_of(first, "scores") != before)
+        assert second.locator("#files-routing a").count() == 0
+        assert predictions(second)[1] == "7"
+    finally:
+        hold.unlink()
+    second.locator("#files-routing a").first.wait_for()
     other.close()

@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 import torch
 from conftest import build_tiny
-from ranks import Ranks, capsviz
+from ranks import Ranks, capsviz, interruptible
 from thirds import RECIPE, fit_until, one_third, same, weights
 
 from capsviz import checkpoint
@@ -264,15 +264,19 @@ def test_a_run_that_is_killed_at_random_moments_ends_with_the_same_weights(tmp_p
 @pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_an_epoch_says_how_to_resume(tmp_path):
     words = [*TRAIN, "--epochs", "400", "--output", str(tmp_path / "run")]  # the last one counts
-    run = subprocess.Popen(
-        [sys.executable, "-m", "capsviz", *words],
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    while not (tmp_path / "run" / STATE).exists():
-        assert run.poll() is None, run.stderr.read()
-        time.sleep(0.05)
-    run.send_signal(signal.SIGINT)
-    _, stderr = run.communicate(timeout=300)
+    with interruptible():
+        run = subprocess.Popen(
+            [sys.executable, "-m", "capsviz", *words],
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+    try:
+        while not (tmp_path / "run" / STATE).exists():
+            assert run.poll() is None, run.stderr.read()
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        _, stderr = run.communicate(timeout=300)
+    finally:
+        run.kill()
     # Where the signal came during an `exec`, as imports do, CPython ends by it whatever was caught.
     assert run.returncode in (1, -signal.SIGINT), stderr
     assert "Traceback" not in stderr
