@@ -62,11 +62,10 @@ def address(tmp_path_factory, hold):
         "--network",
         f"{Path(gray.__file__)}:build",
     ]
-    with (home / "err").open("w") as errors:
-        with interruptible():
-            server = subprocess.Popen(
-                command, env=env, text=True, stdout=subprocess.PIPE, stderr=errors
-            )
+    with (home / "err").open("w") as errors, interruptible():
+        server = subprocess.Popen(
+            command, env=env, text=True, stdout=subprocess.PIPE, stderr=errors
+        )
     try:
         line = server.stdout.readline()
         found = re.match(r"(http://127\.0\.0\.1:\d+/) \(Ctrl\+C ends it\)", line)
