@@ -202,7 +202,7 @@ def areas(values, foreign, n: int, seed: int) -> tuple[Estimate, Estimate]:
         for a in range(1, len(values))
     ]
     area = np.stack([one for one, _ in pairs])
-    ends = np.stack([_apart(_ends(drawn), n) for _, drawn in pairs])
+    ends = np.stack([detection.auroc_interval(drawn, n) for _, drawn in pairs])
     gains = np.stack([_ends(drawn[:, :1] - drawn[:, 1:]) for _, drawn in pairs])
     draws = np.stack([drawn for _, drawn in pairs], 1)
     return Estimate(area, ends, n, draws=draws), Estimate(area[:, :1] - area[:, 1:], gains, n)
@@ -211,13 +211,3 @@ def areas(values, foreign, n: int, seed: int) -> tuple[Estimate, Estimate]:
 def _ends(drawn: np.ndarray) -> np.ndarray:
     """95 % interval (..., 2) of values drawn along the first axis."""
     return np.moveaxis(np.percentile(drawn, (2.5, 97.5), axis=0), 0, -1)
-
-
-def _apart(ends: np.ndarray, n: int) -> np.ndarray:
-    """Intervals of AUROC, of whose resamples none differs because nothing overlaps: Wilson's."""
-    from capsviz.statistics.intervals import wilson
-
-    for k, area in enumerate(ends[:, 0]):
-        if np.ptp(ends[k]) == 0 and area in (0, 1):
-            ends[k] = wilson(int(area) * n, n)
-    return ends

@@ -1,7 +1,7 @@
 """Broken images and their controls, for `parts`: pure functions of images (N, C, H, W).
 
 Quarters and halves are cut at the image's centre. Each function also takes the labels (N,) and a
-generator.
+generator, and says which other image (N,) a part was taken of, or None.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-MOVE = 1 / 7  # of the image's width: 4 px of 28
+Broken = tuple[Tensor, Tensor | None]
+MOVE = 1 / 14  # of the image's width: 2 px of 28, as far as training images are usually shifted
 
 
-def quarters_exchanged(images: Tensor, labels: Tensor, generator) -> Tensor:
+def quarters_exchanged(images: Tensor, labels: Tensor, generator) -> Broken:
     """Upper left with lower right, upper right with lower left."""
     top, left = images.shape[2] // 2, images.shape[3] // 2
     result = torch.zeros_like(images)
@@ -23,40 +24,41 @@ def quarters_exchanged(images: Tensor, labels: Tensor, generator) -> Tensor:
             from_rows = slice(top) if down else slice(-top, None)
             from_columns = slice(left) if right else slice(-left, None)
             result[:, :, rows, columns] = images[:, :, from_rows, from_columns]
-    return result
+    return result, None
 
 
-def halves_of_two_classes(images: Tensor, labels: Tensor, generator) -> Tensor:
+def halves_of_two_classes(images: Tensor, labels: Tensor, generator) -> Broken:
     """The upper half, and the lower one of an image of another class."""
     return _joined(images, labels, generator, alike=False)
 
 
-def halves_of_one_class(images: Tensor, labels: Tensor, generator) -> Tensor:
+def halves_of_one_class(images: Tensor, labels: Tensor, generator) -> Broken:
     """The upper half, and the lower one of another image of the same class."""
     return _joined(images, labels, generator, alike=True)
 
 
-def half_moved(images: Tensor, labels: Tensor, generator) -> Tensor:
+def half_moved(images: Tensor, labels: Tensor, generator) -> Broken:
     """The lower half moved to the left or the right."""
     result, top = images.clone(), images.shape[2] // 2
-    result[:, :, top:] = whole_moved(images, labels, generator)[:, :, top:]
-    return result
+    result[:, :, top:] = whole_moved(images, labels, generator)[0][:, :, top:]
+    return result, None
 
 
-def whole_moved(images: Tensor, labels: Tensor, generator) -> Tensor:
+def whole_moved(images: Tensor, labels: Tensor, generator) -> Broken:
     """The whole image moved as far, on black."""
     by = max(1, round(MOVE * images.shape[3]))
     right = torch.rand(len(images), generator=generator) < 0.5
     result = torch.zeros_like(images)
     result[right, :, :, by:] = images[right, :, :, :-by]
     result[~right, :, :, :-by] = images[~right, :, :, by:]
-    return result
+    return result, None
 
 
 def _joined(images, labels, generator, *, alike):
     result, top = images.clone(), images.shape[2] // 2
-    result[:, :, top:] = images[partners(labels, generator, alike=alike)][:, :, top:]
-    return result
+    donors = partners(labels, generator, alike=alike)
+    result[:, :, top:] = images[donors][:, :, top:]
+    return result, donors
 
 
 def _counts(labels: Tensor) -> str:

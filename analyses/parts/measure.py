@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.analyses.parts.broken import KINDS
-from capsviz.statistics.detection import auroc, auroc_resampled
+from capsviz.analyses.parts.broken import KINDS, Broken
+from capsviz.analyses.parts.words import OF
+from capsviz.statistics.detection import auroc, auroc_interval, auroc_resampled
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import reconstructs, scores, trace
 from capsviz.tracing.reconstruction import distance
@@ -18,12 +19,11 @@ LONGEST, RECONSTRUCTION = "largest score", "reconstruction error"
 PIXELS = ("pixels: edges", "pixels: ink", "pixels: nearest image")
 
 
-def suspicion(models: Sequence, names: Sequence[str], images: Tensor, intact: Tensor):
+def suspicion(models: Sequence, names: Sequence[str], images: Tensor):
     """Scores (S, N) of images (N, C, H, W), higher for the more suspect, and their names.
 
     1 less the largest score of each network; the distance to its reconstruction, where it draws
-    one; and of pixels alone the length of all edges, how far the ink is from the mean of the intact
-    images, and the distance to the nearest intact image at another place in the set.
+    one.
     """
     values, labels = [], []
     for model, name in zip(models, names, strict=True):
@@ -34,39 +34,71 @@ def suspicion(models: Sequence, names: Sequence[str], images: Tensor, intact: Te
         else:
             values.append(1 - scores(model, images).amax(1))
             labels.append(f"{name}: {LONGEST}")
-    pixels = _of_pixels(images, intact)
-    return torch.stack([*(one.double() for one in values), *pixels]).numpy(), [*labels, *PIXELS]
+    return torch.stack([one.double() for one in values]).numpy(), labels
 
 
-def _of_pixels(images: Tensor, intact: Tensor) -> list[Tensor]:
+def of_pixels(images: Tensor, intact: Tensor, donors: Tensor | None = None) -> np.ndarray:
+    """The scores `PIXELS` (3, N) of images, higher for the more suspect.
+
+    The length of all edges; how far the ink is from the mean of the intact images; the distance to
+    the nearest intact image, at another place in the set than its own and that of its donor (N,):
+    an image of which a half was taken is near by that alone.
+    """
     images, intact = images.double(), intact.double()
     edges = sum(images.diff(dim=axis).abs().flatten(1).sum(1) for axis in (2, 3))
     brightness = images.flatten(1).sum(1)
     away = (brightness - intact.flatten(1).sum(1).mean()).abs()
-    apart = torch.cdist(images.flatten(1), intact.flatten(1))
-    return [edges, away, apart.fill_diagonal_(torch.inf).amin(1)]
+    apart = torch.cdist(images.flatten(1), intact.flatten(1)).fill_diagonal_(torch.inf)
+    if donors is not None:
+        apart[torch.arange(len(images)), donors] = torch.inf
+    return torch.stack([edges, away, apart.amin(1)]).numpy()
 
 
-def told_apart(clean: np.ndarray, suspect: Sequence[np.ndarray], *, seed: int) -> Estimate:
+def compare(models: Sequence, names: Sequence[str], images: Tensor, forms, *, seed: int):
+    """How well each score tells the images from what `broken` made of them.
+
+    Returns
+    -------
+    Names of the S scores; AUROC (S, B), and its gain (S, K) beyond the control of each of `OF`.
+    """
+    clean, labels = suspicion(models, names, images)
+    intact, suspect = [], []
+    for changed, donors in forms.values():
+        intact.append(np.concatenate([clean, of_pixels(images, images, donors)]))
+        seen = suspicion(models, names, changed)[0]
+        suspect.append(np.concatenate([seen, of_pixels(changed, images, donors)]))
+    areas, draws = told_apart(intact, suspect, seed=seed)
+    kinds = list(forms)
+    own, control = ([kinds.index(one) for one in side] for side in zip(*OF.items(), strict=True))
+    gain = Estimate(
+        areas.value[:, own] - areas.value[:, control],
+        ends(draws[:, :, own] - draws[:, :, control]),
+        areas.n,
+    )
+    return [*labels, *PIXELS], areas, gain
+
+
+def told_apart(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, seed: int):
     """AUROC (S, B) of each of B kinds of suspect images (S, N) against clean ones.
 
     Intervals are 95 % percentiles under resamples of the images, an intact one together with what
-    was made of it; the difference is to the first score, under the same resamples.
+    was made of it, the same for every kind (R, S, B); the difference is to the first score.
     """
-    value, ends, less, apart = [], [], [], []
-    for one in suspect:
-        area = auroc(clean, one)
-        drawn = auroc_resampled(clean, one, paired=True, seed=seed)
-        value.append(area)
-        ends.append(np.percentile(drawn, [2.5, 97.5], axis=0).T)
-        less.append(area - area[0])
-        apart.append(np.percentile(drawn - drawn[:, :1], [2.5, 97.5], axis=0).T)
-    n = clean.shape[1]
-    difference = Estimate(np.stack(less, 1), np.stack(apart, 1), n)
-    return Estimate(np.stack(value, 1), np.stack(ends, 1), n, difference)
+    pairs = list(zip(clean, suspect, strict=True))
+    value = np.stack([auroc(*pair) for pair in pairs], 1)
+    draws = np.stack([auroc_resampled(*pair, paired=True, seed=seed) for pair in pairs], 2)
+    n = clean[0].shape[1]
+    intervals = np.stack([auroc_interval(draws[:, :, b], n) for b in range(len(pairs))], 1)
+    difference = Estimate(value - value[0], ends(draws - draws[:, :1]), n)
+    return Estimate(value, intervals, n, difference), draws
 
 
-def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Tensor]:
+def ends(draws: np.ndarray) -> np.ndarray:
+    """95 % intervals (..., 2) of draws (R, ...)."""
+    return np.moveaxis(np.percentile(draws, (2.5, 97.5), axis=0), 0, -1)
+
+
+def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Broken]:
     """The images (N, C, H, W), broken in each way, and as the controls have them."""
     return {
         name: make(images, labels, torch.Generator().manual_seed(seed))

@@ -42,11 +42,15 @@ def findings(result) -> str:
 def verdicts(result) -> list[str]:
     """Does the first score tell broken images beyond its own controls, and beyond pixels?"""
     clauses = []
-    for kind, control in OF.items():
-        own = result.auroc[0][result.kinds.index(kind)]
-        whole = result.auroc[0][result.kinds.index(control)]
-        verb = "beyond" if own.low > whole.high else "no further than"
-        clauses.append(f"{kind} {verb} its control ({own:.2f}; {whole:.2f})")
+    for k, (kind, control) in enumerate(OF.items()):
+        own, whole = (result.auroc[0][result.kinds.index(one)] for one in (kind, control))
+        clause = f"{kind} {{}} its control ({own:.2f}; {whole:.2f})"
+        if result.beyond is None:  # of an earlier version, without paired differences
+            clauses.append(clause.format("beside"))
+            continue
+        gain = result.beyond[0][k]
+        how = told(gain, "beyond", "less than", "not otherwise than")
+        clauses.append(f"{clause.format(how)[:-1]}; difference {gain:+.3f})")
     lines = [f"{result.scores[0]} tells {', '.join(clauses)}"]
     first = result.kinds.index("quarters exchanged")
     better = [
@@ -57,6 +61,11 @@ def verdicts(result) -> list[str]:
     if better:
         lines.append(f"quarters exchanged are told better by {', '.join(better)}")
     return lines
+
+
+def told(gain, above: str, below: str, neither: str) -> str:
+    """Which of three words the interval of a difference allows."""
+    return above if gain.low > 0 else below if gain.high < 0 else neither
 
 
 def of_units(result) -> list[str]:
@@ -74,10 +83,9 @@ def of_units(result) -> list[str]:
         lines.append(
             f"units of the class capsule of {name}, relevance mass when each goes from its lowest "
             f"to its highest value: {', '.join(clauses)}: they are "
-            + ("" if tied.low > 0 else "no ")
-            + f"more tied to a half than random directions, by {tied:.3f} (0.5 is both halves "
-            f"alike, 1 one alone), and {'' if apart.high < 0 else 'no '}less entangled, "
-            f"by {apart:.3f}"
+            f"{told(tied, 'more', 'less', 'not shown to be more')} tied to a half than random "
+            f"directions, by {tied:+.3f} (0.5 is both halves alike, 1 one alone), and "
+            f"{told(apart, 'more', 'less', 'not shown to be less')} entangled, by {apart:+.3f}"
         )
     if result.selected is not None:
         control, units = result.selected

@@ -15,6 +15,7 @@ from capsviz.analyses import detect
 from capsviz.analyses.detect import measure
 from capsviz.cli import inputs, main
 from capsviz.experiments import attacks
+from capsviz.statistics.detection import auroc_interval
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms import warps
 
@@ -114,12 +115,10 @@ def test_areas_are_those_of_scikit_learn_and_lie_in_their_intervals(result):
 
 
 def test_areas_of_sets_that_do_not_overlap_are_not_called_certain():
-    ends = np.array([[1.0, 1.0], [0.5, 0.6], [0.0, 0.0]])
-    assert measure._apart(ends, 100).tolist() == [
-        [*wilson(100, 100)],
-        [0.5, 0.6],
-        [*wilson(0, 100)],
-    ]
+    drawn = np.stack([np.ones(1000), np.linspace(0.5, 0.6, 1000), np.zeros(1000)], 1)
+    found = auroc_interval(drawn, 100)
+    np.testing.assert_allclose(found[[0, 2]], [[*wilson(100, 100)], [*wilson(0, 100)]])
+    np.testing.assert_allclose(found[1], [0.5025, 0.5975])
     assert 0.9 < wilson(100, 100)[0] < 1 and wilson(0, 100)[0] == 0 and wilson(100, 100)[1] == 1
 
 
