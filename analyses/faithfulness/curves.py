@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 PATCHES = 24  # that are removed of each image for infidelity
+OF_ONE = 400  # where one image is all there is: of 24, infidelity is known to a factor of two
 SIDE = 1 / 4  # of such a patch, of the image's side
 
 

@@ -115,7 +115,8 @@ def _judged(model, images, classes, maps, shares, generator) -> tuple[Tensor, Te
     ranks = torch.stack([curves.ranks(one.order, generator) for one in maps])
     drawn = curves.curves(lambda some: scores(model, some), images, ranks, classes, shares)
     sides = tuple(images.shape[2:])
-    masks = [curves.patches(curves.PATCHES, sides, generator) for _ in images]
+    count = curves.PATCHES if len(images) > 1 else curves.OF_ONE
+    masks = [curves.patches(count, sides, generator) for _ in images]
     masks = torch.stack(masks)
     losses = curves.lost(lambda some: _values(model, some), images, classes, masks)
     contributions = torch.stack([one.contributions for one in maps])

@@ -120,10 +120,12 @@ def verdicts(result) -> list[str]:
             clauses.append(f"behind {rival} ({one:.3f})")
         else:
             clauses.append(f"not told from {rival} ({one:.3f})")
-    behind = [other for other in CONTROLS if other in less and less[other].low <= 0]
+    known = [less[other] for other in CONTROLS if other in less]
     text = f"insertion less deletion, the routing map is {', '.join(clauses)}"
-    if behind:
+    if any(one.high <= 0 for one in known):
         text += ": its order of pixels is no better than one that knows nothing of the class"
+    elif any(one.low <= 0 for one in known):
+        text += ": it is not shown to be better than an order that knows nothing of the class"
     return [text]
 
 

@@ -4,8 +4,9 @@ Method: children are left out: those of a capsule type, of a place of the grid, 
 every child's pose (set to zero), and the others are routed again without them. Importance is what
 the true class's activation loses. One image shows it group by group. Over a test set (`--n N`): the
 change of activation and accuracy by each group; and pruning curves, on which groups go least
-important first, most important first, or at random, with the area under each (mean height).
-Importance is ranked on validation images, never on those that are measured. A network that is not
+important first, most important first, or at random, each image by orders of its own, with the area
+under each (mean height). Importance is ranked on validation images, never on those that are
+measured: the group named is the first by that rank. A network that is not
 capsviz's own is not routed again: the couplings of what is left out are set to zero.
 
 Dictionaries of couplings (Renzulli, Tartaglione & Grangetto 2022, arXiv:2204.01298): couplings to
@@ -14,7 +15,8 @@ how often each such tree comes up among the images of a class, and the number of
 with the rounded couplings in place of the network's own.
 
 Controls: random children of the same norm together, image by image, in place of a group, and for a
-dimension a part of the pose as large along a random direction; a random order of removal; each
+dimension a part of the pose as large along a random direction; a random order of removal (each
+image has draws of its own: their chance is in the intervals); each
 child's rounded couplings exchanged among images of a class, so that children vary as before, but
 not together; the same network freshly initialised. Intervals are 95 %, over images, of one
 training run.
@@ -96,6 +98,9 @@ class Statistics(NamedTuple):
     classes: list[str]
     n: int
     dataset: str
+    first: dict[str, int] | None = None  # group that ranks first on the other images
+    first_activation_change: dict[str, Estimate] | None = None  # (2,) without it, without random
+    # ones of its norm; differences are to the first
 
 
 def compute(model, image, label=None, *, classes, seed=0) -> Result:

@@ -20,8 +20,8 @@ from capsviz.tracing.rerouting import chunks
 TYPES, PLACES, CHILDREN, DIMENSIONS = "types", "places", "children", "dimensions"
 ORDERS = ("random", "least important first", "most important first")
 STEPS = np.arange(1, 8, 2) / 8  # shares of the groups that the curves remove
-RANDOM = 2  # orders that the random curve is the mean of
-DRAWS = 4  # random removals that the control is the mean of
+RANDOM = 2  # orders of each image that the random curve is the mean of
+DRAWS = 4  # random removals from each image that the control is the mean of
 MOST = 64  # groups of children that have no places
 
 
@@ -40,7 +40,8 @@ class Outcomes(NamedTuple):
 
     base: Tensor  # (2, N)
     single: dict[str, Tensor]  # (G, 2, N) without each group
-    control: dict[str, Tensor]  # (2, N) without random children of as large a norm, mean over draws
+    control: dict[str, Tensor]  # (2, N) without random ones of a random group's norm, mean of draws
+    matched: dict[str, Tensor]  # (2, N) the same, of the norm of the group that ranks first
     curves: dict[str, Tensor]  # (3, S, 2, N) in the order of `ORDERS`
 
 
@@ -102,9 +103,9 @@ def groups(state: State, grid: tuple[int, int, int] | None) -> dict[str, Tensor]
 
 
 def removed(model, state: State, kind: str, some: Tensor) -> Tensor:
-    """Activations (B, J) without some children (I,) or dimensions (D,), bool."""
+    """Activations (B, J) without some children (I,) or (B, I), or dimensions (D,) or (B, D)."""
     if kind == DIMENSIONS:
-        return without(model, state, primary=state.primary * ~some)
+        return without(model, state, primary=state.primary * ~_each(some)[:, None])
     return without(model, state, (~some).to(state.norms))
 
 
@@ -112,26 +113,37 @@ def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -
     """Activations (B, J) without as much norm, image by image, as the members of a group have.
 
     Of random children, the last of which in part; or, for a dimension, along a random direction.
+    Each image has draws of its own, so that the chance of the draws is in intervals over images.
+
+    Parameters
+    ----------
+    some  members (I,) or (B, I), of dimensions (D,) or (B, D).
     """
+    some, B = _each(some), len(state.norms)
     if kind == DIMENSIONS:
-        direction = torch.randn(state.primary.shape[2], generator=generator).to(state.primary)
-        direction /= direction.norm()
-        along = torch.where(state.primary @ direction < 0, -1.0, 1.0)
-        size = (state.primary * some).norm(dim=2)
+        direction = torch.randn(B, 1, state.primary.shape[2], generator=generator)
+        direction = (direction / direction.norm(dim=2, keepdim=True)).to(state.primary)
+        along = torch.where((state.primary * direction).sum(2) < 0, -1.0, 1.0)
+        size = (state.primary * some[:, None]).norm(dim=2)
         turned = state.primary - (size * along)[..., None] * direction
         return without(model, state, primary=turned)
-    order = torch.randperm(state.norms.shape[1], generator=generator)
-    return without(
-        model, state, kept_of_norm(state.norms, state.norms @ some.to(state.norms), order)
-    )
+    order = torch.rand(state.norms.shape, generator=generator).argsort(1)
+    target = (state.norms * some.to(state.norms)).sum(1)
+    return without(model, state, kept_of_norm(state.norms, target, order))
+
+
+def _each(some: Tensor) -> Tensor:
+    """(1, ·) of what is the same for all images, else (B, ·)."""
+    return some if some.dim() == 2 else some[None]
 
 
 def kept_of_norm(norms: Tensor, target: Tensor, order: Tensor) -> Tensor:
-    """How much of each child is left (B, I) if `wanted` (B,) of the norms go, in an order (I,)."""
-    sizes = norms[:, order]
+    """What is left of each child (B, I) if `target` (B,) of the norms go, by an order (B, I)."""
+    order = order.to(norms.device)
+    sizes = norms.gather(1, order)
     before = sizes.cumsum(1) - sizes
     removal = ((target[:, None] - before) / sizes.clamp_min(1e-12)).clamp(0, 1)
-    return torch.empty_like(norms).index_copy_(1, order.to(norms.device), 1 - removal)
+    return torch.empty_like(norms).scatter_(1, order, 1 - removal)
 
 
 def outcome(activations: Tensor, labels: Tensor) -> Tensor:
@@ -140,16 +152,23 @@ def outcome(activations: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([true, (activations.argmax(1) == labels).to(true)])
 
 
-def plans(members: Tensor, importance: Tensor, generator) -> Tensor:
-    """What each curve removes at each step: bool (RANDOM + 2, S, I or D), of groups (G, I or D)."""
-    G = len(members)
+def plans(members: Tensor, importance: Tensor) -> Tensor:
+    """What goes at each step, least and most important first: bool (2, S, I or D).
+
+    Of groups (G, I or D) with importance (G,).
+    """
     least = importance.argsort()
-    orders = [torch.randperm(G, generator=generator) for _ in range(RANDOM)]
-    numbers = steps(G)
     return torch.stack([
-        torch.stack([members[order[:m]].any(0) for m in numbers])
-        for order in (*orders, least, least.flip(0))
+        torch.stack([members[order[:m]].any(0) for m in steps(len(members))])
+        for order in (least, least.flip(0))
     ])  # fmt: skip
+
+
+def random_plan(members: Tensor, count: int, generator) -> Iterator[Tensor]:
+    """What goes at each step in an order of each of `count` images: bool (count, I or D)."""
+    order = torch.rand(count, len(members), generator=generator).argsort(1)
+    for m in steps(len(members)):
+        yield members[order[:, :m]].any(1)
 
 
 def steps(count: int) -> list[int]:
@@ -158,38 +177,43 @@ def steps(count: int) -> list[int]:
 
 
 def measure(
-    model, images, labels, kinds, generator, *, planned=None, draws=DRAWS, progress=iter
+    model, images, labels, kinds, generator, *, planned=None, first=None, progress=iter
 ) -> Outcomes:
-    """Remove each group, random children of equal norm, and what is planned.
+    """Remove each group; if planned, along curves, with random ones of equal norm as controls.
 
     Parameters
     ----------
     kinds    of `groups`.
-    planned  what curves remove, by kind; None: no curves.
-    draws    of the random removals; 0: none.
+    planned  what curves remove, by kind (`plans`); None: neither curves nor controls.
+    first    number of the group that ranks first, by kind.
     """
-    base, parts = [], {name: {kind: [] for kind in kinds} for name in ("one", "random", "curve")}
+    base, parts = [], {name: {kind: [] for kind in kinds} for name in Outcomes._fields[1:]}
     for rows, state in states(model, images, progress):
-        truth = labels[rows]
+        truth, B = labels[rows], len(state.norms)
         base.append(outcome(without(model, state), truth))
+
         for kind, members in kinds.items():
             one = [outcome(removed(model, state, kind, some), truth) for some in members]
-            parts["one"][kind].append(torch.stack(one))
-            drawn = torch.randint(len(members), (draws,), generator=generator)
-            if draws:
-                each = (removed_at_random(model, state, kind, members[g], generator) for g in drawn)
-                parts["random"][kind].append(
-                    sum(outcome(activations, truth) for activations in each) / draws
-                )
-            if planned is not None:
-                rows_of = [
-                    torch.stack([outcome(removed(model, state, kind, s), truth) for s in order])
-                    for order in planned[kind]
-                ]
-                mean = torch.stack(rows_of[:RANDOM]).mean(0)
-                parts["curve"][kind].append(torch.stack([mean, *rows_of[RANDOM:]]))
+            parts["single"][kind].append(torch.stack(one))
+            if planned is None:
+                continue
+            drawn = [members[torch.randint(len(members), (B,), generator=generator)]
+                     for _ in range(DRAWS)]  # fmt: skip
+            for name, groups_of in (
+                ("control", drawn), ("matched", [members[first[kind]]] * DRAWS)
+            ):  # fmt: skip
+                each = [removed_at_random(model, state, kind, g, generator) for g in groups_of]
+                outcomes = torch.stack([outcome(activations, truth) for activations in each])
+                parts[name][kind].append(outcomes.mean(0))
+            orders = [list(random_plan(members, B, generator)) for _ in range(RANDOM)]
+            curves = [
+                torch.stack([outcome(removed(model, state, kind, s), truth) for s in order])
+                for order in (*orders, *planned[kind])
+            ]
+            random = torch.stack(curves[:RANDOM]).mean(0)
+            parts["curves"][kind].append(torch.stack([random, *curves[RANDOM:]]))
     joined = {
         name: {kind: torch.cat(some, -1) for kind, some in by_kind.items() if some}
         for name, by_kind in parts.items()
     }
-    return Outcomes(torch.cat(base, 1), joined["one"], joined["random"], joined["curve"])
+    return Outcomes(torch.cat(base, 1), **joined)

@@ -63,10 +63,13 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
     _, state = next(iter(removal.states(model, images[:1])))
     kinds = removal.groups(state, getattr(model, "grid", None))
     options = {"generator": generator, "progress": progress}
-    ranked = removal.measure(model, others.images, others.labels, kinds, draws=0, **options)
+    ranked = removal.measure(model, others.images, others.labels, kinds, **options)
     rank = {kind: (ranked.base[0] - one[:, 0]).mean(1) for kind, one in ranked.single.items()}
-    planned = {kind: removal.plans(kinds[kind], rank[kind], generator) for kind in kinds}
-    outcomes = removal.measure(model, images, labels, kinds, planned=planned, **options)
+    planned = {kind: removal.plans(kinds[kind], rank[kind]) for kind in kinds}
+    first = {kind: int(one.argmax()) for kind, one in rank.items()}
+    outcomes = removal.measure(
+        model, images, labels, kinds, planned=planned, first=first, **options
+    )
     counts = draw_resamples(len(images), seed=seed)
     return {
         "kinds": list(kinds),
@@ -75,6 +78,8 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
         "accuracy_change": _changes(outcomes, 1, counts),
         "control_activation_change": _controls(outcomes, 0, counts),
         "control_accuracy_change": _controls(outcomes, 1, counts),
+        "first": first,
+        "first_activation_change": {k: _first(outcomes, k, first[k], counts) for k in kinds},
         "rank_agreement": {kind: _agreement(rank[kind], outcomes, kind) for kind in kinds},
         "orders": list(removal.ORDERS),
         "removed": {kind: np.array(removal.steps(len(rows))) for kind, rows in kinds.items()},
@@ -114,6 +119,13 @@ def _controls(outcomes, what: int, counts) -> dict[str, Estimate]:
         kind: _paired(one[what][None], outcomes.base[what], counts)[0]
         for kind, one in outcomes.control.items()
     }
+
+
+def _first(outcomes, kind: str, number: int, counts) -> Estimate:
+    """Change of the true activation (2,) without a group and without random ones of its norm."""
+    own, control = outcomes.single[kind][number, 0], outcomes.matched[kind][0]
+    each = torch.stack([own, control]) - outcomes.base[0]
+    return compare_means(each, counts, shares=False)
 
 
 def _agreement(rank: Tensor, outcomes, kind: str) -> float:

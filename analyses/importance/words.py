@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.statistics.words import number, sentence, sentences
+from capsviz.statistics.words import number, sentence, sentences, told
 
 PUBLISHED = 11  # levels of the published dictionaries
 
@@ -78,38 +78,53 @@ def _head(result) -> str:
 
 
 def _kind(result, kind: str) -> str:
-    change = result.activation_change[kind]
-    worst = int(change.value.argmin())
-    control = result.control_activation_change[kind]
+    change, control = result.activation_change[kind], result.control_activation_change[kind]
     areas = [number(float(one), ".1%") for one in result.area_accuracy[kind].value]
-    least, most = result.area_accuracy[kind].difference[1], result.area_accuracy[kind].difference[2]
+    least, most = result.area_accuracy[kind].difference[1:]
     last = result.removed[kind][-1]
     return (
-        f"{kind} ({len(change)}): without one, the true activation changes by {change[worst]:+.3f} "
-        f"at worst ({_name(result, kind, worst)}), {float(np.median(change.value)):+.3f} in the "
-        f"median, without random ones of equal norm by {control:+.3f}; mean accuracy until {last} "
-        f"are gone: random {areas[0]}, least important first {areas[1]} (less random "
-        f"{least:+.1%}), most important first {areas[2]} ({most:+.1%}): {verdict(least, most)}"
+        f"{kind} ({len(change)}): without one, the true activation changes by "
+        f"{float(np.median(change.value)):+.3f} in the median, without random ones of equal norm "
+        f"by {control:+.3f}; {_first(result, kind)}; mean accuracy until {last} are gone: random "
+        f"{areas[0]}, least important first {areas[1]} (less random {least:+.1%}), most important "
+        f"first {areas[2]} ({most:+.1%}): {verdict(least, most)}"
+    )
+
+
+def _first(result, kind: str) -> str:
+    """What goes with the group that ranks first, beside random ones of its norm."""
+    if result.first is None:  # of an earlier version: the largest change, on the images themselves
+        change = result.activation_change[kind]
+        worst = int(change.value.argmin())
+        return f"at worst {change[worst]:+.3f} ({_name(result, kind, worst)})"
+    own, control = result.first_activation_change[kind]
+    return (
+        f"without the one that ranks first on the other images "
+        f"({_name(result, kind, result.first[kind])}) {own:+.3f}, without random ones of its norm "
+        f"{control:+.3f}, {told(control.difference, 'less', 'more', 'not told apart')}"
     )
 
 
 def _brief(result, kind: str) -> str:
     """Of `_kind`, what a caption has room for."""
-    change, control = result.activation_change[kind], result.control_activation_change[kind]
-    worst, areas = int(change.value.argmin()), result.area_accuracy[kind].difference
+    change, areas = result.activation_change[kind], result.area_accuracy[kind].difference
     return (
-        f"{kind} ({len(change)}): at worst {change[worst]:+.3f} ({_name(result, kind, worst)}), "
-        f"random {control:+.3f}; mean accuracy less that of a random order {areas[1]:+.1%} least "
-        f"important first, {areas[2]:+.1%} most important first: {verdict(areas[1], areas[2])}"
+        f"{kind} ({len(change)}): {_first(result, kind)}; mean accuracy less that of a random "
+        f"order {areas[1]:+.1%} least important first, {areas[2]:+.1%} most important first: "
+        f"{verdict(areas[1], areas[2])}"
     )
 
 
 def verdict(least, most) -> str:
-    """Whether the order of removal matters."""
-    spared, hit = float(least.low) > 0, float(most.high) < 0
-    if spared and hit:
+    """Whether the order of removal matters, and rightly."""
+    right = (float(least.low) > 0, float(most.high) < 0)
+    wrong = (float(least.high) < 0, float(most.low) > 0)
+    if any(wrong):
+        end = " at one end of the order" if any(right) or not all(wrong) else ""
+        return f"importance misleads{end}: worse than a random order"
+    if all(right):
         return "importance tells which can go"
-    if hit or spared:
+    if any(right):
         return "importance tells one end of the order only"
     return "no order is shown to be better than a random one"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capsviz.statistics.words import number, sentences
+from capsviz.statistics.words import number, sentences, told
 
 CONTROLS = ("halves of one class", "whole moved")
 OF = {"halves of two classes": "halves of one class", "lower half moved": "whole moved"}
@@ -61,11 +61,6 @@ def verdicts(result) -> list[str]:
     if better:
         lines.append(f"quarters exchanged are told better by {', '.join(better)}")
     return lines
-
-
-def told(gain, above: str, below: str, neither: str) -> str:
-    """Which of three words the interval of a difference allows."""
-    return above if gain.low > 0 else below if gain.high < 0 else neither
 
 
 def of_units(result) -> list[str]:

@@ -53,8 +53,7 @@ def cycle(model, images: Tensor, *, seed: int) -> dict:
         return {"notes": ["no two images are read as the same class: no cycle"]}
     drawn = decode(model, poses, read).float().clamp(0, 1)
     noise = torch.randn(images.shape, generator=generator)
-    far = (drawn - images).flatten(1).norm(dim=1) / noise.flatten(1).norm(dim=1)
-    noisy = (images + far[:, None, None, None] * noise).clamp(0, 1)
+    noisy = as_far(images, noise, (drawn - images).flatten(1).norm(dim=1))
     like = _following(read)
     own, back = poses[torch.arange(len(read)), read].double(), []
     for picture in (drawn, noisy):
@@ -72,6 +71,20 @@ def cycle(model, images: Tensor, *, seed: int) -> dict:
         "cycle": compare_explained(off, np.tile(spread, (len(back), 1)), counts),
         "cycle_read": compare_means(same, counts),
     }
+
+
+def as_far(images: Tensor, noise: Tensor, distance: Tensor) -> Tensor:
+    """Images (N, C, H, W) in [0, 1] with so much noise that each is at its distance (N,).
+
+    By bisection, for what leaves [0, 1] is cut off; where no noise is enough, as much as there is.
+    """
+    low, high = torch.zeros_like(distance), torch.full_like(distance, 1e3)
+    for _ in range(40):
+        middle = (low + high) / 2
+        away = (images + middle[:, None, None, None] * noise).clamp(0, 1) - images
+        near = away.flatten(1).norm(dim=1) < distance
+        low, high = torch.where(near, middle, low), torch.where(near, high, middle)
+    return (images + high[:, None, None, None] * noise).clamp(0, 1)
 
 
 def _following(read: Tensor) -> Tensor:

@@ -71,14 +71,16 @@ def exchange(model, images: Tensor, *, seed: int) -> Exchange:
 
 
 def transplant(model, images: Tensor, *, seed: int, progress=iter) -> Outcomes:
-    """Images (N, C, H, W) under every condition, those left out that find no unlike partner."""
+    """Images (N, C, H, W) under every condition; none without an unlike and a like one."""
     own, even, read = last_couplings(model, images)
     generator = torch.Generator().manual_seed(seed)
-    pairs = couples(read, generator)
+    several = (torch.bincount(read)[read] > 1).nonzero().flatten()  # there is a like image, too
+    pairs = several[couples(read[several], generator)]
     if pairs.numel() < 4:
         raise ValueError(
             f"{len(images)} images make {len(pairs)} couples that the network reads as unlike "
-            "classes, expected at least 2: take more images, of several classes"
+            "classes, and others as alike, expected at least 2: take more images, of several "
+            "classes"
         )
     voting, partner = pairs.flatten(), pairs.flip(1).flatten()
     like = of_like_class(read, voting)
@@ -139,10 +141,7 @@ def noise(own: Tensor, even: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def of_like_class(read: Tensor, chosen: Tensor) -> Tensor:
-    """For each of the chosen images (P,) the next one that is read as the same class.
-
-    Of a class with one image, that image itself.
-    """
+    """For each of the chosen images (P,) the next one that is read as the same class."""
     following = torch.arange(len(read))
     for k in read.unique():
         places = (read == k).nonzero().flatten()

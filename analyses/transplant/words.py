@@ -91,4 +91,6 @@ def verdict(result) -> str:
         return "the couplings decide the class; but so may others of equal spread: see the controls"
     if own.low > MOST:
         return "the votes decide the class: with another's couplings most images stay their own"
-    return "neither couplings nor votes decide the class of most mixtures"
+    if max(float(partner.high), float(own.high)) <= MOST:
+        return "neither couplings nor votes decide the class of most mixtures"
+    return "too few pairs to say whether couplings or votes decide the class of most mixtures"

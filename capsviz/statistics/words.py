@@ -26,3 +26,8 @@ def sentence(text: str) -> str:
 def sentences(lines: str) -> str:
     """Lines as sentences, one after the other: captions are made of findings."""
     return " ".join(sentence(line) for line in lines.splitlines() if line.strip())
+
+
+def told(difference, above: str, below: str, neither: str) -> str:
+    """Of three words the one that an interval allows: for more, for less, for what holds 0."""
+    return above if difference.low > 0 else below if difference.high < 0 else neither

@@ -107,6 +107,9 @@ def test_a_faithful_map_is_called_ahead_and_one_that_knows_no_more_than_ink_is_n
     assert "ahead of the order by ink" in text and "knows nothing of the class" not in text
     assert "not told from uniform couplings" in text  # its couplings are uniform
     less = result.routed_less
+    around = Estimate(less.value * 0, less.ci95 * 0 + [-1, 1], less.n)
+    text = faithfulness.findings(result._replace(routed_less=around))
+    assert "not shown to be better than an order that knows nothing" in text
     behind = Estimate(less.value - 1, less.ci95 - 1, less.n)
     text = faithfulness.findings(result._replace(routed_less=behind))
     assert "behind the order by ink" in text and "knows nothing of the class" in text

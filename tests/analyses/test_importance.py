@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import pairwise
 
 import noise
 import numpy as np
@@ -66,7 +67,7 @@ def test_a_dimension_is_left_out_of_every_child(model, images):
 def test_random_removals_take_as_much_norm_in_every_image(generator):
     norms = torch.rand(5, 12, generator=generator)
     wanted = norms[:, 3:7].sum(1)
-    kept = measure.kept_of_norm(norms, wanted, torch.randperm(12, generator=generator))
+    kept = measure.kept_of_norm(norms, wanted, torch.rand(5, 12, generator=generator).argsort(1))
     torch.testing.assert_close(((1 - kept) * norms).sum(1), wanted)
     assert ((kept > 0) & (kept < 1)).sum(1).max() <= 1
 
@@ -97,7 +98,7 @@ def test_where_one_type_alone_matters_all_importance_is_its_own(images, labels, 
 def test_importance_is_ranked_on_other_images(model, images, labels, others, monkeypatch):
     seen = []
     plans = measure.plans
-    monkeypatch.setattr(measure, "plans", lambda m, rank, g: seen.append(rank) or plans(m, rank, g))
+    monkeypatch.setattr(measure, "plans", lambda m, rank: seen.append(rank) or plans(m, rank))
     result = measured(model, images, labels, others)
     state = state_of(model, others.images)
     whole = measure.outcome(measure.without(model, state), others.labels)[0]
@@ -112,8 +113,8 @@ def test_importance_is_ranked_on_other_images(model, images, labels, others, mon
 def test_curves_remove_by_rank_and_areas_are_their_mean_heights(model, images, labels, others):
     members = torch.eye(5, dtype=torch.bool)
     rank = torch.tensor([0.3, 0.1, 0.5, 0.2, 0.4])
-    planned = measure.plans(members, rank, torch.Generator().manual_seed(0))
-    least, most = planned[-2], planned[-1]
+    planned = measure.plans(members, rank)
+    least, most = planned
     assert measure.steps(5) == [1, 2, 3, 4]
     assert least[0].nonzero().flatten().tolist() == [1] and least[1].sum() == 2
     assert most[0].nonzero().flatten().tolist() == [2]
@@ -125,6 +126,47 @@ def test_curves_remove_by_rank_and_areas_are_their_mean_heights(model, images, l
         np.testing.assert_allclose(
             result.area_accuracy[kind].value, np.trapezoid(curve, x) / x[-1], rtol=1e-5
         )
+
+
+def test_each_image_has_random_orders_and_removals_of_its_own(model, images, generator):
+    """Their chance is in intervals over images: one order for all would leave it out."""
+    state, members = state_of(model, images), torch.eye(6, dtype=torch.bool)
+    plan = list(measure.random_plan(members, 200, generator))
+    assert [int(step.sum(1).unique()) for step in plan] == measure.steps(6)
+    np.testing.assert_allclose(plan[0].float().mean(0), 1 / 6, atol=0.08)
+    assert all((b | a == b).all() for a, b in pairwise(plan)), "none comes back"
+    some = measure.groups(state, model.grid)["types"][0]
+    once, again = (
+        measure.removed_at_random(model, state, "types", some, generator) for _ in range(2)
+    )
+    moved = (once - again).abs().amax(1) > 1e-6
+    assert moved.float().mean() > 0.9
+
+
+def test_the_group_that_ranks_first_stands_beside_random_ones_of_its_norm(
+    images, labels, others, monkeypatch
+):
+    model, targets = build_strong(), []
+    kept = measure.kept_of_norm
+    monkeypatch.setattr(measure, "kept_of_norm", lambda n, t, o: targets.append(t) or kept(n, t, o))
+    result = measured(model, images, labels, others)
+    state, kinds = state_of(model, images), measure.groups(state_of(model, images), model.grid)
+    norm = (state.norms * kinds["types"][result.first["types"]]).sum(1)
+    assert sum(torch.equal(norm, one) for one in targets) >= measure.DRAWS
+    own, control = result.first_activation_change["types"]
+    same = result.activation_change["types"][result.first["types"]]
+    assert float(own.value) == pytest.approx(float(same.value), abs=1e-6)
+    assert float(control.difference.value) == pytest.approx(float(control.value - own.value))
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "said"),
+    [((0.1, 0.2), (-0.2, -0.1), "tells which can go"), ((0.1, 0.2), (-0.1, 0.1), "one end of"),
+     ((-0.1, 0.1), (-0.1, 0.1), "no order is shown"), ((-0.2, -0.1), (0.1, 0.2), "misleads: worse"),
+     ((-0.1, 0.1), (0.1, 0.2), "misleads at one end"), ((0.1, 0.2), (0.1, 0.2), "misleads at one")],
+)  # fmt: skip
+def test_the_verdict_is_that_of_the_intervals(least, most, said):
+    assert said in words.verdict(*(Estimate(np.mean(e), np.array(e)) for e in (least, most)))
 
 
 def test_a_dictionary_counts_rounded_trees_of_the_class_that_is_read():

@@ -172,6 +172,14 @@ def test_the_cycle_by_hand():
     assert like == pytest.approx(expected, abs=1e-5)
 
 
+def test_the_noise_of_the_control_moves_each_image_as_far_though_it_is_cut_off(generator):
+    images = (torch.rand(20, 1, 8, 8, generator=generator) * 1.4 - 0.2).clamp(0, 1)
+    distance = torch.linspace(0.1, 3, 20)
+    noisy = paths.as_far(images, torch.randn(images.shape, generator=generator), distance)
+    assert noisy.min() >= 0 and noisy.max() <= 1
+    torch.testing.assert_close((noisy - images).flatten(1).norm(dim=1), distance, rtol=1e-3, atol=0)
+
+
 def test_a_path_of_a_linear_decoder_is_the_cross_fade():
     images = bars(8)
     path, fade = paths.strips(Mirror(), images[:4:2], images[4::2], 0)

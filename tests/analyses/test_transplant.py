@@ -124,6 +124,25 @@ def test_a_like_image_is_another_one_read_as_the_same_class():
     assert measure.of_like_class(read, chosen).tolist() == [0, 2, 5, 1, 3]
 
 
+def test_no_image_stands_for_a_like_one_itself(model, images, monkeypatch):
+    """Of a class that is read once there is no other image: it is in no couple."""
+    read = torch.arange(len(images)) % 3
+    read[-1] = 3
+    last = measure.last_couplings
+    monkeypatch.setattr(measure, "last_couplings", lambda *a: (*last(*a)[:2], read))
+    seen = []
+    like = measure.of_like_class
+    monkeypatch.setattr(
+        measure,
+        "of_like_class",
+        lambda r, chosen: seen.append((chosen, like(r, chosen))) or seen[0][1],
+    )
+    measure.transplant(model, images, seed=0)
+    (chosen, others) = seen[0]
+    assert len(images) - 1 not in chosen and (chosen != others).all()
+    assert torch.equal(read[chosen], read[others])
+
+
 def test_intervals_are_those_of_couples(model, images):
     result = transplant.evaluate(model, images, classes=CLASSES, dataset="noise")
     outcomes = measure.transplant(model, images, seed=0)
@@ -226,7 +245,8 @@ def test_findings_follow_the_intervals(model, images):
     assert "carry the class, however near uniform" in verdict(0.9, 0.1, 0.99)
     assert "see the controls" in verdict(0.9, 0.1, 0.4)
     assert "the votes decide" in verdict(0.1, 0.9, 0.99)
-    assert "neither" in verdict(0.52, 0.48, 0.99)
+    assert "neither" in verdict(0.4, 0.4, 0.99)
+    assert "too few pairs to say" in verdict(0.52, 0.48, 0.99)
 
 
 def test_numbers_of_the_scale_of_couplings_have_room(model, images):

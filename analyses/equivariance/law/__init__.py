@@ -13,7 +13,8 @@ one matrix, own offsets   one A for all classes, between vectors less the mean o
 one map for all classes   one affine map, fitted on all classes together: also one offset.
 one shift                 v + the mean change of the class: A = 1 and an offset.
 
-R2 of the vector is the share of its variance within a class that is explained. A vector that hardly
+R2 of the vector is the share of its squares, about the mean of its class in the images of the fit,
+that is explained. A vector that hardly
 changes has a high one for nothing; so beside it stands R2 of the change v(whole) - v, which one
 shift leaves at zero. No vector is reduced. Halves are of the angle, the shift and the shear, and
 for a scale of its logarithm.
