@@ -49,7 +49,9 @@ def _accuracies(axes, result):
         for k in range(K):
             one, y = result.accuracy[k, p], p * (K + 1) + k
             colour = COLOURS[k % len(COLOURS)]
-            axes.plot(one.ci95, [y, y], color=colour, linewidth=1.2, clip_on=False)
+            axes.plot(
+                one.ci95, [y, y], color=colour, linewidth=1.2, clip_on=False, solid_capstyle="butt"
+            )
             markers += axes.plot(
                 one.value,
                 y,

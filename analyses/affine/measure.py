@@ -84,10 +84,20 @@ def statistics(plain, changed, within, counts) -> dict[str, Estimate]:
     }
 
 
-def examples(images: Tensor, drawn: Sequence[Transforms]) -> tuple[np.ndarray, np.ndarray]:
-    """The first image and some of its variants (E, C, H, W) uint8, and the shift of each."""
-    some = [Transforms(*(numbers[:1] for numbers in one)) for one in drawn[: SHOWN - 1]]
-    pictures = torch.cat([images[:1], *(apply(images[:1], one) for one in some)])
+def examples(
+    images: Tensor, drawn: Sequence[Transforms], within: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """An image and some of its variants (E, C, H, W) uint8, and the shift of each.
+
+    The first image with variants `within` (V, N) the trained places and beyond them, if there is
+    one.
+    """
+    shown = drawn[: SHOWN - 1]
+    both = within[: len(shown)].any(0) & ~within[: len(shown)].all(0)
+    i = int(both.argmax())
+    some = [Transforms(*(numbers[i : i + 1] for numbers in one)) for one in shown]
+    own = images[i : i + 1]
+    pictures = torch.cat([own, *(apply(own, one) for one in some)])
     return pictures.numpy(), np.array([0.0, *(shift_px(one)[0] for one in some)])
 
 

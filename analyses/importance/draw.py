@@ -66,8 +66,10 @@ def _map(figure, axes, result):
     axes.spines[:].set_visible(False)
     low, high = result.control["places"]
     axes.set_title("the children of a place", fontsize=6.5)
-    axes.set_xlabel(f"random: {low:+.3f} to {high:+.3f}", fontsize=6.5)
+    text = f"random: {low:+.3f} to {high:+.3f}".replace("-", "\N{MINUS SIGN}")
+    axes.set_xlabel(text, fontsize=6.5)
     bar = figure.colorbar(drawn, ax=axes, fraction=0.05, pad=0.02)
+    bar.set_label("change", fontsize=6)
     bar.ax.tick_params(labelsize=6)
     bar.outline.set_visible(False)
 
@@ -82,4 +84,5 @@ def _bars(axes, result, kind):
         axes.set_xticks(range(len(change)))
     axes.set_xlabel({"types": "a capsule type", "dimensions": "a dimension of all poses"}.get(
         kind, "a group of children"))  # fmt: skip
+    axes.set_ylabel("change", fontsize=6, labelpad=1)
     axes.tick_params(labelsize=6)

@@ -62,7 +62,7 @@ def trees(result, width):
     columns = 6 if are_short(result.classes) else 4
     figure.legend(
         handles=handles, loc="outside lower center", ncols=len(handles) if wide else columns,
-        fontsize=6.5, title="favourite parent (colour); paler: a weaker preference",
+        fontsize=6.5, title="favourite parent (colour); paler: weaker, each row by itself",
         title_fontsize=6.5, handlelength=1, columnspacing=1,
     )  # fmt: skip
     return figure
@@ -105,7 +105,7 @@ def _mosaics(result, colours) -> list[np.ndarray]:
 
 
 def _paint(favourite, margin, colours) -> np.ndarray:
-    """(I, 3): the favourite's colour, paler for a weaker preference."""
+    """(I, 3): the favourite's colour, paler for a weaker preference than the strongest of these."""
     base = np.array([to_rgb(colours.get(int(j), NONE)) for j in favourite])
     strength = (margin / max(margin.max(), 1e-12))[:, None]
     strength = np.where(favourite[:, None] < 0, 1, 0.12 + 0.88 * strength)

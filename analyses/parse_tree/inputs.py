@@ -40,6 +40,11 @@ def two(inputs, picture, other: int | None) -> tuple[str, dict]:
     other = next_class(inputs, picture) if other is None else other
     second, _ = inputs.dataset.nth_of_class(other, 0)
     images = torch.cat([picture.image.cpu(), to_float(second)])
+    if torch.equal(images[0], images[1]):
+        raise ValueError(
+            f"image 0 of class {inputs.dataset.classes[other]} is the picture itself: expected "
+            "another class (--other)"
+        )
     arguments = {
         "images": images,
         "labels": (picture.label, other),

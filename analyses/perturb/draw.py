@@ -162,6 +162,8 @@ def table(result, width):
     right.grid(axis="y", linewidth=0.3)
     bar = {"orientation": "horizontal", "shrink": 0.9, "aspect": 40 if double else 18, "pad": 0.02}
     scale = figure.colorbar(picture, ax=left, **bar)
+    if not double:
+        scale.ax.locator_params(nbins=5)
     gap = " " if double else "\n"
     scale.set_label(f"effect / standard deviation of{gap}the measure in the class")
     figure.suptitle(

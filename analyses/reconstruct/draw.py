@@ -28,7 +28,10 @@ def sheet(result, width):
     parts = list(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     if beside:
         parts[1:] = parts[1].subfigures(1, 2, width_ratios=[0.56, 0.44])
-    blocks[0].draw(parts[0], f"test images of each class, {result.dataset}")
+    there = set(result.example_labels.tolist())
+    absent = [name for k, name in enumerate(result.classes) if k not in there]
+    none = f"; none of {', '.join(absent)} among them" if absent else ""
+    blocks[0].draw(parts[0], f"test images of each class, {result.dataset}{none}")
     if len(result.failures):
         count = f"{len(result.failures)} of {result.wrong}"
         title = f"misread images, {count}, most confident first"

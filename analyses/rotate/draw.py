@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -63,7 +64,7 @@ def _strip(axes, result, picked):
     names = [result.classes[k] for k in result.predicted[picked]]
     under.set_xticks(x, names, rotation=0 if are_short(result.classes) else 90)
     for text, k in zip(under.get_xticklabels(), result.predicted[picked], strict=True):
-        text.set_color("black" if result.label in (None, k) else PREDICTED)
+        text.set_color(rcParams["text.color"] if result.label in (None, k) else PREDICTED)
 
 
 def curves(result, width):

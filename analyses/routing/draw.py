@@ -183,12 +183,14 @@ def parents(axes, rounds, mean, band, J):
     axes.plot(rounds, mean, "o-", color=BLUE)
     axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
     axes.set(ylabel="effective parents", ylim=(1, J * 1.03))
-    last(axes, rounds, mean, f"{mean[-1]:.2f}", below=mean[-1] > 1 + (J - 1) / 4,
+    number = f"{mean[-1]:.2f}" if round(mean[-1], 2) < J else f"{mean[-1]:.3f}"
+    last(axes, rounds, mean, number, below=mean[-1] > 1 + (J - 1) / 4,
          alone=len(rounds) == 1)  # fmt: skip
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
     right.set_ylabel("entropy, nats")
-    right.set_ticks(np.arange(int(np.log(J)) + 1))
+    whole = np.arange(int(np.log(J)) + 1)
+    right.set_ticks(whole if len(whole) > 2 else np.linspace(0, np.log(J), 3).round(2))
     iteration_ticks(axes, rounds)
 
 

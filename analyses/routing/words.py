@@ -7,7 +7,7 @@ import numpy as np
 from capsviz.analyses.routing import statistics
 from capsviz.analyses.routing.statistics import NO_MAP, Statistics, spread
 from capsviz.nn.quantity import words_of
-from capsviz.statistics.words import number, sentences
+from capsviz.statistics.words import number, sentences, strongest
 
 
 def caption(result, part: str = "") -> str:
@@ -69,7 +69,7 @@ def findings(result) -> str:
     J = len(result.classes)
     effective = float(np.exp(result.entropy_nats[-1]).mean())
     both = (result.activations, result.uniform_activations)
-    name, control = (result.classes[v.argmax()] for v in both)
+    name, control = (strongest(result.classes, v) for v in both)
     largest = [float(v.max()) for v in both]
     sd = "" if result.coupling_sd is None else f" (sd about uniform {result.coupling_sd[-1]:.4f})"
     R = len(result.couplings)

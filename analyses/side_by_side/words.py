@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capsviz.statistics.words import sentences
+from capsviz.statistics.words import sentences, strongest
 
 
 def caption(result) -> str:
@@ -55,5 +55,5 @@ def findings(result) -> str:
 
 
 def _class(result, activations) -> str:
-    j = int(activations.argmax())
-    return f"{result.classes[j]} (activation {activations[j]:.3f})"
+    name = strongest(result.classes, activations)
+    return f"{name} (activation {float(activations.max()):.3f})"

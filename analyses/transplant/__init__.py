@@ -216,6 +216,11 @@ def of_two(inputs, picture, donor: int, index: int, seed: int) -> Result:
 
     other, _ = inputs.dataset.nth_of_class(donor, index)
     images = torch.cat([picture.image.cpu(), to_float(other)])
+    if torch.equal(images[0], images[1]):
+        raise ValueError(
+            f"image {index} of class {inputs.dataset.classes[donor]} is the picture itself: "
+            "expected another one (--donor, --donor-index)"
+        )
     labels = (picture.label, donor)
     return compute(inputs.model, images, labels, classes=inputs.dataset.classes, seed=seed)
 

@@ -25,7 +25,7 @@ def caption(result) -> str:
         return (
             "Transplanted couplings: what images are read as when their couplings are replaced in "
             "every iteration and their votes kept. Bars: 95 % intervals, by bootstrap of couples "
-            f"of images. {sentences(findings(result))}"
+            f"of images; of shares of 0 and 100 % Wilson's. {sentences(findings(result))}"
         )
     return (
         "Two images with each other's couplings. From the left: the image; its couplings to the "

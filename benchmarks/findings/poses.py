@@ -15,10 +15,12 @@ from benchmarks.findings.finding import (
     seeds,
     slim,
 )
+from capsviz.analyses.parts.words import OF
 from capsviz.leaderboard import columns
 from capsviz.statistics.estimate import Estimate
 
-MOVED, WHOLE = "lower half moved", "whole moved"
+HALVES, MOVED = "halves of two classes", "lower half moved"
+NEAREST = "pixels: nearest image"
 
 
 def lawful() -> Finding:
@@ -142,34 +144,26 @@ def broken() -> Finding:
     """A broken digit is noticed by what has no parts as well."""
     one = of_figure("parts-mnist-*-images.json")
     result = one.result
-    exchanged = result.kinds.index("quarters exchanged")
-    auroc = result.auroc[:, exchanged]
-    rest = range(1, len(result.scores))
-    rivals = [
-        k
-        for k in rest
-        if result.scores[k].startswith("pixels: nearest")
-        or ("largest score" in result.scores[k] and not result.scores[k].startswith("mnist:"))
-    ]
-    moved, whole = (result.auroc[:, result.kinds.index(k)] for k in (MOVED, WHOLE))
-    other = next(k for k in rest if result.scores[k] == "mnist-resnet: largest score")
-    listed = "; ".join(f"{result.scores[k]} {auroc[k]:.3f}" for k in rivals)
+    auroc = result.auroc[:, result.kinds.index("quarters exchanged")]
+    other, nearest = map(result.scores.index, ("mnist-resnet: largest score", NEAREST))
+    halves, moved = (result.beyond[:, list(OF).index(kind)] for kind in (HALVES, MOVED))
     return Finding(
-        "What notices broken digits notices whole ones that moved, too",
+        "A network without capsules notices broken digits as well",
         bool(
-            auroc.low[0] > 0.9
-            and (auroc.low[rivals] > 0.9).all()
-            and whole.low[0] > 0.5
-            and moved.value[0] - whole.value[0] < moved.value[other] - whole.value[other]
+            (auroc.low[[0, other, nearest]] > 0.9).all()
+            and halves.low[other] > 0
+            and halves.value[other] >= halves.value[0]
+            and moved.low[other] > 0
         ),
         "The length of the longest capsule tells a digit with its quarters exchanged from the "
-        f"intact one with AUROC {auroc[0]:.3f}, on {result.n:,} images; one whose lower half moved "
-        f"with {moved[0]:.3f}, and one that moved as a whole, unbroken, with {whole[0]:.3f}. A "
-        f"ResNet has {moved[other]:.3f} and {whole[other]:.3f}: capsules are ahead on both, and "
-        "less so where only parts are out of place.",
+        f"intact one with AUROC {auroc[0]:.3f}, on {result.n:,} images. Beyond halves of one class "
+        f"it tells halves of two by {halves[0]:+.3f}, a ResNet by {halves[other]:+.3f}; beyond "
+        f"whole digits moved by 2 px a lower half so moved by {moved[0]:+.3f}, a ResNet by "
+        f"{moved[other]:+.3f}.",
         picture(one),
         "AUROC by score",
-        f"quarters exchanged, {listed}",
+        f"quarters exchanged, {result.scores[other]} {auroc[other]:.3f}; {NEAREST} "
+        f"{auroc[nearest]:.3f}",
         "one training run of each",
         "a way of breaking that only capsules notice, and not where the whole is so treated",
         [one.source],

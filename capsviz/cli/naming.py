@@ -62,7 +62,7 @@ def stem(
     analysis  the networks stand behind its name, where the base begins with it, else at the end.
     """
     named = _cut("-".join(one for one in networks if f"-{one}-" not in f"-{base}-"))
-    first = analysis or base.partition("-")[0]
+    first = (analysis or base.partition("-")[0]).replace("_", "-")
     rest = base.removeprefix(first).removeprefix("-")
     begins = base == first or base.startswith(f"{first}-")
     name = "-".join(filter(None, (first, named, rest) if begins else (base, named)))

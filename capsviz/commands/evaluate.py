@@ -10,6 +10,8 @@ EXAMPLES = """
 capsviz evaluate --checkpoint mnist --n 1000  # 10 s; all 10,000 images about 1 min
 """
 
+WIDE = 10  # letters of a class that a column of the confusion may be called by
+
 
 @click.command(help=__doc__)
 @options.replicates
@@ -113,15 +115,19 @@ def _table(about: dict, classes, objects: int) -> str:
 
 
 def _confusion(about: dict, classes) -> list[str]:
-    width = max(
-        5, *(len(name) for name in classes), *(len(str(max(r))) for r in about["confusion"])
-    )
-    lines = ["row: true class, column: predicted, right: accuracy of the class"]
-    lines.append(" " * width + "".join(f" {name:>{width}}" for name in classes))
-    for name, row in zip(classes, about["confusion"], strict=True):
+    heads, rows, numbered = list(classes), list(classes), ""
+    if max(map(len, classes)) > WIDE:
+        heads = [str(k) for k in range(len(classes))]
+        rows = [f"{name} ({k})" for k, name in enumerate(classes)]
+        numbered = ", by the number in brackets"
+    width = max(5, *map(len, heads), *(len(str(max(r))) for r in about["confusion"]))
+    first = max(width, *map(len, rows))
+    lines = [f"row: true class, column: predicted{numbered}, right: accuracy of the class"]
+    lines.append(" " * first + "".join(f" {head:>{width}}" for head in heads))
+    for name, row_name, row in zip(classes, rows, about["confusion"], strict=True):
         share = about["per_class"].get(name)
         cells = "".join(f" {count or '.':>{width}}" for count in row)
-        lines.append(f"{name:>{width}}{cells}  " + ("" if share is None else f"{share:7.2%}"))
+        lines.append(f"{row_name:>{first}}{cells}  " + ("" if share is None else f"{share:7.2%}"))
     return lines
 
 

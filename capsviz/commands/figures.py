@@ -35,7 +35,8 @@ def command(style, only, n, digit, index, seed, figure, inputs):
 
     width = writing.width(figure)
     naming.try_folder(figure["output"])
-    names = paperset.choose([name for text in only for name in text.split(",")])
+    asked = [name for text in only for name in text.split(",")]
+    names = paperset.choose(asked)
     chosen = options.open_inputs(inputs)
     most = FEW if n is None else None
     n = options.usual(n, chosen)
@@ -59,5 +60,9 @@ def command(style, only, n, digit, index, seed, figure, inputs):
             column=column(figure["venue"]),
         )
     click.echo(f"{len(entries)} figures in {figure['output']}")
+    empty = set(names) - {entry.analysis for entry in entries} - set(failed) if asked else ()
+    if empty:
+        listed = ", ".join(sorted(name.replace("_", "-") for name in empty))
+        raise click.ClickException(f"of this network and these images there is no figure: {listed}")
     if failed:
         raise click.ClickException(f"{len(failed)} failed: {', '.join(failed)}")

@@ -59,6 +59,11 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         if whole is not None and (tuple(self.parts.shape) != whole or self.labels.dim() != 2):
             raise ValueError(f"parts must be (N, K, C, H, W), {whole}: {tuple(self.parts.shape)}")
 
+    def __repr__(self) -> str:
+        """What it is, without its images."""
+        of = f"{self.name!r}, {self.split!r}, {len(self):,} images {tuple(self.images.shape[1:])}"
+        return f"Dataset({of}, {len(self.classes)} classes)"
+
     def __len__(self) -> int:
         return len(self.labels)
 

@@ -89,12 +89,18 @@ def _in_turn(samples):
 def _part(samples, split: str, *, with_test: bool):
     from sklearn.model_selection import train_test_split
 
-    rest = samples
+    rest, classes = samples, Counter(label for _, label in samples)
     shares = SHARES if with_test else {"validation": SHARES["validation"]}
+    if (rarest := min(classes.values())) <= len(shares):
+        raise ValueError(
+            f"the pictures are split by class into training and {' and '.join(reversed(shares))}: "
+            f"expected at least {len(shares) + 1} of each class, got {rarest} of one; or lay them "
+            "out in train/, validation/ and test/"
+        )
     for name in reversed(shares):
         rest, share = train_test_split(
             rest,
-            test_size=max(round(shares[name] * len(samples)), 1),
+            test_size=max(round(shares[name] * len(samples)), len(classes)),
             stratify=[label for _, label in rest],
             random_state=SEED,
         )

@@ -21,6 +21,7 @@ from capsviz.figures.results import read_result, to_json, write_result
 from capsviz.figures.venues import INCHES, check_venue, inches
 from capsviz.files import write_bytes
 from capsviz.provenance import provenance
+from capsviz.statistics.words import shortened
 
 __all__ = [
     "INCHES",
@@ -87,8 +88,13 @@ def caption(analysis: str, result: NamedTuple, part: str = "", *, notice: str | 
 def draw(
     analysis: str, result: NamedTuple, width: str | float = "double", part: str = ""
 ) -> Figure:
-    """A picture of a result, by its analysis's own `plot`, in the house style."""
+    """A picture of a result, by its analysis's own `plot`, in the house style.
+
+    Long names of classes are shortened; numbers and captions have them whole.
+    """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
+    if classes := getattr(result, "classes", None):
+        result = result._replace(**{"classes": shortened(classes)})
     with style():
         return module.plot(result, width=inches(width), **({"part": part} if part else {}))
 

@@ -50,6 +50,7 @@ def class_ticks(axis, names, step=1):
 def one_map(axes, image, extent_px, values, scale):
     """One map at its place on the paler input, its outline above; − where clearly negative."""
     axes.set_axis_on()
+    axes.set_facecolor("white")  # of the paper that ink is on, whatever the style
     axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)
     drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=extent_px, zorder=2)
     grey = image.mean(0)

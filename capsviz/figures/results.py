@@ -56,6 +56,15 @@ def write_result(
     return paths
 
 
+def _but(path: Path, error: Exception) -> str:
+    """What a file is that is no result: a card, or what could not be read of it."""
+    try:
+        card = {"model", "weights"} <= set(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        card = False
+    return ", but the card of weights" if card else f" ({type(error).__name__})"
+
+
 def read_result(path: Path) -> tuple[NamedTuple, dict]:
     """A result and what was written about it; ValueError for a file that holds none."""
     path = Path(path)
@@ -66,7 +75,7 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
     except FileNotFoundError as error:
         raise ValueError(f"there is no file '{path}'") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"'{path}' is not a result of capsviz ({type(error).__name__})") from error
+        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
     kind: Any = getattr(module, str(name), None)  # its class of results
     arrays = _read_arrays(path, about["npz_sha256"]) if "npz_sha256" in about else {}

@@ -61,7 +61,8 @@ def choose(only: Sequence[str]) -> list[str]:
     only = [name.replace("-", "_") for name in only]
     for name in only:
         if name not in known:
-            raise ValueError(discovery.unknown("figure", name, known))
+            words = [one.replace("_", "-") for one in (name, *known)]
+            raise ValueError(discovery.unknown("figure", words[0], words[1:]))
     return [name for name in known if not only or name in only]
 
 

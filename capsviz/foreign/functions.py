@@ -73,6 +73,8 @@ def read_function(path: Path, name: str, arguments: int = 0) -> Callable:
             and value.__module__ == module.__name__
             and len(_required(value)) == arguments
         ]
+        if not own:
+            raise ValueError(f"{path} defines no function: expected one that builds the network")
         raise ValueError(f"{path}: {unknown('function', name, own)}")
     required = _required(function)
     if required and not arguments:

@@ -111,7 +111,9 @@ def _different(pairs: list[tuple[Network, Path]]) -> list[Network]:
         kept.append((network, place))
     names = [network.name for network, _ in kept]
     return [
-        one if names.count(one.name) == 1 else one._replace(name=f"{one.name} ({place.name})")
+        one
+        if names.count(one.name) == 1 or one.name.endswith(")")
+        else one._replace(name=f"{one.name} ({place.name})")
         for one, place in kept
     ]
 
@@ -128,13 +130,20 @@ def _read(place: Path) -> tuple[list[Network], list[Record]]:
     if place.is_dir() and not _holds_weights(place):
         return _folder(place)
     if place.suffix != ".json":
-        return [network(checkpoint.read_card(checkpoint.find(place)))], []
+        return _own(place), []
     about = _json(place)
     if place.name == RUNS and about is not None:
         return [_of_runs(place)], []
     if isinstance(about, dict) and "analysis" in about:
         return [], [Record(*read_result(place), place)]
     return [network(checkpoint.read_card(place))], []
+
+
+def _own(place: Path) -> list[Network]:
+    """Weights in a folder or file: called by their place, too, where that is another name."""
+    one = network(checkpoint.read_card(checkpoint.find(place)))
+    known = str(place) in checkpoint.shipped() or place.stem == one.name
+    return [one if known else one._replace(name=f"{one.name} ({place.stem})")]
 
 
 def _holds_weights(folder: Path) -> bool:

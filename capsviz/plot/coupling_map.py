@@ -71,5 +71,6 @@ def couplings(
     title = f"iteration {round_ + 1} of {R}" if R > 1 else "couplings"
     axes.set_title(f"{title}: uniform" if uniform else title)
     if colorbar:
-        parts.bar(drawn, axes, r"mean $c_{ij}$" if trace.grid else r"$c_{ij}$")
+        parts.bar(drawn, axes, r"mean $c_{ij}$" if trace.grid else r"$c_{ij}$",
+                  least=0 if float(values.min()) >= 0 else None)  # fmt: skip
     return axes

@@ -69,6 +69,7 @@ def evidence(
         values = additive_map(of_image(trace, image), round_, place=place)[0, parent].numpy()
     axes = parts.or_new(axes)
     _, _, height, width = trace.images.shape
+    axes.set_facecolor("white")  # of the paper that ink is on, whatever the style
     axes.imshow(picture(trace.images[image].numpy()), cmap="gray_r", vmin=0, vmax=1, alpha=0.5)
     norm = CenteredNorm(0, float(abs(values).max()) or 1e-6 if spread is None else spread)
     drawn = axes.imshow(

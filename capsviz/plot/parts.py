@@ -42,8 +42,10 @@ def position(index: int, count: int, what: str) -> int:
     return place % count
 
 
-def bar(drawn: ScalarMappable, axes: Axes, label: str) -> None:
-    """A labelled colour bar beside the axes."""
+def bar(drawn: ScalarMappable, axes: Axes, label: str, least: float | None = None) -> None:
+    """A labelled colour bar beside the axes; it begins at the least value that there can be."""
     figure = axes.get_figure()
     assert figure is not None
-    figure.colorbar(drawn, ax=axes, label=label)
+    shown = figure.colorbar(drawn, ax=axes, label=label)
+    if least is not None and shown.ax.get_ylim()[0] < least:
+        shown.ax.set_ylim(bottom=least)

@@ -1,5 +1,8 @@
 """Numbers in words, alike in the findings of every analysis."""
 
+LONGEST = 16  # letters of a name in a figure or a table
+TIE = 1e-6  # activations that differ by less are alike
+
 
 def number(value: float, form: str) -> str:
     """A number by Python's format, e.g. ".1%", with a space before the sign: "98.9 %"."""
@@ -15,6 +18,23 @@ def with_interval(value: float, interval, form: str) -> str:
 def in_a_row(names: list[str]) -> str:
     """Names in a row, the last after "and"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def strongest(classes, activations) -> str:
+    """The class of the largest activation; "all classes alike" where none is larger."""
+    alike = float(max(activations)) - float(min(activations)) <= TIE
+    return "all classes alike" if alike else classes[int(activations.argmax())]
+
+
+def shortened(names) -> list[str]:
+    """Names of at most `LONGEST` letters, still different: the beginning, "…" and the end."""
+    names = [str(name) for name in names]
+    head = (LONGEST - 1) // 2
+    short = [n if len(n) <= LONGEST else f"{n[:head]}…{n[len(n) - head :]}" for n in names]
+    alike = [k for k, one in enumerate(short) if short.count(one) > 1 and len(names[k]) > LONGEST]
+    for k in alike:
+        short[k] = f"{names[k][: LONGEST - 4]}…{k}"
+    return short
 
 
 def sentence(text: str) -> str:

@@ -186,10 +186,13 @@ def images_at_a_time(model) -> int:
 
 
 def check_images(images: Tensor) -> None:
-    """ValueError for images that are not float (N, C, H, W) in [0, 1], N at least 1."""
+    """ValueError for images that are not float (N, C, H, W) in [0, 1], N at least 1; TypeError."""
+    if not isinstance(images, Tensor):
+        raise TypeError(f"expected images as a torch.Tensor, got {type(images).__name__}")
     if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
         raise ValueError(
-            f"expected float images (N, C, H, W), got {images.dtype} of {tuple(images.shape)}"
+            "expected float images (N, C, H, W), at least one, got "
+            f"{images.dtype} of {tuple(images.shape)}"
         )
     low, high = float(images.min()), float(images.max())
     if not (low >= 0 and high <= 1):

@@ -40,6 +40,17 @@ class Trace:
     extent: tuple[float, float, float, float] | None = None  # of the grid, in px: left, right, ...
     quantity: Quantity | None = None  # what `evidence` is, in words
 
+    def __repr__(self) -> str:
+        """The parts that there are, by their shapes: numbers would fill pages."""
+        shown = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                value = tuple(value.shape)
+            if value is not None:
+                shown.append(f"{field.name}={value}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     @property
     def primary(self) -> Tensor | None:
         """The children, (N, I, D)."""

@@ -60,6 +60,11 @@ def test_a_network_of_the_middle_loses_what_is_moved_further(result):
     assert result.gap.difference.value[1, 1] < -0.5 and result.gap.difference.high[1, 1] < 0
 
 
+def test_examples_are_within_the_trained_places_and_beyond(result):
+    shifts = result.shifts_px[1:]
+    assert (shifts <= result.trained_px).any() and (shifts > result.trained_px).any()
+
+
 def test_shares_are_counts_of_the_variants_at_each_place(result, dots):
     images, labels = dots
     hits, total = {True: 0, False: 0}, {True: 0, False: 0}

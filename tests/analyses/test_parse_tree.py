@@ -295,7 +295,7 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert result["epochs"] == [0, 1, 2] and result["children"] == 72
-    (path,) = tmp_path.glob("parse-tree-epochs-small*.json")
+    (path,) = tmp_path.glob("parse-tree-*epochs-small*.json")
     read, _ = figures.read_result(path)
     assert "epoch 2" in parse_tree.findings(read)
     for width in ("single", "double"):

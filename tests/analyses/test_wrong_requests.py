@@ -19,6 +19,7 @@ OWN = {
     "importance": [("--n", "9", "--digit", "1")],
     "parse_tree": [
         ("--other", "11"),
+        ("--other", "2"),  # its first image is the picture itself
         ("--evaluate", "9999"),
         ("--evaluate", "9", "--other", "1"),
         ("--seeds", "2"),
@@ -47,6 +48,7 @@ OWN = {
     ],
     "transplant": [
         ("--donor", "11"),
+        ("--donor", "2"),  # with index 0 the picture itself
         ("--donor-index", "999"),
         ("--n", "9", "--donor", "1"),
         ("--n", "1"),

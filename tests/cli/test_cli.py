@@ -16,6 +16,7 @@ from PIL import Image
 
 from capsviz import checkpoint, data, discovery
 from capsviz.cli import PACKAGES, main
+from capsviz.commands import evaluate
 
 DIGITS = ["--checkpoint", "digits"]
 COMMANDS = [name for package in PACKAGES for name in discovery.names(package)]
@@ -104,6 +105,14 @@ def test_thresholds_are_written_into_the_card_from_validation_images_alone(run, 
         close = pytest.approx(value, rel=1e-4) if isinstance(value, float) else value
         assert written["thresholds"][name] == close
     checkpoint.load(tmp_path / "digits.safetensors")
+
+
+def test_long_class_names_are_numbered_in_the_columns_of_the_confusion():
+    names = [f"a rather long name, {k}" for k in range(20)]
+    about = {"confusion": [[3] * 20] * 20, "per_class": dict.fromkeys(names, 0.05)}
+    lines = evaluate._confusion(about, names)
+    assert "by the number in brackets" in lines[0] and lines[1].split() == [*map(str, range(20))]
+    assert lines[7].strip().startswith("a rather long name, 5 (5)") and max(map(len, lines)) < 170
 
 
 def test_evaluate_prints_a_table_for_people(run):

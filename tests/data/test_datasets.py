@@ -224,6 +224,26 @@ def test_a_folder_that_is_split_already_keeps_its_split(tmp_path):
     assert sizes == {"train": 36, "validation": 4, "test": 7}
 
 
+def test_of_many_classes_one_picture_each_is_set_aside_at_least(tmp_path):
+    """A tenth of 60 pictures is 6, and there are 20 classes."""
+    for name in ("train", "test"):
+        make_folder(tmp_path / name, {f"c{k:02d}": 3 for k in range(20)})
+    part = data.load("folder", "validation", tmp_path)
+    assert torch.bincount(part.labels).tolist() == [1] * 20
+    assert len(data.load("folder", "train", tmp_path)) == 40
+
+
+def test_too_few_pictures_of_a_class_to_split_are_refused_in_words(tmp_path):
+    make_folder(tmp_path, {"a": 2, "b": 30})
+    with pytest.raises(ValueError, match="expected at least 3 of each class, got 2 of one"):
+        data.load("folder", "train", tmp_path)
+
+
+def test_a_data_set_is_shown_without_its_images():
+    text = repr(data.load("digits", "test"))
+    assert text == "Dataset('digits', 'test', 360 images (1, 28, 28), 10 classes)"
+
+
 def test_the_first_pictures_of_a_folder_are_of_all_classes(tmp_path):
     for name in data.SPLITS:
         make_folder(tmp_path / name, {"a": 4, "b": 2, "c": 3}, mode="L")

@@ -165,3 +165,9 @@ def test_results_of_version_0_1_are_read_and_drawn(tmp_path, path):
 
 def test_every_analysis_that_shipped_a_figure_has_an_old_result():
     assert len(OLD) == 19
+
+
+def test_a_card_is_called_what_it_is(tmp_path):
+    path = discovery.folder("capsviz.trained") / "digits.json"
+    with pytest.raises(ValueError, match="is not a result of capsviz, but the card of weights"):
+        results.read_result(path)

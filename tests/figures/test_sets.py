@@ -13,9 +13,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 from foreign import Foreign
+from matplotlib.text import Text
 
 import capsviz
-from capsviz import discovery
+from capsviz import discovery, figures
 from capsviz.analyses import rotate
 from capsviz.cli import main
 from capsviz.data import digits
@@ -23,6 +24,7 @@ from capsviz.figures import sets as paperset
 from capsviz.figures.latex import document
 from capsviz.figures.tables import escape
 from capsviz.figures.venues import width_for
+from capsviz.statistics.words import shortened
 from capsviz.tracing import remember
 
 
@@ -231,6 +233,21 @@ def test_analyses_are_called_as_their_commands_are():
     assert paperset.choose(["parse-tree", "tsne"]) == paperset.choose(["parse_tree", "tsne"])
     with pytest.raises(ValueError, match="unknown figure 'nope'"):
         paperset.choose(["nope"])
+
+
+def test_asked_for_figures_that_there_are_none_of_it_says_so(blank, tmp_path):
+    result = run("--only", "predict,rotate", "--n", 5, "--format", "png", "--output", tmp_path)
+    assert result.exit_code == 1 and "there is no figure: predict" in result.stderr
+    assert list(tmp_path.glob("rotate-*.png"))
+
+
+def test_long_names_of_classes_are_short_in_pictures():
+    one, about = figures.read_result(discovery.root() / "figures/rotate-mnist-2-0.json")
+    long = [f"a rather long name of a class, {k:02d}" for k in range(10)]
+    drawn = figures.draw("rotate", one._replace(classes=long), about["width"])
+    texts = " ".join(" ".join(text.get_text().split()) for text in drawn.findobj(Text))
+    assert not any(name in texts for name in long)
+    assert any(name in texts for name in shortened(long))
 
 
 def test_what_looks_often_at_an_image_sees_fewer_unless_asked(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ from capsviz.analyses.sweep import Result as Sweep
 from capsviz.analyses.transplant import Statistics
 from capsviz.cli import main
 from capsviz.figures.results import write_result
+from capsviz.leaderboard.sources import Sources
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
 
@@ -249,3 +250,13 @@ def test_the_page_names_every_shipped_network_and_changes_with_a_result(tmp_path
     (row,) = [row for row in table if row.network.name == "mnist"]
     del row.cells["transplant"]
     assert page.page(table) != text
+
+
+def test_weights_of_ones_own_are_called_by_their_folder_too(tmp_path):
+    """The recipe's name alone may be that of shipped weights."""
+    for name in ("one", "two"):
+        path = card(tmp_path / name, "digits", name)
+        path.with_suffix(".safetensors").touch()
+    places = [tmp_path / "one", tmp_path / "two", "digits"]
+    names = [network.name for network in Sources.read(places).networks]
+    assert names == ["digits (one)", "digits (two)", "digits"]

@@ -53,6 +53,15 @@ def test_uniform_couplings_are_said_to_be_so_and_lie_in_the_middle_of_the_scale(
     assert axes.images[-1].norm.vmax == pytest.approx(1 / 3 + 0.25)
 
 
+def test_a_bar_of_couplings_shows_none_that_cannot_be(trace, axes):
+    """One child that gives all to one of three parents: the scale is symmetric about 1/3."""
+    sure = torch.zeros_like(trace.couplings)
+    sure[..., 0] = 1
+    plot.couplings(replace(trace, couplings=sure), axes=axes)
+    bar = axes.images[0].colorbar.ax
+    assert axes.images[0].norm.vmin < 0 and bar.get_ylim()[0] == 0
+
+
 def test_children_without_a_grid_are_drawn_one_by_one(trace, axes):
     plot.couplings(replace(trace, grid=None), axes=axes, classes=["a", "b", "c"])
     np.testing.assert_array_equal(values(axes), trace.couplings[-1, 0].T)

@@ -177,7 +177,7 @@ def test_images_at_the_bounds_are_taken(network):
     ids=["none", "three axes", "uint8"],
 )
 def test_what_are_no_float_images_is_refused(network, images):
-    with pytest.raises(ValueError, match=r"expected float images \(N, C, H, W\), got"):
+    with pytest.raises(ValueError, match=r"expected float images \(N, C, H, W\), at least one"):
         trace(network, images)
 
 
@@ -242,3 +242,14 @@ def test_large_images_are_looked_at_fewer_at_a_time():
     assert 1 < some < tracing.CHUNK_IMAGES
     assert some * large.image_bytes <= tracing.PASS_BYTES
     assert tracing.images_at_a_time(torch.nn.Linear(1, 1)) == tracing.CHUNK_IMAGES
+
+
+def test_a_trace_is_shown_by_the_shapes_of_its_parts(network, tiny_images):
+    text = repr(trace(network, tiny_images[:2], keep=("couplings",)))
+    assert text.startswith("Trace(images=(2, 1, 21, 19), ") and "couplings=(" in text
+    assert "tensor" not in text and "votes" not in text
+
+
+def test_images_of_another_kind_are_refused_by_their_kind(network, tiny_images):
+    with pytest.raises(TypeError, match=r"expected images as a torch.Tensor, got ndarray"):
+        trace(network, tiny_images.numpy())
