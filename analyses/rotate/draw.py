@@ -44,7 +44,8 @@ def film_strip(result, width):
     rest = len(result.classes) - len(named)
     axes.set(ylabel=result.score, ylim=(0, 1), xlim=_limits(angles))
     most = "longest" if result.score.endswith("length") else "highest"
-    never = f"; grey: {rest} classes that are never the {most}" if rest else ""
+    those = "class that is" if rest == 1 else "classes that are"
+    never = f"; grey: {rest} {those} never the {most}" if rest else ""
     axes.set_xlabel(wrapped(f"rotation of the input, degrees counter-clockwise{never}", width - 1))
     axes.xaxis.set_major_locator(_degrees(angles))
     label_lines(figure, named)

@@ -20,7 +20,7 @@ from capsviz.figures.maps import (
     halfrange,
     one_map,
 )
-from capsviz.figures.panels import label_lines
+from capsviz.figures.panels import label_lines, wrapped
 from capsviz.nn.quantity import words_of
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
@@ -91,7 +91,9 @@ def _maps(part, result, classes, shape, wide):
             axes.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
             if k == 0:
                 true = " (true)" if j == result.label else ""
-                axes.set_title(f"{result.classes[j]}{true}", fontsize=6.5, pad=2)
+                cell = 0.8 * part.bbox.width / part.dpi / shape[1]  # inches
+                title = wrapped(f"{result.classes[j]}{true}", cell)
+                axes.set_title(title, fontsize=6.5, pad=2)
             if column == 0:
                 axes.set_ylabel(name, fontsize=6.5)
     most = "longest" if result.layer is None else "most active"

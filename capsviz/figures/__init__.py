@@ -94,7 +94,7 @@ def draw(
     """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
     if classes := getattr(result, "classes", None):
-        result = result._replace(**{"classes": shortened(classes)})
+        result = result._replace(classes=shortened(classes))
     with style():
         return module.plot(result, width=inches(width), **({"part": part} if part else {}))
 
