@@ -17,7 +17,7 @@ from benchmarks.table import table
 from capsviz import checkpoint, discovery
 from capsviz.cli import PACKAGES
 from capsviz.experiments import reproductions
-from capsviz.experiments.gathering import READING, gather
+from capsviz.experiments.gathering import READING, gather, lengths
 from capsviz.figures import tables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -162,14 +162,15 @@ def speeds() -> str:
 
 
 def reproduced() -> str:
-    """Every table of `capsviz reproduce` with rows to compare among the shipped; others by name."""
-    parts, without = [READING], []
+    """Every table of `capsviz reproduce` with rows to compare among the shipped; others by name.
+
+    Rows that there are of longer training, too, follow in a table of their own.
+    """
+    parts, without, folder = [READING], [], discovery.folder("capsviz.trained") / "reproduce"
     for name in reproductions.available():
         title = discovery.summary("capsviz.experiments.reproductions", name)
         try:
-            header, rows, caption, notes = gather(
-                name, discovery.folder("capsviz.trained") / "reproduce"
-            )
+            header, rows, caption, notes = gather(name, folder)
         except ValueError:
             rows = []
         if sum("not run" not in row for row in rows) < 2:
@@ -178,9 +179,26 @@ def reproduced() -> str:
         caption = caption.replace(f" {READING}", "")
         commands = "\n".join(["```", *notes, "```"])
         parts += [f"**{name}**", tables.markdown(header, rows), caption, commands]
+        epochs = header.index("Epochs")
+        longest = max(int(row[epochs].split()[0]) for row in rows if "not run" not in row)
+        for length in lengths(name, folder):
+            if length > longest:
+                parts += _longer(name, folder, length)
     if without:
         parts.append(f"No results are shipped of {'; '.join(without)}.")
     return "\n\n".join(part.rstrip() for part in parts)
+
+
+def _longer(name: str, folder, epochs: int) -> list[str]:
+    """The rows of a table that are trained for so many epochs."""
+    header, rows, caption, notes = gather(name, folder, epochs=epochs)
+    trained = caption.replace(f" {READING}", "").partition(f"{epochs} epoch")
+    return [
+        f"**{name}, {epochs} epochs**",
+        tables.markdown(header, [row for row in rows if "not run" not in row]),
+        "The same table, " + "".join(trained[1:]),
+        "\n".join(["```", *notes, "```"]),
+    ]
 
 
 def output(command: str) -> str:

@@ -53,7 +53,9 @@ def hardware(device) -> str:
 
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    many = f"{threads} thread{'' if threads == 1 else 's'}"
+    return f"{platform.machine()} CPU, {os.cpu_count()} cores, {many}"
 
 
 @cache

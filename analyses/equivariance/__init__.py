@@ -49,6 +49,7 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
+from capsviz.statistics.threads import on_one_thread
 
 EXAMPLES = """
 capsviz equivariance --n 200  # about 7 min for all vectors
@@ -100,6 +101,7 @@ class Result(NamedTuple):
     seconds: float | None = None
 
 
+@on_one_thread
 def compute(
     models, images, labels, *, names, dataset, fit_images=None, fit_labels=None, fit=FIT,
     fit_of="training images", warps=tuple(REACH), seeds=SEEDS, resamples=1000, seed=0,

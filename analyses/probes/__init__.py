@@ -45,6 +45,7 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
+from capsviz.statistics.threads import on_one_thread
 
 EXAMPLES = """
 capsviz probes --digit 2 --other-index 5  # 10 s
@@ -151,6 +152,7 @@ def compute(model, images, labels=(None, None), *, classes) -> Result:
     )
 
 
+@on_one_thread
 def evaluate(
     model, images, *, name, dataset, baselines=None, fit_images=None, fit_labels=None, fit=FIT,
     shift_px=SHIFT_PX, seeds=3, seed=0, progress=iter,

@@ -77,6 +77,17 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
     return Table([*module.LABELS, *MEASURES], rows, caption, _commands(table, cards))
 
 
+def lengths(table: str, folder: Path) -> list[int]:
+    """Epochs of the runs that there are results of, of two rows or more: to compare them."""
+    runs = {cell.run for cell in get(table).cells()}
+    found: dict[int, set[str]] = {}
+    for path in folder.glob("[0-9]*-epochs/*-[0-9]*.json"):
+        name = path.stem.rpartition("-")[0]
+        if name in runs:
+            found.setdefault(int(path.parent.name.removesuffix("-epochs")), set()).add(name)
+    return sorted(n for n, rows in found.items() if len(rows) > 1)
+
+
 def _paths(cell: Cell, folder: Path) -> list[Path]:
     """The results of one row, by seed."""
     paths = folder.glob(f"{cell.run}-*.json")
@@ -137,7 +148,8 @@ def _caption(module, cards: list[dict]) -> str:
     images = " or ".join(f"{n:,}" for n in sorted({card["training"]["images"] for card in cards}))
     epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}"
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
-    hardware = sorted({card["training"]["hardware"] for card in cards})
+    each = (card["training"]["hardware"].split("; ") for card in cards)  # resumed: several
+    hardware = sorted({one for some in each for one in some})
     tests = sorted({card["results"]["test"]["n"] for card in cards})
     return " ".join(
         [

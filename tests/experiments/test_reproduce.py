@@ -199,6 +199,18 @@ def test_weights_of_another_epoch_than_the_last_are_told(table, tmp_path):
     assert [r[2] for r in gathering.gather("any", tmp_path).rows] == ["4 (best: 3, 4)", "4"]
 
 
+def test_lengths_are_those_with_rows_to_compare(table, tmp_path):
+    for epochs, names in ((1, ("with",)), (4, ("with", "without")), (30, ("with", "without"))):
+        for name in names:
+            found = card(0.3, epochs=epochs)
+            found["training"]["hardware"] = "one; other"  # a run that was resumed elsewhere
+            write(tmp_path, name, 0, found)
+    (tmp_path / "30-epochs/strange-0.json").write_text("{}")
+    assert gathering.lengths("any", tmp_path) == [4, 30]
+    caption = gathering.gather("any", tmp_path, epochs=4).caption
+    assert "one; other" in caption and caption.count("other;") == 1
+
+
 def test_a_row_without_results_says_so(table, tmp_path):
     write(tmp_path, "with", 0, card(0.3))
     rows = gathering.gather("any", tmp_path).rows

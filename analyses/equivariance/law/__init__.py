@@ -29,6 +29,7 @@ import numpy as np
 
 from capsviz.analyses.equivariance.law.words import LAWS
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.threads import on_one_thread
 
 FIT = 150  # training images of a class: every network sees them all, five times
 SEEDS = 2  # freshly initialised networks of each preset
@@ -62,6 +63,7 @@ class Law(NamedTuple):
     seconds: float
 
 
+@on_one_thread
 def compute(
     models, images, labels, *, names, dataset, reach, fit_images=None, fit_labels=None, fit=FIT,
     fit_of="training images", seeds=SEEDS, resamples=1000, seed=0, progress=iter,
