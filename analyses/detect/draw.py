@@ -61,7 +61,7 @@ def examples(result, width):
     lines = -(-A // columns)
     columns = -(-A // lines)
     cell = min((width - NAMES) / columns, CELL)
-    around = 3.8 if lines > 1 else 6  # lines of letters above and below all
+    around = 3.8 if lines > 1 else 4.5  # lines of letters above and below all
     figure = Figure(figsize=(width, lines * (2 * cell + 5.4 * LINE) + around * LINE))
     _examples(figure, result, columns, lines)
     return figure
@@ -101,6 +101,7 @@ def _points(axes, y, estimate, **look):
 def _examples(figure, result, columns, lines):
     """The first image of every set, above its reconstruction; class and distance below."""
     figure.suptitle("the first image of each set, and its reconstruction")
+    figure.supxlabel("class it is read as, below it the distance; *: flagged", fontsize=8)
     for line, axes in enumerate(figure.subplots(lines, 1, squeeze=False)[:, 0]):
         part = slice(line * columns, (line + 1) * columns)
         y, x = mosaic(axes, result.examples[part].swapaxes(0, 1), columns)
@@ -117,5 +118,3 @@ def _examples(figure, result, columns, lines):
                 for k, far in zip(result.predicted[part, 0], result.values[part, 0, 0], strict=True)
             ],
         )
-        if line == lines - 1:
-            under.set_xlabel("class it is read as, below it the distance; *: flagged")
