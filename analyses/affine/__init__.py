@@ -28,12 +28,14 @@ import numpy as np
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import within_one
 from capsviz.statistics.words import number, sentences
 
 EXAMPLES = """
 capsviz affine --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 1 min
 """
 
+OVER_RUNS = {"accuracy": within_one}
 NEEDS = ()  # of a network: its scores
 
 

@@ -36,12 +36,14 @@ from capsviz.analyses.detect import measure
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import within_one
 from capsviz.statistics.words import number, sentence
 
 EXAMPLES = """
 capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 7 min
 """
 
+OVER_RUNS = {"auroc": within_one}
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
 SCORES = ("winning capsule", "another capsule", "another image", "class average", "random")

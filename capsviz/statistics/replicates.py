@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,6 +101,12 @@ def _holds_estimate(value) -> bool:
 def mean(parts: Sequence) -> np.ndarray | float:
     """For `OVER_RUNS`: the mean over runs of numbers or arrays of equal shape."""
     return np.mean(parts, axis=0) if np.ndim(parts[0]) else float(np.mean(parts))
+
+
+def within_one(parts: Sequence[Estimate]) -> Estimate:
+    """For `OVER_RUNS`: the mean of estimates that lie in [0, 1] and are no shares of the images."""
+    one = combine(parts)
+    return replace(one, ci95=np.clip(one.ci95, 0, 1))
 
 
 def largest(parts: Sequence) -> np.ndarray:

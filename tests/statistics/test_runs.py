@@ -195,3 +195,13 @@ def test_words_say_how_many_runs():
     assert first.startswith("3 training runs of net (seeds 0, 1, 4)")
     assert "each at most 100 %" in second and "share at most 79 %" in second
     assert third == "of the first run alone: p, wrong"
+
+
+def test_what_lies_between_0_and_1_has_intervals_that_do():
+    """Accuracies of variants are no shares of the images: they are not known to be bounded."""
+    values = [np.array([0.97, 0.5]), np.array([0.99, 0.52])]
+    each = [Estimate(one, np.stack([one - 0.02, one + 0.01], -1), 30) for one in values]
+    plain, kept = runs.combine(each), replicates.within_one(each)
+    assert plain.high[0] > 1 and kept.high[0] == 1
+    np.testing.assert_array_equal(plain.ci95[1], kept.ci95[1])
+    np.testing.assert_array_equal(plain.value, kept.value)
