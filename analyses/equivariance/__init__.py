@@ -6,14 +6,13 @@ is given; and the pixels themselves. *Equivariance*: for each class, warp and si
 is fitted by ridge regression, v(warped) = A v(unwarped), on training images, 500 of each class if
 not told otherwise, shrunk towards the mean or towards no change, whichever predicts better there;
 R2 is the share of the squares of v(warped) about its mean over a class's training images that it
-explains on test images. Without training images the two halves of the test images take turns.
-*Unchanged* is R2 of A = 1: invariance. *Probe*: for each class and warp a ridge regression reads
-the size off the vector; R2 on the test images, over all sizes. Vectors longer than the pose are
-reduced to its length by PCA, so that all have equally many numbers; the share of the variance
-within a class that this keeps is told, and R2 is of what is kept. Control: networks of the same
-kind, freshly initialised, with the initial weights of each preset that the network has; the classes
-take turns among three seeds. Intervals at 95 % by paired bootstrap over images, 1,000 resamples,
-fits and weights held fixed.
+explains on test images. *Unchanged* is R2 of A = 1: invariance. *Probe*: for each class and warp a
+ridge regression reads the size off the vector; R2 on the test images, over all sizes. Vectors
+longer than the pose are reduced to its length by PCA, so that all have equally many numbers; the
+share of the variance within a class that this keeps is told, and R2 is of what is kept. Control:
+networks of the same kind, freshly initialised, with the initial weights of each preset that the
+network has; the classes take turns among three seeds. Intervals at 95 % by paired bootstrap over
+images, 1,000 resamples, fits and weights held fixed.
 
 A reader should see R2 near 1 where the pose changes lawfully, and above that of fresh networks by
 what training added: a pose is a smooth function of the image before any training, and far more of
@@ -23,8 +22,7 @@ bound. With an invariant vector "unchanged" would be near 1 and the probe near 0
 from a high R2 alone: pixels before PCA are equivariant by definition, because a warp is linear in
 them. Nor compare R2 from fits on unequal numbers of images. Nor from a low probe that the size is
 not there: only linear reading is tried, of the true class alone, and handwriting itself leans and
-turns, which no probe of the applied size can tell apart. The numbers hold for these weights;
-another training run may differ.
+turns, which no probe of the applied size can tell apart. Another training run may differ.
 
 `--law` asks whether the maps are a law (`equivariance.law`): half a warp twice, one map for all
 classes, extrapolation from half the warp, and R2 of the change itself, with the same controls. A

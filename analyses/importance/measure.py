@@ -105,7 +105,7 @@ def groups(state: State, grid: tuple[int, int, int] | None) -> dict[str, Tensor]
 def removed(model, state: State, kind: str, some: Tensor) -> Tensor:
     """Activations (B, J) without some children (I,) or (B, I), or dimensions (D,) or (B, D)."""
     if kind == DIMENSIONS:
-        return without(model, state, primary=state.primary * ~_each(some)[:, None])
+        return without(model, state, primary=state.primary * ~_each(some, state)[:, None])
     return without(model, state, (~some).to(state.norms))
 
 
@@ -119,7 +119,7 @@ def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -
     ----------
     some  members (I,) or (B, I), of dimensions (D,) or (B, D).
     """
-    some, B = _each(some), len(state.norms)
+    some, B = _each(some, state), len(state.norms)
     if kind == DIMENSIONS:
         direction = torch.randn(B, 1, state.primary.shape[2], generator=generator)
         direction = (direction / direction.norm(dim=2, keepdim=True)).to(state.primary)
@@ -132,9 +132,9 @@ def removed_at_random(model, state: State, kind: str, some: Tensor, generator) -
     return without(model, state, kept_of_norm(state.norms, target, order))
 
 
-def _each(some: Tensor) -> Tensor:
-    """(1, ·) of what is the same for all images, else (B, ·)."""
-    return some if some.dim() == 2 else some[None]
+def _each(some: Tensor, state: State) -> Tensor:
+    """(1, ·) of what is the same for all images, else (B, ·), on the state's device."""
+    return (some if some.dim() == 2 else some[None]).to(state.norms.device)
 
 
 def kept_of_norm(norms: Tensor, target: Tensor, order: Tensor) -> Tensor:

@@ -3,26 +3,24 @@
 Method: the pose of the class that the network reads. *Probes*: for each class a ridge regression
 (scikit-learn) from the pose to six measures of the image (`capsviz.statistics.moments`, second
 moments and stroke as those of Morpho-MNIST, Castro et al. 2019, arXiv:1809.10780): slant, width,
-height, stroke thickness, place. It is fitted on training images, 500 of each class if not told
-otherwise, and R2 is the share of a measure's squares, about its mean over a class's training
-images, that it explains on test images; all images are shifted by up to 2 px first, for data are
-centred and have no place to tell. *Control task* (Hewitt & Liang 2019, arXiv:1909.03368): the same
-probe, where each image has another image's measures, drawn at random; R2 on the same images,
-shifted anew. *Selectivity* is R2 less that: what a probe reads, not what it can learn by heart.
-*DCI* (Eastwood & Williams 2018): from the weights of a lasso, does a dimension serve one measure
-(disentanglement), is a measure held by one dimension (completeness); informativeness is the mean
-R2. *Cycle*: the pose is decoded and the drawing encoded again; R2 of the pose about its mean over
-the class. *Paths*: (1 - t) v_a + t v_b of two images read as the same class, decoded: what the
-drawing is read as, and how far it is from the nearest training image of the class. One pair is
-shown as a film strip; `--n N` measures.
+height, stroke thickness, place. It is fitted on training images, 500 of each class by default, and
+R2 is the share of a measure's squares, about its mean over a class's training images, that it
+explains on test images; all images are first shifted by up to 2 px, for centred data have no place
+to tell. *Control task* (Hewitt & Liang 2019, arXiv:1909.03368): the same probe, where each image
+has another image's measures, drawn at random; R2 on the same images, shifted anew. *Selectivity* is
+R2 less that: what a probe reads, not what it can learn by heart. *DCI* (Eastwood & Williams 2018):
+from the weights of a lasso, does a dimension serve one measure (disentanglement), is a measure held
+by one dimension (completeness); informativeness is the mean R2. *Cycle*: the pose is decoded and
+the drawing encoded again; R2 of the pose about its mean over the class. *Paths*: (1 - t) v_a + t
+v_b of two images read as the same class, decoded: what the drawing is read as, and how far from the
+nearest training image of the class. One pair is a film strip; `--n N` measures.
 
 Controls: networks freshly initialised (the classes take turns among three seeds), principal
 components of the pixels, as many as the pose has numbers, and the last features of the data set's
-networks without capsules. For DCI the pose turned at random. For the cycle a noise that moves each
-image, cut off at black and white, as far as decoding does, and another image's drawing. For paths a
-cross-fade of the pixels of the two drawings. Intervals are 95 %, by bootstrap of the images, of the
-couples for paths, of the classes for DCI; of selectivity from those of its two parts (MOVER, Zou &
-Donner 2008).
+networks without capsules. For DCI the pose turned at random. For the cycle noise that moves each
+image as far, cut off at black and white, and another image's drawing. For paths a cross-fade of the
+pixels of the two drawings. Intervals are 95 %, by bootstrap of the images, of the couples for
+paths, of the classes for DCI; of selectivity from its two parts (MOVER, Zou & Donner 2008).
 
 A reader should see which measures can be read off linearly, and compare with the fresh networks and
 the pixels: what these tell as well was not learned. A disentanglement no higher than that of the
@@ -30,7 +28,7 @@ turned pose says that the axes of a pose mean nothing by themselves. Where the c
 well as the path, a long activation in the middle is no merit of the pose; nearness to real images
 tells them apart. Do not conclude that the network uses what a probe reads, nor that what it does
 not read is not there: only linear reading is tried. Nor that a drawing along a path is an image of
-the data. Vectors of unequal length do not compare but by selectivity.
+the data. Unequally long vectors compare by selectivity alone.
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
-from capsviz.statistics.threads import on_one_thread
 
 EXAMPLES = """
 capsviz probes --digit 2 --other-index 5  # 10 s
@@ -152,7 +149,6 @@ def compute(model, images, labels=(None, None), *, classes) -> Result:
     )
 
 
-@on_one_thread
 def evaluate(
     model, images, *, name, dataset, baselines=None, fit_images=None, fit_labels=None, fit=FIT,
     shift_px=SHIFT_PX, seeds=3, seed=0, progress=iter,

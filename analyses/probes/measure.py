@@ -10,6 +10,7 @@ import numpy as np
 from capsviz.analyses.probes import dci, paths, vectors
 from capsviz.statistics.comparison import compare_explained, compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import reconstructs
 
 PENALTIES = np.logspace(-4, 5, 19)  # of ridge regression on standardised vectors
@@ -28,6 +29,7 @@ class Errors(NamedTuple):
     control_spread: np.ndarray  # (a, M)
 
 
+@on_one_thread
 def statistics(
     model, images, *, name, baselines, fit_images, fit_labels, shift_px, seeds, seed, progress=iter
 ) -> dict:

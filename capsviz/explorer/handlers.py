@@ -91,12 +91,9 @@ class Handlers:
 
     def case(self, key, sample, first, beside, opened, *values):
         """A prepared case, turned as it is to be, and its question."""
-        case = self.cases.get(key)
-        if case is None:
-            note = drawing.note(f"there is no case '{key}'", "cv-warn")
-            return (gr.skip(), note, *[gr.skip()] * (1 + len(Warp()) + PANELS))
-        sample = _case(case)
-        warp = list(Warp(case.angle_deg))
+        if (case := self.cases.get(key)) is None:
+            raise gr.Error(f"there is no case '{key}'", print_exception=False)
+        sample, warp = _case(case), list(Warp(case.angle_deg))
         outputs = self.show(sample, first, beside, opened, *warp, *values[5:])
         return (sample, drawing.note(case.question), "", *warp, *outputs)
 
