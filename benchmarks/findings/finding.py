@@ -12,7 +12,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number
 
 SLIM = "mnist-slim-"  # recipes on one slim stem: `capsviz reproduce routings`
-SHORTER = re.compile(r"-\d+-epochs$")
+LENGTH = re.compile(r"-\d+-epochs$")
 NOT_REPEATED = "one training run"
 WIDTH = 340  # of a picture beside the words, pixels
 
@@ -84,7 +84,7 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
     folders = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
     names = {folder.name for folder in folders}
     for folder in folders:
-        if folder.name.startswith(SLIM) or SHORTER.sub("", folder.name) in names - {folder.name}:
+        if folder.name.startswith(SLIM) or LENGTH.sub("", folder.name) in names - {folder.name}:
             continue
         for path, result, runs in statistics(folder, analysis, kind):
             if (value := take(result)) is not None:

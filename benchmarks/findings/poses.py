@@ -82,7 +82,7 @@ def affine() -> Finding:
     less = result.beyond.difference
     listed = "; ".join(f"{result.networks[k]} {result.beyond[k]:.1%}" for k in others)
     inside = "; ".join(f"{result.networks[k]} {result.within[k]:.1%}" for k in (capsnet, *others))
-    far, outer, files = _beyond(SLIM, ("pooled", "dynamic"))
+    far, outer, files = _beyond(SLIM, ("pooled-10-epochs", "dynamic-10-epochs"))
     longer, more = _trained_longer()
     apart, others_files = _shared_matrices()
     return Finding(

@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks.findings.finding import SLIM, Finding
+from benchmarks.findings.finding import LENGTH, SLIM, Finding
 from capsviz import checkpoint, discovery, leaderboard
 from capsviz.experiments.reproductions import resnet
 from capsviz.leaderboard.words import SEVERAL
@@ -18,7 +18,9 @@ def sharpness() -> Finding:
     rows = {
         row.network.name.removeprefix(SLIM): row
         for row in leaderboard.table()
-        if row.network.name.startswith(SLIM) and len(row.network.seeds) >= SEVERAL
+        if row.network.name.startswith(SLIM)
+        and not LENGTH.search(row.network.name)
+        and len(row.network.seeds) >= SEVERAL
     }
     without = rows.pop(NONE, None)
     rows = {name: row for name, row in rows.items() if {"parents", "even"} <= row.cells.keys()}
