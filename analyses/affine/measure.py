@@ -13,6 +13,7 @@ from capsviz.data.affnist_like import Transforms, apply
 from capsviz.nn.functional import predict
 from capsviz.statistics import comparison
 from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.intervals import middle_95
 from capsviz.tracing import scores
 from capsviz.transforms.augment import to_float, to_uint8
 
@@ -106,12 +107,8 @@ def _less(clean: Estimate, other: Estimate) -> Estimate:
     assert clean.draws is not None and other.draws is not None
     value, drawn = clean.value - other.value, clean.draws - other.draws
     apart = drawn - drawn[:, :1]
-    ends = _ends(drawn)
+    ends = middle_95(drawn)
     alike = np.ptp(ends, axis=1) == 0  # no resample differs, which proves no certainty
     ends[alike] = np.stack([clean.low - other.high, clean.high - other.low], 1)[alike]
-    less = Estimate(value - value[0], _ends(apart), draws=apart)
+    less = Estimate(value - value[0], middle_95(apart), draws=apart)
     return Estimate(value, ends, other.n, less, draws=drawn)
-
-
-def _ends(drawn: np.ndarray) -> np.ndarray:
-    return np.percentile(drawn, [2.5, 97.5], axis=0).T

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import middle_95
 
 ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 VALIDATION = 1000  # images behind the threshold, where there are as many
@@ -203,11 +204,6 @@ def areas(values, foreign, n: int, seed: int) -> tuple[Estimate, Estimate]:
     ]
     area = np.stack([one for one, _ in pairs])
     ends = np.stack([detection.auroc_interval(drawn, n) for _, drawn in pairs])
-    gains = np.stack([_ends(drawn[:, :1] - drawn[:, 1:]) for _, drawn in pairs])
+    gains = np.stack([middle_95(drawn[:, :1] - drawn[:, 1:]) for _, drawn in pairs])
     draws = np.stack([drawn for _, drawn in pairs], 1)
     return Estimate(area, ends, n, draws=draws), Estimate(area[:, :1] - area[:, 1:], gains, n)
-
-
-def _ends(drawn: np.ndarray) -> np.ndarray:
-    """95 % interval (..., 2) of values drawn along the first axis."""
-    return np.moveaxis(np.percentile(drawn, (2.5, 97.5), axis=0), 0, -1)

@@ -12,6 +12,7 @@ from capsviz.analyses.parts.broken import KINDS, Broken
 from capsviz.analyses.parts.words import OF
 from capsviz.statistics.detection import auroc, auroc_interval, auroc_resampled
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import middle_95
 from capsviz.tracing import reconstructs, scores, trace
 from capsviz.tracing.reconstruction import distance
 
@@ -72,7 +73,7 @@ def compare(models: Sequence, names: Sequence[str], images: Tensor, forms, *, se
     own, control = ([kinds.index(one) for one in side] for side in zip(*OF.items(), strict=True))
     gain = Estimate(
         areas.value[:, own] - areas.value[:, control],
-        ends(draws[:, :, own] - draws[:, :, control]),
+        middle_95(draws[:, :, own] - draws[:, :, control]),
         areas.n,
     )
     return [*labels, *PIXELS], areas, gain
@@ -89,13 +90,8 @@ def told_apart(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, se
     draws = np.stack([auroc_resampled(*pair, paired=True, seed=seed) for pair in pairs], 2)
     n = clean[0].shape[1]
     intervals = np.stack([auroc_interval(draws[:, :, b], n) for b in range(len(pairs))], 1)
-    difference = Estimate(value - value[0], ends(draws - draws[:, :1]), n)
+    difference = Estimate(value - value[0], middle_95(draws - draws[:, :1]), n)
     return Estimate(value, intervals, n, difference), draws
-
-
-def ends(draws: np.ndarray) -> np.ndarray:
-    """95 % intervals (..., 2) of draws (R, ...)."""
-    return np.moveaxis(np.percentile(draws, (2.5, 97.5), axis=0), 0, -1)
 
 
 def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Broken]:

@@ -117,9 +117,9 @@ def auroc_interval(drawn: np.ndarray, n: int) -> np.ndarray:
 
     Where nothing overlaps every resample is alike, and the interval is Wilson's.
     """
-    from capsviz.statistics.intervals import wilson
+    from capsviz.statistics.intervals import middle_95, wilson
 
-    ends = np.percentile(drawn, (2.5, 97.5), axis=0).T
+    ends = middle_95(drawn)
     for k, area in enumerate(ends[:, 0]):
         if np.ptp(ends[k]) == 0 and area in (0, 1):
             ends[k] = wilson(int(area) * n, n)

@@ -88,3 +88,8 @@ def require_two(n: int) -> None:
     """ValueError for fewer than the 2 images that an interval of a mean needs."""
     if n < 2:
         raise ValueError(f"an interval needs at least 2 images, got {n}")
+
+
+def middle_95(drawn: np.ndarray) -> np.ndarray:
+    """95 % intervals (..., 2) of values drawn along the first axis, by percentiles."""
+    return np.moveaxis(np.percentile(drawn, (2.5, 97.5), axis=0), 0, -1)
