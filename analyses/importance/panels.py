@@ -115,7 +115,7 @@ def _rounded(axes, result):
     axes.fill_between(result.levels, rest.low, rest.high, color=COLOURS[0], alpha=0.2, linewidth=0)
     low = min(float(rest.low.min()), float(own.low))
     axes.set(xscale="log", xlabel="levels of couplings", ylabel="accuracy")
-    axes.set_ylim(max(0, low - 0.05), 1.01)
+    axes.set_ylim(max(0, low - 0.05), 1.03)  # markers at 100 % are whole
     axes.yaxis.set_major_formatter(PercentFormatter(1, None, " %"))
     axes.set_title("couplings rounded", fontsize=6.5)
     axes.legend(fontsize=6)
