@@ -9,6 +9,7 @@ from torch import Tensor
 from capsviz.statistics.comparison import compare_explained, compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import decode, trace
+from capsviz.tracing.many import of_like_class
 
 T = torch.linspace(0, 1, 9)  # steps of a path, both ends too
 COUPLES = 100  # of images, at most: each takes two drawings a step
@@ -54,7 +55,7 @@ def cycle(model, images: Tensor, *, seed: int) -> dict:
     drawn = decode(model, poses, read).float().clamp(0, 1)
     noise = torch.randn(images.shape, generator=generator)
     noisy = as_far(images, noise, (drawn - images).flatten(1).norm(dim=1))
-    like = _following(read)
+    like = of_like_class(read)
     own, back = poses[torch.arange(len(read)), read].double(), []
     for picture in (drawn, noisy):
         after, now = poses_and_classes(model, picture)
@@ -85,15 +86,6 @@ def as_far(images: Tensor, noise: Tensor, distance: Tensor) -> Tensor:
         near = away.flatten(1).norm(dim=1) < distance
         low, high = torch.where(near, middle, low), torch.where(near, high, middle)
     return (images + high[:, None, None, None] * noise).clamp(0, 1)
-
-
-def _following(read: Tensor) -> Tensor:
-    """For each image (N,) the next one that is read as the same class."""
-    following = torch.arange(len(read))
-    for k in read.unique():
-        places = (read == k).nonzero().flatten()
-        following[places] = places.roll(-1)
-    return following
 
 
 def couples(read: Tensor, generator: torch.Generator) -> Tensor:

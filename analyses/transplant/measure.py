@@ -12,7 +12,7 @@ from capsviz import tracing
 from capsviz.statistics.comparison import compare_means
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import CHUNK_IMAGES, control_couplings, coupling_sd, even_couplings, trace
-from capsviz.tracing.many import couples, last_couplings, require_all_to_all
+from capsviz.tracing.many import couples, last_couplings, of_like_class, require_all_to_all
 
 PAIR = ("own", "the other's", "the other's, shuffled", "even")  # couplings of the picture
 
@@ -83,7 +83,7 @@ def transplant(model, images: Tensor, *, seed: int, progress=iter) -> Outcomes:
             "classes"
         )
     voting, partner = pairs.flatten(), pairs.flip(1).flatten()
-    like = of_like_class(read, voting)
+    like = of_like_class(read)[voting]
     mean = own.mean(0)
     parts = []
     for rows in progress(torch.arange(len(voting)).split(CHUNK_IMAGES)):
@@ -138,12 +138,3 @@ def noise(own: Tensor, even: Tensor, generator: torch.Generator) -> Tensor:
     """Random couplings (B, I, J) with the standard deviation about even ones that `own` have."""
     history = torch.stack([even.expand_as(own), own])  # as of a routing that starts evenly
     return control_couplings("matched", history, generator)[-1]
-
-
-def of_like_class(read: Tensor, chosen: Tensor) -> Tensor:
-    """For each of the chosen images (P,) the next one that is read as the same class."""
-    following = torch.arange(len(read))
-    for k in read.unique():
-        places = (read == k).nonzero().flatten()
-        following[places] = places.roll(-1)
-    return following[chosen]

@@ -49,3 +49,12 @@ def couples(read: Tensor, generator: torch.Generator) -> Tensor:
         if (read[drawn[:, 0]] == read[drawn[:, 1]]).sum() <= equal.sum():
             pairs[again] = drawn
     return pairs[read[pairs[:, 0]] != read[pairs[:, 1]]]
+
+
+def of_like_class(read: Tensor) -> Tensor:
+    """For each image (N,) the next one that is read as the same class, itself where none is."""
+    following = torch.arange(len(read))
+    for k in read.unique():
+        places = (read == k).nonzero().flatten()
+        following[places] = places.roll(-1)
+    return following

@@ -166,7 +166,7 @@ def test_the_cycle_by_hand():
     expected = 1 - float(off / ((images - means[read]) ** 2).sum())
     assert found["cycle"].value[0] == pytest.approx(expected, abs=1e-5)
     like = found["cycle"].value[2]
-    other = images[paths._following(read)]
+    other = images[paths.of_like_class(read)]
     spread = ((images - means[read]) ** 2).sum()
     expected = 1 - float(((0.9 * other + 0.05 - images) ** 2).sum() / spread)
     assert like == pytest.approx(expected, abs=1e-5)
