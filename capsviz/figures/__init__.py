@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from capsviz import discovery
 from capsviz.figures import tables
@@ -43,6 +44,7 @@ __all__ = [
     "to_json",
     "write_result",
 ]  # fmt: skip
+MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
 FORMATS = ("pdf", "png", "svg")
 COLOURS = tuple(
     "#" + c
@@ -90,13 +92,17 @@ def draw(
 ) -> Figure:
     """A picture of a result, by its analysis's own `plot`, in the house style.
 
-    Long names of classes are shortened; numbers and captions have them whole.
+    Long names of classes are shortened; numbers and captions have them whole. Negative numbers in
+    its words have a minus, as those at its axes do, where Python writes a hyphen.
     """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
     if classes := getattr(result, "classes", None):
         result = result._replace(classes=shortened(classes))
     with style():
-        return module.plot(result, width=inches(width), **({"part": part} if part else {}))
+        figure = module.plot(result, width=inches(width), **({"part": part} if part else {}))
+    for text in figure.findobj(Text):
+        text.set_text(MINUS.sub("−", text.get_text()))
+    return figure
 
 
 def save(

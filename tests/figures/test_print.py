@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from capsviz import discovery, figures
 from capsviz.cli import main
@@ -88,6 +89,12 @@ def test_every_figure_of_an_analysis_can_be_read(name, width, computed):
             figure = figures.draw(name, result, width, part)
             with figures.style():
                 defects = legibility.defects(figure, width, text)
+            texts = [text.get_text() for text in figure.findobj(Text)]
+            defects += [
+                f"a hyphen for a minus: {one!r}"
+                for one in texts
+                if re.search(r"(?<![\w.)])-\d", one)
+            ]
             complaints += [f"{type(result).__name__} {part}: {one}" for one in defects]
     assert not complaints, "\n".join(complaints)
 
