@@ -5,15 +5,15 @@ sheet shows every dimension over a range: -0.25 to 0.25 in steps of 0.05 about t
 (figure 4 of Sabour, Frosst & Hinton 2017, arXiv:1710.09829), or from the 5 % to the 95 % quantile
 that the dimension has over images of the class. The effect table measures the decoded images
 (`capsviz.statistics.moments`: slant, width, height, stroke thickness, place) at +0.1 and -0.1 of a
-dimension and gives half the difference, its mean over N images of the class (drawn from the split
-at random, always the same ones) with a normal 95 % interval. "Standardised" is that mean over the
-standard deviation of the measure among the N undisturbed reconstructions, so that degrees and
-pixels compare. An effect is clear if it differs from zero by a normal test, corrected for all
-effects of the table at once by Holm's method (1979): 16 dimensions and 6 measures are 96 tests. The
-words beside a sheet are the largest standardised effect of each dimension among the clear ones, and
-the second largest where it is at least half of that. A sheet shows the six dimensions that change
-the decoded image most over the class, or all (`--all`).
-Dimensions count from 0, as in the arrays.
+dimension (or less, where 90 % of the class span less) and gives half the difference, its mean over
+N images of the class (drawn from the split at random, always the same ones) with a normal 95 %
+interval. "Standardised" is that mean over the standard deviation of the measure among the N
+undisturbed reconstructions, so that degrees and pixels compare. An effect is clear if it differs
+from zero by a normal test, corrected for all effects of the table at once by Holm's method (1979):
+16 dimensions and 6 measures are 96 tests. The words beside a sheet are the largest standardised
+effect of each dimension among the clear ones, and the second largest where it is at least half of
+that. A sheet shows the six dimensions that change the decoded image most over the class, or all
+(`--all`). Dimensions count from 0, as in the arrays.
 
 A reader should see smooth changes of shape, and which of them are the same for all images of the
 class. Do not conclude: that a dimension means the same in another class (each capsule has its own),
@@ -37,7 +37,6 @@ from capsviz.analyses.perturb.measure import (
     DELTA,
     N,
     Statistics,
-    beyond,
     captions,
     choose,
     evaluate,
@@ -86,6 +85,7 @@ class Result(NamedTuple):
     tests: int | None = None  # that the captions are corrected for; None: they are not
     score: str = "capsule length"  # or "activation"
     width: float | None = None  # median over dimensions from the 5 % to the 95 % quantile
+    step: float = DELTA  # of a dimension, that the captions are of
 
 
 def compute(model, image, label=None, *, statistics, span=None, every=False) -> Result:
@@ -154,6 +154,7 @@ def compute(model, image, label=None, *, statistics, span=None, every=False) -> 
         tests=statistics.effect.value.size,
         score=score,
         width=spread(statistics),
+        step=statistics.step,
     )
 
 
@@ -193,11 +194,11 @@ def command(run, pose, span, n, every):
 def findings(result: Result | Statistics) -> str:
     """What the numbers say, one line for each dimension."""
     texts, tests, which = _captions(result)
-    head = f"class {result.classes[result.capsule]}, {result.n} images, per +{DELTA} of a dimension"
+    of = f"class {result.classes[result.capsule]}, {result.n} images"
+    head = f"{of}, per +{result.step:g} of a dimension"
     head += ", mean ±95 %"
     head += "" if tests is None else f", the largest of those clear of zero (Holm, {tests} effects)"
-    width = spread(result) if isinstance(result, Statistics) else result.width
-    head += beyond(width) + ground(result)
+    head += ground(result)
     return "\n".join([f"{head}:", *(f"dim {d}: {t}" for d, t in zip(which, texts, strict=True))])
 
 
@@ -226,9 +227,9 @@ def caption(result: Result | Statistics) -> str:
     """What the figure shows, with its numbers."""
     texts, tests, _ = _captions(result)
     text = "; ".join(findings(result).split("\n")[1:])
-    name = result.classes[result.capsule]
+    name, step = result.classes[result.capsule], f"{result.step:g}"
     if isinstance(result, Statistics):
-        head = f"Effect of +{DELTA} of each pose dimension of class {name} on the decoded image. "
+        head = f"Effect of +{step} of each pose dimension of class {name} on the decoded image. "
     else:
         head = f"One image's pose of class {name}, one dimension changed at a time and decoded"
         fewer = result.count is not None and len(texts) < result.count
@@ -239,7 +240,7 @@ def caption(result: Result | Statistics) -> str:
             else ". "
         )
     words = (
-        f"Largest standardised effect of +{DELTA} of each dimension, mean ±95 % interval over "
+        f"Largest standardised effect of +{step} of each dimension, mean ±95 % interval over "
         f"{result.n} images of the class{ground(result)}"
     )
     if tests is None:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import beyond, clear, ground, plus_minus
+from capsviz.analyses.perturb.measure import clear, ground, plus_minus
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import GAP, mosaic, show, wrapped
 
@@ -95,8 +95,8 @@ def _heading_text(result) -> str:
     return (
         f"{true}predicted {result.classes[result.predicted]}\n"
         f"changed: pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
-        f"words: effects of +0.1 that are largest,{clear} against their spread in the class, "
-        f"mean ±95 %, n = {result.n}{beyond(result.width)}{ground(result)}"
+        f"words: effects of +{result.step:g} that are largest,{clear} against their spread in the "
+        f"class, mean ±95 %, n = {result.n}{ground(result)}"
     )
 
 
@@ -167,7 +167,7 @@ def table(result, width):
     gap = " " if double else "\n"
     scale.set_label(f"effect / standard deviation of{gap}the measure in the class")
     figure.suptitle(
-        f"effect of +0.1 of a dimension, class {result.classes[result.capsule]}\n"
+        f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}\n"
         f"{result.n} images of {result.dataset}, mean ±95 %\n"
         f"·: not clear of zero (Holm's method, {E * M} effects)"
         f"{ground(result).replace('; ', chr(10), 1)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import erfc, sqrt
+from math import erfc, floor, log10, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from capsviz.statistics.moments import Moments, moments, on_dark
 
 LEVEL = 0.05  # of the tests of all effects together
 N = 200  # images of the class, where there are as many: for a sheet and in the figure set
-DELTA = 0.1  # of a dimension: effects are per this much
+DELTA = 0.1  # of a dimension: effects are per this much, or per `step` where a class spans less
 ALSO = 0.5  # of the largest effect: a second one that is so large is named too
 WORDS = {  # for an increase and a decrease of each measure
     "slant_deg": ("leans right", "leans left"),
@@ -29,10 +29,10 @@ WORDS = {  # for an increase and a decrease of each measure
 class Statistics(NamedTuple):
     """Effects of E dimensions on M measures, N images of one class; intervals are 95 %, normal."""
 
-    effect: Estimate  # (E, M) mean change per +0.1 of the dimension, units in `measures`
+    effect: Estimate  # (E, M) mean change per +`step` of a dimension, units in `measures`
     standardised: np.ndarray  # (E, M) effect over `spread`; 0 where the measure never varies
     spread: np.ndarray  # (M,) standard deviation over the undisturbed reconstructions
-    difference: Estimate  # (E,) mean over pixels of |D(v + 0.1 e_d) - D(v)|, grey values in [0, 1]
+    difference: Estimate  # (E,) mean over pixels of |D(v + step e_d) - D(v)|, grey values
     quantiles: np.ndarray  # (E, 2) 5 % and 95 % of each dimension
     measures: list[str]  # (M,) names with units
     capsule: int  # class of the images and of the pose
@@ -40,6 +40,7 @@ class Statistics(NamedTuple):
     classes: list[str]
     dataset: str
     dark: bool = True  # whether the images have a dark ground, as `moments` asks for
+    step: float = DELTA  # of a dimension
 
 
 def spread(statistics: Statistics) -> float:
@@ -47,11 +48,16 @@ def spread(statistics: Statistics) -> float:
     return float(np.median(np.diff(statistics.quantiles, axis=1)))
 
 
-def beyond(width: float | None) -> str:
-    """A warning, where the change of a dimension is larger than what the class itself spans."""
-    if width is None or width >= DELTA:
-        return ""
-    return f"; +{DELTA} is more than the {width:.2g} that 90 % of the class span"
+def step_within(values: np.ndarray) -> float:
+    """`DELTA`, or less where 90 % of poses (N, E) span less: that, to one digit, rounded down.
+
+    The median over dimensions. What no pose of a class does, a decoder has not learnt to draw.
+    """
+    span = float(np.median(np.diff(np.quantile(values, [0.05, 0.95], axis=0), axis=0)))
+    if not 0 < span < DELTA:
+        return DELTA
+    digit = 10.0 ** floor(log10(span))
+    return floor(span / digit) * digit
 
 
 def ground(result) -> str:
@@ -98,11 +104,12 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
     from capsviz.tracing import CHUNK_IMAGES, require_decoder, trace
 
     require_decoder(model)
-    images, parts = images.cpu(), []
-    for start in progress(range(0, len(images), CHUNK_IMAGES)):
-        poses = trace(model, images[start : start + CHUNK_IMAGES], keep=("poses",)).poses[-1]
-        parts.append((poses[:, capsule].double().numpy(), *_changes(model, poses, capsule)))
-    values, before, change, difference = map(np.concatenate, zip(*parts, strict=True))
+    images = images.cpu()
+    poses = [trace(model, some, keep=("poses",)).poses[-1] for some in images.split(CHUNK_IMAGES)]
+    values = np.concatenate([some[:, capsule].double().numpy() for some in poses])
+    step = step_within(values)
+    parts = [_changes(model, some, capsule, step) for some in progress(poses)]
+    before, change, difference = map(np.concatenate, zip(*parts, strict=True))
     visible = np.isfinite(change).all((1, 2)) & np.isfinite(before).all(1)
     n = int(visible.sum())
     if n < 2:
@@ -125,10 +132,11 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
         classes=list(classes),
         dataset=dataset,
         dark=on_dark(images.numpy()),
+        step=step,
     )
 
 
-def _changes(model, poses, capsule: int):
+def _changes(model, poses, capsule: int, step: float):
     """Of B poses (B, J, E): measures (B, M), half differences (B, E, M), pixel change (B, E)."""
     import torch
 
@@ -141,7 +149,7 @@ def _changes(model, poses, capsule: int):
         measured = []
         for sign in (1, -1):
             moved = poses.clone()
-            moved[:, capsule, d] += sign * DELTA
+            moved[:, capsule, d] += sign * step
             decoded = decode(model, moved, which).float().numpy()
             measured.append(np.stack(moments(decoded), 1))
             if sign == 1:
@@ -215,6 +223,7 @@ def _effect(name: str, effect: Estimate) -> str:
 
 
 def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
-    """A mean and half its interval: "0.12 ±0.01", one place more where the half is small."""
-    places = 2 if half >= 0.005 else 3
-    return f"{mean:{sign}.{places}f}{gap}±{half:.{places}f}"
+    """A mean and half its interval: "0.12 ±0.01", in more places (at most 4) if small."""
+    places = min(max(2, -floor(log10(2 * half))), 4) if half > 0 else 3
+    shown = f"{half:.{places}f}" if half >= 5e-5 or not half else "<0.0001"
+    return f"{mean:{sign}.{places}f}{gap}±{shown}"

@@ -33,8 +33,9 @@ def effects(networks: Networks, capsule: int) -> perturb.Statistics:
 def explain(networks: Networks, capsule: int) -> list[str]:
     """What a step of each dimension (E,) of a class's pose does, in words."""
     name = networks.classes[capsule]
-    texts = perturb.captions(effects(networks, capsule))
-    return [f"+{perturb.DELTA} in class {name}: {text}" for text in texts]
+    measured = effects(networks, capsule)
+    texts = perturb.captions(measured)
+    return [f"+{measured.step:g} in class {name}: {text}" for text in texts]
 
 
 def save_view(

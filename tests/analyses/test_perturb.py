@@ -1,5 +1,6 @@
 """Perturb: sheets decode the very poses they say, effects are those of a decoder that is known."""
 
+import re
 from itertools import product
 
 import numpy as np
@@ -93,8 +94,8 @@ def test_effects_of_a_decoder_that_moves_stretches_and_slants_are_found(measured
 def test_captions_name_the_largest_clear_effect_and_none_where_nothing_changes(measured):
     texts = perturb.captions(measured)
     low, high = measured.effect.ci95[0, measured.measures.index("x_px")]
-    text = f"centre further right by {(low + high) / 2:.3f} ±{(high - low) / 2:.3f} px"
-    assert texts[0] == text, "no second one that is half as large"
+    text = rf"centre further right by {(low + high) / 2:.4f} ±(0\.0*[1-9]|<0\.0001) px"
+    assert re.fullmatch(text, texts[0]), "no second one that is half as large"
     assert texts[1].startswith("taller by")
     assert texts[2].startswith("leans left by")
     assert texts[3] == "no clear effect"
@@ -196,6 +197,27 @@ def test_a_double_network_reads_alike(twos, statistics):
     assert sheet.images.dtype == np.uint8
 
 
+@pytest.mark.parametrize(
+    ("half", "text"),
+    [
+        (0.02, "1.00 ±0.02"),
+        (0.002, "1.000 ±0.002"),
+        (0.00004, "1.0000 ±<0.0001"),
+        (0, "1.000 ±0.000"),
+    ],
+)
+def test_an_interval_of_some_width_never_reads_as_none(half, text):
+    assert measure.plus_minus(1, half) == text
+
+
+@pytest.mark.parametrize(
+    ("span", "step"), [(0.5, 0.1), (0.1, 0.1), (0.0986, 0.09), (0.0087, 0.008), (0, 0.1)]
+)
+def test_a_step_is_no_longer_than_the_poses_of_a_class_span(span, step):
+    values = np.linspace(0, span / 0.9, 201)[:, None].repeat(3, 1)
+    assert measure.step_within(values) == pytest.approx(step)
+
+
 def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
     foreign, twos, statistics
 ):
@@ -213,9 +235,11 @@ def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
             return np.stack(moments(pictures), 1), pictures
 
         before, itself = measured_at(0, 0.0)
+        step = statistics.step
+        assert 0 < step < 0.1, "the poses of this network are small"
         assert statistics.spread == pytest.approx(before.std(0, ddof=1), rel=1e-4)
         for d in range(5):
-            (up, pictures), (down, _) = measured_at(d, 0.1), measured_at(d, -0.1)
+            (up, pictures), (down, _) = measured_at(d, step), measured_at(d, -step)
             change = (up - down) / 2
             half = 1.96 * change.std(0, ddof=1) / 12**0.5
             assert statistics.effect.value[d] == pytest.approx(change.mean(0), abs=1e-4)
