@@ -223,7 +223,8 @@ def _effect(name: str, effect: Estimate) -> str:
 
 
 def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
-    """A mean and half its interval: "0.12 ±0.01", in more places (at most 4) if small."""
-    places = min(max(2, -floor(log10(2 * half))), 4) if half > 0 else 3
-    shown = f"{half:.{places}f}" if half >= 5e-5 or not half else "<0.0001"
-    return f"{mean:{sign}.{places}f}{gap}±{shown}"
+    """A mean and half its interval: "0.12 ±0.01", or of three places, where an interval of some
+    width is at least 0.001: it is rounded up.
+    """
+    places = 2 if half >= 0.005 else 3
+    return f"{mean:{sign}.{places}f}{gap}±{max(half, 0.001 * (half > 0)):.{places}f}"

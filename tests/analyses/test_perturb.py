@@ -1,6 +1,5 @@
 """Perturb: sheets decode the very poses they say, effects are those of a decoder that is known."""
 
-import re
 from itertools import product
 
 import numpy as np
@@ -94,8 +93,9 @@ def test_effects_of_a_decoder_that_moves_stretches_and_slants_are_found(measured
 def test_captions_name_the_largest_clear_effect_and_none_where_nothing_changes(measured):
     texts = perturb.captions(measured)
     low, high = measured.effect.ci95[0, measured.measures.index("x_px")]
-    text = rf"centre further right by {(low + high) / 2:.4f} ±(0\.0*[1-9]|<0\.0001) px"
-    assert re.fullmatch(text, texts[0]), "no second one that is half as large"
+    assert 0 < high - low < 0.001
+    text = f"centre further right by {(low + high) / 2:.3f} ±0.001 px"
+    assert texts[0] == text, "no second one that is half as large"
     assert texts[1].startswith("taller by")
     assert texts[2].startswith("leans left by")
     assert texts[3] == "no clear effect"
@@ -201,8 +201,8 @@ def test_a_double_network_reads_alike(twos, statistics):
     ("half", "text"),
     [
         (0.02, "1.00 ±0.02"),
-        (0.002, "1.000 ±0.002"),
-        (0.00004, "1.0000 ±<0.0001"),
+        (0.0024, "1.000 ±0.002"),
+        (0.00004, "1.000 ±0.001"),
         (0, "1.000 ±0.000"),
     ],
 )
