@@ -240,7 +240,7 @@ def caption(result: Result, part: str = "") -> str:
     if result.failures:
         misread = " In the second block are misread images, those with the longest wrong capsule."
     return (
-        "Two digits in one image, and what the two longest capsules draw, one colour each. L: "
-        "labels, R: read as, *: the wrong pair, its second class neither label nor prediction."
+        "Two digits in one image, and what the two longest capsules draw, one colour each. "
+        "*: the wrong pair, its second class neither label nor prediction."
         f"{misread}"
     )

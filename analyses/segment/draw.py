@@ -65,7 +65,7 @@ class _Block:
             rows = [grey, *(overlay(pair[some]) for pair in (r.parts, r.drawn, r.wrong_pair))]
             y, x = mosaic(axes, np.stack(rows), self.columns)
             axes.set_yticks(y, ROWS, linespacing=1.0)
-            axes.set_xticks(x, [f"L {self._pair(r.labels[i])}\nR {self._pair(r.predicted[i])}"
+            axes.set_xticks(x, [f"true {self._pair(r.labels[i])}\nread {self._pair(r.predicted[i])}"
                                 for i in some])  # fmt: skip
             axes.xaxis.tick_top()
             for text, i in zip(axes.get_xticklabels(), some, strict=True):
