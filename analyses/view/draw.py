@@ -17,16 +17,19 @@ def draw(result, width):
     """Images, scores, pose."""
     wide = width >= WIDE
     name = result.classes[result.capsule]
-    images = [(result.image, "image"), (result.warped, "as warped")]
+    images = [(result.image, "image")]
+    if (result.warped != result.image).any():
+        images.append((result.warped, "as warped"))
     if result.own is not None:
         images.append((result.own, f"decoded: pose of {name}"))
         if result.changes.any():
             images.append((result.changed, "decoded: changed pose"))
-    shape = (1, 4) if wide else (2, 2)
-    heights = [shape[0] * (width / shape[1] + 0.25), 1.9 if wide else 3.8]
+    rows = 1 if wide or len(images) < 3 else 2
+    heights = [rows * (width / (4 if wide else 2) + 0.25), 1.9 if wide else 3.8]
     figure = Figure(figsize=(width, sum(heights)))
     top, bottom = figure.subfigures(2, 1, height_ratios=heights)
-    for axes, (image, title) in zip(top.subplots(*shape).flat, images, strict=False):
+    grid = top.subplots(rows, -(-len(images) // rows), squeeze=False)
+    for axes, (image, title) in zip(grid.flat, images, strict=False):
         show(axes, image, title)
     for axes in top.axes[len(images) :]:
         axes.set_axis_off()
