@@ -99,20 +99,34 @@ def apart(result, rows) -> list[str]:
     text = f"points from capsnet: {ranges[0]} within, {ranges[1]} beyond"
     if result.lost is None:
         return [text]
-    gaps, less = result.affine.difference, result.lost.difference.value
+    gaps, less = result.affine.difference, result.lost.difference
     unequal = [i for i in compared if gaps.low[i] > 0 or gaps.high[i] < 0]
     if unequal:
-        largest = {int(abs(less[i]).argmax()) for i in unequal}
-        if largest == {0}:
+        place = all(_is_place(gaps.value[i], less[i]) for i in unequal)
+        if place:
             text += "; what sets those of unequal accuracy apart is place"
         parts = [
-            f"{-100 * less[i, 0]:+.1f} of {100 * gaps.value[i]:+.1f} ({result.networks[i]})"
+            f"{-100 * less.value[i, 0]:+.1f} of {100 * gaps.value[i]:+.1f} ({result.networks[i]})"
             for i in unequal
         ]
-        text += (
-            f"{': ' if largest == {0} else '; '}shift makes {', '.join(parts)} points of the gap"
-        )
+        text += f"{': ' if place else '; '}shift makes {', '.join(parts)} points of the gap"
     return [text]
+
+
+def _is_place(gap: float, less) -> bool:
+    """Whether shift makes more than half of a gap, clearly, and more than any other factor.
+
+    Parameters
+    ----------
+    gap   difference in accuracy.
+    less  Estimate (F,), differences in what each factor takes, shift first.
+    """
+    shift = less[0]
+    return bool(
+        (shift.high < 0 if gap > 0 else shift.low > 0)
+        and -shift.value / gap > 0.5
+        and int(abs(less.value).argmax()) == 0
+    )
 
 
 def _lost(result, rows) -> list[str]:

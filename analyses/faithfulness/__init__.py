@@ -12,10 +12,14 @@ Three judgements:
 
 - Deletion and insertion (Petsiuk et al. 2018, arXiv:1806.07421): pixels are set to black, or shown
   on black, in the order of the map; the score of the class is plotted against their share, and the
-  areas are compared. A faithful map deletes with a small area and inserts with a large one.
+  areas are compared. A faithful map deletes with a small area and inserts with a large one. The
+  shares are few, closer together where the curves are steep: an area is off by about 0.01 from
+  that of pixel after pixel, alike for maps that are alike.
 - Infidelity (Yeh et al. 2019, arXiv:1901.09392): squares of a quarter of the image's side are set
   to black; what share of the squared losses does the sum of the map over the square leave
-  unexplained, up to one factor for each image? 0 is a map that foretells every loss.
+  unexplained, up to one factor for each image, not below 0? 0 is a map that foretells every loss,
+  1 one of nothing or of the wrong sign. Pixels in random order, which foretell that any square
+  loses something, have less than 1: what to compare with.
 - Sanity (Adebayo et al. 2018, arXiv:1810.03292): the weights are replaced by normal draws, layer
   by layer from the class down. A map that still looks the same shows the image and not the
   network. It is correlated by ranks with what it was, maps of routing place by place.

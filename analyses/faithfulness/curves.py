@@ -92,9 +92,10 @@ def lost(
 def infidelity(contributions: Tensor, masks: Tensor, losses: Tensor) -> Tensor:
     """Share of what is lost with patches that maps leave unexplained, in [0, 1]: (M, B).
 
-    Yeh et al. 2019 (arXiv:1901.09392), with their optimal factor on each map, over the mean square
-    of the losses: 0 for a map that foretells each loss up to a factor, 1 for one that foretells
-    nothing. NaN for an image of which no patch changes anything.
+    Yeh et al. 2019 (arXiv:1901.09392), with their optimal factor on each map, though none below 0,
+    over the mean square of the losses: 0 for a map that foretells each loss up to a factor, 1 for
+    one of nothing, or of the wrong sign. A map at random has less: it foretells that patches lose
+    something. NaN for an image of which no patch changes anything.
 
     Parameters
     ----------
@@ -104,6 +105,6 @@ def infidelity(contributions: Tensor, masks: Tensor, losses: Tensor) -> Tensor:
     """
     foretold = torch.einsum("mbhw,bkhw->mbk", contributions, masks.double())
     squares = foretold.square().sum(2) * losses.square().sum(1)
-    product = (foretold * losses).sum(2)
+    product = (foretold * losses).sum(2).clamp_min(0)
     explained = torch.where(squares > 0, product.square() / squares, 0.0)
     return torch.where(losses.square().sum(1) > 0, 1 - explained.clamp(0, 1), torch.nan)

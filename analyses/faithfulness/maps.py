@@ -42,12 +42,13 @@ class Method(NamedTuple):
     maps: Callable[[Tensor, Tensor], Maps]  # of images and classes
 
 
-def methods(model: nn.Module, image: Tensor) -> tuple[list[Method], list[str]]:
+def methods(model: nn.Module, image: Tensor, seed: int = 0) -> tuple[list[Method], list[str]]:
     """What can be made of a network, controls first, and what cannot, in words.
 
     Parameters
     ----------
     image  (1, C, H, W), on the network's device; it is passed through once or twice.
+    seed   of the random order.
 
     Raises
     ------
@@ -55,7 +56,7 @@ def methods(model: nn.Module, image: Tensor) -> tuple[list[Method], list[str]]:
     ValueError   for scores without a gradient.
     """
     captum = _captum()
-    controls = [Method(RANDOM, _random(torch.Generator().manual_seed(0))), Method(INK, _ink)]
+    controls = [Method(RANDOM, _random(torch.Generator().manual_seed(seed))), Method(INK, _ink)]
     routing, left_out = _of_routing(model, image)
     explained = Explained(model)
     by_gradient = [

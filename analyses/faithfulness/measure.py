@@ -60,7 +60,7 @@ def example(
     classes = _classes(model, image, labels, target)
     like = image.to(_like(model))
     with frozen(model):
-        some, left_out = methods(model, like[:1])
+        some, left_out = methods(model, like[:1], seed)
         maps = [method.maps(like, classes.to(like.device)) for method in some]
         shares = curves.grid_of(steps)
         drawn, errors = _judged(model, image, classes, maps, shares, generator)
@@ -93,7 +93,7 @@ def survey(
     like, shares = _like(model), curves.grid_of(steps)
     drawn, errors = [], []
     with frozen(model):
-        some, left_out = methods(model, images[:1].to(like))
+        some, left_out = methods(model, images[:1].to(like), seed)
         for rows in progress(torch.arange(len(images)).split(AT_A_TIME)):
             batch, targets = images[rows].to(like), classes[rows]
             maps = [method.maps(batch, targets.to(batch.device)) for method in some]

@@ -100,23 +100,23 @@ def _base(base: Tensor, counts) -> Estimate:
     return stack(Estimate(one.value, one.ci95, base.shape[1]) for one in each)
 
 
-def _paired(values: Tensor, base: Tensor, counts) -> Estimate:
-    """Means of values (G, N) less those of base (N,)."""
+def _paired(values: Tensor, base: Tensor, counts, *, shares: bool) -> Estimate:
+    """Means of values (G, N) less those of base (N,); `shares`: of what is 0 or 1."""
     both = torch.cat([base[None], values.reshape(-1, base.shape[0])])
-    change = compare_means(both, counts, shares=False).difference[1:]
+    change = compare_means(both, counts, shares=shares).difference[1:]
     return Estimate(change.value, change.ci95, len(base))
 
 
 def _changes(outcomes, what: int, counts) -> dict[str, Estimate]:
     return {
-        kind: _paired(one[:, what], outcomes.base[what], counts)
+        kind: _paired(one[:, what], outcomes.base[what], counts, shares=what == 1)
         for kind, one in outcomes.single.items()
     }
 
 
 def _controls(outcomes, what: int, counts) -> dict[str, Estimate]:
     return {
-        kind: _paired(one[what][None], outcomes.base[what], counts)[0]
+        kind: _paired(one[what][None], outcomes.base[what], counts, shares=what == 1)[0]
         for kind, one in outcomes.control.items()
     }
 
@@ -140,7 +140,7 @@ def _agreement(rank: Tensor, outcomes, kind: str) -> float:
 def _curve(outcomes, kind: str, what: int, counts) -> Estimate:
     """(3, S) by order and step."""
     values = outcomes.curves[kind][:, :, what]
-    rows = [compare_means(one, counts, shares=False) for one in values]
+    rows = [compare_means(one, counts, shares=what == 1) for one in values]
     return stack(Estimate(one.value, one.ci95, values.shape[2]) for one in rows)
 
 

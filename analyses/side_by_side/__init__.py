@@ -151,8 +151,7 @@ def evaluate(
     ValueError  for fewer than 2 images, other than 2 networks, or one that lacks what is measured.
     """
     from capsviz.analyses.side_by_side import measure
-    from capsviz.statistics.comparison import compare_means, draw_resamples
-    from capsviz.statistics.intervals import paired_interval
+    from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
 
     measure.require(models, names, NEEDS)
     counts = draw_resamples(len(images), seed=seed)
@@ -162,16 +161,12 @@ def evaluate(
     labels = labels.cpu().numpy()
     read, even = (np.stack([getattr(one, name) for one in many]) for name in ("read", "uniform"))
     right, even_right = (read == labels).astype(float), (even == labels).astype(float)
-    cost = compare_means(right - even_right, counts, shares=False)
-    for k, changed in enumerate(right - even_right):
-        if not changed.any():  # which proves no certainty
-            cost.ci95[k] = paired_interval(0, 0, len(changed))
     return Statistics(
         networks=list(names),
         words=[measure.routing_words(model) for model in models],
         accuracy=compare_means(right, counts),
         uniform_accuracy=compare_means(even_right, counts),
-        cost=cost,
+        cost=compare_changes(even_right, right, counts),
         effective_parents=compare_means(
             np.stack([one.effective for one in many]), counts, shares=False
         ),

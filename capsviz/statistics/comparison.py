@@ -63,6 +63,25 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
     return compared
 
 
+def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -> Estimate:
+    """Means of after - before, of what is 0 or 1 of each image (K, N), under the resamples.
+
+    Where all images change alike no resample differs, which proves no certainty: there the interval
+    is `paired_interval`'s, and that of a difference, whose images lie in [-2, 2], twice as wide.
+    """
+    changes = np.asarray(after, float) - before
+    compared, n = compare_means(changes, counts, shares=False), changes.shape[1]
+    assert compared.difference is not None
+    twice = 2 * np.array(paired_interval(0, 0, n))
+    for k, one in enumerate(changes):
+        if np.ptp(one) == 0:
+            compared.ci95[k] = paired_interval(int(sum(one > 0)), int(sum(one < 0)), n)
+        less = one - changes[0]
+        if k > 0 and np.ptp(less) == 0:
+            compared.difference.ci95[k] = np.clip(less[0] + twice, -2, 2)
+    return compared
+
+
 def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Estimate:
     """Shares of right answers among the variants of N images, of which each has some or none.
 

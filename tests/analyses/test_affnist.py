@@ -1,6 +1,7 @@
 """The table of a series against numbers worked out by hand, its drawings, and the command."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +250,33 @@ def test_what_is_lost_is_laid_on_the_factor_that_takes_it(moved, monkeypatch):
     np.testing.assert_allclose(table.lost_share.value.sum(1), 1)
     assert table.lost.difference.value[1, 0] == pytest.approx(lost[1, 0] - lost[0, 0])
     assert "what sets those of unequal accuracy apart is place" in affnist.findings(table)
+
+
+@pytest.mark.parametrize(
+    ("less", "place"),
+    [
+        ((-0.20, 0.02, 0.0, 0.0), True),
+        ((0.20, 0.02, 0.0, 0.0), False),  # shift takes more, and the gap is the other way
+        ((-0.06, 0.02, 0.0, 0.0), False),  # no clear difference
+        ((-0.12, -0.1, 0.0, 0.0), False),  # less than half
+        ((-0.20, -0.3, 0.0, 0.0), False),  # another one takes more
+    ],
+)
+def test_place_sets_networks_apart_only_where_it_makes_most_of_the_gap(
+    moved, monkeypatch, less, place
+):
+    transforms, _, series = moved
+    monkeypatch.setattr(measure, "FEWEST", 400)
+    table = affnist.compute(series, transforms)
+    difference = table.lost.difference
+    value, ends = difference.value.copy(), difference.ci95.copy()
+    gap = table.affine.difference.value[1]
+    value[1] = np.array(less) / 0.3 * gap
+    ends[1] = value[1][:, None] + np.array([-0.08, 0.08]) / 0.3 * gap
+    lost = replace(table.lost, difference=replace(difference, value=value, ci95=ends))
+    text = affnist.findings(table._replace(lost=lost))
+    assert ("what sets those of unequal accuracy apart is place" in text) == place
+    assert f"shift makes {-100 * value[1, 0]:+.1f} of {100 * gap:+.1f} (resnet)" in text
 
 
 def test_without_the_transforms_nothing_is_said_of_places(series):

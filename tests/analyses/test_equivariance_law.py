@@ -17,6 +17,7 @@ from capsviz.analyses.equivariance.law import measure, words
 from capsviz.cli import main
 from capsviz.nn import models
 from capsviz.statistics.comparison import draw_resamples
+from capsviz.statistics.estimate import Estimate
 from capsviz.transforms.warps import family_matrix
 
 E, M, N = 6, 90, 60  # numbers in a vector, images fitted on and measured
@@ -238,17 +239,47 @@ def test_findings_follow_the_numbers(result):
     text = equivariance.findings(result)
     assert f"half a warp, twice: {result.explained[0, 0, 1]:.2f}" in text
     assert "2 seeds: own map" in text and "20 training images of each class" in text
-    ends = result.explained.difference.ci95.copy()
-    ends[:] = -0.5, -0.4
-    difference = result.explained.__class__(result.explained.difference.value, ends)
-    above = result._replace(
-        explained=result.explained.__class__(
-            result.explained.value, result.explained.ci95, result.n, difference
+
+
+def told(result, vector, change, *, less, best):
+    """A verdict on laws of a trained network's R2, of fresh ones' less that, and of their best."""
+
+    def estimate(field, value, difference):
+        all_alike = np.zeros(field.value.shape)
+        ends = np.array([-0.05, 0.05])
+        pair = all_alike + difference, (all_alike + difference)[..., None] + ends
+        return Estimate(
+            all_alike + value, (all_alike + value)[..., None] + ends, 48, Estimate(*pair)
         )
+
+    seeds = np.zeros(result.by_seed.shape) + best
+    return words.verdict(
+        result._replace(
+            explained=estimate(result.explained, vector, less[0]),
+            change=estimate(result.change, change, less[1]),
+            by_seed=seeds,
+        ),
+        0,
     )
-    assert "above freshly initialised networks: half" in words.verdict(above, 0)
-    ends[1] = -0.1, 0.1  # one preset reaches as much
-    assert "no law is clearly above" in words.verdict(above, 0)
+
+
+def test_a_law_is_above_fresh_networks_only_where_it_explains_something(result):
+    best = np.array([0.2, 0.4])
+    assert "; above freshly initialised networks: half" in told(
+        result, 0.6, 0.5, less=(-0.4, -0.3), best=best
+    )
+    none = "no law is clearly above that of freshly initialised networks"
+    for vector, change, less in (
+        (-0.02, -0.04, (-0.23, 0.15)),  # fresh ones foretell the vector still worse
+        (0.6, 0.03, (-0.4, -0.3)),  # no more than one shift
+        (0.6, 0.5, (-0.04, -0.3)),  # images do not tell them apart
+        (0.6, 0.5, (-0.4, -0.04)),
+        (0.39, 0.5, (-0.4, -0.3)),  # the best seed has more
+    ):
+        text = told(result, vector, change, less=less, best=best)
+        assert none in text and "below" not in text, (vector, change, less)
+    text = told(result, 0.1, 0.1, less=(0.2, 0.3), best=best)
+    assert none in text and "below freshly initialised networks: half" in text
 
 
 def test_a_network_that_cannot_be_built_anew_has_no_control_and_says_so():

@@ -96,6 +96,8 @@ def test_equal_seeds_give_equal_numbers_and_images_may_be_on_another_device(mode
     assert figures.to_json(first) == figures.to_json(again)
     other = faithfulness.evaluate(model, images, LABELS, **chosen, seed=1)
     assert not same(first.gap, other.gap)
+    random = first.names.index(maps.RANDOM)
+    assert (first.deletion.value[random] != other.deletion.value[random]).any()
 
 
 def test_a_faithful_map_is_called_ahead_and_one_that_knows_no_more_than_ink_is_not(generator):

@@ -83,6 +83,23 @@ def test_images_that_are_all_alike_prove_no_certainty(counts):
     assert (found.difference.ci95[0] == 0).all()
 
 
+def test_changes_that_are_all_alike_prove_no_certainty(counts):
+    n = counts.shape[1]
+    wrong, right = np.zeros(n), np.ones(n)
+    some = (np.arange(n) % 2).astype(float)
+    before, after = np.stack([some, right, right, some]), np.stack([some, right, wrong, wrong])
+    found = comparison.compare_changes(before, after, counts)
+    np.testing.assert_allclose(found.value, [0, 0, -1, -0.5])
+    for k, pair in enumerate([(0, 0), (0, 0), (0, n)]):
+        assert found.ci95[k] == pytest.approx(paired_interval(*pair, n))
+    expected = comparison.compare_means(after - before, counts, shares=False)
+    np.testing.assert_allclose(found.ci95[3], expected.ci95[3])
+    low, high = paired_interval(0, 0, n)
+    np.testing.assert_allclose(found.difference.ci95[1], [2 * low, 2 * high])
+    np.testing.assert_allclose(found.difference.ci95[2], [-1 + 2 * low, -1 + 2 * high])
+    np.testing.assert_allclose(found.difference.ci95[3], expected.difference.ci95[3])
+
+
 def test_a_network_that_is_always_right_against_one_that_never_is(counts):
     values = np.stack([np.ones(N), np.zeros(N)])
     scores = comparison.compare_means(values, counts, shares=False)

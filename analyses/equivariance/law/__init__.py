@@ -16,7 +16,10 @@ one shift                 v + the mean change of the class: A = 1 and an offset.
 R2 of the vector is the share of its squares, about the mean of its class in the images of the fit,
 that is explained. A vector that hardly
 changes has a high one for nothing; so beside it stands R2 of the change v(whole) - v, which one
-shift leaves at zero. No vector is reduced. Halves are of the angle, the shift and the shear, and
+shift leaves at zero. A law is said to be above freshly initialised networks only where it explains
+some of both, and more of both than the best of them. Maps of all classes are fitted on as many
+times more images: where few are at hand, an own map may over-fit and they may not. No vector is
+reduced. Halves are of the angle, the shift and the shear, and
 for a scale of its logarithm.
 """
 

@@ -56,18 +56,45 @@ def verdict(result, f: int) -> str:
         ends = sorted(less.ci95)
         parts.append(f"{words} {float(less.value):.2f} [{ends[0]:.2f}, {ends[1]:.2f}]")
     text = f"{LESS}{', '.join(parts)}"
-    fresh = fresh_kinds(result)
-    if not fresh:
+    if not fresh_kinds(result):
         return text
-    above = [
-        words
-        for law, words in enumerate(result.laws)
-        if law not in BASELINES
-        and all(result.explained.difference.high[s, f, law] < 0 for s in fresh)
+    told = {
+        "above": [words for law, words in enumerate(result.laws) if _above(result, f, law)],
+        "below": [words for law, words in enumerate(result.laws) if _below(result, f, law)],
+    }
+    parts = [
+        f"{where} freshly initialised networks: {in_a_row(w)}" for where, w in told.items() if w
     ]
-    if above:
-        return f"{text}; above freshly initialised networks: {in_a_row(above)}"
-    return f"{text}; no law is clearly above that of freshly initialised networks"
+    if not told["above"]:
+        parts.insert(0, "no law is clearly above that of freshly initialised networks")
+    return "; ".join([text, *parts])
+
+
+def _above(result, f: int, law: int) -> bool:
+    """Whether a law explains something of the vector and of its change, and more of both than in
+    every fresh network: those of all presets on the same images, and the best of their seeds.
+    """
+    own = result.explained[0, f, law], result.change[0, f, law]
+    return (
+        law not in BASELINES
+        and all(one.low > 0 for one in own)
+        and all(
+            result.explained.difference.high[s, f, law] < 0
+            and result.change.difference.high[s, f, law] < 0
+            and own[0].value > result.by_seed[s, f, law, 1]
+            for s in fresh_kinds(result)
+        )
+    )
+
+
+def _below(result, f: int, law: int) -> bool:
+    """Whether every fresh network has more of the law, in the vector and in its change."""
+    return law not in BASELINES and all(
+        result.explained.difference.low[s, f, law] > 0
+        and result.change.difference.low[s, f, law] > 0
+        and result.explained.value[0, f, law] < result.by_seed[s, f, law, 0]
+        for s in fresh_kinds(result)
+    )
 
 
 def seeds(result, f: int) -> list[str]:
@@ -113,6 +140,7 @@ def caption(result) -> str:
         "the change under half the warp, extrapolated; by one matrix for all classes with the "
         "offsets of each, by one map for all classes with one offset; by the same shift for all "
         f"images of a class. {result.n:,} {result.dataset} images, maps fitted on "
-        f"{result.fit_count} {result.fit_of} of each class; vectors whole{several}; {warps}. "
+        f"{result.fit_count} {result.fit_of} of each class, those of all classes on all of them; "
+        f"vectors whole{several}; {warps}. "
         f"Bars: 95 % intervals, paired bootstrap over images. Less R² than the own map: {verdicts}."
     )
