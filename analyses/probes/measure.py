@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from capsviz.analyses.probes import dci, paths, vectors
-from capsviz.statistics.comparison import compare_explained, compare_means, draw_resamples
+from capsviz.statistics.comparison import compare_explained, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.intervals import student_interval
 from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import reconstructs
 
@@ -73,7 +74,7 @@ def statistics(
         "dimensions": widths,
         **explained(tested, seed),
         "codes": [*list(codes)[:-1], names[-1]],
-        **concentrated(list(codes.values()), seed),
+        **concentrated(list(codes.values()), [data.classes[test[0]] for test, *_ in groups]),
         "spread": np.sqrt(tested[0][1].mean(0)),
         "n": measured,
         "fitted": sum(len(fit) for _, fit, _ in groups) // len(data.folds),
@@ -161,9 +162,14 @@ def explained(tested, seed: int) -> dict:
     return {
         "r2": Estimate(r2.value, r2.ci95, real.shape[1], r2.difference),
         "control": Estimate(other.value, other.ci95, control.shape[1], other.difference),
-        "selectivity": less(r2, other),
+        "selectivity": less(r2, at_least(other, 0.0)),
         "informed": compare_explained(*(one.mean(2) for one in share), counts),
     }
+
+
+def at_least(one: Estimate, floor: float) -> Estimate:
+    """An estimate, cut off from below: what a probe loses by heart is not learned either."""
+    return Estimate(np.maximum(one.value, floor), np.maximum(one.ci95, floor))
 
 
 def less(one: Estimate, other: Estimate) -> Estimate:
@@ -174,12 +180,23 @@ def less(one: Estimate, other: Estimate) -> Estimate:
     return Estimate(value, np.stack([value - low, value + high], -1))
 
 
-def concentrated(codes, seed: int) -> dict:
-    """Disentanglement and completeness, means over classes (and halves that take turns)."""
-    values = np.array(codes).transpose(2, 0, 1)  # (2, S + 1, groups)
-    if values.shape[2] < 2:
-        pair = [Estimate(v[:, 0], np.stack([v[:, 0] * 0, v[:, 0] * 0 + 1], -1)) for v in values]
+def concentrated(codes, classes) -> dict:
+    """Disentanglement and completeness, means over classes, with Student's intervals.
+
+    Parameters
+    ----------
+    codes    (S + 1, G, 2) of G groups.
+    classes  (G,) of each: halves that take turns are of one class, and count once.
+    """
+    values, classes = np.array(codes).transpose(2, 1, 0), np.array(classes)  # (2, G, S + 1)
+    means = [np.stack([one[classes == k].mean(0) for k in np.unique(classes)]) for one in values]
+    if len(means[0]) < 2:
+        pair = [Estimate(v[0], np.stack([v[0] * 0, v[0] * 0 + 1], -1)) for v in means]
     else:
-        counts = draw_resamples(values.shape[2], seed=seed)
-        pair = [compare_means(one, counts, shares=False) for one in values]
+        pair = [
+            Estimate(
+                *student_interval(v), len(v), Estimate(*student_interval(v - v[:, :1]), len(v))
+            )
+            for v in means
+        ]
     return dict(zip(("disentanglement", "completeness"), pair, strict=True))

@@ -83,7 +83,8 @@ def _dci(result) -> str:
     ]
     return (
         f"disentanglement {result.disentanglement[0]:.2f}, completeness "
-        f"{result.completeness[0]:.2f} ({'; '.join(rest)}); intervals over classes"
+        f"{result.completeness[0]:.2f} ({'; '.join(rest)}); intervals over classes; only "
+        "equally informative codes compare"
     )
 
 
@@ -98,8 +99,9 @@ def verdict(result) -> str:
     ]
     parts = []
     if fresh:
-        above = f"clearly above freshly initialised networks: {_row(known)}"
-        none = "no measure is clearly above freshly initialised networks"
+        of = f"freshly initialised networks ({result.seeds} seed{'s' * (result.seeds > 1)})"
+        above = f"clearly above {of}: {_row(known)}"
+        none = f"no measure is clearly above {of}"
         parts.append(above if known else none)
     if result.disentanglement.difference is None:  # of one class alone
         return "; ".join(parts)

@@ -9,7 +9,7 @@ from conftest import build_strong, build_tiny
 from elsewhere import elsewhere
 from foreign import Foreign
 from page import assert_fits, assert_redrawn
-from scipy.stats import entropy
+from scipy.stats import entropy, ttest_rel
 
 from capsviz import figures
 from capsviz.analyses import probes
@@ -101,6 +101,30 @@ def test_dci_is_by_entropies_of_weights():
         np.average(columns, weights=weights.sum(0)),
     )
     assert dci.dci(code, factors) == pytest.approx(expected)
+
+
+def test_a_code_that_tells_nothing_has_none_of_both():
+    """A lasso leaves noise a weight or two, which would be as concentrated as can be."""
+    seeds = range(0, 40, 2)
+    scores = np.array([dci.dci(drawn(k, 125, 16), drawn(k + 1, 125, M)) for k in seeds])
+    assert (scores == 0).all(1).mean() >= 0.8 and scores.mean() < 0.15
+    knows = drawn(0, 125, 16)
+    factors = np.concatenate([knows[:, :1] + knows[:, 1:2], drawn(1, 125, M - 1)], 1)
+    weights = dci.importance(knows, factors)
+    assert (weights[:2, 0] > 0.5).all() and not weights[:, 1:].any()
+
+
+def test_halves_of_a_class_count_once():
+    codes = np.random.default_rng(0).random((2, 6, 2))
+    found = measure.concentrated(np.concatenate([codes, codes], 1), [*range(6), *range(6)])
+    once = measure.concentrated(codes, range(6))
+    for name, one in found.items():
+        np.testing.assert_allclose(one.ci95, once[name].ci95)
+        np.testing.assert_allclose(one.difference.ci95, once[name].difference.ci95)
+    gap = codes[1, :, 0] - codes[0, :, 0]
+    t = ttest_rel(codes[1, :, 0], codes[0, :, 0]).confidence_interval()
+    assert once["disentanglement"].difference.value[1] == pytest.approx(gap.mean())
+    assert once["disentanglement"].difference.ci95[1] == pytest.approx(tuple(t))
 
 
 def test_a_rotation_is_one():
@@ -293,7 +317,9 @@ def test_kinds_shapes_and_intervals(result):
         one = getattr(result, name)
         assert np.isfinite(one.ci95).all() and one.value.max() <= 1 + (name == "selectivity")
         assert ((one.low <= one.value + 1e-9) & (one.value <= one.high + 1e-9)).mean() > 0.9
-    np.testing.assert_allclose(result.selectivity.value, result.r2.value - result.control.value)
+    learned = np.maximum(result.control.value, 0)
+    assert (result.control.value < 0).any()  # a probe that is worse than the mean read nothing more
+    np.testing.assert_allclose(result.selectivity.value, result.r2.value - learned)
     np.testing.assert_allclose(result.informed.value, result.r2.value.mean(1))
     assert result.cycle.value.shape == (3,) and result.path_read.value.shape == (2, 9)
     assert result.fitted <= 120 and result.n <= 60 and result.probed >= 1
@@ -352,7 +378,7 @@ def test_a_class_that_is_read_too_rarely_is_left_out_or_refused():
 
 def test_a_network_that_reads_one_class_alone_has_no_difference_over_classes(result):
     codes = np.full((len(result.codes), 1, 2), 0.5).tolist()
-    one = result._replace(**measure.concentrated(codes, 0))
+    one = result._replace(**measure.concentrated(codes, [0]))
     assert one.disentanglement.difference is None and "random axes" not in probes.findings(one)
     assert "disentanglement 0.50" in probes.findings(one)
 
@@ -379,7 +405,7 @@ def test_findings_follow_the_intervals(result):
         return Estimate(estimate.value, estimate.ci95, estimate.n, difference)
 
     above = result._replace(r2=shifted(result.r2, -0.2))
-    assert "networks: slant, width" in probes.findings(above)
+    assert "networks (2 seeds): slant, width" in probes.findings(above)
     assert "no measure is clearly above" in probes.findings(
         result._replace(r2=shifted(result.r2, 0.0))
     )
