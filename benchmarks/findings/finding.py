@@ -12,7 +12,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number
 
 SLIM = "mnist-slim-"  # recipes on one slim stem: `capsviz reproduce routings`
-LENGTH = re.compile(r"-\d+-epochs$")
+LENGTH = re.compile(r"-(\d+)-epochs$")
 NOT_REPEATED = "one training run"
 WIDTH = 340  # of a picture beside the words, pixels
 

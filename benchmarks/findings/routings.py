@@ -15,13 +15,13 @@ NONE = "pooled"  # the stem without capsules
 
 def sharpness() -> Finding:
     """Networks of one stem read alike, whether their couplings choose or not."""
-    rows = {
+    several = {
         row.network.name.removeprefix(SLIM): row
         for row in leaderboard.table()
-        if row.network.name.startswith(SLIM)
-        and not LENGTH.search(row.network.name)
-        and len(row.network.seeds) >= SEVERAL
+        if row.network.name.startswith(SLIM) and len(row.network.seeds) >= SEVERAL
     }
+    rows = {name: row for name, row in several.items() if not LENGTH.search(name)}
+    longer = {name: row for name, row in several.items() if LENGTH.search(name)}
     without = rows.pop(NONE, None)
     rows = {name: row for name, row in rows.items() if {"parents", "even"} <= row.cells.keys()}
     if len(rows) < 3 or without is None:
@@ -49,17 +49,45 @@ def sharpness() -> Finding:
     return Finding(
         "Routings that choose sharply do not read better than even ones",
         len(sharper) >= 3
-        and all(row.network.accuracy.low <= terms.accuracy.high for row in sharper),
+        and all(row.network.accuracy.low <= terms.accuracy.high for row in sharper)
+        and _level(longer),
         f"{len(rows)} routings on one stem{without_them}, trained briefly and, but for EM, alike. "
         "Effective parents, and what is read right, of the sharpest, the sharpest that reads as "
         f"well, and the most even: {listed}.",
         "compare-routings",
         "Routings on one stem",
-        f"the stem without capsules, {without.network.accuracy:.1%}{photographs}",
+        f"the stem without capsules, {without.network.accuracy:.1%}{_longer(longer)}{photographs}",
         f"{len(terms.seeds)} training runs of each",
         "accuracies over seeds that rise with sharpness",
-        sorted({f"trained/seeds/{row.network.name}" for row in (*rows.values(), without)}) + files,
+        sorted(
+            {
+                f"trained/seeds/{row.network.name}"
+                for row in (*rows.values(), without, *longer.values())
+            }
+        )
+        + files,
     )
+
+
+def _level(rows: dict) -> bool:
+    """Whether no routing reads better than even couplings after a longer training, either."""
+    even = [row for name, row in rows.items() if LENGTH.sub("", name) == "uniform"]
+    return all(
+        row.network.accuracy.low <= one.network.accuracy.high
+        for row in rows.values()
+        for one in even
+    )
+
+
+def _longer(rows: dict) -> str:
+    """What the same networks read after a longer training on all images, capsules first."""
+    if not rows:
+        return ""
+    (epochs,) = {int(LENGTH.search(name).group(1)) for name in rows}
+    order = sorted(rows, key=lambda name: (name.startswith(NONE), name))
+    parts = [f"{_words(LENGTH.sub('', n))} {rows[n].network.accuracy:.2%}" for n in order]
+    least = min(len(row.network.seeds) for row in rows.values())
+    return f"; after {epochs} epochs of all images {', '.join(parts)}, {least} runs each at least"
 
 
 def without_capsules() -> tuple[str, list[str]]:
@@ -83,4 +111,4 @@ def without_capsules() -> tuple[str, list[str]]:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ")
+    return "without capsules" if name == NONE else name.replace("_", " ")
