@@ -51,9 +51,9 @@ def sharpness() -> Finding:
         len(sharper) >= 3
         and all(row.network.accuracy.low <= terms.accuracy.high for row in sharper)
         and _level(longer),
-        f"{len(rows)} routings on one stem{without_them}, trained briefly and, but for EM, alike. "
-        "Effective parents, and what is read right, of the sharpest, the sharpest that reads as "
-        f"well, and the most even: {listed}.",
+        f"{len(rows)} routings on one stem{without_them}, trained briefly, but for EM alike. "
+        "Effective parents and accuracy of the sharpest, the sharpest that reads as well, and the "
+        f"most even: {listed}.",
         "compare-routings",
         "Routings on one stem",
         f"the stem without capsules, {without.network.accuracy:.1%}{_longer(longer)}{photographs}",
@@ -86,8 +86,7 @@ def _longer(rows: dict) -> str:
     (epochs,) = {int(LENGTH.search(name).group(1)) for name in rows}
     order = sorted(rows, key=lambda name: (name.startswith(NONE), name))
     parts = [f"{_words(LENGTH.sub('', n))} {rows[n].network.accuracy:.2%}" for n in order]
-    least = min(len(row.network.seeds) for row in rows.values())
-    return f"; after {epochs} epochs of all images {', '.join(parts)}, {least} runs each at least"
+    return f"; after {epochs} epochs of all images {', '.join(parts)}"
 
 
 def without_capsules() -> tuple[str, list[str]]:
@@ -104,11 +103,11 @@ def without_capsules() -> tuple[str, list[str]]:
         Estimate(test["accuracy"], test["accuracy_ci95"], test["n"]) for test in tests
     )
     return (
-        f". On CIFAR-10 a ResNet-20 reads {own:.1%} with routed capsules, {even:.1%} with even "
-        f"couplings, {pooled:.1%} without capsules, one run each",
+        f". CIFAR-10, ResNet-20, one run each: routed {own:.1%}, even {even:.1%}, without capsules "
+        f"{pooled:.1%}",
         [f"trained/{path.relative_to(folder)}" for path in paths],
     )
 
 
 def _words(name: str) -> str:
-    return "without capsules" if name == NONE else name.replace("_", " ")
+    return "without capsules" if name == NONE else name.replace("_", "-")
