@@ -52,7 +52,7 @@ def sharpness() -> Finding:
         and all(row.network.accuracy.low <= terms.accuracy.high for row in sharper)
         and _level(longer),
         f"{len(rows)} routings on one stem{without_them}, trained briefly, but for EM alike. "
-        "Effective parents and accuracy of the sharpest, the sharpest that reads as well, and the "
+        "Effective parents and accuracy of the sharpest, the sharpest that reads as well, the "
         f"most even: {listed}.",
         "compare-routings",
         "Routings on one stem",
