@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,6 +51,9 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
                 f"images must be uint8 (N, C, H, W), got {self.images.dtype} of the shape "
                 f"{tuple(self.images.shape)}"
             )
+        if not isinstance(self.labels, Tensor) or self.labels.is_floating_point():
+            kind = getattr(self.labels, "dtype", type(self.labels).__name__)
+            raise TypeError(f"labels must be a tensor of whole numbers (N,), got {kind}")
         if len(self.images) != len(self.labels):
             raise ValueError(f"{len(self.images)} images, but {len(self.labels)} labels")
         whole = None if self.parts is None else (*self.labels.shape, *self.images.shape[1:])
@@ -58,6 +61,12 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
             raise ValueError(f"labels must be (N,), got {tuple(self.labels.shape)}")
         if whole is not None and (tuple(self.parts.shape) != whole or self.labels.dim() != 2):
             raise ValueError(f"parts must be (N, K, C, H, W), {whole}: {tuple(self.parts.shape)}")
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            low, high = int(self.labels.min()), int(self.labels.max())
+            raise ValueError(
+                f"labels of {len(self.classes)} classes must be 0 to {len(self.classes) - 1}, got "
+                f"{low} to {high}"
+            )
 
     def __repr__(self) -> str:
         """What it is, without its images."""
@@ -191,8 +200,35 @@ def load(
     if split not in SPLITS:
         raise ValueError(discovery.unknown("split", split, list(SPLITS)))
     check_options(name, options)
+    return _load(name, split, root, options).pad(pad_px).crop(crop_px)
+
+
+def _load(name: str, split: str, root, options: Mapping) -> Dataset:
+    """A split by its file's `load`; what goes wrong in somebody's own is a ValueError with it."""
+    loader = loader_of(name)
+    try:
+        part = loader(split, root, **options)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:
+        if discovery.entries("capsviz.data")[name].ours:
+            raise
+        of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
+        raise ValueError(f"{of} cannot be loaded ({type(error).__name__}: {error})") from error
+    if not isinstance(part, Dataset):
+        of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
+        raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")
+    return part
+
+
+def loader_of(name: str) -> Callable[..., object]:
+    """The `load` of a data set's file; ValueError for an unknown name, or a file without one."""
     module = discovery.load("capsviz.data", name, what="dataset")
-    return module.load(split, root, **options).pad(pad_px).crop(crop_px)
+    if not callable(loader := getattr(module, "load", None)):
+        raise ValueError(
+            f"the data set '{name}' of {module.__file__} has no function load(split, root)"
+        )
+    return loader
 
 
 def check_options(name: str, options: Mapping) -> None:
@@ -200,8 +236,7 @@ def check_options(name: str, options: Mapping) -> None:
 
     Options that all data sets take, `pad_px` and `crop_px`, are not among them.
     """
-    module = discovery.load("capsviz.data", name, what="dataset")
-    parameters = inspect.signature(module.load).parameters.values()
+    parameters = inspect.signature(loader_of(name)).parameters.values()
     usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     for option, value in sorted(options.items()):
         if option not in usual:
@@ -221,8 +256,7 @@ def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> D
     about  the card's part "dataset": name, and options that it was loaded with.
     """
     name, options = about["name"], dict(about.get("options", {}))
-    module = discovery.load("capsviz.data", name, what="dataset")
-    if "download" in inspect.signature(module.load).parameters:
+    if "download" in inspect.signature(loader_of(name)).parameters:
         options["download"] = False
     return load(name, split, root, **options)
 

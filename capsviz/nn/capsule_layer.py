@@ -154,8 +154,8 @@ class CapsuleLayer(RoutingLayer):
             options = self.inputs(self._route, poses, activations, iterations) | options
             votes, options = self.votes(poses), {"couplings": couplings, **options}
             if self.links is None:
-                return votes, self._route(votes, **options)
-            return votes, route_places(self._route, votes, links=self.links, **options)
+                return votes, self.routed(votes, **options)
+            return votes, route_places(self.routed, votes, links=self.links, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""

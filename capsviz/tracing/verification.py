@@ -1,4 +1,4 @@
-"""Is what a network says of itself true? Once for each network that is not capsviz's own.
+"""Is what a network says of itself true? Once for each that is not capsviz's own, or whose routing.
 
 `trace` calls `once` before its first pass. A network may say in `peculiar`, a mapping from the name
 of a check to the reason, what is meant and no mistake: "norms" (scores are not the norms of the
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from capsviz import discovery
 from capsviz.tracing.placement import misplaced
 from capsviz.tracing.shapes import SAME, misshapen, named_parts, shape_of
 
@@ -28,19 +29,31 @@ _verified: WeakSet = WeakSet()
 
 
 def once(model, images: Tensor) -> None:
-    """Verify a network the first time it is seen, if it is not one of capsviz's own.
+    """Verify a network the first time it is seen, if it or its routing is not one of capsviz's own.
 
     Raises
     ------
     ValueError  with one line that names the first mistake found.
     """
+    if model in _verified:
+        return
     room = type(model).__module__
-    ours = room.startswith("capsviz.") and not room.startswith("capsviz.foreign")
-    if ours or model in _verified:
+    if not room.startswith("capsviz.") or room.startswith("capsviz.foreign"):
+        what = "the network's `look`"
+    elif names := _routings_of_others(model):
+        what = f"the routing '{names[0]}'"
+    else:
         return
     for mistake in mistakes(model, images):
-        raise ValueError(f"the network's `look` is not to be trusted: {mistake}")
+        raise ValueError(f"{what} is not to be trusted: {mistake}")
     _verified.add(model)
+
+
+def _routings_of_others(model) -> list[str]:
+    """Names of a network's routings that are plugins."""
+    known = discovery.entries("capsviz.nn.routing")
+    names = {getattr(layer, "routing_name", None) for layer in model.modules()}
+    return sorted(name for name in names if name in known and not known[name].ours)
 
 
 def mistakes(model, images: Tensor) -> Iterator[str]:

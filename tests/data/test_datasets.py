@@ -354,7 +354,7 @@ def test_a_data_set_checks_its_tensors():
     with pytest.raises(TypeError, match="uint8"):
         data.Dataset(torch.rand(2, 1, 4, 4), torch.zeros(2), ("a",), "x", "test")
     with pytest.raises(ValueError, match="2 images, but 3 labels"):
-        data.Dataset(torch.zeros(2, 1, 4, 4).byte(), torch.zeros(3), ("a",), "x", "test")
+        data.Dataset(torch.zeros(2, 1, 4, 4).byte(), torch.zeros(3).long(), ("a",), "x", "test")
 
 
 @pytest.mark.mnist

@@ -81,8 +81,15 @@ def available() -> list[str]:
 
 @cache
 def get(name: str) -> ModuleType:
-    """The module of a routing; ValueError names the known ones."""
-    return load("capsviz.nn.routing", name, what="routing")
+    """The module of a routing; ValueError names the known ones, or what one's own lacks."""
+    module = load("capsviz.nn.routing", name, what="routing")
+    route = getattr(module, "route", None)
+    if not callable(route) or "couplings" not in signature(route).parameters:
+        raise ValueError(
+            f"the routing '{name}' of {module.__file__} has no function "
+            "route(votes, *, couplings=None, ...)"
+        )
+    return module
 
 
 def has_evidence(name: str) -> bool:
