@@ -155,7 +155,7 @@ class CapsuleLayer(RoutingLayer):
             votes, options = self.votes(poses), {"couplings": couplings, **options}
             if self.links is None:
                 return votes, self.routed(votes, **options)
-            return votes, route_places(self.routed, votes, links=self.links, **options)
+            return votes, route_places(self._route, votes, links=self.links, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
