@@ -245,6 +245,18 @@ class Detached(Correct):
         return v
 
 
+class AgreementDetached(Correct):
+    def agreed(self, logits, votes, v):
+        return logits + (votes * v.unsqueeze(1)).sum(dim=-1).detach()
+
+
+class FirstMask(Correct):
+    """The mask of the first image is that of all."""
+
+    def drawn(self, v, labels):
+        return super().drawn(v, labels[:1].expand(len(v), J))
+
+
 class OneTooMany(Correct):
     def routed(self, votes, logits):
         for k in range(self.iterations + 1):

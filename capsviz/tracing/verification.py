@@ -155,7 +155,7 @@ def _unexplained(x: Tensor, y: Tensor) -> float:
 
 
 def _batches(model, images: Tensor, whole: Tensor) -> Iterator[str]:
-    """One image, and a few, must say what they said among seven."""
+    """One image, and a few, must say what they said among seven, and seven in another order."""
     for count in (3, 1):
         try:
             few = named_parts(model.look(images[:count], keep=("lengths",)))["lengths"].double()
@@ -171,11 +171,16 @@ def _batches(model, images: Tensor, whole: Tensor) -> Iterator[str]:
             return
         off = float((few - whole[:count]).abs().max())
         if not off <= SAME / 10:
-            yield (
-                f"scores depend on the batch: an image's change by {off:.2g} with the images "
-                "beside it"
-            )
+            yield _depends(off)
             return
+    turned = named_parts(model.look(images.flip(0), keep=("lengths",)))["lengths"].double().flip(0)
+    off = float((turned - whole).abs().max())
+    if not off <= SAME / 10:
+        yield _depends(off)
+
+
+def _depends(off: float) -> str:
+    return f"scores depend on the batch: an image's change by {off:.2g} with the images beside it"
 
 
 def _interventions(model, images: Tensor, traced: dict) -> Iterator[str]:

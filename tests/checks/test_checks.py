@@ -28,6 +28,7 @@ OF_NETWORKS = {
     "SoftmaxOverChildren": "couplings_sum",
     "SharedLogits": "batch",
     "AveragedLogits": "batch",
+    "FirstMask": "batch",
     "NeverRouted": "couplings_of_images",
     "SquashOverChildren": "squash_axis",
     "SquashOverColumns": "squash_axis",
@@ -49,7 +50,12 @@ OF_NETWORKS = {
     "UnitLength": "class_squash",
     "UnitChildren": "primary_squash",
 }
-TOLD = {"LabelTaken": "label_at_test", "Detached": "detached", "SoftmaxByHand": "own_softmax"}
+TOLD = {
+    "LabelTaken": "label_at_test",
+    "Detached": "detached",
+    "AgreementDetached": "detached",
+    "SoftmaxByHand": "own_softmax",
+}
 OF_FACTS = {
     "margin_not_squared": ({"loss": planted.margin_not_squared}, "margin"),
     "exchanged": ({"loss": planted.exchanged}, "margin"),

@@ -1,16 +1,18 @@
 """Gradients flow through all passes of routing, or the code says that they do not."""
 
 import torch
+from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, passes, told
 
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",
-    seen="whether the sums of the inner passes have a gradient, where the last has one",
+    seen="whether the gradient of the last pass's sum comes to those of the inner passes",
     breaks="nothing, if it is said: training is another one than the paper's",
     mend="say so where results are reported, or route on votes that are not detached",
     pitfalls=(16,),
+    after=("couplings_of_images",),
 )
 
 
@@ -22,13 +24,27 @@ def examine(candidate: Candidate) -> Judgement:
     own = [layer for layer in structure.layers if layer.place == candidate.layer.place]
     if not own:
         raise UnseenError("the layer is not seen again in a pass with gradients")
-    kept = [one.total.outputs[0].requires_grad for one in own[0].rounds]
-    inner = kept[:-1]
-    if not kept[-1]:
+    *inner, last = [one.total.outputs[0] for one in own[0].rounds]
+    if not last.requires_grad:
         raise UnseenError("no pass has a gradient")
     if not inner:
         raise UnseenError("it routes in one pass")
-    cut = inner.count(False)
+    cut = len(inner) - _reached(inner, last)
     if cut:
         return told(f"{cut} of {len(inner)} inner passes are detached", detached=cut)
-    return passes(f"all {len(kept)} passes have gradients", detached=0)
+    return passes(f"gradients flow through all {len(inner) + 1} passes", detached=0)
+
+
+def _reached(inner: list[Tensor], last: Tensor) -> int:
+    """How many inner sums the gradient of the last one comes to."""
+    live = [one for one in inner if one.requires_grad]
+    if not live:
+        return 0
+    try:
+        with torch.enable_grad():
+            found = torch.autograd.grad(last.sum(), live, allow_unused=True)
+    except RuntimeError as error:  # of an operation in place, a function without a backward
+        raise UnseenError(
+            f"no gradient can be had: {' '.join(str(error).split())[:120]}"
+        ) from error
+    return sum(one is not None for one in found)
