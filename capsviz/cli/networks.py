@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,35 @@ def open_networks(
         model = checkpoints.load(name, device=first.device)
         check_fit(model, first.dataset)
         networks.append(Inputs(model, first.dataset, str(name), drawn=first.drawn))
-    titles = [one.name for one in networks]
-    if len(set(titles)) < len(titles):
-        raise ValueError(f"expected networks of different names, got {', '.join(titles)}")
+    return told_apart(networks)
+
+
+def told_apart(networks: list[Inputs]) -> list[Inputs]:
+    """Networks of one name, as two runs of a recipe, called by their place, too: "digits (mine)".
+
+    ValueError for a network that is named twice.
+    """
+    own = [one.name for one in networks]
+    for whole in (False, True):
+        names = [one.name for one in networks]
+        if len(set(names)) == len(names):
+            return networks
+        networks = [
+            replace(one, alias=f"{name} ({_place(one.source, name, whole)})")
+            if names.count(one.name) > 1 and one.source not in checkpoints.shipped()
+            else one
+            for one, name in zip(networks, own, strict=True)
+        ]
+    names = [one.name for one in networks]
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected different networks, got {', '.join(names)}")
     return networks
+
+
+def _place(source: str, name: str, whole: bool) -> str:
+    """A run by its folder or file; by its whole path where that says no more than the name."""
+    stem = Path(source).stem
+    return source if whole or stem == name else stem
 
 
 def with_baselines(inputs: Inputs) -> list[Inputs]:

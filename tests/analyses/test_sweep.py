@@ -1,6 +1,7 @@
 """Sweep: the numbers are those of single images warped one by one, for each network alone."""
 
 import json
+import shutil
 from itertools import product
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
 
-from capsviz import checkpoint, figures, tracing
+from capsviz import checkpoint, discovery, figures, tracing
 from capsviz.analyses import sweep
 from capsviz.analyses.sweep import measure as measures
 from capsviz.cli import inputs, main
@@ -285,7 +286,7 @@ def test_networks_may_be_named_without_the_option(blank, tmp_path, other):
         (["--n", "1"], "at least 2 images"),
         (["--step", "-1"], "step above 0"),
         (["--grid", "2"], "odd number"),
-        (["digits"], "different names"),
+        (["digits"], "different networks, got digits, digits"),
         (["--dataset", "mnits"], "unknown dataset"),
     ],
 )
@@ -293,6 +294,29 @@ def test_the_command_refuses_in_one_line(tmp_path, args, word):
     done = invoke(tmp_path, "--checkpoint", "digits", *args)
     assert done.exit_code == 2 and word in done.stderr, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
+
+
+def test_runs_of_one_recipe_are_called_by_their_folders_too(blank, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a/seed-1", "b/seed-1", "mine"):
+        shutil.copytree(run_of_digits(tmp_path), tmp_path / name)
+    asked = ("--from", 0, "--to", 0, "--n", 9, "--no-worst", "--json")
+    done = invoke(tmp_path / "one", "digits", "mine", *asked)
+    assert json.loads(done.stdout)["names"] == ["digits", "digits (mine)"]
+    done = invoke(tmp_path / "two", "a/seed-1", "b/seed-1", *asked)
+    assert json.loads(done.stdout)["names"] == ["digits (a/seed-1)", "digits (b/seed-1)"]
+    done = invoke(tmp_path / "three", "mine", "mine", *asked)
+    assert done.exit_code == 2 and "different networks" in done.stderr
+
+
+def run_of_digits(tmp_path):
+    """The shipped weights as a run of one's own."""
+    folder = tmp_path / "run"
+    if not folder.is_dir():
+        folder.mkdir()
+        for ending in ("safetensors", "json"):
+            shutil.copy(discovery.root() / f"trained/digits.{ending}", folder / f"digits.{ending}")
+    return folder
 
 
 def test_the_command_refuses_networks_of_other_images(tmp_path):
