@@ -101,6 +101,40 @@ def test_a_decoder_inside_the_pass_decodes_any_pose(kind, images):
     close(capsviz.trace(net, images).reconstruction, output)
 
 
+MASKS = {
+    "where": lambda v, hot: torch.where(hot[..., None] > 0, v, torch.zeros(())),
+    "masked_fill": lambda v, hot: v.masked_fill(hot[..., None] == 0, 0),
+    "einsum": lambda v, hot: torch.einsum("bje,bj->bje", v, hot),
+    "a copy in place": lambda v, hot: v.clone().mul_(hot[..., None]),
+    "in place": lambda v, hot: v.mul_(hot[..., None]),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_a_decoder_is_found_however_its_poses_are_masked(mask, images):
+    class Masked(zoo.Unsqueezed):
+        def forward(s, x):  # noqa: N805  (whatever they call `self`)
+            v = s.digits(s.encode(x))
+            length = v.norm(dim=-1)
+            hot = torch.nn.functional.one_hot(length.argmax(1), 3).float()
+            return length, s.decoded(MASKS[mask](v, hot)).view(-1, *SHAPE)
+
+    net, plain = wrapped(Masked), wrapped(zoo.Unsqueezed)
+    net.network.load_state_dict(plain.network.state_dict())
+    own, other = capsviz.trace(net, images), capsviz.trace(plain, images)
+    close(own.poses, other.poses)
+    close(own.reconstruction, other.reconstruction)
+
+
+def test_a_compiled_network_is_looked_at_as_it_was_written(images):
+    network = zoo.Einsum().eval()
+    net = capsviz.wrap(torch.compile(network, backend="eager"), **SMALL)
+    close(
+        capsviz.trace(net, images).poses,
+        capsviz.trace(capsviz.wrap(network, **SMALL), images).poses,
+    )
+
+
 def test_parts_that_are_not_there_are_none_or_named(images):
     net = wrapped(zoo.Watchable, couplings="m_step:share")
     assert capsviz.trace(net, images).votes is None

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import click
 
 from capsviz.cli import writing
+from capsviz.cli.naming import slug
 from capsviz.statistics.words import number
 
 EXAMPLES = """
@@ -102,7 +103,7 @@ def command(runs, as_json, figure):
 
 
 def _stem(names: list[str]) -> str:
-    joined = "-".join(["curves", *names]).replace("/", "-")
+    joined = slug("-".join(["curves", *names]))
     return joined if len(joined) <= 60 else f"curves-{len(names)}-runs"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from types import FunctionType, MethodType
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ class Candidate(Inside):
                 or begin with, (C, H, W).
     test_data   the same at test; read twice.
     new         the same network as it is before training.
+                These three may be functions that return them, as at the command line.
     """
 
     def __init__(
@@ -46,7 +48,8 @@ class Candidate(Inside):
     ):
         super().__init__(network, image_shape, classes, **facts)
         self.iterations = iterations
-        self.loss, self.train_data, self.test_data, self.new = loss, train_data, test_data, new
+        self.loss = loss
+        self.train_data, self.test_data, self.new = map(_made, (train_data, test_data, new))
         if loss is None and hasattr(self.network, "objective"):
             self.loss = self._objective
 
@@ -121,3 +124,9 @@ class Candidate(Inside):
 
     def _objective(self, output, images: Tensor, labels: Tensor):
         return self.network.objective(output, images, labels).loss
+
+
+def _made(value):
+    """What a function of no arguments returns; anything else as it is."""
+    made = isinstance(value, FunctionType | MethodType)
+    return value() if made else value

@@ -131,7 +131,11 @@ def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -
     names = outputs.find_reconstruction(output, images, shape)
     masked = [m for one in routed[0].rounds for m in vectors.poses(flow, one)[1]]
     decoders = {}
-    reason = "no output has the size of an image" if not names else "no poses are masked for it"
+    reason = (
+        "no output has the size of an image"
+        if not names
+        else "no mask of the poses that is recognised leads to it"
+    )
     for name in names:
         for mask in masked:
             try:

@@ -118,8 +118,8 @@ class Pass(TorchFunctionMode):
             code = frame.f_code
             if not code.co_filename.startswith(OUTSIDE):
                 stack.append((id(code), frame.f_lasti))
-                if module is None and "self" in code.co_varnames[: code.co_argcount]:
-                    module = self.modules.get(id(frame.f_locals.get("self")))
+                if module is None and code.co_argcount:  # whatever they call `self`
+                    module = self.modules.get(id(frame.f_locals.get(code.co_varnames[0])))
             frame = frame.f_back
         return Site(module or "", tuple(stack))
 

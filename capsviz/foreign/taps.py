@@ -63,7 +63,7 @@ def tap_of_place(part: str, place: Place, target: str) -> Tap:
     roles = place.roles
 
     def read(inputs, outputs):
-        return arrange(outputs[0], roles, target, {})
+        return arrange(outputs[0], roles, target, {}).clone()  # a mask may yet be put in in place
 
     return _tap(part, place.event, read)._replace(after=True)
 

@@ -35,7 +35,7 @@ class Variable:
             raise ValueError(f"{kind} '{module}' has no method '{method}' written in Python")
         self.name, self.module, self.code = name, modules[module], function.__code__
         if self.variable not in self.code.co_varnames + self.code.co_cellvars:
-            known = [k for k in self.code.co_varnames if k != "self"]
+            known = self.code.co_varnames[1:]  # without `self`
             raise ValueError(f"{method} has no variable '{self.variable}', it has {_few(known)}")
         self.values: list[Tensor] = []
 
@@ -50,7 +50,7 @@ def watching(variables: Iterable[Variable]) -> Iterator[None]:
 
     def calls(frame, event, argument):
         own = [v for v in variables if frame.f_code is v.code]
-        own = [v for v in own if frame.f_locals.get("self") is v.module]
+        own = [v for v in own if frame.f_locals.get(v.code.co_varnames[0]) is v.module]
         return _Lines(own) if own else None
 
     for variable in variables:

@@ -19,6 +19,7 @@ KEEPING = frozenset(
     ("relu", "leaky_relu", "elu", "gelu", "tanh", "layer_norm", "batch_norm", "instance_norm",
      "group_norm", "normalize", "nan_to_num", "clamp")
 )  # fmt: skip
+MASKS = frozenset(("where", "masked_fill", "einsum"))  # where they give zeros
 
 
 class Place(NamedTuple):
@@ -140,7 +141,8 @@ def poses(flow: Flow, turn: Round) -> tuple[Place, list[Masked]]:
                 roles = _along(turn, path)
                 if roles is None:
                     continue
-                if not is_view(event) and _is_masked(event, position, roles):
+                mask = not is_view(event) and not _rewritten(flow, event)
+                if mask and _is_masked(event, position, roles):
                     masked.append(Masked(event, roles, alone=False))
                     continue
                 paths[(event.index, 0)] = path
@@ -158,6 +160,9 @@ def _keeps(flow: Flow, event: Event, position: int) -> bool:
         return True
     if event.name in KEEPING:
         return position == 0
+    if event.name in MASKS:
+        out = event.outputs[0]
+        return out.shape == event.inputs[position].shape and bool((out == 0).any())
     own, others = event.inputs[position], [t for k, t in enumerate(event.inputs) if k != position]
     if event.name in ("add", "sub"):
         return not any(
@@ -192,8 +197,22 @@ def rows(tensor: Tensor, roles: Roles) -> Tensor:
 
 def _is_masked(event: Event, position: int, roles: Roles) -> bool:
     after = rows(event.outputs[0], roles).abs().sum(2)
-    before = rows(event.inputs[position].expand_as(event.outputs[0]), roles).abs().sum(2)
-    return bool(((after > 0).sum(1) <= 1).all() and ((before > 0).sum(1) > 1).any())
+    if after.shape[1] < 2 or not ((after > 0).sum(1) <= 1).all():
+        return False
+    own = event.inputs[position]
+    if own.data_ptr() == event.outputs[0].data_ptr():  # in place: what it was is overwritten
+        return True
+    before = rows(own.expand_as(event.outputs[0]), roles).abs().sum(2)
+    return bool(((before > 0).sum(1) > 1).any())
+
+
+def _rewritten(flow: Flow, event: Event) -> bool:
+    """Whether a later event writes into what this one gave, so that it is no more what it was."""
+    own = event.outputs[0].data_ptr()
+    return any(
+        later.outputs[0].data_ptr() == own and not is_view(later)
+        for later in flow.events[event.index + 1 :]
+    )
 
 
 def _is_selected(flow: Flow, turn: Round, event: Event, path: list[Step]) -> bool:

@@ -87,6 +87,7 @@ def wrap(
     ValueError  for images that the network refuses, several candidates for one thing (it lists
                 them), scores that are none, or scores that depend on the other images of a batch.
     """
+    network = getattr(network, "_orig_mod", network)  # of torch.compile: nothing is seen inside it
     shape = (1, *image_shape)[-3:] if len(image_shape) < 3 else tuple(image_shape)
     recipe = Recipe(call or (lambda net, images: net(images)), tuple(shape), classes)
     if normalise is not None:

@@ -194,7 +194,7 @@ def check_images(images: Tensor) -> None:
             "expected float images (N, C, H, W), at least one, got "
             f"{images.dtype} of {tuple(images.shape)}"
         )
-    low, high = float(images.min()), float(images.max())
+    low, high = (float(end) for end in images.detach().aminmax())
     if not (low >= 0 and high <= 1):
         raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
 
