@@ -27,7 +27,9 @@ def page(table=None) -> str:
     parts = [HEAD, markdown(*leaderboard.cells(table)), f"{leaderboard.caption()}\n"]
     parts.append(
         f"## What holds over seeds\n\nOf recipes with {SEVERAL} training runs or more; of two, "
-        "where both were trained for as many epochs of as many images, and looked at by as many.\n"
+        "where both were trained for as many epochs of as many images, and looked at by as many: "
+        "intervals that do not overlap, which is more than a difference needs, but not corrected "
+        "for their number.\n"
     )
     nothing = "Nothing is claimed: no recipe has as many runs here."
     parts.append("\n".join(f"- {line}." for line in claims) if claims else nothing)

@@ -26,8 +26,8 @@ carries it and its 95 % interval, the file that it comes from, the control besid
 runs behind it, and what would refute it. Parse trees, maps, probes, parts, and what holds over
 training runs are in [findings](findings.md) and the [leaderboard](leaderboard.md). Written by `make
 readme` from the results, and checked by `tests/test_claims.py`. Intervals are over images and hold
-for these weights: none covers what another training run would do. They are not corrected for their
-number where no method is named.
+for these weights, and do not cover what another training run would do, where nothing else is said.
+They are not corrected for their number where no method is named.
 """
 
 

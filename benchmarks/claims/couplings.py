@@ -18,8 +18,9 @@ def routing(one):
     last, J = len(result.entropy_nats) - 1, len(result.classes)
     effective = result.effective_parents[last]
     spreads = "; ".join(_controls(result, result.control_effective_parents, ".2f"))
+    near = "lie near uniform" if effective.low > 0.9 * J else "are not near uniform"
     yield Claim(
-        f"The couplings of `{one.network}` lie near uniform: a capsule has "
+        f"The couplings of `{one.network}` {near}: a capsule has "
         f"{float(effective.value):.3f} of {J} effective parents. That is their size; what they do "
         "is told by the transplant.",
         f"{effective:.3f}",
@@ -64,8 +65,8 @@ def routing(one):
     activation = result.true_activation
     yield Claim(
         f"{last + 1} iterations in place of one change "
-        f"{number(float(result.changed.value[last]), '.1%')} of the predictions, and lengthen the "
-        f"true class's capsule from {activation.value[0]:.2f} to {activation.value[last]:.2f}.",
+        f"{number(float(result.changed.value[last]), '.1%')} of the predictions; the activation of "
+        f"the true class goes from {activation.value[0]:.2f} to {activation.value[last]:.2f}.",
         f"{result.changed[last]:.2%} changed; activation {activation[0]:.3f} to "
         f"{activation[last]:.3f}",
         one.source,

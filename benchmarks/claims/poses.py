@@ -144,8 +144,9 @@ def segment(one):
             f"{name} {estimate[j]:.2f}" for j, name in enumerate(names) if j and j != k
         )
         yield Claim(
-            f"The drawing of a class that is not in the image {more if worse else 'does as well'}: "
-            f"{unit} {float(estimate.value[k]):.2f} in place of {float(estimate.value[0]):.2f}.",
+            "The drawing of a class that is not in the image "
+            f"{more if worse else 'is not shown to be worse'}: {unit} "
+            f"{float(estimate.value[k]):.2f} in place of {float(estimate.value[0]):.2f}.",
             f"{gap:+.2f} {unit}, paired",
             one.source,
             field,

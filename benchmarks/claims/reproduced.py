@@ -30,7 +30,7 @@ def rows():
             yield Claim(
                 f"Table {title}: test error {values['Test error %'].split()[0]} % after "
                 f"{values['Epochs']} epochs.",
-                f"{values['Test error %']} %",
+                f"{values['Test error %']} %{_of_seeds(values['Test error %'])}",
                 FOLDER,
                 "the cards of its runs",
                 DESCRIPTION if published == "–" else f"published {published}",
@@ -38,3 +38,8 @@ def rows():
                 "more seeds; rows of one seed whose intervals overlap are not ordered by them, nor "
                 "is a published error of longer training reached or missed",
             )
+
+
+def _of_seeds(error: str) -> str:
+    """What stands after a ±, where there is one."""
+    return ", standard deviation over the seeds" if "±" in error else ""

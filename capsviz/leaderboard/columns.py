@@ -29,6 +29,7 @@ class Column(NamedTuple):
     above: str = ""  # what it means that it lies above, in every run's interval
     below: str = ""
     points: bool = False  # a difference of shares
+    ranked: bool = True  # whether networks compare by it, each one's own control left out of it
 
 
 def corruption(result):
@@ -151,10 +152,11 @@ COLUMNS = (
     Column("turned", "mean accuracy over rotations from -90° to 90°", ("sweep",), rotation),
     Column("undetected", "misread and not flagged under R-PGD, the attack that knows the detector, "
            "at its largest bound", ("detect",), detection, higher=False),
-    Column("equivariance", "R² of affine maps of the pose under rotation, less that of the network "
-           "freshly initialised", ("equivariance",), over_fresh, form=".2f", level=0.0,
-           above="its pose follows a rotation more lawfully than before training",
-           below="its pose follows a rotation less lawfully than before training"),
+    Column("equivariance", "R² of affine maps of the pose under rotation, less that of the same "
+           "network freshly initialised (three seeds), which differs from network to network",
+           ("equivariance",), over_fresh, form=".2f", higher=None, level=0.0, ranked=False,
+           above="its pose follows a rotation more lawfully than those of fresh networks",
+           below="its pose follows a rotation less lawfully than those of fresh networks"),
     Column("transplant", "read as the image whose couplings they got", ("transplant",), transplant,
            higher=None, level=0.5,
            above="images with another's couplings are mostly read as that other's class",

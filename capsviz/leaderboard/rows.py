@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +45,8 @@ def rows(sources: Sources, *, only: Sequence[str] = ()) -> list[Row]:
                 continue
             for name, estimate in column.take(record.result):
                 runs = number_of_runs(estimate) if name is FIRST else 1  # of others there is one
+                if estimate.n is None:  # of results of before
+                    estimate = replace(estimate, n=getattr(record.result, "n", None))
                 cell = Cell(estimate, record.path, runs)
                 for row in table:
                     if _is_of(record, name, row.network):

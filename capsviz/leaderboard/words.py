@@ -101,8 +101,9 @@ def claims(table: Sequence[Row]) -> list[str]:
         ]
         for row, cell in having:
             lines += _of_one(row, cell, column)
-        numbers = [(row, cell.estimate) for row, cell in having]
-        lines += _of_several(column.title, numbers, column.form)
+        if column.ranked:
+            numbers = [(row, cell.estimate) for row, cell in having]
+            lines += _of_several(column.title, numbers, column.form)
     several = [
         (row, row.network.accuracy)
         for row in table
@@ -136,6 +137,7 @@ def _of_several(title: str, numbers: Sequence[tuple[Row, Estimate]], form: str) 
             (other, its)
             for other, its in order
             if number.low > its.high
+            and None not in (row.network.effort, number.n)
             and (other.network.dataset, other.network.effort, its.n)
             == (row.network.dataset, row.network.effort, number.n)
         ]

@@ -49,7 +49,7 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
     """
     n = counts.shape[1]
     values = np.asarray(values, np.float32)
-    compared = _compare(values.mean(1, dtype=np.float64), counts @ values.T / n)
+    compared = replace(_compare(values.mean(1, dtype=np.float64), counts @ values.T / n), n=n)
     binary = np.isin(values.round(6), (0, 1)).all(1) & np.array(
         [shares]
     )  # of ones an area is almost 1

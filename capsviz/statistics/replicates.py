@@ -141,9 +141,10 @@ def words(result: NamedTuple, *, networks=1, trained=True, about: Mapping | None
     if not runs:
         return []
     if about is None:
-        each = " of each network" if networks > 1 else ""
         one = "one training run" if trained else "one network"
-        return [f"{one}{each}: intervals are over images, and hold for these weights alone"]
+        if networks > 1:
+            one = f"{'one training run' if trained else 'one set of weights'} of each network"
+        return [f"{one}: intervals are over images, and hold for these weights alone"]
     text = (
         f"{runs} training runs of {about['recipe']} (seeds {', '.join(map(str, about['seeds']))}): "
         "values are their means, intervals over runs and images"

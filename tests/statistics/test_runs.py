@@ -205,3 +205,18 @@ def test_what_lies_between_0_and_1_has_intervals_that_do():
     assert plain.high[0] > 1 and kept.high[0] == 1
     np.testing.assert_array_equal(plain.ci95[1], kept.ci95[1])
     np.testing.assert_array_equal(plain.value, kept.value)
+
+
+def test_shares_of_runs_and_their_differences_stay_in_their_range():
+    draw = np.random.default_rng(0)
+    counts = draw_resamples(200, seed=0)
+    parts = [
+        compare_means((draw.random((2, 200)) < [[0.99], [share]]).astype(float), counts)
+        for share in (0.02, 0.99, 0.5)
+    ]
+    assert all(part.n == 200 for part in parts)
+    whole = runs.combine(parts)
+    assert whole.ci95[1].tolist() == [0.0, 1.0] and whole.high[0] <= 1
+    assert whole.difference.low[1] == -1 and whole.difference.high[1] <= 1
+    scores = [compare_means(draw.random((2, 200)), counts, shares=False) for _ in range(3)]
+    assert runs.combine(scores).ci95.shape == (2, 2)
