@@ -85,9 +85,13 @@ def of_units(result) -> list[str]:
     if result.selected is not None:
         control, units = result.selected
         lines.append(
-            f"{len(result.chosen)} types of primary capsules, selected forward, explain "
+            f"{_types(len(result.chosen))} of primary capsules, selected forward, explain "
             f"{number(result.explained, '.0%')} of their layer's variance; relevance mass "
             f"{units[0]:.3f} on the stroke (another image's {control[0]:.3f}), {units[1]:.3f} of "
             f"that in one half ({control[1]:.3f})"
         )
     return lines
+
+
+def _types(count: int) -> str:
+    return "1 type" if count == 1 else f"{count} types"

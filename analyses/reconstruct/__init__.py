@@ -118,6 +118,7 @@ def compute(
     by_class = [mean_interval(errors[labels == k]) for k in numbers]
     means = np.array([mean for mean, _ in by_class]).reshape(-1, 2)
     ends = np.array([interval for _, interval in by_class]).reshape(-1, 2, 2)
+    ends = np.maximum(ends, 0)  # of few images the normal interval may begin below
     return Result(
         examples=np.stack([examples[place] for place in order]) if order else empty,
         example_labels=labels[order],

@@ -77,6 +77,9 @@ def perturb(one):
     """How many effects are clear by Holm's method, and the largest."""
     result = one.result
     sure = clear(result)
+    if not sure.any():
+        yield Missing("An effect of a pose dimension that differs from zero", one.source)
+        return
     e, m = np.unravel_index(
         np.where(sure, abs(result.standardised), 0).argmax(), result.standardised.shape
     )
@@ -86,8 +89,8 @@ def perturb(one):
     size = plus_minus(abs(float(effect.value)), float(effect.high - effect.value))
     yield Claim(
         f"Of {sure.size} effects of the pose of class {result.classes[result.capsule]}, "
-        f"{int(sure.sum())} differ from zero; the largest, for its spread: +0.1 of dimension {e}, "
-        f"{words} by {size}{unit}.",
+        f"{int(sure.sum())} differ from zero; the largest, for its spread: +{result.step:g} of "
+        f"dimension {e}, {words} by {size}{unit}.",
         f"{effect:+.2f}{unit}; the test is Holm's over {sure.size} at {number(LEVEL, '.0%')}, the "
         f"interval is not corrected; n = {result.n}",
         one.source,

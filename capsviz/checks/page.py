@@ -16,7 +16,8 @@ watches what follows. It needs no labelled data and takes seconds on a CPU.
     capsviz check --checkpoint mnist
 
 Each function takes no arguments, but `loss`: (output, images, labels) -> a number. `train_data` are
-images, or pairs that begin with one, as the loss gets them. Every check has one verdict:
+images, or pairs that begin with one, as the loss gets them; from Python they may be given
+themselves. Every check has one verdict:
 
 - **passes**, with the number that shows it;
 - **fails**: what it breaks and how to mend it are said with it;
