@@ -195,8 +195,7 @@ def findings(result: Result | Statistics) -> str:
     """What the numbers say, one line for each dimension."""
     texts, tests, which = _captions(result)
     of = f"class {result.classes[result.capsule]}, {result.n} images"
-    head = f"{of}, per +{result.step:g} of a dimension"
-    head += ", mean ±95 %"
+    head = f"{of}, per +{result.step:g} of a dimension, mean ±95 %"
     head += "" if tests is None else f", the largest of those clear of zero (Holm, {tests} effects)"
     head += ground(result)
     return "\n".join([f"{head}:", *(f"dim {d}: {t}" for d, t in zip(which, texts, strict=True))])

@@ -206,9 +206,7 @@ def _joined(module, runs: Sequence[Run], rows: Sequence[Iterable]) -> Iterator[t
     Rows are what the analysis's command gave of each run.
     """
     if any(row is None for row in rows):
-        raise ValueError(
-            f"`command` of {module.__file__} gives nothing, expected: yield name, result"
-        )
+        raise ValueError(f"`command` of {module.__file__} gives nothing: let it yield name, result")
     if len(runs) == 1:
         for stem, result, *others in rows[0]:
             yield stem, result, others, None

@@ -103,7 +103,7 @@ def _images(recipe, data_dir) -> tuple[tuple[int, int, int], int]:
     if hasattr(module, "IMAGE_SHAPE"):
         data.check_options(recipe.dataset, recipe.dataset_options)
         blank = torch.zeros(1, *module.IMAGE_SHAPE, dtype=torch.uint8)
-        part = data.Dataset(blank, torch.zeros(1), module.CLASSES, recipe.dataset, "test")
+        part = data.Dataset(blank, torch.zeros(1).long(), module.CLASSES, recipe.dataset, "test")
         part = part.pad(changes.get("pad_px", 0)).crop(changes.get("crop_px"))
         return part.image_shape, len(part.classes)
     try:

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
 from capsviz import discovery
+from capsviz.data._checks import check
 from capsviz.transforms.augment import to_float
 
 SPLITS = ("train", "validation", "test")
@@ -46,27 +47,7 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     notice: str | None = None  # what must be said beside a picture of it
 
     def __post_init__(self):
-        if self.images.dtype != torch.uint8 or self.images.dim() != 4:
-            raise TypeError(
-                f"images must be uint8 (N, C, H, W), got {self.images.dtype} of the shape "
-                f"{tuple(self.images.shape)}"
-            )
-        if not isinstance(self.labels, Tensor) or self.labels.is_floating_point():
-            kind = getattr(self.labels, "dtype", type(self.labels).__name__)
-            raise TypeError(f"labels must be a tensor of whole numbers (N,), got {kind}")
-        if len(self.images) != len(self.labels):
-            raise ValueError(f"{len(self.images)} images, but {len(self.labels)} labels")
-        whole = None if self.parts is None else (*self.labels.shape, *self.images.shape[1:])
-        if whole is None and self.labels.dim() != 1:
-            raise ValueError(f"labels must be (N,), got {tuple(self.labels.shape)}")
-        if whole is not None and (tuple(self.parts.shape) != whole or self.labels.dim() != 2):
-            raise ValueError(f"parts must be (N, K, C, H, W), {whole}: {tuple(self.parts.shape)}")
-        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
-            low, high = int(self.labels.min()), int(self.labels.max())
-            raise ValueError(
-                f"labels of {len(self.classes)} classes must be 0 to {len(self.classes) - 1}, got "
-                f"{low} to {high}"
-            )
+        check(self.images, self.labels, self.parts, len(self.classes))
 
     def __repr__(self) -> str:
         """What it is, without its images."""

@@ -1,0 +1,30 @@
+"""What the tensors of a data set must be."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check(images: Tensor, labels: Tensor, parts: Tensor | None, classes: int) -> None:
+    """TypeError or ValueError, in one line, for tensors that are not as of `Dataset`."""
+    if images.dtype != torch.uint8 or images.dim() != 4:
+        raise TypeError(
+            f"images must be uint8 (N, C, H, W), got {images.dtype} of the shape "
+            f"{tuple(images.shape)}"
+        )
+    if not isinstance(labels, Tensor) or labels.is_floating_point():
+        kind = getattr(labels, "dtype", type(labels).__name__)
+        raise TypeError(f"labels must be a tensor of whole numbers (N,), got {kind}")
+    if len(images) != len(labels):
+        raise ValueError(f"{len(images)} images, but {len(labels)} labels")
+    whole = None if parts is None else (*labels.shape, *images.shape[1:])
+    if whole is None and labels.dim() != 1:
+        raise ValueError(f"labels must be (N,), got {tuple(labels.shape)}")
+    if parts is not None and (tuple(parts.shape) != whole or labels.dim() != 2):
+        raise ValueError(f"parts must be (N, K, C, H, W), {whole}: {tuple(parts.shape)}")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        low, high = int(labels.min()), int(labels.max())
+        raise ValueError(
+            f"labels of {classes} classes must be 0 to {classes - 1}, got {low} to {high}"
+        )
