@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from functools import cache, partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from visitor import (  # noqa: F401  # one server for all
     visit,
 )
 
-from capsviz import data, figures
+from capsviz import data, discovery, figures
 from capsviz.cli import main, options
 from capsviz.cli.inputs import Inputs
 from capsviz.nn import models
@@ -149,6 +150,23 @@ def analyse(monkeypatch, tmp_path, embedded):
         return CliRunner().invoke(main, [str(word) for word in chosen])
 
     return run
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Writes a module into a folder that `$CAPSVIZ_PLUGINS` names."""
+    monkeypatch.setenv(discovery.PLUGINS, str(tmp_path))
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        discovery._entries.cache_clear()
+        return path
+
+    yield write
+    for name in [name for name in sys.modules if name.startswith("capsviz_plugin_")]:
+        del sys.modules[name]
 
 
 @pytest.fixture(scope="module")

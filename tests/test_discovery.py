@@ -25,20 +25,6 @@ def fresh(monkeypatch):
 
 
 @pytest.fixture
-def plugin(tmp_path, monkeypatch):
-    """Writes a module into a folder that `$CAPSVIZ_PLUGINS` names."""
-    monkeypatch.setenv(discovery.PLUGINS, str(tmp_path))
-
-    def write(name, text):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
-
-    return write
-
-
-@pytest.fixture
 def installed(tmp_path):
     """Writes an installed distribution with entry points, on the path."""
     site = tmp_path / "site"

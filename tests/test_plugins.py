@@ -1,32 +1,11 @@
 """Plugins that are not what their kind asks for: refused in a line that names them."""
 
-import sys
-
 import pytest
 from click.testing import CliRunner
 from conftest import build_tiny
 
 import capsviz
-from capsviz import discovery
 from capsviz.cli import main
-
-
-@pytest.fixture
-def plugin(tmp_path, monkeypatch):
-    """Writes a module into a folder that `$CAPSVIZ_PLUGINS` names."""
-    monkeypatch.setenv(discovery.PLUGINS, str(tmp_path))
-
-    def write(name, text):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        discovery._entries.cache_clear()
-        return path
-
-    yield write
-    for name in [name for name in sys.modules if name.startswith("capsviz_plugin_")]:
-        del sys.modules[name]
-
 
 DEAF = """
 import torch

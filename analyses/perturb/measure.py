@@ -45,15 +45,20 @@ class Statistics(NamedTuple):
 
 def spread(statistics: Statistics) -> float:
     """What 90 % of a class span of a dimension, the median over dimensions."""
-    return float(np.median(np.diff(statistics.quantiles, axis=1)))
+    return _span(statistics.quantiles)
 
 
-def step_within(values: np.ndarray) -> float:
-    """`DELTA`, or less where 90 % of poses (N, E) span less: that, to one digit, rounded down.
+def _span(quantiles: np.ndarray) -> float:
+    """The median over dimensions of what lies between quantiles (E, 2)."""
+    return float(np.median(np.diff(quantiles, axis=1)))
 
-    The median over dimensions. What no pose of a class does, a decoder has not learnt to draw.
+
+def step_within(quantiles: np.ndarray) -> float:
+    """`DELTA`, or less where quantiles (E, 2) span less: that, to one digit, rounded down.
+
+    What no pose of a class does, a decoder has not learnt to draw.
     """
-    span = float(np.median(np.diff(np.quantile(values, [0.05, 0.95], axis=0), axis=0)))
+    span = _span(quantiles)
     if not 0 < span < DELTA:
         return DELTA
     digit = 10.0 ** floor(log10(span))
@@ -107,7 +112,8 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
     images = images.cpu()
     poses = [trace(model, some, keep=("poses",)).poses[-1] for some in images.split(CHUNK_IMAGES)]
     values = np.concatenate([some[:, capsule].double().numpy() for some in poses])
-    step = step_within(values)
+    quantiles = np.quantile(values, [0.05, 0.95], axis=0).T.astype(float)
+    step = step_within(quantiles)
     parts = [_changes(model, some, capsule, step) for some in progress(poses)]
     before, change, difference = map(np.concatenate, zip(*parts, strict=True))
     visible = np.isfinite(change).all((1, 2)) & np.isfinite(before).all(1)
@@ -125,7 +131,7 @@ def evaluate(model, images, *, capsule, classes, dataset, progress=iter) -> Stat
         ),
         spread=spread,
         difference=Estimate(*mean_interval(difference[visible]), n),
-        quantiles=np.quantile(values, [0.05, 0.95], axis=0).T.astype(float),
+        quantiles=quantiles,
         measures=list(Moments._fields),
         capsule=int(capsule),
         n=n,

@@ -13,7 +13,8 @@ Williams 2018): from the weights of a lasso, does a dimension serve one measure 
 is a measure held by one dimension (completeness); informativeness is the mean R2. Measures that the
 lasso does not tell of images left out of its fit count for nothing. *Cycle*: the pose is decoded
 and the drawing encoded again; R2 of the pose about its mean over the class. *Paths*: (1 - t) v_a +
-t v_b of two images read as the same class, decoded: what the drawing is read XX
+t v_b of two images read as the same class, decoded: read as what, and how far from training images.
+
 Controls: networks freshly initialised (the classes take turns among three seeds), principal
 components of the pixels, as many as the pose has numbers, and the last features of the data set's
 networks without capsules. For DCI the pose turned at random. For the cycle noise that moves each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.statistics.words import number, sentence, sentences
+from capsviz.statistics.words import in_a_row, number, sentence, sentences
 
 NAMES = {
     "slant_deg": "slant",
@@ -100,9 +100,8 @@ def verdict(result) -> str:
     parts = []
     if fresh:
         of = f"freshly initialised networks ({result.seeds} seed{'s' * (result.seeds > 1)})"
-        above = f"clearly above {of}: {_row(known)}"
-        none = f"no measure is clearly above {of}"
-        parts.append(above if known else none)
+        above = f"clearly above {of}: {in_a_row(known)}" if known else ""
+        parts.append(above or f"no measure is clearly above {of}")
     if result.disentanglement.difference is None:  # of one class alone
         return "; ".join(parts)
     gap = result.disentanglement.difference[TURNED]
@@ -111,10 +110,6 @@ def verdict(result) -> str:
     else:
         parts.append("axes of the pose are not clearly more to one measure each than random axes")
     return "; ".join(parts)
-
-
-def _row(names: list[str]) -> str:
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)
 
 
 def _cycle(result) -> str:
