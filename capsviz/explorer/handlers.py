@@ -18,7 +18,7 @@ from capsviz.explorer.network import Networks
 from capsviz.explorer.settings import LONGEST
 from capsviz.explorer.source import Sample, from_file, from_sheet
 
-PANELS = 7  # what `show` gives
+PANELS = 8  # what `show` gives
 OFF, ITERATION, POSE = 6, 8, 12  # places of controls among their values
 
 
@@ -68,10 +68,9 @@ class Handlers:
         except (ValueError, OSError) as error:
             note = drawing.note(str(error), "cv-warn")
             return (note, *[gr.skip()] * (3 + len(values) - POSE + PANELS))
-        before = int(values[ITERATION])
         values = [*values[:POSE], *[0] * (len(values) - POSE)]
         values[OFF], values[ITERATION] = settings.NONE, about.iterations
-        fitted = self._fitted(about, values, before)
+        fitted = self._fitted(about, values)
         outputs = self.show(sample, first, beside, opened, *values)
         return ("", fitted[OFF], fitted[ITERATION], *fitted[POSE:], "", *outputs)
 
@@ -98,18 +97,19 @@ class Handlers:
         return (sample, drawing.note(case.question), "", *warp, *outputs)
 
     def show(self, sample, first, beside, opened, *values):
-        """All panels, the class of the pose, and the query of the link."""
+        """All panels, the class of the pose, how many iterations there are, the link's query."""
+        networks = self.choice.pair(first, beside)
+        last = networks.about.iterations
         if sample is None:
             empty = drawing.note(panels.EMPTY)
             query = self._query({}, (first, beside), values)
-            return (empty, "", empty, empty, empty, LONGEST, query)
-        networks = self.choice.pair(first, beside)
+            return (empty, "", empty, empty, empty, LONGEST, last, query)
         chosen = self.settings(networks, values)
         try:
             answers = panels.find(networks, sample.image, chosen)
         except ValueError as error:  # a donor that is not there, couplings that are not replaced
             note = drawing.note(str(error), "cv-warn")
-            return (gr.skip(), gr.skip(), note, note, *[gr.skip()] * 3)
+            return (gr.skip(), gr.skip(), note, note, gr.skip(), gr.skip(), last, gr.skip())
         return (
             panels.images(answers, networks, chosen),
             panels.scores(answers, networks, sample.label),
@@ -117,6 +117,7 @@ class Handlers:
             sides.compared(networks, sample.image, chosen) if opened else gr.skip(),
             panels.posed(answers, networks, chosen),
             answers.capsule,
+            last,
             self._query(_origin(sample), (first, beside), values),
         )
 
@@ -209,25 +210,11 @@ class Handlers:
         neutral[ITERATION] = self.choice.pair(*pair).about.iterations
         return link.query(pair, origin, values, neutral)
 
-    def bound(self, first, beside):
-        """The control of the iteration, which ends at those that the networks have.
-
-        After `choose` is answered: what was asked before may name an iteration beyond the end.
-        """
-        return gr.Slider(maximum=max(self.choice.pair(first, beside).about.iterations, 2))
-
-    def _fitted(self, about, values, before: int = 2) -> list:
-        """The controls with these values, as far as a network has what they set.
-
-        `before` is the iteration that was set, up to which the control reaches until `bound`.
-        """
+    def _fitted(self, about, values) -> list:
+        """The controls with these values, as far as a network has what they set."""
         fitted = list(values)
         fitted[OFF] = gr.Dropdown(layout.types(about.types), value=values[OFF])
-        fitted[ITERATION] = gr.Slider(
-            maximum=max(about.iterations, before, 2),
-            value=values[ITERATION],
-            visible=about.iterations > 1,
-        )
+        fitted[ITERATION] = gr.Slider(value=values[ITERATION], visible=about.iterations > 1)
         for d in range(len(values) - POSE):
             fitted[POSE + d] = gr.Slider(value=values[POSE + d], visible=d < about.dimensions)
         return fitted

@@ -16,6 +16,7 @@ from capsviz.explorer.source import SHEET_PX
 
 HERE = Path(__file__).parent
 QUIET: dict[str, Any] = {"size": "sm", "variant": "secondary", "elem_classes": "cv-quiet"}
+MOST_ITERATIONS = 99  # of any network; `page` lets the slider reach those of the chosen one
 # Rules that page.css cannot have, for all of its are of what lies inside Gradio's container: that
 # hides what overflows, and so holds what should stay in sight; under Pose that is the pose.
 OUTSIDE = (
@@ -133,7 +134,7 @@ def _routing(on, choice, about, label):
             label="Map of class", elem_id="mapped",
         )  # fmt: skip
         on.iteration = gr.Slider(
-            1, max(about.iterations, 2), about.iterations, step=1, label="Couplings of iteration",
+            1, MOST_ITERATIONS, about.iterations, step=1, label="Couplings of iteration",
             elem_id="iteration", buttons=[],
         )  # fmt: skip
     with gr.Row():

@@ -24,6 +24,8 @@ ADDRESS = """(query) => {
   const mode = theme ? `&__theme=${theme}` : "";
   history.replaceState(null, "", `${location.pathname}?${query}${mode}`);
 }"""
+# Here, not in an answer: Gradio would refuse what was asked before of a network with more of them.
+REACH = '(last) => ({ maximum: Math.max(last, 2), __type__: "update" })'
 COPY = "() => { navigator.clipboard?.writeText(location.href).catch(() => {}); }"
 
 
@@ -46,6 +48,7 @@ class _Page:
             self.pose_opened, self.sides_opened = gr.State(False), gr.State(False)
             # No State: its changes are not told to the page by requests that do not queue.
             self.capsule_now = gr.Number(LONGEST, visible="hidden")
+            self.iterations = gr.Number(0, visible="hidden")
             self.query = gr.Textbox("", visible="hidden", elem_id="query")
             self.address = gr.Textbox("", visible="hidden")
             self.on = on = layout.build(choice, list(cases.values()), networks.about, middle)
@@ -57,7 +60,8 @@ class _Page:
             self.pair = [on.first, on.beside]
             self.settings = [self.sample, *self.pair, self.sides_opened, *self.controls]
             self.outputs = [
-                on.images, on.scores, on.routed, on.sides, on.posed, self.capsule_now, self.query
+                on.images, on.scores, on.routed, on.sides, on.posed, self.capsule_now,
+                self.iterations, self.query,
             ]  # fmt: skip
             self._quick_events()
             self._slow_events()
@@ -73,7 +77,7 @@ class _Page:
         gr.on(
             [one.input for one in self.pair], do.choose, self.settings,
             [on.status, on.off, on.iteration, *on.changes, on.turned, *self.outputs], **latest,
-        ).success(do.bound, self.pair, on.iteration, **QUICK)  # fmt: skip
+        )  # fmt: skip
         for triggers, find, inputs in (
             ([on.sheet.input], do.sketch, [on.sheet]),
             ([on.file.upload, on.invert.input], do.upload, [on.file, on.invert]),
@@ -95,6 +99,7 @@ class _Page:
         on.sides_tab.select(
             do.open_sides, self.settings, [self.sides_opened, *self.outputs], **QUICK
         )  # fmt: skip
+        self.iterations.change(None, [self.iterations], [on.iteration], js=REACH, **QUICK)
         self.query.change(None, [self.query], None, js=ADDRESS, **QUICK)
         on.copy.click(None, None, None, js=COPY, **QUICK)
 

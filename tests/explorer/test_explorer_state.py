@@ -183,8 +183,8 @@ def test_what_is_cleared_leaves_no_panel_and_keeps_what_is_set():
     handlers = Handlers(opened, {})
     handlers.neutral = [*NEUTRAL[:12], *[0] * 16]
     values = [40, *handlers.neutral[1:]]
-    image, scores, *others, _, query = handlers.show(None, "digits", "digits", True, *values)
-    assert "Nothing is shown" in image and scores == "" and len(others) == PANELS - 4
+    image, scores, *others, _, last, query = handlers.show(None, "digits", "digits", True, *values)
+    assert "Nothing is shown" in image and scores == "" and len(others) == PANELS - 5 and last == 3
     assert all("<img" not in part for part in others)
     assert link.parse(query) == {"network": "digits", "beside": "digits", "angle": "40"}
     sample = handlers.test_image(opened.pair("digits", "digits"), 2, 1)
