@@ -10,6 +10,7 @@ import torch
 from conftest import build_tiny
 
 from capsviz import checkpoint, files
+from capsviz.nn import models
 
 CARD = {"name": "x", "dataset": {"name": "random", "classes": ["a", "b", "c"]}}
 
@@ -172,6 +173,26 @@ def test_a_fresh_network_has_the_type_of_the_first_and_the_weights_of_a_preset()
     assert {p.dtype for p in fresh.parameters()} == {torch.float64}
     assert torch.allclose(fresh.conv1.bias, torch.tensor(0.1).double())
     assert checkpoint.presets(fresh) == ("paper", "authors")
+
+
+def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
+    model = models.build("capsnet", (1, 28, 28), 3, stem="slim").eval()
+    images = torch.rand(300, *model.config["image_shape"])
+    bare, fresh = checkpoint.fresh(model, 1), checkpoint.fresh(model, 1, images=images)
+    features = []
+    norm = next(one for one in fresh.modules() if isinstance(one, torch.nn.BatchNorm2d))
+    norm.register_forward_hook(lambda _, __, output: features.append(output))
+    with torch.no_grad():
+        fresh(images)
+    assert not fresh.training and norm.momentum == 0.1
+    assert features[0].mean((0, 2, 3)).abs().max() < 0.02
+    assert bare(images).lengths.std() != fresh(images).lengths.std()
+    assert all(
+        torch.equal(a, b) for a, b in zip(bare.parameters(), fresh.parameters(), strict=True)
+    )
+    networks, _ = checkpoint.controls(model, [1], images)
+    (one,) = networks["freshly initialised (paper)"]
+    assert torch.equal(one(images[:3]).lengths, fresh(images[:3]).lengths)
 
 
 def test_what_cannot_be_built_anew_is_refused():

@@ -139,7 +139,7 @@ def compute(
     choice.check(models[0], names[0], warps, REACH, seeds)
     fit_images = None if fit_images is None else fit_images.cpu()
     groups, fit, notes = choice.groups(labels, fit_images, fit_labels, fit, fit_of)
-    fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds))
+    fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds), images)
     networks = [models[0], *fresh.values(), *models[1:]]
     resampled = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
     steps = {k: family(k).neutral + REACH[k] * np.array([0, *STEPS]) for k in warps}

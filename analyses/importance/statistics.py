@@ -168,7 +168,7 @@ def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
     accuracy = compare_means(torch.cat(rows, 1), counts)
     fresh = None
     try:
-        network = checkpoint.fresh(model, seed)
+        network = checkpoint.fresh(model, seed, images=images)
     except ValueError:
         pass  # somebody's own network: no such control
     else:

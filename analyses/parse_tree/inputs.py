@@ -68,7 +68,7 @@ def epochs(run, folder: Path, n: int | None) -> tuple[str, dict]:
     run.choose(str(files[max(files)]))
     images, labels = run.images(n)
     name = folder.resolve().name
-    networks = opened(files, run.inputs.device, run.progress("epochs"))
+    networks = opened(files, images, run.inputs.device, run.progress("epochs"))
     arguments = {"networks": networks, "images": images, "labels": labels}
     return f"parse-tree-epochs-{name}", arguments | {"run": name, "dataset": run.dataset}
 
@@ -94,11 +94,11 @@ def weights(folder: Path) -> dict[int, Path]:
     return dict(sorted(files.items()))
 
 
-def opened(files: dict[int, Path], device, progress=iter):
+def opened(files: dict[int, Path], images, device, progress=iter):
     """(epoch, network) in order; epoch 0 is the network as the recipe's seed initialises it."""
     for epoch in progress([0, *files]):
         path = files[epoch or min(files)]
         model = checkpoint.load(path, device=device)
         if epoch == 0:
-            model = checkpoint.fresh(model, model.card["recipe"]["seed"])
+            model = checkpoint.fresh(model, model.card["recipe"]["seed"], images=images)
         yield epoch, model

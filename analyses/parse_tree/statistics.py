@@ -23,7 +23,7 @@ def trees(model, images: Tensor, labels: list, seed: int) -> dict:
     if len(images) != 2:
         raise ValueError(f"expected two images whose trees are compared, got {len(images)}")
     networks, observed, pictures = ["trained"] * 2, [measures.observe(model, images)], [images]
-    fresh, _ = fresh_networks(model, 1, seed)
+    fresh, _ = fresh_networks(model, images, 1, seed)
     for other in fresh:
         observed.append(measures.observe(other, images[:1]))
         networks, labels, pictures = (
@@ -44,10 +44,10 @@ def trees(model, images: Tensor, labels: list, seed: int) -> dict:
     }
 
 
-def fresh_networks(model, seeds: int, seed: int) -> tuple[list, list[str]]:
+def fresh_networks(model, images, seeds: int, seed: int) -> tuple[list, list[str]]:
     """Freshly initialised networks, and what must be said where it cannot be built anew."""
     try:
-        return [checkpoint.fresh(model, seed + k) for k in range(seeds)], []
+        return [checkpoint.fresh(model, seed + k, images=images) for k in range(seeds)], []
     except ValueError as error:
         return [], [f"no fresh network: {error}"]
 
@@ -56,7 +56,7 @@ def measure(model, images, labels, others, seeds: int, seed: int, progress) -> d
     """Fields of `Statistics` but for classes, n and the data set's name."""
     counts = draw_resamples(len(images), seed=seed)
     generator = torch.Generator().manual_seed(seed)
-    fresh, notes = fresh_networks(model, seeds, seed)
+    fresh, notes = fresh_networks(model, images, seeds, seed)
     own, known = (measures.observe(model, some, progress) for some in (images, others.images))
     by_network = [(own, known)]
     for network in fresh:

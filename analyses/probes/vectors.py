@@ -104,7 +104,7 @@ def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter
 
     Pixels are left whole here: their components are of the fits.
     """
-    fresh, notes = checkpoint.controls(model, seeds)
+    fresh, notes = checkpoint.controls(model, seeds, data.images)
     vectors = {name: data.poses}
     for what, networks in progress([*fresh.items(), *baselines.items()]):
         if what in baselines:

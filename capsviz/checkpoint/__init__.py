@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +17,9 @@ from capsviz import discovery
 from capsviz.checkpoint import unfinished
 from capsviz.checkpoint.tensors import read_about, read_tensors, sha256, write_tensors
 from capsviz.checkpoint.unfinished import STATE
+from capsviz.checkpoint.untrained import controls as controls
+from capsviz.checkpoint.untrained import fresh as fresh
+from capsviz.checkpoint.untrained import presets as presets
 from capsviz.files import write_text
 from capsviz.nn import models
 
@@ -183,60 +183,3 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
         raise ValueError(f"the card {path.with_suffix('.json')} does not fit: {reason}") from error
     model.card = card  # type: ignore[assignment]  # a module's attributes are tensors or modules
     return model.to(device).eval()
-
-
-def presets(model: nn.Module) -> tuple[str | None, ...]:
-    """Initialisations that a network's file offers as `PRESETS`; (None,) where it has but one."""
-    offered = getattr(sys.modules[type(model).__module__], "PRESETS", ())
-    return tuple(offered) if offered and "preset" in getattr(model, "config", {}) else (None,)
-
-
-def fresh(model: nn.Module, seed: int = 0, *, preset: str | None = None) -> nn.Module:
-    """A network of the same kind, freshly initialised: what training has to be compared with.
-
-    It is built from the network's `config` by the `build` of the file that its class is from, with
-    the same sizes, and is in evaluation mode, on the same device, of the same type. No random state
-    outside changes.
-
-    Parameters
-    ----------
-    seed    of the weights.
-    preset  one of `presets`; None: the network's own.
-
-    Raises
-    ------
-    ValueError  for a network that cannot be built anew.
-    """
-    kind, build = type(model), getattr(sys.modules[type(model).__module__], "build", None)
-    if build is None or not hasattr(model, "config"):
-        raise ValueError(
-            f"a {kind.__name__} cannot be built anew: expected a `config`, and a `build` in the "
-            f"file of its class, {kind.__module__}"
-        )
-    config: dict[str, Any] = dict(model.config)  # type: ignore[arg-type]
-    config |= {} if preset is None else {"preset": preset}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        other = build(config.pop("image_shape"), config.pop("classes"), **config)
-    own = {name: value.shape for name, value in model.state_dict().items()}
-    if own != {name: value.shape for name, value in other.state_dict().items()}:
-        raise ValueError(
-            f"a {kind.__name__} cannot be built anew: its `config` makes other weights than it has"
-        )
-    like = next(model.parameters(), torch.zeros(()))
-    return other.to(like).eval()
-
-
-def controls(model: nn.Module, seeds: Sequence[int]) -> tuple[dict[str, list], list[str]]:
-    """For each of `presets` the `fresh` networks, one a seed, by name; a line for what is lacking.
-
-    The names begin with "freshly initialised". Without seeds there are none.
-    """
-    networks, notes = {}, []
-    for preset in presets(model) if seeds else ():
-        name = "freshly initialised" + (f" ({preset})" if preset else "")
-        try:
-            networks[name] = [fresh(model, seed, preset=preset) for seed in seeds]
-        except ValueError as error:
-            notes.append(f"no control {name}: {error}")
-    return networks, notes

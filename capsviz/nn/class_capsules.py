@@ -6,7 +6,7 @@ from torch import Tensor, einsum, nn
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
 from capsviz.nn.parent_norm import ParentNorm
-from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing import Parents, Routing, em
 from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
 
 
@@ -27,13 +27,14 @@ class ClassCapsules(RoutingLayer):
                                          children of a type share theirs. "shared": all do.
     types                                of children, for "type": child i is of type i // (I/types).
     std                                  standard deviation of initial weights; None: `initial_std`.
-    final_temperature                    of EM routing, in place of its own.
+    final_temperature, floor             of EM routing, in place of its own; with the first, what it
+                                         learns begins as `em.class_parameters` has it.
 
     Raises
     ------
     ValueError  for an unknown routing or transform, types that do not divide the children, fewer
                 than one iteration, more than one of a routing that has one pass, or `bias`,
-                `detach`, `leaky` or `final_temperature` of a routing that does not have it.
+                `detach`, `leaky`, `final_temperature` or `floor` of a routing without it.
     """
 
     def __init__(
@@ -52,13 +53,17 @@ class ClassCapsules(RoutingLayer):
         types: int = 1,
         std: float | None = None,
         final_temperature: float | None = None,
+        floor: float | None = None,
     ):
         super().__init__(routing, iterations, children)
         flags = {"detach": detach, "leaky": leaky}
         self.options |= {option: True for option, switch in flags.items() if switch}
-        if final_temperature is not None:
-            self.options["final_temperature"] = final_temperature
+        of_em = {"final_temperature": final_temperature, "floor": floor}
+        self.options |= {name: value for name, value in of_em.items() if value is not None}
         learned = self.initial(parents, child_dimensions, parent_dimensions)
+        if final_temperature is not None:
+            of_classes = em.class_parameters(parents, final_temperature, floor or em.FLOOR)
+            learned |= {name: of_classes.get(name, value) for name, value in learned.items()}
         names = [*self.options, *(["bias"] if bias else [])]
         other = "leave it out, or choose a routing that has it, as 'dynamic'"
         self.require_options(names, learned, other)

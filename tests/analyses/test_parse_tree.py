@@ -300,7 +300,8 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     assert "epoch 2" in parse_tree.findings(read)
     for width in ("single", "double"):
         assert_fits(figures.draw("parse_tree", read, width))
-    first, last = (dict(chosen.opened(chosen.weights(run_folder), "cpu"))[k] for k in (0, 2))
+    networks = dict(chosen.opened(chosen.weights(run_folder), torch.rand(4, 1, 28, 28), "cpu"))
+    first, last = networks[0], networks[2]
     again = checkpoint.fresh(last, last.card["recipe"]["seed"])
     assert torch.equal(first.capsules.weight, again.capsules.weight)
     assert not torch.equal(first.capsules.weight, last.capsules.weight)

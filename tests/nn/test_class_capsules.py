@@ -13,6 +13,7 @@ from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import literal
 from capsviz.nn.models.capsnet import CapsNet
 from capsviz.nn.primary_capsules import PrimaryCapsules
+from capsviz.nn.routing import em
 
 
 def draw32(*shape, seed=0):
@@ -322,3 +323,22 @@ def test_variational_parents_pass_through_batch_norm_looked_at_and_not():
     torch.testing.assert_close(routed.poses[-1], plain.poses, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(routed.activations[-1], plain.activations, atol=1e-4, rtol=1e-4)
     assert ClassCapsules(5, 3, child_dimensions=4, routing="em").norm is None
+
+
+def test_em_of_few_children_begins_with_parents_that_are_off_and_can_be_on():
+    """As the authors' class layer: 0.14 without mass; on, where all variances are the floor."""
+    for options, floor in (({}, em.FLOOR), ({"floor": 1.0}, 1.0)):
+        network = CapsNet((1, 28, 28), 10, stem="slim", routing="em", **options)
+        layer = network.capsules
+        assert network.config["final_temperature"] == layer.options["final_temperature"] == 10 / 16
+        assert layer.options.get("floor", em.FLOOR) == floor
+        mass = torch.tensor([0.0, 8.0]).repeat(5)
+        beta_u, beta_a = layer.learned["beta_u"], layer.learned["beta_a"]
+        warmth = em.temperature(2, 10 / 16)
+        score = em.scored(mass, torch.full((10, 16), floor), beta_u, beta_a, warmth).detach()
+        assert score[::2].sigmoid() == pytest.approx([0.144] * 5, abs=0.001)
+        assert (score[1::2].sigmoid() > 0.99).all()
+    old = CapsNet((1, 28, 28), 10, stem="slim", routing="em", final_temperature=None)
+    assert old.capsules.options == {} and not old.capsules.learned["beta_a"].any()
+    again = CapsNet(**network.config)
+    assert again.capsules.options == layer.options

@@ -94,7 +94,7 @@ def compute(
     choice.check(models[0], names[0], list(reach), reach, seeds)
     counts = draw_resamples(len(images), resamples=resamples, seed=seed)
     data = measure.gather(images, labels, fit_images, fit_labels, fit, fit_of)
-    fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds))
+    fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds), images)
     kinds = [[models[0]], *fresh.values(), *([one] for one in models[1:]), [measure.PIXELS]]
     sizes = np.stack([warp_sizes(name, size) for name, size in reach.items()])
     errors = measure.errors(kinds, data, list(reach), sizes, progress)

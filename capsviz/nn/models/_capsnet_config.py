@@ -1,7 +1,7 @@
 """What fixes a CapsNet: its settings, its two presets, and which settings make no network."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 
 import torch
@@ -36,7 +36,8 @@ class Config:
     iterations: int = 3  # of routing
     routing_bias: bool = False  # learn a bias of s_j inside routing
     detach_routing: bool = False  # gradients flow through the last iteration only
-    final_temperature: float | None = None  # of EM routing, see its file; None: 0.01
+    final_temperature: float | None = None  # of EM routing; left out: J/I; None: the authors' 0.01
+    floor: float | None = None  # of EM's variances, see its file; None: 0.0005
     leaky: bool = False  # children may couple to no class: "none of the above" in the softmax
     decoder: str = "fully_connected"  # a file in capsviz/nn/decoders
     decoder_norm: bool = False  # batch norm in its hidden layers
@@ -64,13 +65,18 @@ class Config:
 def routing_values(config: Config, options: dict) -> dict:
     """What follows from routing and stem where nothing else is asked for."""
     module = routing.get(config.routing)
-    one_pass = "iterations" not in signature(module.route).parameters
-    return {
+    takes = signature(module.route).parameters
+    one_pass, mixture = "iterations" not in takes, "final_temperature" in takes
+    values = {
         "iterations": 1 if one_pass and "iterations" not in options else config.iterations,
         "types": options.get("types", STEM_TYPES.get(config.stem, config.types)),
         "primary": _own(config.primary, getattr(module, "CHILDREN", "squash")),
         "objective": _own(config.objective, getattr(module, "OBJECTIVE", "margin")),
     }
+    if mixture and "final_temperature" not in options:
+        children = replace(config, types=values["types"]).children
+        values["final_temperature"] = config.classes / max(children, 1)
+    return values
 
 
 def _own(choice: str, own: str) -> str:
@@ -114,8 +120,10 @@ def check(config: Config) -> None:
             continue
         if not 0 <= getattr(config, name) < math.inf:
             raise ValueError(f"{name} must be a number from 0, got {getattr(config, name)}")
-    if config.final_temperature is not None and not 0 < config.final_temperature < math.inf:
-        raise ValueError(f"final_temperature must be above 0, got {config.final_temperature}")
+    for name in ("final_temperature", "floor"):
+        value = getattr(config, name)
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name} must be above 0, got {value}")
     if not 0 <= config.margin_absent < config.margin_present <= 1:
         raise ValueError(
             "expected 0 <= margin_absent < margin_present <= 1, "

@@ -114,6 +114,7 @@ class CapsNet(ClassPoses):
             types=types,
             std=config.vote_std,
             final_temperature=config.final_temperature,
+            floor=config.floor,
         )
         self.decoder = None
         if config.reconstruction_weight > 0:

@@ -30,6 +30,8 @@ QUANTITY = Quantity(
 )
 
 FINAL_TEMPERATURE = 0.01
+BETA_U = (1 + math.log(2 * math.pi)) / 2  # where the cost of a parent is -Σ_i w_ij ln p_ij
+BETA_A = -12.5  # in units of 1/λ at its limit: the authors' -2500 at 0.005
 FLOOR = 5e-4  # added to variances, as in the authors' code: a parent with one child has none
 
 weights = shares
@@ -42,9 +44,20 @@ def parameters(
 
     `beta_u` starts where the cost of a parent is -Σ_i w_ij ln p_ij.
     """
+    return {"beta_u": torch.full((parents,), BETA_U), "beta_a": torch.zeros(parents)}
+
+
+def class_parameters(
+    parents: int, final_temperature: float, floor: float = FLOOR
+) -> dict[str, Tensor]:
+    """The same (J), as the authors' code begins with them in its class layer.
+
+    A parent that explains nothing is off: its activation is 0.14 after three iterations, not 1/2,
+    from where a few thousand steps do not lead away. One whose variances are all `floor` is on.
+    """
     return {
-        "beta_u": torch.full((parents,), (1 + math.log(2 * math.pi)) / 2),
-        "beta_a": torch.zeros(parents),
+        "beta_u": torch.full((parents,), 2 * BETA_U + math.log(FLOOR / floor) / 2),
+        "beta_a": torch.full((parents,), BETA_A / final_temperature),
     }
 
 
@@ -73,11 +86,13 @@ def route(
     votes              (B, I, J, E) what child i predicts for parent j.
     iterations         rounds, at least 1; the E-step comes before each but the first.
     activations        (B, I) of the children, in [0, 1].
-    beta_u, beta_a     (J); None for their initial values.
+    beta_u, beta_a     (J); None: (1 + ln 2π)/2 and 0.
     final_temperature  λ's limit, an inverse temperature. Costs grow with a parent's mass, as I/J:
                        the authors' 0.01 is for some hundred children a parent; with fewer all
                        activations stay near 1/2, and J/I serves.
-    floor              added to each variance.
+    floor              added to each variance. Where few children belong to a parent it keeps one
+                       child from being explained perfectly by a parent of its own, which then
+                       learns nothing: some times the variance of the first votes serves.
     links              which child each of Q places sees: votes (B, Q, I, J, E), and all results
                        with a Q after B; activations (B, count).
     couplings          (B, I, J), or a shape that broadcasts to it, to use in every iteration in
@@ -196,11 +211,10 @@ def constant(score: Tensor, variance: Tensor) -> Tensor:
 
 
 def betas(beta_u: Tensor | None, beta_a: Tensor | None, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Both as tensors of the type of `like`, their initial values where they are None."""
-    initial = parameters(0, 1, 0, 0)
-    beta_u = initial["beta_u"] if beta_u is None else beta_u
-    beta_a = initial["beta_a"] if beta_a is None else beta_a
-    return beta_u.to(like), beta_a.to(like)
+    """Both as tensors of the type of `like`, by `route`'s defaults where they are None."""
+    beta_u = like.new_tensor([BETA_U]) if beta_u is None else beta_u.to(like)
+    beta_a = like.new_zeros(1) if beta_a is None else beta_a.to(like)
+    return beta_u, beta_a
 
 
 def check(

@@ -1,0 +1,97 @@
+"""Untrained networks of the same kind as a trained one: the control of what training has done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+NORMALISED, BATCH = 512, 128  # images that batch norms are given, in how many at once
+
+
+def presets(model: nn.Module) -> tuple[str | None, ...]:
+    """Initialisations that a network's file offers as `PRESETS`; (None,) where it has but one."""
+    offered = getattr(sys.modules[type(model).__module__], "PRESETS", ())
+    return tuple(offered) if offered and "preset" in getattr(model, "config", {}) else (None,)
+
+
+def fresh(
+    model: nn.Module, seed: int = 0, *, images: Tensor | None = None, preset: str | None = None
+) -> nn.Module:
+    """A network of the same kind, freshly initialised: what training has to be compared with.
+
+    It is built from the network's `config` by the `build` of the file that its class is from, with
+    the same sizes, and is in evaluation mode, on the same device, of the same type. No random state
+    outside changes.
+
+    Parameters
+    ----------
+    seed    of the weights.
+    images  (B, C, H, W) in [0, 1], of which the first `NORMALISED` give the means and variances of
+            its batch norms. Without them these would be 0 and 1, those of no network: one that is
+            trained normalises by the images it sees from its first step on.
+    preset  one of `presets`; None: the network's own.
+
+    Raises
+    ------
+    ValueError  for a network that cannot be built anew.
+    """
+    kind, build = type(model), getattr(sys.modules[type(model).__module__], "build", None)
+    if build is None or not hasattr(model, "config"):
+        raise ValueError(
+            f"a {kind.__name__} cannot be built anew: expected a `config`, and a `build` in the "
+            f"file of its class, {kind.__module__}"
+        )
+    config: dict[str, Any] = dict(model.config)  # type: ignore[arg-type]
+    config |= {} if preset is None else {"preset": preset}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        other = build(config.pop("image_shape"), config.pop("classes"), **config)
+    own = {name: value.shape for name, value in model.state_dict().items()}
+    if own != {name: value.shape for name, value in other.state_dict().items()}:
+        raise ValueError(
+            f"a {kind.__name__} cannot be built anew: its `config` makes other weights than it has"
+        )
+    like = next(model.parameters(), torch.zeros(()))
+    other = other.to(like).eval()
+    if images is not None:
+        _normalise(other, images[:NORMALISED].to(like))
+    return other
+
+
+@torch.no_grad()
+def _normalise(network: nn.Module, images: Tensor) -> None:
+    """Give its batch norms the statistics of these images, in batches of `BATCH`."""
+    norms = [one for one in network.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm)]
+    before = [one.momentum for one in norms]
+    for one in norms:
+        one.reset_running_stats()
+        one.momentum = None  # the mean of all batches
+        one.train()
+    for batch in images.split(BATCH) if norms else ():
+        if len(batch) > 1:  # of one image there is no variance
+            network(batch)
+    for one, momentum in zip(norms, before, strict=True):
+        one.momentum = momentum
+        one.eval()
+
+
+def controls(
+    model: nn.Module, seeds: Sequence[int], images: Tensor | None = None
+) -> tuple[dict[str, list], list[str]]:
+    """For each of `presets` the `fresh` networks, one a seed, by name; a line for what is lacking.
+
+    `images` are as `fresh` takes them. The names begin with "freshly initialised". Without seeds
+    there are none.
+    """
+    networks, notes = {}, []
+    for preset in presets(model) if seeds else ():
+        name = "freshly initialised" + (f" ({preset})" if preset else "")
+        try:
+            networks[name] = [fresh(model, seed, images=images, preset=preset) for seed in seeds]
+        except ValueError as error:
+            notes.append(f"no control {name}: {error}")
+    return networks, notes
