@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from capsviz.checks.inside import Inside
 from capsviz.checks.verdict import UnseenError
-from capsviz.foreign import parts
+from capsviz.foreign.decoders import put_decoder
 from capsviz.foreign.layers import Layer
 
 COLLAPSED = 1e-3  # scores that differ less between images say little
@@ -66,7 +66,7 @@ class Candidate(Inside):
         if self.score is not None:
             wrapped.recipe.scores = self.score
         rest = (len(structure.images), structure.recording.output, structure.images, None)
-        parts.put_decoder(wrapped, structure.flow, routed, *rest)
+        put_decoder(wrapped, structure.flow, routed, *rest)
         if wrapped.recipe.decode is None:
             raise UnseenError(f"decoder: {wrapped.facts[-1].finding}")
         return wrapped.recipe.decode

@@ -110,7 +110,7 @@ class Inside(Caller):
         routed = (self.layer, [layer for layer in layers if layer is not self.layer])
         parts.put_layer(wrapped, flow, *routed)
         rest = (flow, routed, len(images), recording.output, images)
-        parts.put_vectors(wrapped, *rest, None, None, None)
+        parts.put_vectors(wrapped, *rest, None, None, None, self.scores_option)
         return wrapped
 
     def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from capsviz.foreign.flow import Flow, Port
+from capsviz.foreign.following import Masked
 from capsviz.foreign.layout import embed
 from capsviz.foreign.leaves import tensors
-from capsviz.foreign.vectors import Masked
 
 
 class Decoder:

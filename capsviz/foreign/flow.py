@@ -193,5 +193,13 @@ def _through_view(event: Event, position: int, label: Tensor) -> Tensor:
     return makers if isinstance(makers, Tensor) else makers[0]
 
 
+def storage(tensor: Tensor) -> tuple[str, int]:
+    """Where its numbers lie; who it is, where that cannot be said, as inside of `vmap`."""
+    try:
+        return "at", tensor.data_ptr()
+    except RuntimeError:
+        return "of", id(tensor)
+
+
 def _alias(tensor: Tensor) -> tuple:
-    return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    return (storage(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype)

@@ -52,16 +52,7 @@ def find_scores(output, flow: Flow | None, batch: int, classes: int, way=None) -
     ------
     ValueError  for several candidates, or one that is neither.
     """
-    candidates = {}
-    for name, tensor in named_tensors(output):
-        shape = tuple(n for n in tensor.shape[1:] if n > 1)
-        if tensor.dim() < 2 or len(tensor) != batch or shape != (classes,):
-            continue
-        flat = tensor.reshape(batch, classes)
-        if not tensor.is_floating_point() or _one_hot(flat):
-            continue
-        if not any(flat.equal(other) for other in candidates.values()):
-            candidates[name] = flat
+    candidates = _candidates(output, batch, classes)
     if not candidates:
         return None
     if len(candidates) > 1:
@@ -79,6 +70,30 @@ def find_scores(output, flow: Flow | None, batch: int, classes: int, way=None) -
         return WAYS[way](pick(result, name).flatten(1))
 
     return Scores(scores, where + suffix, way)
+
+
+def values_of_scores(output, batch: int, classes: int, scores=None) -> list[Tensor]:
+    """What may be the scores (B, J) in an output, as it is there; or what a function gives."""
+    if callable(scores):
+        value = scores(output)
+        fits = isinstance(value, Tensor) and tuple(value.shape) == (batch, classes)
+        return [value] if fits else []
+    return [] if scores == "norms" else list(_candidates(output, batch, classes).values())
+
+
+def _candidates(output, batch: int, classes: int) -> dict[str, Tensor]:
+    """Different tensors of the scores' shape (B, J), by name; no one-hot ones."""
+    candidates: dict[str, Tensor] = {}
+    for name, tensor in named_tensors(output):
+        shape = tuple(n for n in tensor.shape[1:] if n > 1)
+        if tensor.dim() < 2 or len(tensor) != batch or shape != (classes,):
+            continue
+        flat = tensor.reshape(batch, classes)
+        if not tensor.is_floating_point() or _one_hot(flat):
+            continue
+        if not any(flat.equal(other) for other in candidates.values()):
+            candidates[name] = flat
+    return candidates
 
 
 def find_reconstruction(output, images: Tensor, image_shape) -> list[str]:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from capsviz.foreign import outputs, vectors
+from capsviz.foreign import poses as made
 from capsviz.foreign.bare import Bare
-from capsviz.foreign.decoding import Decoder
 from capsviz.foreign.flow import Flow
 from capsviz.foreign.layers import Layer
+from capsviz.foreign.leaves import tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
 from capsviz.foreign.sources import put_source
 from capsviz.foreign.taps import tap_of_place, taps_of_layer
-
-CLOSE = 1e-3
 
 
 def put_layer(wrapped: Wrapped, flow: Flow, layer: Layer, others: list[Layer]) -> None:
@@ -41,7 +39,9 @@ def put_layer(wrapped: Wrapped, flow: Flow, layer: Layer, others: list[Layer]) -
     wrapped.facts.extend(Fact("also", str(other)) for other in others)
 
 
-def put_vectors(wrapped, flow, routed, batch, output, images, votes, children, poses) -> None:
+def put_vectors(
+    wrapped, flow, routed, batch, output, images, votes, children, poses, scores=None
+) -> None:
     """Children, votes and poses: given, or before and after the sum of the layer."""
     recipe = wrapped.recipe
     last = routed[0].rounds[-1] if routed is not None else None
@@ -66,15 +66,20 @@ def put_vectors(wrapped, flow, routed, batch, output, images, votes, children, p
     if poses is not None:
         put_source(wrapped, "poses", poses, batch, output)
     elif last is not None:
-        result = [vectors.poses(flow, one)[0] for one in routed[0].rounds]
+        values = outputs.values_of_scores(output, batch, recipe.classes, scores)
+        found = made.of_layer(flow, routed[0].rounds, values, tensors(output))
         by_site = {}
-        for place in result:
+        for place in found.places:
             by_site[place.event.site] = tap_of_place("poses", place, "BJE")
         recipe.taps += by_site.values()
+        place = found.places[-1]
+        how = "made by" if place.position < 0 else "what is given to"
         wrapped.facts.append(
-            Fact("poses", f"(B, {recipe.classes}, {last.count('E')}), made by "
-                 f"{result[-1].event.name} in {result[-1].event.place}")
+            Fact("poses", f"(B, {recipe.classes}, {last.count('E')}), {how} "
+                 f"{place.event.name} in {place.event.place}")
         )  # fmt: skip
+        if found.doubt is not None:
+            wrapped.facts.append(Fact("poses", found.doubt))
 
 
 def put_scores(wrapped: Bare, output, flow, batch, scores, routed) -> None:
@@ -104,77 +109,3 @@ def put_scores(wrapped: Bare, output, flow, batch, scores, routed) -> None:
             f"returned {outputs.described(output)}; give scores=lambda out: ..."
         )
     wrapped.facts.append(Fact("scores", "norms of the poses"))
-
-
-def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -> None:
-    """A decoder: given, or what the pass does with its masked poses."""
-    recipe, shape = wrapped.recipe, wrapped.recipe.image_shape
-    if decode is False:
-        wrapped.facts.append(Fact("decoder", "none, as given"))
-        return
-    if decode is not None:
-        value = wrapped.look(images, keep=("poses",)).get("poses")
-        if value is None:
-            raise ValueError("decode= needs poses, and none were found: name them by poses=")
-        result = decode(value[-1], torch.zeros(batch, dtype=torch.long, device=value.device))
-        if not isinstance(result, Tensor) or result.numel() != images.numel():
-            form = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
-            raise ValueError(
-                f"decode= must return images {tuple(images.shape)}, it returned {form}"
-            )
-        recipe.decode = lambda vectors, classes: decode(vectors, classes).reshape(-1, *shape)
-        wrapped.facts.append(Fact("decoder", "given"))
-        return
-    if routed is None:
-        wrapped.facts.append(Fact("decoder", "not looked for: give decode="))
-        return
-    names = outputs.find_reconstruction(output, images, shape)
-    masked = [m for one in routed[0].rounds for m in vectors.poses(flow, one)[1]]
-    decoders = {}
-    reason = (
-        "no output has the size of an image"
-        if not names
-        else "no mask of the poses that is recognised leads to it"
-    )
-    for name in names:
-        for mask in masked:
-            try:
-                image = outputs.pick(output, name)
-                decoders[name] = Decoder(flow, mask, image, shape, batch)
-            except ValueError as error:
-                reason = str(error)
-    if len(decoders) > 1:
-        raise ValueError(
-            f"{len(decoders)} outputs could be the reconstruction: "
-            f"{', '.join('output' + name for name in decoders)}; give decode=, or decode=False"
-        )
-    for name, decoder in decoders.items():
-        result = outputs.pick(output, name)
-        low, high = float(result.min()), float(result.max())
-        if not (low >= 0 and high <= 1):
-            wrapped.facts.append(
-                Fact("decoder", f"output{name} runs from {low:.2g} to {high:.2g}, expected [0, 1]: "
-                     "not used; give decode= to bring it there")
-            )  # fmt: skip
-            return
-        value = wrapped.look(images, keep=("poses",))["poses"][-1]
-        masks = decoder.masked
-        kept = kept_poses(masks, value)
-        off = float((decoder(value, kept) - result.reshape(images.shape)).abs().max())
-        if off > CLOSE:
-            wrapped.facts.append(Fact("decoder", f"found, but off by {off:.2g}: not used"))
-            return
-        recipe.decode = decoder
-        wrapped.facts.append(
-            Fact("decoder", f"output{name}, {decoder.place}, equal to its own within {off:.1g}")
-        )
-        return
-    wrapped.facts.append(Fact("decoder", f"none: {reason}; give decode=lambda poses, classes: ..."))
-
-
-def kept_poses(masked, poses: Tensor) -> Tensor:
-    """Which pose of each image a recorded pass kept."""
-    result = masked.event.outputs[0]
-    if masked.alone:
-        return (poses - result.reshape(len(poses), 1, -1)).abs().sum(2).argmin(1)
-    return vectors.rows(result, masked.roles).abs().sum(2).argmax(1)

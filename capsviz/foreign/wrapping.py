@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from capsviz.foreign import parts
 from capsviz.foreign.bare import Bare, Recipe
 from capsviz.foreign.checks import checked, put_grid
+from capsviz.foreign.decoders import put_decoder
 from capsviz.foreign.device import without_cuda
-from capsviz.foreign.flow import Flow
+from capsviz.foreign.flow import Flow, storage
 from capsviz.foreign.layers import Layer, layers
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.outputs import described
@@ -107,9 +108,10 @@ def wrap(
             parts.put_layer(wrapped, flow, *routed)
         else:
             put_source(wrapped, "couplings", couplings, batch, output)
-        parts.put_vectors(wrapped, flow, routed, batch, output, images, votes, children, poses)
+        rest = (batch, output, images)
+        parts.put_vectors(wrapped, flow, routed, *rest, votes, children, poses, scores)
         parts.put_scores(wrapped, output, flow, batch, scores, routed)
-        parts.put_decoder(wrapped, flow, routed, batch, output, images, decode)
+        put_decoder(wrapped, flow, routed, *rest, decode)
         recipe.image_bytes = _bytes(flow) // batch
         put_grid(wrapped, grid, batch, images)
         checked(wrapped, images)
@@ -197,5 +199,5 @@ def _recorded(network: nn.Module, recipe: Recipe, images: Tensor):
 
 
 def _bytes(flow: Flow) -> int:
-    words = {t.data_ptr(): t.numel() * t.element_size() for e in flow.events for t in e.outputs}
+    words = {storage(t): t.numel() * t.element_size() for e in flow.events for t in e.outputs}
     return max(1, sum(words.values()))
