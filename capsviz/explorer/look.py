@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import functools
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from capsviz import tracing
 from capsviz.tracing import measures
 from capsviz.tracing.many import require_all_to_all
 from capsviz.tracing.reconstruction import distance as distance_of
+from capsviz.tracing.rerouting import chunks
 from capsviz.transforms.augment import to_uint8
 
 ANOTHER = "of another image"  # couplings, in place of one of `tracing.INTERVENTIONS`
@@ -64,8 +67,8 @@ class ImageTrace(NamedTuple):
 def without_type(model, kind: int | None):
     """The same network, its weights shared, with the primary capsules of one type set to zero.
 
-    Zero capsules cast zero votes: they add nothing to any class and agree with none, whatever their
-    couplings. None gives the network itself.
+    Zero capsules cast zero votes, and where children have activations of their own these are zero,
+    too: as `capsviz importance` leaves children out. None gives the network itself.
 
     Raises
     ------
@@ -75,26 +78,36 @@ def without_type(model, kind: int | None):
         return model
     types = types_of(model)
     if not 0 <= kind < types:
-        raise ValueError(f"capsule type {kind}: expected 0 to {types - 1}")
-    kept = torch.ones(types, 1)
+        expected = f"expected 0 to {types - 1}" if types else "this network has none to switch off"
+        raise ValueError(f"capsule type {kind}: {expected}")
+    kept = torch.ones(types)
     kept[kind] = 0
     _, rows, columns = model.grid
-    kept = kept.repeat_interleave(rows * columns, 0)
+    kept = kept.repeat_interleave(rows * columns)
     encode, other = model.encode, copy.copy(model)
 
     def without(images: Tensor):
-        encoded = encode(images)
-        return encoded._replace(poses=encoded.poses * kept.to(images))
+        encoded, left = encode(images), kept.to(images)
+        active = encoded.activations
+        return encoded._replace(
+            poses=encoded.poses * left[:, None],
+            activations=None if active is None else active * left,
+        )
 
     other.encode = without
     return other
 
 
+@functools.lru_cache(maxsize=8)
 def types_of(model) -> int:
-    """How many capsule types can be switched off: none where children have no grid."""
+    """How many capsule types can be switched off: those of `encode`, where `grid` is theirs.
+
+    None where children have no grid, or where others are routed before those of the grid.
+    """
     if model.grid is None or not hasattr(model, "encode"):
         return 0
-    return model.grid[0]
+    ((_, children, _),) = chunks(model, torch.zeros(1, *model.config["image_shape"]))
+    return model.grid[0] if children.shape[1] == prod(model.grid) else 0
 
 
 def replacing(model, how: Intervention, donor: Tensor | None) -> str | Tensor | None:

@@ -19,6 +19,7 @@ from PIL import Image, ImageDraw
 from sources import MODULES, imports
 
 from capsviz import checkpoint, figures, tracing
+from capsviz.analyses import importance
 from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.explorer import choice, drawing, files, look, network, panels, serve, settings, source
@@ -128,6 +129,28 @@ def test_a_type_that_is_off_is_routed_as_if_its_votes_were_zero(strong, tiny_ima
 def test_a_type_that_is_not_there_is_refused(strong, kind):
     with pytest.raises(ValueError, match="expected 0 to 1"):
         look.without_type(strong, kind)
+
+
+@pytest.mark.parametrize("name", ["digits", "digits-self-routing", "digits-inverted-attention"])
+def test_a_type_that_is_off_changes_what_importance_says(name, digits):
+    model, image = checkpoint.load(name), digits[0][:1]
+    expected = importance.compute(model, image, 3, classes=[str(n) for n in range(10)])
+    own = look.look(model, image).lengths[3]
+    changes = [
+        look.look(model, image, look.Intervention(off=kind)).lengths[3] - own
+        for kind in range(model.grid[0])
+    ]
+    of_types = expected.change["types"]
+    np.testing.assert_allclose(changes, of_types, rtol=1e-3, atol=1e-6)
+    trace = tracing.trace(look.without_type(model, 1), image, keep=("child_activations",))
+    assert trace.child_activations.view(model.grid[0], -1)[1].max() <= 1e-6  # of a length of zero
+
+
+def test_types_of_a_layer_below_the_one_that_is_shown_cannot_be_switched_off(digits):
+    model = checkpoint.load("digits-matrix")
+    assert look.types_of(model) == 0
+    with pytest.raises(ValueError, match="capsule type 0: this network has none to switch off"):
+        look.look(model, digits[0][:1], look.Intervention(off=0))
 
 
 def test_an_intervention_says_what_it_is():
