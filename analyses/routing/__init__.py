@@ -91,6 +91,7 @@ class Result(NamedTuple):
     type_evidence: np.ndarray | None = None  # (types, J) in place of maps, without places
     uniform_type_evidence: np.ndarray | None = None  # (types, J)
     layer: int | None = None  # a layer below the classes: its parents' types stand for classes
+    changed: str | None = None  # what was changed in the network, in words
 
 
 def upgrade(kind: str, values: dict) -> dict:
@@ -100,7 +101,9 @@ def upgrade(kind: str, values: dict) -> dict:
     return {name.replace("lengths", "activations"): value for name, value in values.items()}
 
 
-def compute(model, image, label=None, *, classes, iterations=None, layer=None) -> Result:
+def compute(
+    model, image, label=None, *, classes, iterations=None, layer=None, changed=None
+) -> Result:
     """Trace the routing of one image (1, C, H, W), and of its control with uniform couplings.
 
     Parameters
@@ -109,6 +112,7 @@ def compute(model, image, label=None, *, classes, iterations=None, layer=None) -
     classes     names of the classes.
     iterations  of routing, instead of the network's own.
     layer       number of a routed layer, from 0; None: that of the classes.
+    changed     what was changed in the network, in words, for figures.
 
     Raises
     ------
@@ -157,6 +161,7 @@ def compute(model, image, label=None, *, classes, iterations=None, layer=None) -
         type_evidence=both[0].types,
         uniform_type_evidence=both[1].types,
         layer=layer,
+        changed=changed,
     )
 
 

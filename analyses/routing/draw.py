@@ -7,7 +7,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.analyses.routing.words import parent_of
+from capsviz.analyses.routing.words import evidence_title, maps_title, parent_of
 from capsviz.figures.maps import (
     BLUE,
     COUPLING,
@@ -21,7 +21,6 @@ from capsviz.figures.maps import (
     one_map,
 )
 from capsviz.figures.panels import label_lines, wrapped
-from capsviz.nn.quantity import words_of
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 STEEP = 0.3  # of the height of the axes, from one iteration to the next
@@ -35,10 +34,13 @@ def one_image(result, width):
     picked = sorted({round(r) for r in np.linspace(0, count - 1, min(4 if wide else 2, count))})
     below = 1.7 if wide else 3.2 if are_short(result.classes) else 4.5
     heights = [1.5 if wide else 0.3 + 1.2 * len(picked), below]
+    heights[0] += 0.15 if result.changed else 0
     figure = Figure(figsize=(width, sum(heights)))
     top, bottom = figure.subfigures(2, 1, height_ratios=heights)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
     _couplings(top, result, picked, wide)
+    if result.changed:
+        top.suptitle(result.changed, fontsize=7)
     label_lines(figure, _measures(bottom, result, wide))
     return figure
 
@@ -96,17 +98,7 @@ def _maps(part, result, classes, shape, wide):
                 axes.set_title(title, fontsize=6.5, pad=2)
             if column == 0:
                 axes.set_ylabel(name, fontsize=6.5)
-    most = "longest" if result.layer is None else "most active"
-    longest = f" ({SHOWN} {most})" if len(result.classes) > SHOWN else ""
-    quantity = words_of(result.quantity)
-    part.suptitle(
-        f"evidence for each {parent_of(result)}{longest} by place: "
-        f"{'' if wide or result.quantity is None else chr(10)}{quantity['part']} "
-        f"summed over types;{' ' if wide and result.quantity is None else chr(10)}"
-        f"below each map its sum Σ{' = ' if result.quantity is None else ', '}{quantity['whole']}"
-        f"{'' if result.layer is None else (' ' if wide else chr(10)) + 'of all places'}",
-        fontsize=7,
-    )
+    part.suptitle(maps_title(result, SHOWN, wide), fontsize=7)
     bar(part, drawn, grid, "evidence; − marks negative")
 
 
@@ -134,12 +126,7 @@ def evidence(result, width):
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
     grid[0].set_ylabel(parent_of(result))
     class_ticks(grid[0].yaxis, result.classes)
-    quantity = words_of(result.quantity)
-    figure.suptitle(
-        f"evidence for each {parent_of(result)} by capsule, {quantity['part']};\n"
-        f"Σ: {quantity['whole']}",
-        fontsize=7,
-    )
+    figure.suptitle(evidence_title(result), fontsize=7)
     bar(figure, drawn, grid[:2], "evidence; − marks negative\n")  # away from the next panel
     return figure
 

@@ -12,6 +12,11 @@ from capsviz.statistics.words import number, sentences, strongest
 
 def caption(result, part: str = "") -> str:
     """What a picture shows, with its numbers."""
+    changed = "" if isinstance(result, Statistics) else _changed(result, ". ")
+    return f"{changed[:1].upper()}{changed[1:]}{_caption(result, part)}"
+
+
+def _caption(result, part: str) -> str:
     if part == "maps":
         return (
             f"Where the evidence for each {parent_of(result)} comes from, as {plain(result)} "
@@ -60,6 +65,34 @@ def whole(result) -> str:
         return ""
     places = "" if result.layer is None else " of the parents at all places"
     return f"All together they add up to {result.quantity['words']}{places}. "
+
+
+def maps_title(result, shown: int, wide: bool) -> str:
+    """Above maps of at most so many classes."""
+    most = "longest" if result.layer is None else "most active"
+    longest = f" ({shown} {most})" if len(result.classes) > shown else ""
+    quantity, own = words_of(result.quantity), result.quantity is not None
+    return (
+        f"{_changed(result, chr(10))}evidence for each {parent_of(result)}{longest} by place: "
+        f"{chr(10) if own and not wide else ''}{quantity['part']} "
+        f"summed over types;{' ' if wide and not own else chr(10)}"
+        f"below each map its sum Σ{', ' if own else ' = '}{quantity['whole']}"
+        f"{'' if result.layer is None else (' ' if wide else chr(10)) + 'of all places'}"
+    )
+
+
+def evidence_title(result) -> str:
+    """Above the evidence of capsules without places."""
+    quantity = words_of(result.quantity)
+    return (
+        f"{_changed(result, chr(10))}evidence for each {parent_of(result)} by capsule, "
+        f"{quantity['part']};\nΣ: {quantity['whole']}"
+    )
+
+
+def _changed(result, end: str) -> str:
+    """What was changed in the network, if anything."""
+    return f"{result.changed}{end}" if result.changed else ""
 
 
 def findings(result) -> str:

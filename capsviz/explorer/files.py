@@ -63,15 +63,27 @@ def save_view(
 def save_routing(
     networks: Networks, sample: Sample, warp: Warp, how: look.Intervention
 ) -> list[Path]:
-    """The figure of `capsviz routing`, which has uniform couplings beside what is routed."""
+    """The figure of `capsviz routing`, which has uniform couplings beside what is routed.
+
+    Raises
+    ------
+    ValueError  for replaced couplings: then nothing is routed.
+    """
+    if how.couplings is not None:
+        raise ValueError(
+            f"couplings {how.couplings}: this figure is of what routing does; expected it as "
+            'trained or of one iteration. "Make a figure of this view" has replaced couplings, too'
+        )
     result = routing.compute(
         look.without_type(networks.model, how.off),
         warped(sample.image, warp),
         sample.label,
         classes=networks.classes,
         iterations=how.iterations,
+        changed=None if how == look.AS_TRAINED else how.words,
     )
-    return _save("routing", result, networks, sample, {**warp._asdict(), **how._asdict()})
+    options = {**warp._asdict(), "off": how.off, "iterations": how.iterations}
+    return _save("routing", result, networks, sample, options)
 
 
 def save_pose(networks: Networks, sample: Sample, warp: Warp, capsule: int) -> list[Path]:

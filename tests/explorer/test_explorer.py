@@ -15,11 +15,12 @@ import torch
 from click.testing import CliRunner
 from conftest import build_strong, empty_page
 from foreign import Foreign
+from matplotlib.text import Text
 from PIL import Image, ImageDraw
 from sources import MODULES, imports
 
 from capsviz import checkpoint, figures, tracing
-from capsviz.analyses import importance
+from capsviz.analyses import importance, routing
 from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.explorer import choice, drawing, files, look, network, panels, serve, settings, source
@@ -378,10 +379,41 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
     again = CliRunner().invoke(main, ["redraw", str(made[-1]), "--force", "--format", "png"])
     assert again.exit_code == 0, again.stderr
     monkeypatch.setattr(figures, "draw", empty_page)
-    made = files.save_routing(networks, sample, warp, how)
+    made = files.save_routing(networks, sample, warp, look.Intervention(off=0))
     result, about = figures.read_result(made[-1])
     assert about["options"]["off"] == 0 and about["analysis"] == "routing"
     np.testing.assert_allclose(result.uniform_activations, expected.lengths, rtol=1e-5)
+    assert result.changed == "type 0 off"
+
+
+@pytest.mark.parametrize("name", [*tracing.INTERVENTIONS, look.ANOTHER])
+def test_no_figure_of_the_routing_is_made_of_replaced_couplings(networks, name):
+    sample = source.Sample(networks.test_image(2, 0), 2, "drawing")
+    how = look.Intervention(couplings=name, off=0, donor=(1, 0) if name == look.ANOTHER else None)
+    with pytest.raises(ValueError, match=rf"^couplings {name}: [^\n]*trained or of one iteration"):
+        files.save_routing(networks, sample, settings.read((*NEUTRAL, 0)).warp, how)
+
+
+def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_folder", lambda: tmp_path)
+    drawn = figures.draw
+    monkeypatch.setattr(figures, "draw", empty_page)
+    sample, warp = (
+        source.Sample(networks.test_image(2, 0), 2, "x"),
+        settings.read((*NEUTRAL, 0)).warp,
+    )
+    for how in (look.AS_TRAINED, look.Intervention(off=1, iterations=1)):
+        made = files.save_routing(networks, sample, warp, how)
+        result, about = figures.read_result(made[-1])
+        options = {name: about["options"][name] for name in ("off", "iterations")}
+        assert options == {"off": how.off, "iterations": how.iterations}
+        assert "couplings" not in about["options"]
+        for part in routing.parts(result):
+            page = drawn("routing", result, part=part)
+            content = [text.get_text() for text in page.findobj(Text)]
+            captions = [routing.caption(result, part), *content]
+            said = [text for text in captions if "terations: 1, type 1 off" in text]
+            assert len(said) == (0 if how == look.AS_TRAINED else 2)
 
 
 def test_the_sheet_of_a_pose_and_its_words_come_from_perturb(tmp_path, monkeypatch):
