@@ -47,7 +47,8 @@ def check(make, networks, seeds: int, picture) -> None:
 def run(networks, seeds: int, folder, plan: dict, root, device: str, task) -> None:
     """Train and score what is missing of a task's share of the networks times seeds.
 
-    The transforms of the images are stored beside the results.
+    The transforms of the images are stored beside the results. ClickException if all was run and
+    none reached the accuracy to match.
     """
     plan = experiment.Plan(folder=folder or FOLDER, **plan)
     device = choose_device(device)
@@ -60,6 +61,11 @@ def run(networks, seeds: int, folder, plan: dict, root, device: str, task) -> No
                 on_step=lambda *_, bar=bar: bar.update(),
             )  # fmt: skip
     transforms.store(plan.folder, plan.n, root)
+    if task == (1, 1) and not read(networks, folder, make=True)[0]:
+        raise click.ClickException(
+            f"no network reached a held-out accuracy of {plan.target:.2%} in {plan.epochs} epochs: "
+            "ask for more --epochs, for --full, or for a lower --match-accuracy in another --folder"
+        )
 
 
 def read(networks, folder, make) -> tuple[list[dict], Path]:

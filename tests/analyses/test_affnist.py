@@ -118,6 +118,16 @@ def test_tasks_share_out_networks_times_seeds_and_draw_nothing(tmp_path, monkeyp
     assert sorted(ran) == sorted(everything) and ran[1] == everything[3]
 
 
+def test_a_series_in_which_none_reached_the_target_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(series_of.experiment, "run", lambda *_, **__: None)
+    monkeypatch.setattr(series_of.transforms, "store", lambda *_: None)
+    words = ["affnist", "--run", "--matched-only", "--epochs", "2", "--folder", str(tmp_path)]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1 and not done.stdout
+    assert "no network reached a held-out accuracy of 99.23% in 2 epochs" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
 def test_variants_stand_beside_their_original(digits):
     part = data.load("digits", "test")
     table = affnist.variants(part)

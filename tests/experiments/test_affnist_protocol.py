@@ -127,8 +127,37 @@ def test_results_on_other_terms_are_not_taken_for_what_is_asked(little, tmp_path
 def test_weights_that_matched_another_target_are_not_scored_as_these(little, tmp_path):
     run("resnet", 0, plan(tmp_path, full=False))
     result_path(tmp_path, "resnet", 0, "matched").unlink()  # as if it had died while scoring
+    (tmp_path / "runs" / "resnet-0" / "terms.json").unlink()  # as before these were kept
     with pytest.raises(ValueError, match=r"matched\.safetensors was made with target 0\.01"):
         run("resnet", 0, plan(tmp_path, target=0.02, full=False))
+
+
+def test_a_run_that_was_begun_on_other_terms_is_not_taken_for_what_is_asked(little, tmp_path):
+    unreached = plan(tmp_path, target=0.999, full=False, epochs=1)
+    run("resnet", 0, unreached)
+    terms = tmp_path / "runs" / "resnet-0" / "terms.json"
+    for other in ({"target": 0.02}, {"batch_size": 16}, {"train_limit": 32}):
+        with pytest.raises(ValueError, match=rf"resnet-0 was made with {next(iter(other))}.*asked"):
+            run("resnet", 0, plan(tmp_path, **{"target": 0.999, "full": False, **other}))
+    run("resnet", 0, plan(tmp_path, target=0.999, full=False, epochs=2))  # may be lengthened
+    terms.write_text("[1]")
+    with pytest.raises(ValueError, match=r"terms\.json holds no terms of a run"):
+        run("resnet", 0, unreached)
+    terms.unlink()  # begun before these were kept
+    run("resnet", 0, plan(tmp_path, target=0.99, full=False, epochs=2))
+    assert not terms.exists()
+
+
+def test_terms_are_free_until_something_is_trained(little, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(generalisation, "fit", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run("resnet", 0, plan(tmp_path, target=0.999))
+    run("resnet", 0, plan(tmp_path, full=False))
+    assert json.loads((tmp_path / "runs/resnet-0/terms.json").read_text())["target"] == 0.01
 
 
 def test_a_full_training_can_be_lengthened(little, tmp_path):

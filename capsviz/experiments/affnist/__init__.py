@@ -24,7 +24,14 @@ from capsviz import data
 from capsviz.checkpoint.tensors import read_tensors, write_tensors
 from capsviz.data import affnist_like
 from capsviz.discovery import unknown
-from capsviz.experiments.affnist.results import NETWORKS, agree, complete, read, result_path
+from capsviz.experiments.affnist.results import (
+    NETWORKS,
+    agree,
+    begin,
+    complete,
+    read,
+    result_path,
+)
 from capsviz.experiments.affnist.scores import (
     ORIGINALS,
     SHIFT_PX,
@@ -44,6 +51,7 @@ from capsviz.training.train import build_model, fit
 __all__ = ["NETWORKS", "STATES", "Plan", "read", "recipe", "result_path", "run", "terms"]
 
 STATES = ("matched", "full")
+APART = ("epochs", "limit")  # terms in which a run may go on otherwise than it began
 
 
 @dataclass(frozen=True)
@@ -119,7 +127,8 @@ def run(
 
     Raises
     ------
-    ValueError  if the folder holds results on other terms; a full training may be lengthened.
+    ValueError  if the folder holds results, or a run begun, on other terms; a full training may be
+                lengthened.
     """
     settings, conditions = recipe(network, seed, plan), terms(plan, device)
     output = plan.folder / "runs" / f"{network}-{seed}"
@@ -133,6 +142,7 @@ def run(
     train = data.load("mnist", "train", root, **settings.data_options)
     validation = held_out("validation", root)
     real(plan.limit, root)  # whatever is wrong with its files is said now
+    begin(output, conditions, APART)
 
     def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
         model = build_model(settings, train).to(device)
@@ -161,7 +171,7 @@ def run(
         if weights.exists():
             tensors, about = read_tensors(weights)
             about = json.loads(about["about"])
-            agree(weights, about["terms"], conditions, ("epochs", "limit"))
+            agree(weights, about["terms"], conditions, APART)
             model = build_model(settings, train).to(device)
             model.load_state_dict(tensors)
             store(matched, "matched", model, about["training"])

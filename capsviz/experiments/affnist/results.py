@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from capsviz.files import write_text
+
 NETWORKS: dict[
     str, tuple[str, dict]
 ] = {  # name of a contender -> its file in capsviz/nn/models and that file's options
@@ -54,6 +56,22 @@ def complete(path: Path, conditions: dict, apart: tuple[str, ...]) -> bool:
         return False
     agree(path, stored, conditions, apart)
     return True
+
+
+def begin(folder: Path, conditions: dict, apart: tuple[str, ...]) -> None:
+    """Lay the terms of a run into its folder; ValueError for one that was begun on others.
+
+    A folder that was begun without them goes on as it is.
+    """
+    path = folder / "terms.json"
+    if all(other == path for other in folder.iterdir()):
+        write_text(path, json.dumps(conditions) + "\n")
+    elif path.exists():
+        try:
+            stored = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} holds no terms of a run: {error}") from error
+        agree(folder, stored, conditions, apart)
 
 
 def agree(path: Path, stored: dict, conditions: dict, apart: tuple[str, ...]) -> None:
