@@ -13,6 +13,7 @@ import numpy as np
 from capsviz.experiments.reproductions import Cell, get
 from capsviz.training.recipe import Recipe, differing
 
+TERMS = ("batch_size", "schedule", "limit")  # of a recipe, and the precision: a table's are alike
 MEASURES = ("Parameters", "Epochs", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
 READING = (
     "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % interval "
@@ -59,7 +60,7 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
     module = get(table)
     cells = module.cells()
     series = {
-        int(length.name.removesuffix("-epochs")): {c.run: _paths(c, length) for c in cells}
+        int(length.name.removesuffix("-epochs")): {c.run: paths_of(c, length) for c in cells}
         for length in folder.glob("[0-9]*-epochs")
     }
     filled = {n: sum(map(bool, row.values())) for n, row in series.items() if epochs in (None, n)}
@@ -70,11 +71,11 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
     apart = getattr(module, "APART", False)
     for cell in cells:
         lengths = [n for n in filled if series[n][cell.run]] if apart else [fullest]
-        results[cell.run] = _results(cell, series[max(lengths, default=fullest)][cell.run])
+        results[cell.run] = results_of(cell, series[max(lengths, default=fullest)][cell.run])
     rows = [[*cell.labels, *_measures(cell, results[cell.run]), cell.published] for cell in cells]
     cards = [card for some in results.values() for card in some]
     caption = _caption(module, cards)
-    return Table([*module.LABELS, *MEASURES], rows, caption, _commands(table, cards))
+    return Table([*module.LABELS, *MEASURES], rows, caption, _commands(table, results))
 
 
 def lengths(table: str, folder: Path) -> list[int]:
@@ -88,13 +89,13 @@ def lengths(table: str, folder: Path) -> list[int]:
     return sorted(n for n, rows in found.items() if len(rows) > 1)
 
 
-def _paths(cell: Cell, folder: Path) -> list[Path]:
+def paths_of(cell: Cell, folder: Path) -> list[Path]:
     """The results of one row, by seed."""
     paths = folder.glob(f"{cell.run}-*.json")
     return sorted(path for path in paths if path.stem.removeprefix(f"{cell.run}-").isdigit())
 
 
-def _results(cell: Cell, paths: Sequence[Path]) -> list[dict]:
+def results_of(cell: Cell, paths: Sequence[Path]) -> list[dict]:
     """The cards of one row; ValueError if they are of another recipe."""
     cards, shared = [], ("seed", *(name for name in vars(Plan(Path())) if name != "folder"))
     for path in paths:
@@ -139,10 +140,7 @@ def _caption(module, cards: list[dict]) -> str:
             raise ValueError(f"the results differ in {name}: {listed}; gather them apart")
         return values.pop()
 
-    terms = {
-        name: one(name, {card["recipe"][name] for card in cards})
-        for name in ("batch_size", "schedule", "limit")
-    }
+    terms = {name: one(name, {card["recipe"][name] for card in cards}) for name in TERMS}
     lengths = sorted({card["recipe"]["epochs"] for card in cards})
     precision = one("precision", {card["training"]["precision"] for card in cards})
     images = " or ".join(f"{n:,}" for n in sorted({card["training"]["images"] for card in cards}))
@@ -163,18 +161,44 @@ def _caption(module, cards: list[dict]) -> str:
     )
 
 
-def _commands(table: str, cards: list[dict]) -> list[str]:
-    """One for each number of epochs: with others than these, the same command is another table."""
+def _commands(table: str, results: dict[str, list[dict]]) -> list[str]:
+    """What makes the runs that there are, and no others, by the cards of each row.
+
+    One for the rows of each number of epochs and of seeds; a seed above one that is not there has a
+    command of its own.
+    """
+    groups: dict[tuple[int, int], list[str]] = {}
+    alone = []
+    for run, cards in results.items():
+        for epochs in {card["recipe"]["epochs"] for card in cards}:
+            some = [card["recipe"] for card in cards if card["recipe"]["epochs"] == epochs]
+            seeds = {recipe["seed"] for recipe in some}
+            whole = next(n for n in range(len(seeds) + 1) if n not in seeds)
+            if whole:
+                groups.setdefault((epochs, whole), []).append(run)
+            alone += [(epochs, seed, run) for seed in seeds if seed > whole]
     lines = []
-    for epochs in sorted({card["recipe"]["epochs"] for card in cards}):
-        some = [card for card in cards if card["recipe"]["epochs"] == epochs]
-        seeds = max(card["recipe"]["seed"] for card in some) + 1
-        how, limit = some[0]["recipe"], some[0]["recipe"]["limit"]
-        words = f"capsviz reproduce {table} --epochs {epochs} --seeds {seeds}"
-        words += f" --batch-size {how['batch_size']} --schedule {how['schedule']}"
-        words += f" --precision {some[0]['training']['precision']}"
-        lines.append(words + ("" if limit is None else f" --limit {limit}"))
-    return lines
+    for (epochs, count), runs in sorted(groups.items()):
+        rows = "" if len(runs) == len(results) else f" --rows {','.join(runs)}"
+        lines.append((epochs, f"--seeds {count}{rows}"))
+    lines += [
+        (epochs, f"--seeds {seed + 1} --rows {run} --task {seed + 1}/{seed + 1}")
+        for epochs, seed, run in sorted(alone)
+    ]
+    return [f"capsviz reproduce {table} --epochs {epochs} {which}{_terms(results, epochs)}"
+            for epochs, which in lines]  # fmt: skip
+
+
+def _terms(results: dict[str, list[dict]], epochs: int) -> str:
+    """Options by which the runs of so many epochs were made."""
+    card = next(
+        card for cards in results.values() for card in cards if card["recipe"]["epochs"] == epochs
+    )
+    how, limit = card["recipe"], card["recipe"]["limit"]
+    return (
+        f" --batch-size {how['batch_size']} --schedule {how['schedule']} "
+        f"--precision {card['training']['precision']}{'' if limit is None else f' --limit {limit}'}"
+    )
 
 
 def require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[str] = ()) -> None:

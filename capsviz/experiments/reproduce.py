@@ -9,14 +9,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
 
 from capsviz import data
 from capsviz.discovery import unknown
-from capsviz.experiments.gathering import Plan, read_card, require_equal
+from capsviz.experiments.gathering import (
+    TERMS,
+    Plan,
+    paths_of,
+    read_card,
+    require_equal,
+    results_of,
+)
 from capsviz.experiments.reproductions import Cell, get
 from capsviz.files import write_text
 from capsviz.training import history
@@ -66,8 +73,8 @@ def run(
 
     Raises
     ------
-    ValueError         for an unknown table, no seeds, or a folder with results by other recipes or
-                       in another precision.
+    ValueError         for an unknown table, no seeds, or a folder with results of the table by
+                       other recipes or in another precision.
     FileNotFoundError  if the data of no row are there.
     """
     if seeds < 1:
@@ -80,7 +87,7 @@ def run(
     runs = [(cell, recipe(cell, seed, plan)) for seed in range(seeds) for cell in cells]
     runs = share(runs, task)
     device, missing = torch.device(device), {}
-    team.in_turn(lambda: _require_all_usable(plan.folder, runs, device))
+    team.in_turn(lambda: _require_all_usable(table, plan.folder, runs, device))
     for cell, own in runs:
         path, name = result_path(plan.folder, cell.run, own), own.dataset
         if team.agree(team.leads and path.exists()) or name in missing:
@@ -122,25 +129,42 @@ def share(runs: Sequence, task: tuple[int, int]) -> list:
     return list(runs[i - 1 :: n])
 
 
-def _require_all_usable(folder: Path, runs: Sequence[tuple[Cell, Recipe]], device) -> None:
+def _require_all_usable(table: str, folder: Path, runs: Sequence, device: torch.device) -> None:
+    """ValueError for results of a table, of any row and seed, beside which these runs cannot stand.
+
+    Parameters
+    ----------
+    runs  (row, recipe) of each; all are of one length and on the same terms.
+    """
     for cell, own in runs:
         _require_usable(folder, cell, own, device)
+    for _, own in runs[:1]:
+        aside = [field.name for field in fields(own) if field.name not in TERMS]
+        for cell in get(table).cells():
+            paths = paths_of(cell, result_path(folder, cell.run, own).parent)
+            for path, card in zip(paths, results_of(cell, paths), strict=True):
+                require_equal(path, card["recipe"], own, apart=aside)
+                _require_precision(path, card["training"]["precision"], own, device)
 
 
 def _require_usable(folder: Path, cell: Cell, own: Recipe, device: torch.device) -> None:
-    """ValueError for a result, or a begun run, that cannot stand in a table with those to come."""
+    """ValueError for a result, or a begun run, in place of which this one cannot be."""
     path = result_path(folder, cell.run, own)
-    expected = resolve_precision(own.precision, device)
     if path.exists():
         card = read_card(path)
         stored, precision = card["recipe"], card["training"]["precision"]
     elif begun := history.read_about(_run_folder(path)):
         path, stored = _run_folder(path), begun["recipe"]
-        precision = begun.get("precision", expected)
+        precision = begun.get("precision")
     else:
         return
     require_equal(path, stored, own, apart=("precision",))
-    if precision != expected:
+    if precision is not None:
+        _require_precision(path, precision, own, device)
+
+
+def _require_precision(path: Path, precision: str, own: Recipe, device: torch.device) -> None:
+    if precision != (expected := resolve_precision(own.precision, device)):
         raise ValueError(
             f"{path} was made in {precision}, the others would be in {expected}: "
             f"ask for --precision {precision}, or choose another --folder"

@@ -178,6 +178,63 @@ def test_results_by_another_recipe_are_refused(table, tmp_path):
     assert not (tmp_path / "1-epochs/with-0.json").exists(), "refused before anything is trained"
 
 
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"batch_size": 64}, "differs in batch_size"), ({"schedule": "cosine"}, "in schedule"),
+        ({"limit": 50}, "in limit"), ({"precision": "bf16"}, "in bf16, the others would be"),
+    ],
+)  # fmt: skip
+def test_results_of_other_rows_on_other_terms_are_refused_before_training(
+    table, tmp_path, monkeypatch, other, said
+):
+    there = card(0.3, epochs=1, limit=other.pop("limit", 40), **other)
+    there["training"]["precision"] = other.get("precision", "fp32")
+    write(tmp_path, "without", 4, there)
+    monkeypatch.setattr(reproduce, "load_split", lambda *_: pytest.fail("it would train"))
+    with pytest.raises(ValueError, match=rf"without-4\.json was made .*{said}"):
+        reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN), rows=("with",))
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        ({"with": (0, 1), "without": (0, 1)}, ["--seeds 2"]),
+        ({"with": (0, 1)}, ["--seeds 2 --rows with"]),
+        (
+            {"with": (0, 1, 2), "without": (0,)},
+            ["--seeds 1 --rows without", "--seeds 3 --rows with"],
+        ),
+        (
+            {"with": (0, 2), "without": (0, 1)},
+            ["--seeds 1 --rows with", "--seeds 2 --rows without",
+             "--seeds 3 --rows with --task 3/3"],
+        ),
+        ({"without": (1,)}, ["--seeds 2 --rows without --task 2/2"]),
+    ],
+)  # fmt: skip
+def test_the_commands_of_a_table_make_the_runs_that_there_are(table, tmp_path, there, expected):
+    for name, seeds in there.items():
+        for seed in seeds:
+            write(tmp_path, name, seed, card(0.3))
+    commands = gathering.gather("any", tmp_path).commands
+    end = " --batch-size 128 --schedule linear --precision bf16"
+    start = "capsviz reproduce any --epochs 2"
+    assert commands == [f"{start} {which}{end}" for which in expected]
+    made = []
+    for words in (command.split() for command in commands):
+        said = dict(zip(words[3::2], words[4::2], strict=True))
+        rows = tuple(said.get("--rows", "").split(",")) if "--rows" in said else ()
+        runs = [
+            (cell.run, seed)
+            for seed in range(int(said["--seeds"]))
+            for cell in reproduce.choose_rows("any", rows)
+        ]
+        task = tuple(int(n) for n in said.get("--task", "1/1").split("/"))
+        made += reproduce.share(runs, task)
+    assert sorted(made) == sorted((name, seed) for name, seeds in there.items() for seed in seeds)
+
+
 def test_several_seeds_give_mean_and_standard_deviation_and_one_its_interval(table, tmp_path):
     for seed, error in enumerate((0.3, 0.4, 0.8)):
         write(tmp_path, "with", seed, card(error, sse=4.0 + seed))
