@@ -41,6 +41,7 @@ from capsviz.analyses.importance.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import mean, within_one
 
 EXAMPLES = """
 capsviz importance --digit 4  # 10 s
@@ -49,6 +50,19 @@ capsviz importance --n 100  # about 2 min
 
 NEEDS = ("couplings", "interventions")  # of a network, see tracing.needs
 OTHERS = 200  # images that importance is ranked on, at most
+
+# Types, dimensions and children without places are in another order in each run; places are not.
+UNORDERED = dict.fromkeys(("types", "dimensions", "children"))
+BOUNDED = ("base", "curve_accuracy", "area_accuracy", "rounded_accuracy")
+OVER_RUNS = dict.fromkeys(BOUNDED, within_one) | {
+    "activation_change": UNORDERED,
+    "accuracy_change": UNORDERED,
+    "first": None,
+    "rank_agreement": mean,
+    "keys": mean,
+    "child_bits": mean,
+    "bound_bits": mean,
+}
 
 __all__ = ["caption", "findings"]
 
@@ -98,7 +112,7 @@ class Statistics(NamedTuple):
     classes: list[str]
     n: int
     dataset: str
-    first: dict[str, int] | None = None  # group that ranks first on the other images
+    first: dict[str, int] | None = None  # group that ranks first on the other images; of one run
     first_activation_change: dict[str, Estimate] | None = None  # (2,) without it, without random
     # ones of its norm; differences are to the first
 

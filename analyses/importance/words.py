@@ -98,10 +98,12 @@ def _first(result, kind: str) -> str:
         worst = int(change.value.argmin())
         return f"at worst {change[worst]:+.3f} ({_name(result, kind, worst)})"
     own, control = result.first_activation_change[kind]
+    which = _name(result, kind, result.first[kind])
+    if own.runs is not None:
+        which = "in each run its own"
     return (
-        f"without the one that ranks first on the other images "
-        f"({_name(result, kind, result.first[kind])}) {own:+.3f}, without random ones of its norm "
-        f"{control:+.3f}, {told(control.difference, 'less', 'more', 'not told apart')}"
+        f"without the one that ranks first on the other images ({which}) {own:+.3f}, without "
+        f"random ones of its norm {control:+.3f}, {told(control.difference, 'less', 'more', 'not told apart')}"
     )
 
 

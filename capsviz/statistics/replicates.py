@@ -33,7 +33,8 @@ def over_runs(
     Parameters
     ----------
     rules  field -> function of the S values, or None for the first run's: of what is numbered by
-           capsule types, or dimensions of a pose, which are in another order in each run.
+           capsule types, or dimensions of a pose, which are in another order in each run. Of a
+           table also key -> function or None.
 
     Raises
     ------
@@ -50,9 +51,8 @@ def over_runs(
         if all(_equal(parts[0], one) for one in parts[1:]):
             values[name] = parts[0]
         elif name in rules:
-            rule = rules[name]
-            values[name] = parts[0] if rule is None else rule(parts)
-            of_first += [name] if rule is None else []
+            values[name], firsts = _ruled(name, parts, rules[name])
+            of_first += firsts
         else:
             try:
                 values[name], whole = _combined(parts)
@@ -61,6 +61,20 @@ def over_runs(
             of_first += [] if whole else [name]
     kind: Any = type(results[0])
     return Combined(kind(**values), of_first)
+
+
+def _ruled(name: str, parts: list, rule) -> tuple[Any, list[str]]:
+    """A field by its rule, and what of it is the first run's."""
+    if rule is None:
+        return parts[0], [name]
+    if not isinstance(rule, Mapping):
+        return rule(parts), []
+    firsts = [key for key in parts[0] if key in rule and rule[key] is None]
+    value = {
+        key: one if key in firsts else rule.get(key, combine)([part[key] for part in parts])
+        for key, one in parts[0].items()
+    }
+    return value, [f"{name} ({', '.join(firsts)})"] if firsts else []
 
 
 def _combined(parts: list) -> tuple[Any, bool]:
@@ -89,6 +103,10 @@ def _equal(one, other) -> bool:
         one, other = np.asarray(one), np.asarray(other)
         floating = one.dtype.kind == other.dtype.kind == "f"
         return one.shape == other.shape and bool(np.array_equal(one, other, equal_nan=floating))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and type(one) is type(other):
+        return len(one) == len(other) and all(map(_equal, one, other))
     return one == other or (one != one and other != other)
 
 
@@ -98,15 +116,38 @@ def _holds_estimate(value) -> bool:
     return any(isinstance(one, Estimate) for one in inside)
 
 
-def mean(parts: Sequence) -> np.ndarray | float:
-    """For `OVER_RUNS`: the mean over runs of numbers or arrays of equal shape."""
+def mean(parts: Sequence) -> Any:
+    """For `OVER_RUNS`: the mean over runs of numbers, arrays of equal shape, or tables of these."""
+    if isinstance(parts[0], dict):
+        return {key: mean([one[key] for one in parts]) for key in parts[0]}
     return np.mean(parts, axis=0) if np.ndim(parts[0]) else float(np.mean(parts))
 
 
-def within_one(parts: Sequence[Estimate]) -> Estimate:
-    """For `OVER_RUNS`: the mean of estimates that lie in [0, 1] and are no shares of the images."""
-    one = combine(parts)
-    return replace(one, ci95=np.clip(one.ci95, 0, 1))
+def within(low: float | None, high: float) -> Callable:
+    """For `OVER_RUNS`: the mean of estimates that lie in a range; None: without an end below.
+
+    Differences of them lie within its width. Of tables and lists of estimates each; None stays.
+    """
+
+    def rule(parts: Sequence) -> Any:
+        first = parts[0]
+        if any(one is None for one in parts):
+            return first
+        if isinstance(first, dict):
+            return {key: rule([one[key] for one in parts]) for key in first}
+        if isinstance(first, list):
+            return [rule(list(row)) for row in zip(*parts, strict=True)]
+        one = combine(parts)
+        less = one.difference
+        if less is not None and low is not None:
+            less = replace(less, ci95=np.clip(less.ci95, low - high, high - low))
+        return replace(one, ci95=np.clip(one.ci95, low, high), difference=less)
+
+    return rule
+
+
+within_one = within(0, 1)  # of means that are no shares of the images
+at_most_one = within(None, 1)  # of R², and of what is made of it
 
 
 def largest(parts: Sequence) -> np.ndarray:

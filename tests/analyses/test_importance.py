@@ -18,6 +18,7 @@ from capsviz.analyses.importance import dictionary, measure, words
 from capsviz.cli.inputs import Inputs
 from capsviz.cli.other_images import other_images
 from capsviz.nn.functional import squash
+from capsviz.statistics import replicates
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import trace
 
@@ -273,6 +274,28 @@ def test_words_follow_the_intervals():
     assert "tells which can go" in words.verdict(away(0.1), away(-0.1))
     assert "one end" in words.verdict(away(0.0), away(-0.1))
     assert "no order" in words.verdict(away(0.0), away(0.0))
+
+
+def test_over_runs_types_and_dimensions_are_the_first_runs_for_they_are_in_another_order(
+    images, labels, others
+):
+    each = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        each.append(measured(build_strong(), images, labels, others))
+    each[1] = each[1]._replace(first=dict.fromkeys(each[1].first, 1))
+    each[0] = each[0]._replace(first=dict.fromkeys(each[0].first, 0))
+    whole, of_first = replicates.over_runs(each, importance.OVER_RUNS)
+    for name in ("activation_change", "accuracy_change"):
+        own = getattr(whole, name)
+        assert own["types"].runs is None and own["dimensions"].runs is None
+        assert f"{name} (types, dimensions)" in of_first
+    assert len(whole.activation_change["places"].runs) == 2
+    said = [one.rank_agreement["types"] for one in each]
+    assert whole.rank_agreement["types"] == pytest.approx(np.mean(said))
+    assert "(in each run its own)" in importance.findings(whole)
+    for one in (whole.base, *whole.curve_accuracy.values(), *whole.area_accuracy.values()):
+        assert one.low.min() >= 0 and one.high.max() <= 1
 
 
 def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(

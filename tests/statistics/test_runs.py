@@ -197,6 +197,41 @@ def test_words_say_how_many_runs():
     assert third == "of the first run alone: p, wrong"
 
 
+class Tables(NamedTuple):
+    """Tables and lists that hold arrays."""
+
+    steps: dict
+    ranks: list
+    change: dict
+    share: Estimate
+
+
+def tables(k, steps=(1, 2)):
+    change = {kind: Estimate(0.1 * k, (0.0, 0.2 * k)) for kind in ("types", "places")}
+    return Tables({"a": np.array(steps)}, [{"b": np.array([np.nan])}], change, Estimate(k, (k, k)))
+
+
+def test_tables_of_arrays_are_compared_and_tables_have_rules_by_key():
+    same = [tables(k) for k in range(3)]
+    whole, of_first = replicates.over_runs(same, {"change": {"types": None}})
+    assert whole.change["types"].runs is None and len(whole.change["places"].runs) == 3
+    assert of_first == ["change (types)"] and whole.steps is same[0].steps
+    other = [tables(0), tables(1, (1, 3))]
+    whole, of_first = replicates.over_runs(other, {"steps": replicates.mean})
+    assert whole.steps["a"].tolist() == [1, 2.5] and of_first == []
+
+
+def test_tables_and_lists_end_where_their_estimates_do():
+    def row(value):
+        less = Estimate(-value, (-value, -value))
+        return [{"a": Estimate(value, (value, value), difference=less)}, None]
+
+    parts = [row(0.05), row(0.95)]
+    kept, below = replicates.within_one(parts)[0]["a"], replicates.at_most_one(parts)[0]["a"]
+    assert kept.ci95.tolist() == [0, 1] and kept.difference.ci95.tolist() == [-1, 1]
+    assert below.high == 1 and below.low < 0 and replicates.within_one(parts)[1] is None
+
+
 def test_what_lies_between_0_and_1_has_intervals_that_do():
     """Accuracies of variants are no shares of the images: they are not known to be bounded."""
     values = [np.array([0.97, 0.5]), np.array([0.99, 0.52])]
