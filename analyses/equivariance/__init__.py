@@ -26,10 +26,10 @@ turns, which no probe of the applied size can tell apart. Another training run m
 
 `--law` asks whether the maps are a law (`equivariance.law`): half a warp twice, one map for all
 classes, extrapolation from half the warp, and R2 of the change itself, with the same controls. A
-reader should see how much each explains less than a class's own map of the whole warp, and compare
-each with the fresh networks. Do not conclude that classes obey unlike laws where one map fails:
-nothing in training makes their capsules count their dimensions alike, and no change of basis is
-tried; nor from a high R2 of the vector without that of its change.
+reader should see how much each explains less than a class's own map of the whole warp, and than the
+fresh networks. Do not conclude that classes obey unlike laws if one map fails: nothing in training
+makes capsules count dimensions alike, and no change of basis is tried; nor from a high R2 of the
+vector without that of its change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from capsviz.analyses.equivariance.words import caption, findings, table
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import mean
+from capsviz.statistics.replicates import at_most_one, mean
 from capsviz.statistics.threads import on_one_thread
 
 EXAMPLES = """
@@ -56,6 +56,8 @@ capsviz equivariance --law --n 200  # about 2.5 min
 
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs
 OVER_RUNS = {"probe_error": mean, "variance_kept": mean, "by_seed": mean, "seconds": sum}
+R2 = ("fitted", "unchanged", "mean", "probe", "by_count", *laws.R2)
+OVER_RUNS |= dict.fromkeys(R2, at_most_one)
 
 __all__ = ["Law", "Result", "caption", "compute", "findings", "plot", "table"]
 
@@ -155,10 +157,8 @@ def compute(
             for row, pair in zip(errors[name], zip(*both, strict=True), strict=True):
                 row.append(measured(*pair, steps[name], dimensions[0], numbers))
     order = np.argsort(np.concatenate([places for _, places, _ in groups]))
-    values = [
-        measure.explained([measure.joined(row, order) for row in errors[name]], resampled)
-        for name in warps
-    ]
+    rows = [[measure.joined(row, order) for row in errors[name]] for name in warps]
+    values = [measure.explained(one, resampled) for one in rows]
     return Result(
         warps=list(warps),
         units=[one.unit for one in own],

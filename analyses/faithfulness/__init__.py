@@ -52,6 +52,7 @@ from capsviz.analyses.faithfulness.words import caption, findings, parts
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import within, within_one
 
 EXAMPLES = """
 capsviz faithfulness --digit 4  # 15 s
@@ -59,6 +60,8 @@ capsviz faithfulness --n 50  # about 2 min
 """
 
 NEEDS = ()  # scores with a gradient, of a network with capsules or without
+WITHIN = ("curves", "deletion", "insertion", "infidelity")
+OVER_RUNS = dict.fromkeys(WITHIN, within_one) | {"gap": within(-1, 1), "sanity": within(-1, 1)}
 
 __all__ = ["caption", "findings", "parts"]
 

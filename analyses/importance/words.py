@@ -101,9 +101,10 @@ def _first(result, kind: str) -> str:
     which = _name(result, kind, result.first[kind])
     if own.runs is not None:
         which = "in each run its own"
+    apart = told(control.difference, "less", "more", "not told apart")
     return (
         f"without the one that ranks first on the other images ({which}) {own:+.3f}, without "
-        f"random ones of its norm {control:+.3f}, {told(control.difference, 'less', 'more', 'not told apart')}"
+        f"random ones of its norm {control:+.3f}, {apart}"
     )
 
 

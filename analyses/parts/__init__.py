@@ -39,12 +39,14 @@ from capsviz.analyses.parts.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import within_one
 
 EXAMPLES = """
 capsviz parts --n 200  # about 5 min
 """
 
 NEEDS = ()  # scores are enough
+OVER_RUNS = dict.fromkeys(("auroc", "perturbed", "selected"), within_one)
 LEAST = 60  # images of `paper`
 
 __all__ = ["caption", "findings"]

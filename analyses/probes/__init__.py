@@ -39,11 +39,11 @@ from typing import NamedTuple
 import click
 import numpy as np
 
+from capsviz.analyses.probes.runs import OVER_RUNS
 from capsviz.analyses.probes.words import caption, findings, parts
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
 capsviz probes --digit 2 --other-index 5  # 10 s
@@ -51,9 +51,8 @@ capsviz probes --n 1000  # about 5 min
 """
 
 NEEDS = ("poses",)  # of a network, see tracing.needs; what needs a decoder is left out without one
-OVER_RUNS = {"spread": mean, "seconds": sum, "n": min, "fitted": min, "probed": min, "couples": min}
 
-__all__ = ["caption", "findings", "parts"]
+__all__ = ["OVER_RUNS", "caption", "findings", "parts"]
 
 FIT = 500  # training images of each class that a probe is fitted on
 SHIFT_PX = 2  # at most, as in training

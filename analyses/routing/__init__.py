@@ -54,7 +54,7 @@ from capsviz.analyses.routing.statistics import Statistics, evaluate
 from capsviz.analyses.routing.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
-from capsviz.statistics.replicates import mean
+from capsviz.statistics.replicates import mean, within_one
 
 EXAMPLES = """
 capsviz routing --digit 4  # 6 s
@@ -64,8 +64,12 @@ capsviz routing --n 1000  # about 1 min
 __all__ = ["caption", "evaluate", "findings"]
 
 NEEDS = ("votes", "couplings", "poses", "interventions")  # of a network, see tracing.needs
-OVER_RUNS = {"to_right": mean, "to_wrong": mean} | dict.fromkeys(
-    ("type_coupling", "child_activation", "largest_activation", "dead")  # by capsule
+BY_CAPSULE = ("type_coupling", "child_activation", "largest_activation", "dead")
+WITHIN = ("true_activation", "control_true_activation", "polarisation", "control_polarisation")
+OVER_RUNS = (
+    {"to_right": mean, "to_wrong": mean}
+    | dict.fromkeys(BY_CAPSULE)
+    | dict.fromkeys((*WITHIN, "coupling"), within_one)
 )
 
 

@@ -127,7 +127,10 @@ def evaluate(
     for start in progress(range(0, n, CHUNK_IMAGES)):
         part = slice(start, start + CHUNK_IMAGES)
         survey.add(images[part], labels[part])
-    means = {name: mean.estimate for name, mean in survey.means.items()}
+    means = {
+        name: mean.within_one if "polarisation" in name else mean.estimate
+        for name, mean in survey.means.items()
+    }
     counts, of_class, controls = survey.counts, survey.of_class, len(INTERVENTIONS)
     return Statistics(
         **survey.by_rounds(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -21,11 +22,16 @@ class Mean:
 
     def __init__(self):
         self.n, self.sum, self.squares = 0, 0.0, 0.0
+        self.low, self.high = float("inf"), float("-inf")
 
     def add(self, values: Tensor) -> None:
         """Add images: values (B, ...)."""
         values = values.double()
         self.n += len(values)
+        self.low, self.high = (
+            min(self.low, float(values.min())),
+            max(self.high, float(values.max())),
+        )
         self.sum = self.sum + values.sum(0)
         self.squares = self.squares + values.square().sum(0)
 
@@ -42,6 +48,14 @@ class Mean:
         variance = np.maximum(self.squares.numpy() - self.n * self.mean**2, 0) / (self.n - 1)
         half = Z * np.sqrt(variance / self.n)
         return Estimate(self.mean, np.stack([self.mean - half, self.mean + half], -1), self.n)
+
+    @property
+    def within_one(self) -> Estimate:
+        """The same of what lies in [0, 1] in every image: its interval does too."""
+        one = self.estimate
+        if self.low < 0 or self.high > 1:
+            return one
+        return replace(one, ci95=np.clip(one.ci95, 0, 1))
 
 
 class Survey:
@@ -148,7 +162,7 @@ class Survey:
 
     def by_class(self, what: str) -> Estimate:
         """A mean of each true class, (K, ...)."""
-        each = [self.of_class[k][what].estimate for k in sorted(self.of_class)]
+        each = [self.of_class[k][what].within_one for k in sorted(self.of_class)]
         return Estimate(np.stack([e.value for e in each]), np.stack([e.ci95 for e in each]))
 
     def by_rounds(self) -> dict[str, Estimate]:
@@ -165,7 +179,7 @@ class Survey:
         both = {
             "accuracy": Estimate(right.value, right.ci95, n, gain),
             "changed": changed,
-            "true_activation": self.means["true"].estimate,
+            "true_activation": self.means["true"].within_one,
         }
         routed = {name: values[:-controls] for name, values in both.items()}
         return routed | {f"control_{name}": values[-controls:] for name, values in both.items()}

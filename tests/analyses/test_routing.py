@@ -536,6 +536,15 @@ def test_more_iterations_can_be_asked_for_than_the_network_has(foreign, tiny_ima
     assert len(result.accuracy) == len(result.entropy_nats) == 8
 
 
+def test_the_interval_of_a_mean_of_what_lies_in_0_to_1_does_too():
+    mean, wider = survey.Mean(), survey.Mean()
+    mean.add(torch.tensor([0.01, 0.0, 0.4]))
+    wider.add(torch.tensor([0.01, 0.0, 1.4]))
+    assert mean.estimate.low < 0 and mean.within_one.low == 0
+    assert mean.within_one.high == mean.estimate.high
+    assert wider.within_one.low == wider.estimate.low < 0
+
+
 def test_one_image_of_a_class_leaves_its_mean_coupling_open(tiny, tiny_images):
     result, _ = many(tiny, tiny_images[:3])
     assert result.images_of_class.tolist() == [1, 1, 1]

@@ -39,6 +39,9 @@ SEEDS = 2  # freshly initialised networks of each preset
 STEPS = (0, -2, -1, 1, 2)  # halves of the reach, the unwarped image first
 
 
+R2 = ("explained", "change")  # fields that end at 1 above
+
+
 class Law(NamedTuple):
     """S kinds of vectors of N images under F whole warps, predicted in L ways; intervals: 95 %.
 
