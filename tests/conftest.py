@@ -85,6 +85,16 @@ def build_strong(**options):
     return model
 
 
+def build_self_routing():
+    """`build_tiny` of self-routing; its couplings are even until trained, and made uneven here."""
+    model = build_tiny(routing="self_routing")
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(1)
+        model.stem.primary.weight.mul_(20)
+        model.capsules.learned.weight.normal_().mul_(8)
+    return model
+
+
 @pytest.fixture(params=["tiny", "with bias", "foreign"])
 def network(request):
     """Our network in two forms, and one that shares no layer with it; images (·, 1, 21, 19)."""

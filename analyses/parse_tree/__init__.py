@@ -42,6 +42,7 @@ from capsviz.analyses.parse_tree.words import caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import mean, within, within_one
 
 EXAMPLES = """
 capsviz parse-tree --digit 4  # 10 s
@@ -49,6 +50,8 @@ capsviz parse-tree --n 1000  # about 1 min
 """
 
 NEEDS = ("couplings",)  # of a network, see tracing.needs
+WITHIN = ("shares", "shuffled", "favourites", "true_activation")
+OVER_RUNS = dict.fromkeys(WITHIN, within_one) | {"correlation": within(-1, 1), "tied": mean}
 
 __all__ = ["caption", "findings"]
 
@@ -77,7 +80,7 @@ class Statistics(NamedTuple):
     by_child: np.ndarray  # (I, 3) mean squares of each child: always the same, by class, by image
     coupling_sd: np.ndarray  # (S,) about even ones, over all images
     choices: list[str]  # (5,) what favourites do
-    favourites: Estimate  # (S, 5) share of children
+    favourites: Estimate  # (S, 5) share of children; NaN: even couplings
     frozen: list[str] | None  # (6,) couplings; None: they cannot be replaced
     accuracy: Estimate | None  # (6,) with these; difference: less that with its own
     true_activation: Estimate | None  # (6,) mean of the true class
@@ -90,6 +93,7 @@ class Statistics(NamedTuple):
     classes: list[str]
     n: int
     dataset: str
+    tied: np.ndarray | None = None  # (6,) share in which no class is ahead of all others
 
 
 class Trajectory(NamedTuple):

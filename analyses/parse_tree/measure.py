@@ -73,7 +73,7 @@ def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, gene
     """Shares of children (5,), means over couples of images or over images: see `CHOICES`.
 
     Intervals are normal approximations; no image is in two couples of a kind. NaN where there are
-    fewer than two couples, or images.
+    fewer than two couples, or images, and where no child favours any parent.
 
     Parameters
     ----------
@@ -82,6 +82,9 @@ def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, gene
     labels     (N,) true classes.
     read       (N,) the classes that are read.
     """
+    if (favourite < 0).all():  # none favours any: there is nothing to compare
+        nothing = np.full(len(CHOICES), np.nan)
+        return Estimate(nothing, np.stack([nothing, nothing], -1), None)
     unlike, like = couples(labels, generator), _like(labels, generator)
     shares = [(favourite[a] != favourite[b]).double().mean(1) for a, b in (unlike.T, like.T)]
     shares.append((favourite != known).double().mean(1))

@@ -13,6 +13,7 @@ from capsviz.analyses.parse_tree.words import COMPONENTS
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import stack
 from capsviz.tracing import coupling_sd
+from capsviz.tracing.many import winners
 from capsviz.transforms.augment import to_uint8
 
 FRESH = "freshly initialised"
@@ -74,7 +75,7 @@ def measure(model, images, labels, others, seeds: int, seed: int, progress) -> d
     mixed = labels[torch.randperm(len(labels), generator=generator)]
     names = [FRESH if len(fresh) == 1 else f"{FRESH}, seed {seed + k}" for k in range(len(fresh))]
     about = (own, known, others.labels, generator, progress)
-    accuracy, activation, no_freezing = _frozen(model, images, labels, *about, counts)
+    accuracy, activation, ties, no_freezing = _frozen(model, images, labels, *about, counts)
     correlation, no_moves = _moved(model, images, labels, *about[:3], progress, counts)
     return {
         "networks": ["trained", *names],
@@ -88,6 +89,7 @@ def measure(model, images, labels, others, seeds: int, seed: int, progress) -> d
         "frozen": None if accuracy is None else list(measures.FROZEN),
         "accuracy": accuracy,
         "true_activation": activation,
+        "tied": ties,
         "moves": None if correlation is None else list(measures.MOVED),
         "trees": None if correlation is None else list(measures.TREES),
         "correlation": correlation,
@@ -105,14 +107,16 @@ def _shares(own, labels, counts):
 
 
 def _frozen(model, images, labels, own, known, classes, generator, progress, counts):
-    """Accuracy and activations with frozen couplings, and why there are none."""
+    """Accuracy and activations with frozen couplings, shares of ties, and why there are none."""
     try:
         activations = measures.frozen(model, images, own, known, classes, generator, progress)
     except ValueError as error:
-        return None, None, [f"no frozen couplings: {error}"]
-    right = activations.argmax(2) == labels
+        return None, None, None, [f"no frozen couplings: {error}"]
+    read = winners(activations)
     true = activations[:, torch.arange(len(labels)), labels]
-    return compare_means(right, counts), compare_means(true, counts, shares=False), []
+    ties = (read < 0).double().mean(1).numpy()
+    accuracy = compare_means(read == labels, counts)
+    return accuracy, compare_means(true, counts, shares=False), ties, []
 
 
 def _moved(model, images, labels, own, known, classes, progress, counts):

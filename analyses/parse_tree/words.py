@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.statistics.words import number, sentences
+from capsviz.statistics.words import number, sentences, tied
 
 COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
@@ -78,7 +78,8 @@ def _of_many(result) -> str:
 def _frozen(result) -> list[str]:
     if result.accuracy is None:
         return []
-    own, *rest = (f"{one:.1%}" for one in result.accuracy)
+    ties = np.zeros(len(result.frozen)) if result.tied is None else result.tied
+    own, *rest = (f"{one:.1%}{tied(k)}" for one, k in zip(result.accuracy, ties, strict=True))
     listed = "; ".join(f"{n} {v}" for n, v in zip(result.frozen[1:], rest, strict=True))
     return [
         f"accuracy {own} with its own couplings; frozen in every iteration ({result.others}): "
@@ -165,6 +166,9 @@ def _favourites(result) -> str:
     lines = []
     for name, row in zip(result.networks, result.favourites, strict=True):
         values = [number(float(one), ".1%") for one in row.value]
+        if np.isnan(row.value).all():
+            lines.append(f"{name}: no child favours any parent")
+            continue
         lines.append(
             f"{name}: {values[0]} of children differ in their favourite between images of unlike "
             f"class, {values[1]} of the same class; {values[3]} favour the class that is read, "

@@ -67,7 +67,7 @@ NEEDS = ("votes", "couplings", "poses", "interventions")  # of a network, see tr
 BY_CAPSULE = ("type_coupling", "child_activation", "largest_activation", "dead")
 WITHIN = ("true_activation", "control_true_activation", "polarisation", "control_polarisation")
 OVER_RUNS = (
-    {"to_right": mean, "to_wrong": mean}
+    {"to_right": mean, "to_wrong": mean, "tied": mean}
     | dict.fromkeys(BY_CAPSULE)
     | dict.fromkeys((*WITHIN, "coupling"), within_one)
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import number
+from capsviz.statistics.words import number, tied
 
 NEAR_UNIFORM = 0.9  # of all parents effective, and more: the couplings lie near 1/J
 CHOOSING = 0.5  # of all parents effective, and fewer: the couplings choose
@@ -56,6 +56,7 @@ class Statistics(NamedTuple):
     control_sd: Estimate | None = None  # (K,)
     largest_activation: np.ndarray | None = None  # (I,) of each capsule, over the images
     dead: int | None = None  # capsules whose largest activation is below `dead_norm`
+    tied: np.ndarray | None = None  # (M + K,) images in which no class is ahead of all others
     prefix: bool = True  # pass r of M is the result of r iterations; else each r was run by itself
 
 
@@ -157,6 +158,7 @@ def evaluate(
         control_sd=means["control_sd"],
         largest_activation=survey.largest.numpy(),
         dead=int((survey.largest < dead_norm).sum()),
+        tied=counts["tied"],
         prefix=survey.prefix,
     )
 
@@ -185,11 +187,12 @@ def findings(result: Statistics) -> str:
         f"{_sd(result.coupling_sd, -1)}: "
         f"{spread(float(effective.value), J, even=_are_even(result.coupling_sd))}{goes}"
     )
-    rows = [f"r = {r} {result.accuracy[r - 1]:.2%}" for r in sorted({1, R})]
+    ties = np.zeros(M + len(result.controls)) if result.tied is None else result.tied / result.n
+    rows = [f"r = {r} {result.accuracy[r - 1]:.2%}{tied(ties[r - 1])}" for r in sorted({1, R})]
     if M == 1:
-        rows = [f"own couplings {result.accuracy[0]:.2%}"]
+        rows = [f"own couplings {result.accuracy[0]:.2%}{tied(ties[0])}"]
     rows += [
-        f"{name} {result.control_accuracy[k]:.2%}{_sd(result.control_sd, k)}"
+        f"{name} {result.control_accuracy[k]:.2%}{tied(ties[M + k])}{_sd(result.control_sd, k)}"
         for k, name in enumerate(result.controls)
     ]
     gain = f"; r = {R} less r = 1 on the same images {result.accuracy.difference[R - 1]:+.2%}"

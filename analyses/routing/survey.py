@@ -12,6 +12,7 @@ from torch import Tensor
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import Z, paired_each, wilson_each
 from capsviz.tracing import INTERVENTIONS, control_couplings, coupling_sd, even_couplings, trace
+from capsviz.tracing.many import winners
 from capsviz.tracing.measures import INSIDE, agreement, by_type, entropy
 
 PREFIX_IMAGES, PREFIX_TOLERANCE = 4, 1e-4  # of the test that pass r of M is the result of r
@@ -151,10 +152,14 @@ class Survey:
             self.means[f"{kind}{name}"].add(value)
 
     def _count(self, activations: Tensor, labels: Tensor) -> None:
-        """Compare predictions with the labels and with those of one iteration: (M + K, B, J)."""
-        predicted = activations.argmax(2).numpy()
+        """Compare predictions with the labels and with those of one iteration: (M + K, B, J).
+
+        Where no class is ahead of all others none is predicted.
+        """
+        predicted = winners(activations).numpy()
         right = predicted == labels.numpy()
         self.counts["right"] += right.sum(1)
+        self.counts["tied"] += (predicted < 0).sum(1)
         self.counts["changed"] += (predicted != predicted[0]).sum(1)
         self.counts["to_right"] += (right & ~right[0]).sum(1)
         self.counts["to_wrong"] += (~right & right[0]).sum(1)

@@ -40,6 +40,7 @@ from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.cli.other_images import next_class
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
 capsviz transplant --digit 2 --donor 3  # 6 s
@@ -47,7 +48,7 @@ capsviz transplant --n 1000  # 30 s
 """
 
 NEEDS = ("votes", "couplings", "interventions")  # of a network, see tracing.needs
-OVER_RUNS = {"couples": min, "n": min}  # at least
+OVER_RUNS = {"couples": min, "n": min, "tied": mean}  # at least so many
 
 __all__ = ["caption", "findings", "verdict"]
 
@@ -77,7 +78,7 @@ class Statistics(NamedTuple):
     conditions: list[str]  # (K,) whose couplings
     as_own: Estimate  # (K,) share read as the class of the image that casts the votes
     as_partner: Estimate  # (K,) share read as the class of the unlike image
-    as_neither: Estimate  # (K,) share read as a third class
+    as_neither: Estimate  # (K,) share read as a third class, or as none
     own_activation: Estimate  # (K,) mean, of the class of the image that casts the votes
     partner_activation: Estimate  # (K,) mean, of the class of the unlike image
     coupling_sd: Estimate  # (K,) of the couplings about even ones, mean over pairs
@@ -89,6 +90,7 @@ class Statistics(NamedTuple):
     parts: list[str] | None = None  # (P,) what those children are: whole types, places, or single
     part_as_own: Estimate | None = None  # (P, S) share read as their own class
     part_as_partner: Estimate | None = None  # (P, S) as the unlike image's; of at most 200 pairs
+    tied: np.ndarray | None = None  # (K,) share in which no class is ahead of all others
 
 
 def compute(model, images, labels=(None, None), *, classes, seed=0) -> Result:
@@ -155,6 +157,7 @@ def evaluate(model, images, *, classes, dataset, parts=False, seed=0, progress=i
         conditions=list(CONDITIONS),
         as_own=mean(outcomes.own, True),
         as_partner=mean(outcomes.partner, True),
+        tied=outcomes.tied.double().mean(1).numpy(),
         as_neither=mean(~outcomes.own & ~outcomes.partner, True),
         own_activation=mean(outcomes.own_activation, False),
         partner_activation=mean(outcomes.partner_activation, False),

@@ -10,6 +10,7 @@ from matplotlib.ticker import PercentFormatter
 from capsviz.figures import COLOURS
 from capsviz.figures.maps import coupling_ticks, halfrange
 from capsviz.figures.panels import show
+from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
 COUPLING = "cividis"
@@ -76,7 +77,7 @@ def _reading(axes, result, k, condition):
     if k == 0:
         axes.set_title(TITLES[condition], fontsize=6.5)
     role = {int(result.read[k]): OWN, int(result.read[1 - k]): PARTNER}.get(read, "black")
-    text = f"{result.classes[read]}: {values[read]:.2f}"
+    text = f"{strongest(result.classes, values)}: {values[read]:.2f}"
     axes.set_xlabel(text, color=role, fontsize=6.5, labelpad=2)
 
 

@@ -12,7 +12,7 @@ from capsviz import tracing
 from capsviz.statistics.comparison import compare_means
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import CHUNK_IMAGES, control_couplings, coupling_sd, even_couplings, trace
-from capsviz.tracing.many import couples, last_couplings, of_like_class, require_all_to_all
+from capsviz.tracing.many import couples, last_couplings, of_like_class, require_all_to_all, winners
 
 PAIR = ("own", "the other's", "the other's, shuffled", "even")  # couplings of the picture
 
@@ -35,6 +35,7 @@ class Outcomes(NamedTuple):
 
     own: Tensor  # (K, P) bool: read as the class of the image that casts the votes
     partner: Tensor  # (K, P) bool: read as the class of the unlike image
+    tied: Tensor  # (K, P) bool: no class is ahead of all others
     own_activation: Tensor  # (K, P)
     partner_activation: Tensor  # (K, P)
     coupling_sd: Tensor  # (K, P) about even couplings
@@ -115,10 +116,11 @@ def transplant(model, images: Tensor, *, seed: int, progress=iter) -> Outcomes:
 def _outcome(model, images, couplings, own: Tensor, partner: Tensor, even: Tensor):
     """The fields of `Outcomes` for some pairs under one condition, each (P,)."""
     lengths = trace(model, images, keep=("lengths",), couplings=couplings).lengths
-    read = lengths.argmax(1)
+    read = winners(lengths)
     return (
         read == own,
         read == partner,
+        read < 0,
         lengths.gather(1, own[:, None])[:, 0],
         lengths.gather(1, partner[:, None])[:, 0],
         coupling_sd(couplings, even),

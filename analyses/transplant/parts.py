@@ -12,7 +12,7 @@ from capsviz.analyses.transplant.measure import over_pairs
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import stack
 from capsviz.tracing import trace
-from capsviz.tracing.many import couples, last_couplings
+from capsviz.tracing.many import couples, last_couplings, winners
 
 SHARES = (0.25, 0.5, 0.75, 0.9)  # of the types, places or capsules
 COUPLES = 100  # at most: there are a dozen passes for each image
@@ -57,7 +57,7 @@ def by_parts(model, images: Tensor, *, seed: int) -> dict[str, tuple[Tensor, Ten
             chosen = masks(groups, share, len(voting), generator)[..., None]
             mixed = torch.where(chosen, own[partner], own[voting])
             result = trace(model, images[voting], keep=("lengths",), couplings=mixed)
-            now = result.lengths.argmax(1)
+            now = winners(result.lengths)
             rows.append((now == read[voting], now == read[partner]))
         outcomes[kind] = tuple(torch.stack(part) for part in zip(*rows, strict=True))
     return outcomes

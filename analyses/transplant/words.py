@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from capsviz.statistics.words import number, sentences
+from capsviz.statistics.words import number, sentences, strongest, tied
 
 MOST = 0.5  # of the pairs: what the couplings, or the votes, decide
 CONDITIONS = (  # whose couplings
@@ -40,7 +40,7 @@ def findings(result) -> str:
     if hasattr(result, "couples"):
         return _of_pairs(result)
     names = [result.classes[k] for k in result.read]
-    read = [[result.classes[k] for k in row] for row in result.activations.argmax(2)]
+    read = [[strongest(result.classes, one) for one in row] for row in result.activations]
     parts = [
         f"votes of the {names[k]} with the couplings of the {names[1 - k]} are read as "
         f"{read[k][1]} (with those shuffled {read[k][2]}, with even ones {read[k][3]})"
@@ -51,12 +51,13 @@ def findings(result) -> str:
 
 
 def _of_pairs(result) -> str:
+    ties = np.zeros(len(result.conditions)) if result.tied is None else result.tied
     shares = [
         f"{name} {own:.1%} as their own class, {number(float(partner.value), '.1%')} as the "
-        f"unlike one's (sd {float(sd.value):.4f})"
-        for name, own, partner, sd in zip(
+        f"unlike one's{tied(tie)} (sd {float(sd.value):.4f})"
+        for name, own, partner, sd, tie in zip(
             result.conditions[LIKE:], result.as_own[LIKE:], result.as_partner[LIKE:],
-            result.coupling_sd[LIKE:], strict=True,
+            result.coupling_sd[LIKE:], ties[LIKE:], strict=True,
         )
     ]  # fmt: skip
     text = (

@@ -85,8 +85,9 @@ FIELDS = tuple(part.name for part in fields(Estimate) if part.name != "draws")  
 
 
 def stack(estimates, axis: int = 0) -> Estimate:
-    """Estimates of equal shape as one, along a new axis of their values; of the n of the first."""
+    """Estimates of equal shape as one, along a new axis of values; n where it is one for all."""
     estimates = list(estimates)
+    counts = {one.n for one in estimates}
     place = axis if axis >= 0 else axis + estimates[0].value.ndim + 1
     differences = [one.difference for one in estimates]
 
@@ -97,7 +98,7 @@ def stack(estimates, axis: int = 0) -> Estimate:
     return Estimate(
         stacked("value", place),
         stacked("ci95", place),
-        estimates[0].n,
+        estimates[0].n if len(counts) == 1 else None,
         None if None in differences else stack(differences, place),
         stacked("runs", place + 1),
         stacked("between", place),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from capsviz.statistics.words import TIE
 from capsviz.tracing.forward import CHUNK_IMAGES, trace
 from capsviz.tracing.interventions import even_couplings
 
@@ -22,6 +23,14 @@ def last_couplings(model, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         read.append(traced.lengths.argmax(1))
         even = even_couplings(traced.couplings)
     return torch.cat(own), even, torch.cat(read)
+
+
+def winners(activations: Tensor) -> Tensor:
+    """The class (...) of the largest activation (..., J); -1 where another's is as large."""
+    largest, classes = activations.topk(min(2, activations.shape[-1]))
+    first, second = largest[..., 0], largest[..., 1:]
+    tied = (first[..., None] - second <= TIE * first.abs()[..., None]).any(-1)
+    return torch.where(tied, -1, classes[..., 0])
 
 
 def require_all_to_all(couplings: Tensor) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from conftest import build_tiny, empty_page
+from conftest import build_self_routing, build_tiny, empty_page
 from foreign import Foreign
 from matplotlib.text import Text
 from page import assert_fits, assert_redrawn
@@ -128,7 +128,7 @@ def test_even_couplings_are_no_tree_at_all(images, labels, others):
     model = build_tiny(routing="uniform")
     result = measured(model, images, labels, others)
     assert np.isnan(result.shares.value).all() and result.correlation is None
-    assert (result.favourites.value[0] == 0).all()
+    assert np.isnan(result.favourites.value[0]).all()
     text = parse_tree.findings(result)
     assert "no child favours any parent" in text and "all couplings are even" in text
     two = parse_tree.compute(model, images[:2], classes=CLASSES)
@@ -152,6 +152,26 @@ def test_favourites_are_counted_pair_by_pair():
     assert shares[3] == pytest.approx((0.5 + 0.5 + 1 + 0) / 4)
     assert measure.usual(favourite, 3).tolist() == [0, 1]
     assert measure.favourites(torch.full((2, 4, 3), 1 / 3)).eq(-1).all()
+
+
+def test_without_favourites_there_are_no_shares_of_them():
+    none, labels = torch.full((9, 4), -1), torch.arange(9) % 3
+    values = measure.choices(none, none[0], labels, labels, torch.Generator())
+    assert np.isnan(values.value).all() and np.isnan(values.ci95).all()
+
+
+def test_shares_of_favourites_over_unequal_numbers_tell_no_number():
+    favourite, labels = torch.arange(36).view(9, 4) % 3, torch.arange(9) % 3
+    values = measure.choices(favourite, favourite[0], labels, labels, torch.Generator())
+    assert values.n is None and np.isfinite(values.value).all()
+
+
+def test_where_all_classes_tie_none_is_read(images, labels, others):
+    result = measured(build_self_routing(), images, labels, others)
+    even = result.frozen.index("even")
+    assert result.accuracy.value[even] == 0 and result.tied[even] == 1 and result.tied[0] == 0
+    assert "(in 100.0 % no class is ahead of all others)" in parse_tree.findings(result)
+    assert "no class is ahead" not in parse_tree.findings(result._replace(tied=None))
 
 
 def test_frozen_couplings_are_mixed_by_hand(model, images, labels, others):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import build_tiny
+from conftest import build_self_routing, build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
 from matplotlib.colors import CenteredNorm
@@ -413,6 +413,17 @@ def test_couplings_that_are_all_even_are_not_said_to_add_up(tiny, tiny_images):
         assert "all couplings are even" in text and "small shifts" not in text
     for result in (one(tiny, tiny_images[:1]), many(tiny, tiny_images)[0]):
         assert "all couplings are even" not in routing.findings(result)
+
+
+def test_where_all_classes_tie_none_is_read(tiny_images):
+    """Even couplings give all classes of self-routing the same activation: no answer."""
+    result, _ = many(build_self_routing(), tiny_images)
+    uniform = result.controls.index("uniform")
+    assert result.tied.tolist()[1 + uniform] == len(tiny_images) and result.tied[0] == 0
+    assert result.control_accuracy.value[uniform] == 0
+    assert "in 100.0 % no class is ahead of all others" in routing.findings(result)
+    old = routing.findings(result._replace(tied=None))
+    assert "no class is ahead" not in old
 
 
 class Schedule(Foreign):

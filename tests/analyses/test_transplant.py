@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from conftest import build_strong
+from conftest import build_self_routing, build_strong
 from elsewhere import elsewhere
 from foreign import Foreign
 from page import assert_fits, assert_redrawn
@@ -90,6 +90,23 @@ def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
         found = float(outcomes.own_activation[words.MEAN, p])
         assert found == pytest.approx(float(lengths[read[a]]), rel=1e-4)
     assert outcomes.own[words.OWN].all()
+
+
+def test_where_all_classes_tie_none_is_read(generator):
+    model = build_self_routing()
+    images = spread_out(model, 10, generator)
+    result = transplant.evaluate(model, images, classes=CLASSES, dataset="noise", parts=True)
+    for share in (result.as_own, result.as_partner):
+        assert share.value[words.EVEN] == 0
+    assert result.as_neither.value[words.EVEN] == result.tied[words.EVEN] == 1
+    assert result.tied[words.OWN] == 0
+    assert "in 100.0 % no class is ahead of all others" in transplant.findings(result)
+    assert transplant.findings(result._replace(tied=None))
+    two = transplant.compute(model, images[:2], classes=CLASSES)
+    assert "with even ones all classes alike" in transplant.findings(two)
+    assert any(
+        "all classes alike" in axes.get_xlabel() for axes in figures.draw("transplant", two).axes
+    )
 
 
 def test_couplings_of_equal_spread_have_it_image_by_image(model, images):
