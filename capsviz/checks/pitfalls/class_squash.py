@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.squashing import judged
+from capsviz.checks.squashing import HUGE, judged
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
+from capsviz.foreign.outputs import values_of_scores
 
 ABOUT = About(
     paper="§2, equation 1",
@@ -26,6 +27,8 @@ def examine(candidate: Candidate) -> Judgement:
     if not lengths.isfinite().all():
         raise UnseenError("poses of large sums are not finite")
     judgement = judged(lengths, lambda: _moved(candidate))
+    if float(lengths.max()) > HUGE and _norms_are_scores(candidate):
+        return fails(judgement.said, **judgement.numbers)
     if judgement.status != "passes" or not _scores_are_lengths(candidate):
         return judgement
     short = float(_large(candidate, lambda total: total / total.norm() * SHORT).norm(dim=-1).max())
@@ -43,6 +46,20 @@ def _scores_are_lengths(candidate: Candidate) -> bool:
     return bool(
         ((candidate.scores(images) - candidate.poses(images).norm(dim=-1)).abs() < 1e-3).all()
     )
+
+
+def _norms_are_scores(candidate: Candidate) -> bool:
+    """Whether what it says of the classes, in [0, 1] or not, are the norms of their poses."""
+    images = candidate.images(7)
+    form = candidate.scores_option
+    if isinstance(form, str) and form != "norms":
+        return False
+    output = candidate.call(images)
+    said = values_of_scores(output, len(images), candidate.classes, form)
+    if not said:  # then poses are what it says
+        return candidate.pose_output is not None
+    norms = candidate.poses(images).norm(dim=-1)
+    return any(bool(torch.allclose(norms, one, rtol=1e-3, atol=1e-3)) for one in said)
 
 
 def _moved(candidate: Candidate) -> Tensor:
