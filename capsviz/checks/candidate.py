@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from types import FunctionType, MethodType
@@ -88,9 +89,12 @@ class Candidate(Inside):
         return self.loss
 
     def loss_of(self, output, images: Tensor, labels: Tensor) -> float:
-        """The loss, in float64."""
+        """The loss, in float64; UnseenError where it is not finite."""
         value = self.require_loss()(output, self.inside(images), labels)
-        return float(value.double() if isinstance(value, Tensor) else value)
+        number = float(value.double() if isinstance(value, Tensor) else value)
+        if not math.isfinite(number):
+            raise UnseenError("the loss is not finite")
+        return number
 
     def pictures(self, kind: str, count: int) -> Tensor:
         """The first pictures (N, C, H, W) of "train_data" or "test_data", as they are given."""
