@@ -217,6 +217,24 @@ class NaNAlways(Correct):
         return super().lengths(v) * float("nan")
 
 
+class NoClassSquash(Correct):
+    def routed(self, votes, logits):
+        for k in range(self.iterations):
+            v = self.short(self.summed(self.couplings(logits), votes))
+            if k < self.iterations - 1:
+                logits = self.agreed(logits, votes, v)
+        return v
+
+    def short(self, s):
+        return 0.1 * s
+
+
+class UndividedSquash(NoClassSquash):
+    def short(self, s):
+        n2 = s.square().sum(-1, keepdim=True)
+        return n2 / (1 + n2) * s
+
+
 class UnitLength(Correct):
     def routed(self, votes, logits):
         return functional.normalize(super().routed(votes, logits), dim=-1)
@@ -243,6 +261,11 @@ class Detached(Correct):
             if not last:
                 logits = self.agreed(logits, fixed, v)
         return v
+
+
+class VotesDetached(Correct):
+    def routed(self, votes, logits):
+        return super().routed(votes.detach(), logits)
 
 
 class AgreementDetached(Correct):

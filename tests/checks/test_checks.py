@@ -47,6 +47,9 @@ OF_NETWORKS = {
     "UntoldDecoder": "decoder_class",
     "Random": "repeats",
     "NaNAlways": "finite",
+    "NoClassSquash": "class_squash",
+    "UndividedSquash": "class_squash",
+    "VotesDetached": "detached",
     "UnitLength": "class_squash",
     "UnitChildren": "primary_squash",
 }
@@ -116,6 +119,14 @@ def test_numbers_that_are_squashed_one_by_one_are_seen():
     report = checks.run(planted.SquashOverNothing(), SHAPE, CLASSES)
     assert of_status(report, "fails") == ["class_squash"], report.text()
     assert "2.449 to 2.449 (number by number)" in report.verdict("class_squash").said
+
+
+@pytest.mark.parametrize("loss", [float("nan"), torch.tensor(torch.inf)])
+def test_a_loss_that_is_not_finite_passes_nothing(loss):
+    for one in examined(planted.Correct(), loss=lambda *_: loss).verdicts:
+        if "loss" in one.check or one.check == "margin":
+            assert one.status == "cannot be seen", one
+            assert one.said == "the loss is not finite" or one.cause
 
 
 def test_another_weight_of_absent_classes_is_told():

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.verdict import About, Judgement, UnseenError, passes, told
+from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
 
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",
@@ -26,6 +26,10 @@ def examine(candidate: Candidate) -> Judgement:
         raise UnseenError("the layer is not seen again in a pass with gradients")
     *inner, last = [one.total.outputs[0] for one in own[0].rounds]
     if not last.requires_grad:
+        before = structure.flow.ancestors(own[0].rounds[-1].event.index)
+        made = [tensor for index in before for tensor in structure.flow.events[index].outputs]
+        if any(tensor.requires_grad for tensor in made):
+            return fails("no gradient comes to the votes: what makes them learns nothing", cut=1)
         raise UnseenError("no pass has a gradient")
     if not inner:
         raise UnseenError("it routes in one pass")
