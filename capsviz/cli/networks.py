@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from capsviz import checkpoint as checkpoints
+from capsviz import discovery
 from capsviz.cli.inputs import Inputs, check_fit, images_and_classes, open_inputs, own_network
 
 
@@ -60,20 +61,44 @@ def told_apart(networks: list[Inputs]) -> list[Inputs]:
     ValueError for a network that is named twice.
     """
     own = [one.name for one in networks]
-    for whole in (False, True):
-        names = [one.name for one in networks]
-        if len(set(names)) == len(names):
-            return networks
-        networks = [
-            replace(one, alias=f"{name} ({_place(one.source, name, whole)})")
-            if names.count(one.name) > 1 and one.source not in checkpoints.shipped()
-            else one
-            for one, name in zip(networks, own, strict=True)
-        ]
-    names = [one.name for one in networks]
+    names = _apart(own, [one.source for one in networks])
     if len(set(names)) < len(names):
         raise ValueError(f"expected different networks, got {', '.join(names)}")
-    return networks
+    return [
+        one if name == before else replace(one, alias=name)
+        for one, before, name in zip(networks, own, names, strict=True)
+    ]
+
+
+def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Names of networks, none of them that of shipped weights unless it is these: "digits (mine)".
+
+    A network that is named twice has the same name twice.
+    """
+    others = [name for name in checkpoints.shipped() if name not in map(_known, sources)]
+    return _apart([*names, *others], [*sources, *others])[: len(names)]
+
+
+def _apart(own: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Names, with the place of those that are not shipped where there are several of one."""
+    names = list(own)
+    for whole in (False, True):
+        if len(set(names)) == len(names):
+            break
+        names = [
+            f"{name} ({_place(source, name, whole)})"
+            if names.count(now) > 1 and _known(source) not in checkpoints.shipped()
+            else now
+            for now, name, source in zip(names, own, sources, strict=True)
+        ]
+    return names
+
+
+def _known(source: str) -> str:
+    """A network's source, the file of shipped weights by their name."""
+    path = Path(source)
+    of_shipped = path.resolve().parent == discovery.folder(checkpoints.SHIPPED).resolve()
+    return path.stem if of_shipped and path.suffix == ".safetensors" else source
 
 
 def _place(source: str, name: str, whole: bool) -> str:

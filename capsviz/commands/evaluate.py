@@ -25,7 +25,7 @@ WIDE = 10  # letters of a class that a column of the confusion may be called by
 @writing.as_json
 def command(split, limit, write, as_json, inputs):
     """Evaluate one network, or several training runs of a recipe."""
-    from capsviz.cli import runs
+    from capsviz.cli import networks, runs
     from capsviz.training.evaluate import evaluate
 
     if write and (split != "validation" or limit is not None):
@@ -41,8 +41,9 @@ def command(split, limit, write, as_json, inputs):
         click.echo(writing.to_json(about) if as_json else _runs_table(about))
         return
     evaluation = evaluate(chosen.model, part, progress=writing.progress("images"))
+    (name,) = networks.apart_from_shipped([chosen.name], [chosen.source])
     about = {
-        "checkpoint": chosen.name, "dataset": part.name, "split": split, **evaluation._asdict()
+        "checkpoint": name, "dataset": part.name, "split": split, **evaluation._asdict()
     }  # fmt: skip
     objects = 1 if part.parts is None else part.labels.shape[1]
     click.echo(writing.to_json(about) if as_json else _table(about, part.classes, objects))

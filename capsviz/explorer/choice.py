@@ -11,6 +11,7 @@ from typing import Any
 from capsviz import checkpoint as checkpoints
 from capsviz import data, tracing
 from capsviz.cli.inputs import check_fit, choose_device, open_inputs, own_network
+from capsviz.cli.networks import apart_from_shipped
 from capsviz.explorer.network import Networks, test_images
 from capsviz.tracing import needs
 from capsviz.training import thresholds
@@ -52,10 +53,13 @@ class Choice:
         """E, of the largest pose of a class in any network, as far as is known."""
         return max(self._dimensions)
 
-    def add(self, model) -> str:
-        """Add a network that is open; its name. ValueError for other images or classes."""
+    def add(self, model, name: str | None = None) -> str:
+        """Add a network that is open, by its card's name where none is given; its name here.
+
+        ValueError for other images or classes.
+        """
         check_fit(model, self.dataset)
-        name = self._free(model.card.get("name", "unnamed"))
+        name = self._free(name or model.card.get("name", "unnamed"))
         self._sources[name], self._capsules[name] = model, hasattr(model, "look")
         if hasattr(model, "look"):
             needs.require(model, NEEDS, "capsviz explore")
@@ -67,14 +71,13 @@ class Choice:
 
     def add_shipped(self) -> None:
         """Add the shipped networks for the same images and classes, unopened."""
-        here = {getattr(one, "card", {}).get("name") for one in self._sources.values()}
         for name in checkpoints.shipped():
             card = checkpoints.read_card(checkpoints.find(name))
             config = card["model"]["config"]
             shape, count = tuple(config["image_shape"]), config["classes"]
             named = card["dataset"].get("classes", list(self.dataset.classes))
             fits = shape == self.dataset.image_shape and count == len(self.dataset.classes)
-            if fits and named == list(self.dataset.classes) and card.get("name", name) not in here:
+            if fits and named == list(self.dataset.classes) and name not in self._sources:
                 self._sources[name], self._capsules[name] = name, "routing" in config
                 self._dimensions.append(config.get("class_dimensions", 0))
 
@@ -96,8 +99,8 @@ class Choice:
                         "limits": limits, "effects": {}, "lock": threading.Lock()
                     }  # fmt: skip
                 self._pairs[first, beside] = Networks(
-                    model, self._open(beside), self.dataset.classes, self.dataset, self.notice,
-                    **self._firsts[first],
+                    model, self._open(beside), self.dataset.classes, self.dataset, (first, beside),
+                    self.notice, **self._firsts[first],
                 )  # fmt: skip
             return self._pairs[first, beside]
 
@@ -114,6 +117,16 @@ class Choice:
         while free in names:
             free, number = f"{name} ({number})", number + 1
         return free
+
+
+def _names(opened: Sequence[tuple[Any, str | None]]) -> list[str]:
+    """Of networks with the sources of those that were loaded; no run has that of shipped weights."""
+    names = [model.card.get("name", "unnamed") for model, _ in opened]
+    loaded = {k: source for k, (_, source) in enumerate(opened) if source is not None}
+    apart = apart_from_shipped([names[k] for k in loaded], list(loaded.values()))
+    for k, name in zip(loaded, apart, strict=True):
+        names[k] = name
+    return names
 
 
 def open_choice(
@@ -144,26 +157,29 @@ def open_choice(
         raise ValueError("--dataset: only where the first network is your own, by --network")
     place = choose_device(device)
     own = list(zip_longest(network, weights))
-    models = []
+    opened: list[tuple[Any, str | None]] = []  # each with its source, if it was loaded
     if own and checkpoint is None:
         spec, file = own.pop(0)
         inputs = open_inputs(
             network=spec, weights=file, dataset=dataset, data_dir=data_dir, device=device
         )
-        models.append(inputs.model)
+        opened.append((inputs.model, None))
         choice = Choice(inputs.dataset.single(), inputs.notice, place)
     else:
-        models.append(checkpoints.load(checkpoint or FIRST, device=place))
-        if not hasattr(models[0], "look"):
+        model = checkpoints.load(checkpoint or FIRST, device=place)
+        if not hasattr(model, "look"):
             raise ValueError(
                 f"'{checkpoint}' has no capsules to explore: expected a capsule network, "
                 "and the other one by --compare"
             )
-        choice = Choice(*test_images(models[0], data_dir), place)
+        opened.append((model, checkpoint or FIRST))
+        choice = Choice(*test_images(model, data_dir), place)
     if compare is not None:
-        models.append(checkpoints.load(compare, device=place))
-    models += [own_network(spec, file, choice.dataset, device=place) for spec, file in own]
-    added = [choice.add(model) for model in models]
+        opened.append((checkpoints.load(compare, device=place), compare))
+    opened += [(own_network(spec, f, choice.dataset, device=place), None) for spec, f in own]
+    added = [
+        choice.add(model, name) for (model, _), name in zip(opened, _names(opened), strict=True)
+    ]
     choice.add_shipped()
     usual = [name for name in (BESIDE, *choice.names) if name in choice.names]
     choice.first = added[0]

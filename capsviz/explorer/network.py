@@ -38,6 +38,7 @@ class Networks:
     other: Any  # any network for the same images, likewise
     classes: tuple[str, ...]
     dataset: data.Dataset  # test images to choose from
+    names: tuple[str, str]  # of both, as they are chosen by
     notice: str | None = None  # what must be said of them
     limits: Limits | None = None  # beyond which an image is unlike the training data
     effects: dict = field(default_factory=dict, repr=False)  # of `files.effects`, by class
@@ -46,12 +47,7 @@ class Networks:
     @property
     def inputs(self) -> Inputs:
         """The first network with the test images, as a command has them."""
-        return Inputs(self.model, self.dataset, self.names[0])
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """Of the two networks, from their cards."""
-        return tuple(one.card.get("name", "unnamed") for one in (self.model, self.other))
+        return Inputs(self.model, self.dataset, self.names[0], alias=self.names[0])
 
     @property
     def frame(self) -> pictures.Frame:

@@ -89,6 +89,15 @@ def test_evaluate_prints_the_promised_json(run):
     assert found["accuracy"] > 0.95
 
 
+def test_evaluate_calls_a_run_of_ones_own_by_its_folder_too(run, tmp_path):
+    (tmp_path / "nod").mkdir()
+    for path in discovery.folder("capsviz.trained").glob("digits.[js]*"):
+        shutil.copy(path, tmp_path / "nod")
+    words = ["evaluate", "--checkpoint", "nod", "--limit", 9]
+    assert json.loads(run(*words, "--json").stdout)["checkpoint"] == "digits (nod)"
+    assert run(*words).stdout.startswith("digits (nod) on 9 images")
+
+
 def test_thresholds_are_written_into_the_card_from_validation_images_alone(run, tmp_path):
     for path in discovery.folder("capsviz.trained").glob("digits.[js]*"):
         shutil.copy(path, tmp_path)

@@ -46,7 +46,7 @@ def networks(strong, tiny_images):
     other.card = {"name": "once"}
     images = (tiny_images * 255).byte()
     part = Dataset(images, torch.arange(8) % 3, CLASSES, "made-up", "test")
-    return network.Networks(strong, other, CLASSES, part)
+    return network.Networks(strong, other, CLASSES, part, ("strong", "once"))
 
 
 def uri(picture):

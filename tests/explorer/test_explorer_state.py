@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import gray
 import numpy as np
@@ -25,7 +26,7 @@ def networks(tiny_images):
     model.card, other.card = {"name": "strong"}, {"name": "once"}
     images = (tiny_images * 255).byte()
     part = Dataset(images, torch.arange(8) % 3, ("a", "b", "c"), "made-up", "test")
-    return network.Networks(model, other, ("a", "b", "c"), part)
+    return network.Networks(model, other, ("a", "b", "c"), part, ("strong", "once"))
 
 
 def test_a_link_says_what_is_set_and_gives_it_back():
@@ -161,6 +162,26 @@ def test_ones_own_networks_come_first_and_may_be_two():
     twice = choice.open_choice("digits", network=(spec, spec))
     assert (twice.first, twice.beside) == ("digits", "gray-build")
     assert "gray-build (2)" in twice.names
+
+
+def test_a_run_of_ones_own_is_not_called_as_the_shipped_weights(tmp_path):
+    for folder in ("nod", "other/nod"):
+        (tmp_path / folder).mkdir(parents=True)
+        for suffix in (".json", ".safetensors"):
+            file = checkpoint.find("digits").with_suffix(suffix)
+            shutil.copy(file, tmp_path / folder / file.name)
+    opened = choice.open_choice(str(tmp_path / "nod"))
+    assert opened.first == "digits (nod)" and opened.names.count("digits") == 1
+    pair = opened.pair(opened.first, "digits")
+    assert pair.names == ("digits (nod)", "digits") and pair.inputs.name == "digits (nod)"
+    assert pair.model is not pair.other is opened.pair("digits", "digits").model
+    runs = [str(tmp_path / folder) for folder in ("nod", "other/nod")]
+    opened = choice.open_choice(*runs)
+    assert [opened.first, opened.beside] == [f"digits ({run})" for run in runs]
+    opened = choice.open_choice(runs[0], runs[0])
+    assert [opened.first, opened.beside] == [f"digits ({runs[0]})", f"digits ({runs[0]}) (2)"]
+    opened = choice.open_choice(str(checkpoint.find("digits")))  # the shipped file itself
+    assert opened.first == "digits" and opened.names.count("digits") == 1
 
 
 @pytest.mark.parametrize(
