@@ -135,6 +135,20 @@ def test_a_compiled_network_is_looked_at_as_it_was_written(images):
     )
 
 
+@pytest.mark.parametrize("poses", [None, "digits"])
+def test_compiled_modules_inside_are_looked_at_as_they_were_written(poses, images):
+    network = zoo.Unsqueezed().eval()
+    before = capsviz.trace(capsviz.wrap(network, **SMALL, poses=poses), images)
+    compiled = network.digits = torch.compile(network.digits, backend="eager")
+    network.conv.compile(backend="eager")
+    net = capsviz.wrap(network, **SMALL, poses=poses)
+    after = capsviz.trace(net, images)
+    close(after.poses, before.poses)
+    close(after.children, before.children)
+    assert "softmax in digits, foreign_networks.py" in net.report()
+    assert network.digits is compiled and network.conv._compiled_call_impl is not None
+
+
 def test_parts_that_are_not_there_are_none_or_named(images):
     net = wrapped(zoo.Watchable, couplings="m_step:share")
     assert capsviz.trace(net, images).votes is None
@@ -398,6 +412,13 @@ class Labelled(zoo.Unsqueezed):
         (TwoScores, {}, r"2 outputs could be the scores.*\['length'\].*\['probability'\]"),
         (TwoImages, {}, r"2 outputs could be the reconstruction: output\[1\], output\[2\]"),
         (zoo.Unsqueezed, {"grid": (2, 4, 4)}, "does not fit 24 children"),
+        (
+            zoo.Unsqueezed,
+            {"grid": "yes"},
+            "must be .types, rows, columns., 'probe' or None, got 'yes",
+        ),
+        (zoo.Unsqueezed, {"normalise": (0.5,)}, r"must be \(mean, standard deviation\).*\(0.5,\)"),
+        (zoo.Unsqueezed, {"normalise": 0.5}, r"must be \(mean, standard deviation\).*got 0.5"),
         (zoo.Unsqueezed, {"poses": "fingers"}, "no module 'fingers', expected one of"),
         (zoo.Unsqueezed, {"scores": "margin"}, "unknown scores 'margin'"),
         (zoo.Unsqueezed, {"scores": lambda out: out[1]}, r"must return \(7, 3\), it returned"),
@@ -407,6 +428,18 @@ def test_what_cannot_be_told_is_refused_in_one_line(kind, options, said):
     with pytest.raises(ValueError, match=said) as error:
         capsviz.wrap(kind(), **{**SMALL, **options})
     assert "\n" not in str(error.value)
+
+
+def test_what_is_no_network_or_is_wrapped_already_is_refused():
+    with pytest.raises(TypeError, match=r"expected a network, a torch.nn.Module, got NoneType"):
+        capsviz.wrap(None, **SMALL)
+    with pytest.raises(ValueError, match="this Unsqueezed is wrapped already"):
+        capsviz.wrap(wrapped(zoo.Unsqueezed), **SMALL)
+
+
+def test_couplings_that_are_no_tensor_are_refused(images):
+    with pytest.raises(TypeError, match=r"expected couplings as a torch.Tensor or a name, got nd"):
+        capsviz.trace(wrapped(zoo.Unsqueezed), images, couplings=torch.ones(24, 3).numpy())
 
 
 def test_a_network_without_capsules_can_be_evaluated(images):

@@ -40,6 +40,17 @@ class Recipe:
     passes: int | None = None  # of routing, that it makes as it is
     image_bytes: int = 1
 
+    def expect(self, normalise) -> None:
+        """Take the (mean, standard deviation) of the images that the network expects."""
+        try:
+            mean, std = (torch.tensor(v).reshape(-1, 1, 1).float() for v in normalise)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                "normalise= must be (mean, standard deviation), numbers or one a channel, got "
+                f"{normalise!r}"
+            ) from error
+        self.mean, self.std = mean, std
+
     def normalised(self, images: Tensor) -> Tensor:
         """Images in [0, 1] as the network gets them."""
         if self.mean is None or self.std is None:

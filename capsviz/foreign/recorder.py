@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from capsviz.foreign.compiled import uncompiled
 from capsviz.foreign.device import follow
 from capsviz.foreign.leaves import mapped, tensors
 
@@ -88,7 +89,10 @@ class Pass(TorchFunctionMode):
 
     def __init__(self, network: nn.Module):
         super().__init__()
-        self.modules = {id(module): name for name, module in network.named_modules()}
+        self.network = network
+        self.modules = {
+            id(module): name.replace("._orig_mod", "") for name, module in network.named_modules()
+        }
         like = next(network.parameters(), None)
         self.device = torch.device("cpu") if like is None else like.device
 
@@ -125,7 +129,7 @@ class Pass(TorchFunctionMode):
 
     def run(self, call: Callable):
         """What `call()` returns, under this mode."""
-        with self:
+        with uncompiled(self.network), self:
             return call()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from capsviz.foreign.compiled import as_written
 from capsviz.foreign.leaves import tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
@@ -72,7 +73,8 @@ def _watch(wrapped: Wrapped, part: str, source: str, batch: int):
 
 
 def _module(wrapped: Wrapped, part: str, source: str, batch: int):
-    recipe, modules = wrapped.recipe, dict(wrapped.network.named_modules())
+    recipe = wrapped.recipe
+    modules = {name: as_written(one) for name, one in wrapped.network.named_modules()}
     if source not in modules:
         known = ", ".join(name for name in list(modules)[:12] if name)
         raise ValueError(f"there is no module '{source}', expected one of: {known}")

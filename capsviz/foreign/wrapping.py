@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from capsviz.foreign import parts
 from capsviz.foreign.bare import Bare, Recipe
 from capsviz.foreign.checks import checked, put_grid
+from capsviz.foreign.compiled import as_written
 from capsviz.foreign.decoders import put_decoder
 from capsviz.foreign.device import without_cuda
 from capsviz.foreign.flow import Flow, storage
@@ -88,11 +89,17 @@ def wrap(
     ValueError  for images that the network refuses, several candidates for one thing (it lists
                 them), scores that are none, or scores that depend on the other images of a batch.
     """
-    network = getattr(network, "_orig_mod", network)  # of torch.compile: nothing is seen inside it
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
+    if isinstance(network, Bare):
+        raise ValueError(f"this {type(network.network).__name__} is wrapped already")
+    if grid not in (None, "probe") and not (isinstance(grid, tuple | list) and len(grid) == 3):
+        raise ValueError(f"grid= must be (types, rows, columns), 'probe' or None, got {grid!r}")
+    network = as_written(network)
     shape = (1, *image_shape)[-3:] if len(image_shape) < 3 else tuple(image_shape)
     recipe = Recipe(call or (lambda net, images: net(images)), tuple(shape), classes)
     if normalise is not None:
-        recipe.mean, recipe.std = (torch.tensor(v).reshape(-1, 1, 1).float() for v in normalise)
+        recipe.expect(normalise)
     facts = [Fact("call", "given" if call else "network(images)")]
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     with evaluating(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
