@@ -25,13 +25,14 @@ __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
 PITFALLS = "capsviz.checks.pitfalls"
 
 
-def checks(names: Iterable[str] | None = None) -> dict[str, ModuleType]:
+def checks(names: Iterable[str] | str | None = None) -> dict[str, ModuleType]:
     """The files of all checks, or of some, each after those that it depends on.
 
     Raises
     ------
     ValueError  for a name that is no check.
     """
+    names = (names,) if isinstance(names, str) else names
     chosen = discovery.names(PITFALLS) if names is None else list(names)
     order: dict[str, ModuleType] = {}
 
@@ -52,7 +53,7 @@ def run(
     image_shape: tuple[int, int, int] | None = None,
     classes: int | None = None,
     *,
-    only: Iterable[str] | None = None,
+    only: Iterable[str] | str | None = None,
     **facts,
 ) -> Report:
     """Examine a network by every check; it is left as it was.

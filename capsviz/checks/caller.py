@@ -10,12 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.checks import manner
+from capsviz.checks.verdict import UnseenError
 from capsviz.foreign import without_cuda
 from capsviz.foreign.bare import Bare, Recipe
+from capsviz.foreign.compiled import as_written
 from capsviz.foreign.recorder import Pass
 from capsviz.foreign.taps import TapPass
 from capsviz.nn.computation import literal
 from capsviz.tracing import evaluating
+from capsviz.tracing.forward import check_images
 
 
 class Caller:
@@ -31,6 +34,10 @@ class Caller:
         normalise=None,
         call: Callable | None = None,
     ):
+        if not isinstance(network, nn.Module):
+            kind = type(network).__name__
+            raise TypeError(f"expected a network, a torch.nn.Module, got {kind}")
+        network = as_written(network)
         image_shape, classes = manner.of_images(network, image_shape, classes)
         recipe = Recipe(call or manner.images_alone, image_shape, classes)
         self.network: Any = network  # somebody's module: what it has is looked for
@@ -42,22 +49,36 @@ class Caller:
                 own.call, own.image_shape, own.classes, own.mean, own.std, cuda=own.cuda
             )
         elif normalise is not None:
-            recipe.mean, recipe.std = (torch.tensor(v).reshape(-1, 1, 1).float() for v in normalise)
+            recipe.expect(normalise)
         self.recipe, self.image_shape, self.classes = recipe, image_shape, classes
+        if images is not None:
+            check_images(images)
+            if tuple(images.shape[1:]) != image_shape:
+                expected = f"(N, {', '.join(map(str, image_shape))})"
+                raise ValueError(f"expected images {expected}, got {tuple(images.shape)}")
         self.own_images, self.normalise = images, normalise
         self.name = manner.name_of(network)
         with self.still():
             self.manner = manner.find(self.network, recipe, self.images(2), call)
 
     def images(self, count: int, seed: int = 0) -> Tensor:
-        """That many of its images, or noise, on the network's device; other seeds, other ones."""
+        """That many of its images, or noise, on the network's device; other seeds, other ones.
+
+        Where fewer are given, they are repeated.
+        """
         like = next(self.network.parameters(), torch.zeros(()))
         generator = torch.Generator().manual_seed(1000 * seed + 1)
         own = self.own_images
-        if own is not None and len(own) >= count:
-            drawn = torch.randperm(len(own), generator=generator)[:count]
-            return own[drawn].to(like)
+        if own is not None:
+            drawn = torch.randperm(len(own), generator=generator)
+            return own[drawn.repeat(-(-count // len(own)))[:count]].to(like)
         return torch.rand(count, *self.image_shape, generator=generator).to(like)
+
+    def require_different(self) -> None:
+        """UnseenError where all images that are given are the same one."""
+        own = self.own_images
+        if own is not None and bool((own == own[:1]).all()):
+            raise UnseenError("it compares different images, and one alone is given: images=")
 
     def inside(self, images: Tensor) -> Tensor:
         """Images as the network gets them."""

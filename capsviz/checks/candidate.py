@@ -114,6 +114,7 @@ class Candidate(Inside):
     def notes(self) -> list[str]:
         """What weakens all verdicts."""
         try:
+            self.require_different()
             with self.still():
                 scores = self.scores(self.images(7))
             spread = float((scores.amax(0) - scores.amin(0)).max())

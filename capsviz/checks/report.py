@@ -29,8 +29,12 @@ class Report(NamedTuple):
         return 1 if self.failures else 0
 
     def verdict(self, check: str) -> Verdict:
-        """The verdict of one check."""
-        return next(one for one in self.verdicts if one.check == check)
+        """The verdict of one check; ValueError for one that was not made."""
+        for one in self.verdicts:
+            if one.check == check:
+                return one
+        made = ", ".join(one.check for one in self.verdicts)
+        raise ValueError(f"no verdict of '{check}', expected one of: {made}")
 
     def counts(self) -> str:
         """How many verdicts there are of each kind, in words."""

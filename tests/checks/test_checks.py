@@ -366,6 +366,62 @@ def test_some_checks_can_be_chosen():
         checks.run(planted.Correct(), SHAPE, CLASSES, only=["squash"])
 
 
+def test_one_check_can_be_named_and_no_verdict_that_was_not_made():
+    report = checks.run(planted.Correct(), SHAPE, CLASSES, only="finite")
+    assert report.verdict("finite").status == "passes"
+    with pytest.raises(ValueError, match="no verdict of 'batch', expected one of: finite"):
+        report.verdict("batch")
+
+
+def test_few_images_are_repeated_and_are_not_noise():
+    seen = []
+
+    class Seen(planted.Correct):
+        def forward(self, x, labels=None):
+            seen.append(x.flatten(1))
+            return super().forward(x, labels)
+
+    given = torch.rand(3, *SHAPE)
+    report = checks.run(Seen(), SHAPE, CLASSES, images=given, only=["finite"])
+    assert report.verdict("finite").status == "passes"
+    assert {len(x) for x in seen} >= {7}
+    assert all((torch.cdist(x, given.flatten(1)).amin(1) == 0).all() for x in seen)
+
+
+def test_what_compares_images_is_not_judged_by_one():
+    given = torch.rand(1, *SHAPE).repeat(8, 1, 1, 1)
+    report = checks.run(planted.SharedLogits(), SHAPE, CLASSES, images=given)
+    for name in ("batch", "couplings_of_images"):
+        assert report.verdict(name).status == "cannot be seen"
+        assert "compares different images" in report.verdict(name).said
+    assert report.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (torch.rand(SHAPE), "expected float images"),
+        (torch.rand(3, 1, 13, 11), r"expected images \(N, 1, 11, 13\), got \(3, 1, 13, 11\)"),
+        (2 * torch.ones(3, *SHAPE), r"in \[0, 1\]"),
+    ],
+)
+def test_images_of_another_form_are_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        checks.run(planted.Correct(), SHAPE, CLASSES, images=given)
+
+
+def test_a_compiled_network_is_checked_as_it_was_written():
+    network = torch.compile(planted.AcrossPlaces(), backend="eager")
+    report = checks.run(network, SHAPE, CLASSES, only="places")
+    assert of_status(report, "fails") == ["places"]
+    assert report.network == "AcrossPlaces"
+
+
+def test_what_is_no_network_is_refused():
+    with pytest.raises(TypeError, match=r"expected a network, a torch.nn.Module, got function"):
+        checks.run(planted.digits, SHAPE, CLASSES)
+
+
 def test_a_check_is_added_by_adding_a_file(tmp_path, monkeypatch):
     (tmp_path / "pitfalls").mkdir()
     (tmp_path / "pitfalls" / "always.py").write_text(

@@ -22,6 +22,7 @@ PLACE = 3  # of seven: what leaks from the first image leaves the first as it is
 
 def examine(candidate: Candidate) -> Judgement:
     """Compare results of one of seven images, the first or a later one, among others."""
+    candidate.require_different()
     one = candidate.images(1)
     noise = [candidate.images(6, seed=seed) for seed in (1, 2)]
     even = [one.new_full((6, *one.shape[1:]), value) for value in (0, 1)]

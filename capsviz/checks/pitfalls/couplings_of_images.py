@@ -19,6 +19,7 @@ SAME = 1e-7
 
 def examine(candidate: Candidate) -> Judgement:
     """Spread of votes and couplings over images."""
+    candidate.require_different()
     parts = candidate.look(candidate.images(7), "votes", "couplings")
     votes, couplings = parts["votes"], parts["couplings"][-1]
     moved = float((votes - votes[:1]).abs().max())
