@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -46,7 +47,9 @@ def taps_of_layer(layer: Layer) -> tuple[list[Tap], list[Entry]]:
             reads.append(("weights", turn.event, _weights(turn.product, turn.roles)))
         if turn.logits is not None:
             event, position, roles = turn.logits
-            reads.append(("logits", event, _input(position, roles, "BIJ")))
+            shape = zip(event.inputs[position].shape, roles, strict=True)
+            if prod(n for n, role in shape if role == "J") in (1, layer.parents):  # none beside
+                reads.append(("logits", event, _input(position, roles, "BIJ")))
         for part, event, read in reads:
             taps[part, event.site] = _tap(part, event, read)
         entries[turn.entry.site] = Entry(

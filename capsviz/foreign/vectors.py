@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -59,11 +60,18 @@ def children(flow: Flow, turn: Round) -> Place | str:
             for dim in sorted(summed_dims(event)):
                 roles[dim : dim + kept] = [{"D"}]
         elif len(at) == 1 and (own_roles := _before_matrices(event, at[0], roles)) is not None:
-            return Place(event, at[0], _letters(own_roles))
+            place = Place(event, at[0], _letters(own_roles))
+            if _count(place, "I") == turn.count("I"):
+                return place
+            return f"votes are put together of several products, as {event.name} in {event.place}"
         else:
             return f"votes come from {event.name} in {event.place}"
         source = flow.sources[event.index][at[0]]
     return "votes come from no product with weights"
+
+
+def _count(place: Place, role: str) -> int:
+    return prod(n for n, own in zip(place.tensor.shape, place.roles, strict=True) if own == role)
 
 
 def _roles_of_votes(turn: Round, position: int) -> list[str]:
