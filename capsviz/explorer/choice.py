@@ -120,7 +120,7 @@ class Choice:
 
 
 def _names(opened: Sequence[tuple[Any, str | None]]) -> list[str]:
-    """Of networks with the sources of those that were loaded; no run has that of shipped weights."""
+    """Of networks, with the sources of those that were loaded: no run is called as the shipped."""
     names = [model.card.get("name", "unnamed") for model, _ in opened]
     loaded = {k: source for k, (_, source) in enumerate(opened) if source is not None}
     apart = apart_from_shipped([names[k] for k in loaded], list(loaded.values()))

@@ -11,7 +11,7 @@ from pathlib import Path
 import gradio as gr
 
 from capsviz.analyses.view.measure import Warp
-from capsviz.explorer import drawing, files, layout, link, panels, settings, sides, turning
+from capsviz.explorer import drawing, files, layout, link, look, panels, settings, sides, turning
 from capsviz.explorer.cases import Case
 from capsviz.explorer.choice import Choice
 from capsviz.explorer.network import Networks
@@ -104,17 +104,18 @@ class Handlers:
             empty = drawing.note(panels.EMPTY)
             query = self._query({}, (first, beside), values)
             return (empty, "", empty, empty, empty, LONGEST, last, query)
-        chosen = self.settings(networks, values)
+        chosen, note = self.settings(networks, values), ""
         try:
             answers = panels.find(networks, sample.image, chosen)
         except ValueError as error:  # a donor that is not there, couplings that are not replaced
-            note = drawing.note(str(error), "cv-warn")
-            return (gr.skip(), gr.skip(), note, note, gr.skip(), gr.skip(), last, gr.skip())
+            note = drawing.note(f"{error}: what is shown of this image is as trained", "cv-warn")
+            chosen = chosen._replace(how=look.AS_TRAINED)
+            answers = panels.find(networks, sample.image, chosen)
         return (
             panels.images(answers, networks, chosen),
-            panels.scores(answers, networks, sample.label),
-            panels.routed(answers, networks, chosen),
-            sides.compared(networks, sample.image, chosen) if opened else gr.skip(),
+            note + panels.scores(answers, networks, sample.label),
+            note + panels.routed(answers, networks, chosen),
+            _compared(networks, sample.image, chosen) if opened else gr.skip(),
             panels.posed(answers, networks, chosen),
             answers.capsule,
             last,
@@ -218,6 +219,13 @@ class Handlers:
         for d in range(len(values) - POSE):
             fitted[POSE + d] = gr.Slider(value=values[POSE + d], visible=d < about.dimensions)
         return fitted
+
+
+def _compared(networks: Networks, image, chosen) -> str:
+    try:
+        return sides.compared(networks, image, chosen)
+    except ValueError as error:  # a donor that is not there
+        return drawing.note(str(error), "cv-warn")
 
 
 def _case(case: Case) -> Sample:

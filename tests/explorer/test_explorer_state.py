@@ -213,6 +213,32 @@ def test_what_is_cleared_leaves_no_panel_and_keeps_what_is_set():
     assert link.parse(full[-1])["digit"] == "2" and "<img" in full[0]
 
 
+def test_a_donor_that_is_not_there_leaves_no_panel_of_another_image_or_setting():
+    handlers = pytest.importorskip("capsviz.explorer.handlers", reason="the page needs Gradio")
+    opened = choice.open_choice("digits", "digits")
+    page = handlers.Handlers(opened, {})
+    page.neutral = [*NEUTRAL[:12], *[0] * 16]
+    pair = ("digits", "digits")
+    sample = page.test_image(opened.pair(*pair), 4, 2)
+    absent = list(page.neutral)
+    absent[5], absent[11] = f"couplings {look.ANOTHER}", 999
+    plain = page.show(sample, *pair, True, *page.neutral)
+    shown = page.show(sample, *pair, True, *absent)
+    said = "expected an index from 0 to 34, got 999"
+    assert shown[0] == plain[0] and shown[4:7] == plain[4:7]  # images, pose, its class, iterations
+    for place in (1, 2):
+        assert said in shown[place] and shown[place].endswith(plain[place])
+        assert "as trained" in shown[place].removesuffix(plain[place])
+    assert said in shown[3] and "<img" not in shown[3]
+    assert link.parse(shown[7])["donor-index"] == "999"
+    absent[5] = "as trained"  # the tab side by side has another image, too
+    shown = page.show(sample, *pair, True, *absent)
+    assert said in shown[3] and shown[:3] == plain[:3]
+    arrived = page.arrive("?digit=4&index=2&routing=couplings+of+another+image&donor-index=999",
+                          None, *pair, False, *page.neutral)  # fmt: skip
+    assert all("<img" in panel for panel in (arrived[-8], arrived[-6], arrived[-4]))
+
+
 def test_a_link_to_a_case_asks_its_question():
     handlers = pytest.importorskip("capsviz.explorer.handlers", reason="the page needs Gradio")
     opened = choice.open_choice("digits", "digits")
