@@ -86,6 +86,9 @@ def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
     if not evidence.has_places(grid):
         return [], ["no routing map: the capsules of this network lie at no places"]
     fields, several, left_out = evidence.seen_by_places(model), [], []
+    if (fields == fields[0, 0]).all():
+        what = "whole image" if fields[0, 0].all() else "same part of the image"
+        return [], [f"no routing map: every place sees the {what}, so there is no map in pixels"]
     for name, method in (
         (CHILDREN, partial(_children, model, fields)),
         (ROUTED, partial(_routing, model, fields, None)),

@@ -62,6 +62,8 @@ class Statistics(NamedTuple):
 
 def upgrade(values: dict) -> dict:
     """Fields of results before 0.2 as today's: two controls, dead by the mean norm."""
+    if "random_effective_parents" not in values:
+        return values  # of 0.2 and later: all that came has a default
     values = dict(values)
     for field in list(values):
         for old, new in (

@@ -67,6 +67,7 @@ class Result(NamedTuple):
     coupling_sd: np.ndarray  # (2,) of own couplings about even ones
     even: float  # what a child gives each class if it gives evenly, mean over children
     classes: list[str]
+    given: str | None = None  # why the couplings decide by construction; None: they need not
 
 
 class Statistics(NamedTuple):
@@ -91,6 +92,7 @@ class Statistics(NamedTuple):
     part_as_own: Estimate | None = None  # (P, S) share read as their own class
     part_as_partner: Estimate | None = None  # (P, S) as the unlike image's; of at most 200 pairs
     tied: np.ndarray | None = None  # (K,) share in which no class is ahead of all others
+    given: str | None = None  # why the couplings decide by construction; None: they need not
 
 
 def compute(model, images, labels=(None, None), *, classes, seed=0) -> Result:
@@ -122,6 +124,7 @@ def compute(model, images, labels=(None, None), *, classes, seed=0) -> Result:
         coupling_sd=pair.coupling_sd.numpy(),
         even=float(pair.even.mean()),
         classes=list(classes),
+        given=measure.given(model),
     )
 
 
@@ -166,6 +169,7 @@ def evaluate(model, images, *, classes, dataset, parts=False, seed=0, progress=i
         n=pairs,
         classes=list(classes),
         dataset=dataset,
+        given=measure.given(model),
         **(some.estimates(model, images, seed=seed) if parts else {}),
     )
 

@@ -12,6 +12,7 @@ from capsviz import tracing
 from capsviz.statistics.comparison import compare_means
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import CHUNK_IMAGES, control_couplings, coupling_sd, even_couplings, trace
+from capsviz.tracing.construction import reason
 from capsviz.tracing.many import couples, last_couplings, of_like_class, require_all_to_all, winners
 
 PAIR = ("own", "the other's", "the other's, shuffled", "even")  # couplings of the picture
@@ -125,6 +126,11 @@ def _outcome(model, images, couplings, own: Tensor, partner: Tensor, even: Tenso
         lengths.gather(1, partner[:, None])[:, 0],
         coupling_sd(couplings, even),
     )
+
+
+def given(model) -> str | None:
+    """Why the couplings of a network decide by construction; None where they need not."""
+    return reason(model, "transplant")
 
 
 def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:

@@ -16,6 +16,7 @@ CONDITIONS = (  # whose couplings
     "noise, equal sd",
     "even",
 )
+GIVEN = "the couplings decide the class by construction, whatever was learned"
 OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN = range(len(CONDITIONS))
 
 
@@ -47,7 +48,8 @@ def findings(result) -> str:
         for k in range(2)
     ]
     sd = ", ".join(f"{value:.4f}" for value in result.coupling_sd)
-    return f"{'; '.join(parts)}\nstandard deviation of the couplings about even ones: {sd}"
+    text = f"{'; '.join(parts)}\nstandard deviation of the couplings about even ones: {sd}"
+    return text if result.given is None else f"{text}\n{GIVEN}: {result.given}"
 
 
 def _of_pairs(result) -> str:
@@ -80,6 +82,8 @@ def verdict(result) -> str:
     """What decides the class of a mixture, and whether any couplings of that spread would."""
     if not result.coupling_sd.value[OWN]:
         return "the couplings are even in every image: there is nothing to exchange"
+    if result.given is not None:
+        return f"{GIVEN}: {result.given}"
     partner, own = result.as_partner[UNLIKE], result.as_own[UNLIKE]
     spread = [result.as_own[k] for k in (SHUFFLED, NOISE)]
     if partner.low > MOST:

@@ -177,14 +177,6 @@ COLUMNS = (
 )  # fmt: skip
 
 
-# Routing -> columns that say what it is, whatever was learned. Couplings of uniform routing are
-# even; activations of self-routing are shares of couplings, so that even ones read nothing.
-BY_CONSTRUCTION = {
-    "uniform": ("transplant", "parents", "even", "shuffled", "matched"),
-    "self_routing": ("transplant", "even", "matched"),
-}
-
-
 def number_of_runs(estimate: Estimate) -> int:
     """Training runs behind an estimate."""
     return 1 if estimate.runs is None else len(np.asarray(estimate.runs))

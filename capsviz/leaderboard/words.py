@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from capsviz.leaderboard.columns import BY_CONSTRUCTION, COLUMNS, Column
+from capsviz.leaderboard.columns import COLUMNS, Column
 from capsviz.leaderboard.rows import Cell, Row
 from capsviz.leaderboard.sources import NONE
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import in_a_row
+from capsviz.tracing.construction import BY_CONSTRUCTION
 
 GIVEN = "†"  # what a routing does by construction
 SEVERAL = 3  # training runs, of each network: what is said of fewer would be of these weights

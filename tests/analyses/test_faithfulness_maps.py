@@ -290,3 +290,17 @@ def test_other_routings_have_maps_too(routing, tiny_images):
     found, left_out = maps_of(model, tiny_images[:2], torch.tensor([0, 1]))
     assert maps.ROUTED in found and maps.UNIFORM in found and left_out == []
     assert all(torch.isfinite(one.contributions).all() for one in found.values())
+
+
+def test_where_every_place_sees_the_whole_image_there_is_no_map_of_places(images):
+    """Each would be the order by ink, times a number."""
+
+    class Whole(Foreign):
+        def receptive_field(self, row, column):
+            return slice(0, self.sides[0]), slice(0, self.sides[1])
+
+    model = Whole(SHAPE, 3, grid=(2, 2, 2)).eval()
+    model.sides = SHAPE[1:]
+    found, left_out = maps_of(model, images, torch.tensor([0, 1, 2] * 2))
+    assert not {maps.ROUTED, maps.UNIFORM, maps.CHILDREN} & set(found) and maps.INK in found
+    assert left_out[0].startswith("no routing map: every place sees the whole image")

@@ -109,6 +109,22 @@ def test_where_all_classes_tie_none_is_read(generator):
     )
 
 
+def test_where_votes_have_no_say_the_couplings_decide_by_construction(model, images, generator):
+    routed = build_self_routing()
+    votes = spread_out(routed, 10, generator)
+    many = transplant.evaluate(routed, votes, classes=CLASSES, dataset="noise")
+    two = transplant.compute(routed, votes[:2], classes=CLASSES)
+    for result in (many, two):
+        assert "by construction, whatever was learned: activations of" in words.findings(result)
+        assert "by construction" in transplant.caption(result)
+    assert "by construction" not in transplant.findings(many._replace(given=None))
+    for result in (
+        transplant.evaluate(model, images, classes=CLASSES, dataset="noise"),
+        transplant.compute(model, images[:2], classes=CLASSES),
+    ):
+        assert result.given is None and "by construction" not in transplant.findings(result)
+
+
 def test_couplings_of_equal_spread_have_it_image_by_image(model, images):
     sd = measure.transplant(model, images, seed=0).coupling_sd
     for k in (words.SHUFFLED, words.NOISE):
