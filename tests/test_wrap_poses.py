@@ -74,13 +74,19 @@ class Squashed(zoo.Base):
     squashed = staticmethod(zoo.squash)
 
     def forward(self, x):
-        votes, b = torch.einsum("ijed,bid->bije", self.W, self.encode(x)), torch.zeros(len(x), I, J)
+        votes, b = self.votes(self.encode(x)), torch.zeros(len(x), I, J)
         for k in range(self.iterations):
-            v = self.squashed((b.softmax(2)[..., None] * votes).sum(1))
+            v = self.squashed((self.couplings(b)[..., None] * votes).sum(1))
             if k < self.iterations - 1:
                 b = b + (votes * v[:, None]).sum(-1)
         length = v.norm(dim=2)
         return length, self.drawn(v, length)
+
+    def votes(self, u):
+        return torch.einsum("ijed,bid->bije", self.W, u)
+
+    def couplings(self, b):
+        return b.softmax(2)
 
     def drawn(self, v, length):
         kept = functional.one_hot(length.argmax(1), J)[..., None] * v
@@ -122,6 +128,40 @@ def test_a_pose_that_is_the_same_class_s_for_all_images_is_none_that_is_chosen(i
             return self.decoded(torch.cat([2 * parts[0], *parts[1:]], 1)).view(-1, *SHAPE)
 
     assert capsviz.wrap(Chunks().eval(), **SMALL).decoder is None
+
+
+class OfEachChild(Squashed):
+    def __init__(self):
+        super().__init__()
+        self.each = torch.nn.ModuleList(torch.nn.Linear(4, J * E, bias=False) for _ in range(I))
+
+    def votes(self, u):
+        return torch.stack([f(u[:, i]).view(-1, J, E) for i, f in enumerate(self.each)], 1)
+
+
+class OfEachClass(Squashed):
+    def votes(self, u):
+        products = [u[:, :, None] @ self.W[:, j].transpose(1, 2) for j in range(J)]
+        return torch.stack(products, 3).squeeze(2)
+
+
+@pytest.mark.parametrize("kind", [OfEachChild, OfEachClass])
+def test_votes_of_several_products_have_no_children_that_are_seen(kind, images):
+    net = capsviz.wrap(kind().eval(), **SMALL)
+    assert "not seen: votes are put together of several products" in net.report()
+    seen = capsviz.trace(net, images)
+    assert seen.children is None and seen.grid == (2, 4, 3)
+    with torch.no_grad():
+        close(seen.votes, net.network.votes(net.network.encode(images)))
+
+
+def test_a_class_for_no_parent_is_none_of_the_logits(images):
+    class Leaky(Squashed):
+        def couplings(self, b):
+            return torch.cat((torch.zeros_like(b[..., :1]), b), 2).softmax(2)[..., 1:]
+
+    seen = capsviz.trace(capsviz.wrap(Leaky().eval(), **SMALL), images)
+    assert seen.logits is None and seen.couplings.shape == (3, 5, I, J)
 
 
 def test_a_decoder_that_holds_for_the_recorded_images_alone_is_not_used(images):

@@ -10,24 +10,25 @@ from capsviz.foreign.iterations import setters
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.recorder import record
 from capsviz.foreign.report import Fact
+from capsviz.tracing.shapes import allowed
 
-CLOSE = 1e-3
 TINY = 1e-30
 
 
 def put_peculiarities(wrapped: Wrapped, images: Tensor, routed) -> None:
     """What is unlike the CapsNet of 2017, as measured: said, so that it is no alarm."""
     traced = wrapped.look(images, keep=("poses", "votes", "couplings", "weights"))
+    close = allowed(traced.values())
     if "poses" in traced:
         norms = traced["poses"][-1].norm(dim=-1)
-        if float((norms - traced["lengths"]).abs().max()) > CLOSE:
+        if float((norms - traced["lengths"]).abs().max()) > close:
             wrapped.peculiar["norms"] = "scores are not the norms of the poses"
     if "couplings" in traced:
         sums = traced["couplings"].sum(3)
         low, high = float(sums.min()), float(sums.max())
-        if float((sums - 1).abs().max()) > CLOSE and "sums" not in wrapped.peculiar:
+        if float((sums - 1).abs().max()) > close and "sums" not in wrapped.peculiar:
             over = traced["couplings"].sum(2)
-            children = float((over - 1).abs().max()) <= CLOSE
+            children = float((over - 1).abs().max()) <= close
             wrapped.peculiar["sums"] = (
                 "couplings sum to 1 over children, not over parents"
                 if children
@@ -35,8 +36,8 @@ def put_peculiarities(wrapped: Wrapped, images: Tensor, routed) -> None:
             )
     if {"poses", "votes", "couplings"} <= set(traced):
         weights = traced.get("weights", traced["couplings"])[-1]
-        total = torch.einsum("bij,bije->bje", weights, traced["votes"])
-        if float((1 - _alike(total, traced["poses"][-1])).max()) > CLOSE:
+        total = torch.einsum("bij,bije->bje", weights.double(), traced["votes"].double())
+        if float((1 - _alike(total, traced["poses"][-1])).max()) > close:
             wrapped.peculiar["votes"] = "poses do not point along the weighted sum of the votes"
     wrapped.facts.extend(Fact("told", reason) for reason in wrapped.peculiar.values())
 

@@ -12,8 +12,7 @@ from capsviz.foreign.flow import Flow
 from capsviz.foreign.following import Followed, Masked, followed, parallel, rows
 from capsviz.foreign.rounds import Round
 from capsviz.foreign.vectors import Place
-
-SAME = 1e-3  # norms that differ by less are equal
+from capsviz.tracing.shapes import allowed
 
 
 class Poses(NamedTuple):
@@ -62,8 +61,9 @@ def _fitting(last: Followed, scores: list[Tensor], output: list[Tensor]) -> list
 
 def _are_lengths(place: Place, scores: list[Tensor]) -> bool:
     norms = rows(place.tensor, place.roles).norm(dim=2)
+    same = allowed([norms, *scores])
     return any(
-        norms.shape == one.shape and float((norms - one).abs().max()) < SAME for one in scores
+        norms.shape == one.shape and float((norms - one).abs().max()) < same for one in scores
     )
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
+import torch
 from torch import Tensor
 
 from capsviz.tracing.record import last_activations
 
 SAME = 1e-3  # of numbers near 1
+STEPS = 4  # of the next number that a type can hold, where they are wider
+
+
+def allowed(values: Iterable) -> float:
+    """How far numbers near 1 may lie apart and be equal, in the coarsest type of these tensors."""
+    floats = [v for v in values if isinstance(v, Tensor) and v.is_floating_point()]
+    return max([SAME, *(STEPS * torch.finfo(v.dtype).eps for v in floats)])
 
 
 def misshapen(model, traced: dict, images: int) -> Iterator[str]:

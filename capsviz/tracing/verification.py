@@ -18,7 +18,7 @@ from torch.nn.functional import cosine_similarity
 
 from capsviz import discovery
 from capsviz.tracing.placement import misplaced
-from capsviz.tracing.shapes import SAME, misshapen, named_parts, shape_of
+from capsviz.tracing.shapes import allowed, misshapen, named_parts, shape_of
 
 PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "lengths")
 IMAGES = 7  # a prime, so that their axis can be told
@@ -74,16 +74,17 @@ def mistakes(model, images: Tensor) -> Iterator[str]:
         yield from errors
         return
     separate = "activations" in traced  # and not the norms of poses
+    same = allowed(traced.values())
     traced = {name: traced[name].double() for name in (*PARTS, "weights") if name in traced}
     errors = list(_finite(traced))
     if errors:
         yield from errors
         return
-    yield from _batches(model, images, traced["lengths"])
-    yield from _values(model, traced, separate)
-    yield from _interventions(model, images, traced)
+    yield from _batches(model, images, traced["lengths"], same)
+    yield from _values(model, traced, separate, same)
+    yield from _interventions(model, images, traced, same)
     yield from misplaced(model, images, traced)
-    yield from _decoder(model, images, traced)
+    yield from _decoder(model, images, traced, same)
 
 
 def _finite(traced: dict) -> Iterator[str]:
@@ -93,19 +94,19 @@ def _finite(traced: dict) -> Iterator[str]:
             yield f"{name} are not finite: {count} of {value.numel()} numbers are NaN or infinite"
 
 
-def _values(model, traced: dict, separate: bool) -> Iterator[str]:
+def _values(model, traced: dict, separate: bool, same: float) -> Iterator[str]:
     """In range, and in agreement with each other."""
     peculiar = getattr(model, "peculiar", {})
     lengths, poses = traced["lengths"], traced.get("poses")
     low, high = float(lengths.min()), float(lengths.max())
-    if low < 0 or high > 1 + SAME:
+    if low < 0 or high > 1 + same:
         yield (
             f"lengths run from {low:.3g} to {high:.3g}, expected scores in [0, 1]: logits need a "
             "softmax or a sigmoid"
         )
     elif poses is not None and not separate and "norms" not in peculiar:
         off = float((poses[-1].norm(dim=-1) - lengths).abs().max())
-        if off > SAME:
+        if off > same:
             yield (
                 f"lengths are not the norms of the poses, they differ by up to {off:.2g}: where "
                 'other scores are meant, say why in peculiar = {"norms": ...}'
@@ -113,8 +114,8 @@ def _values(model, traced: dict, separate: bool) -> Iterator[str]:
     couplings = traced.get("couplings")
     if couplings is not None and "sums" not in peculiar:
         sums, J = couplings.sum(3), couplings.shape[3]
-        leaky = bool(((sums[0] - J / (J + 1)).abs() < SAME).all() and (sums < 1 + SAME).all())
-        if float((sums - 1).abs().max()) > SAME and not leaky:
+        leaky = bool(((sums[0] - J / (J + 1)).abs() < same).all() and (sums < 1 + same).all())
+        if float((sums - 1).abs().max()) > same and not leaky:
             yield (
                 f"couplings of a child sum to {float(sums.min()):.3g} to {float(sums.max()):.3g} "
                 "over parents, expected 1 (a softmax over children?): where that is meant, say why "
@@ -154,8 +155,17 @@ def _unexplained(x: Tensor, y: Tensor) -> float:
     return float((y - slope * x).square().sum() / y.square().sum().clamp_min(1e-12))
 
 
-def _batches(model, images: Tensor, whole: Tensor) -> Iterator[str]:
+def _batches(model, images: Tensor, whole: Tensor, same: float) -> Iterator[str]:
     """One image, and a few, must say what they said among seven, and seven in another order."""
+    alone = named_parts(model.look(images, keep=("lengths",)))["lengths"].double()
+    off = float((alone - whole).abs().max())
+    if not off <= same / 10:
+        yield (
+            f"`fused` and `route` differ by {off:.2g} for the same images"
+            if _routings_of_others(model)
+            else f"lengths that are asked for alone differ by {off:.2g} from those beside the rest"
+        )
+        return
     for count in (3, 1):
         try:
             few = named_parts(model.look(images[:count], keep=("lengths",)))["lengths"].double()
@@ -170,12 +180,12 @@ def _batches(model, images: Tensor, whole: Tensor) -> Iterator[str]:
             )
             return
         off = float((few - whole[:count]).abs().max())
-        if not off <= SAME / 10:
+        if not off <= same / 10:
             yield _depends(off)
             return
     turned = named_parts(model.look(images.flip(0), keep=("lengths",)))["lengths"].double().flip(0)
     off = float((turned - whole).abs().max())
-    if not off <= SAME / 10:
+    if not off <= same / 10:
         yield _depends(off)
 
 
@@ -183,7 +193,7 @@ def _depends(off: float) -> str:
     return f"scores depend on the batch: an image's change by {off:.2g} with the images beside it"
 
 
-def _interventions(model, images: Tensor, traced: dict) -> Iterator[str]:
+def _interventions(model, images: Tensor, traced: dict, same: float) -> Iterator[str]:
     """Other couplings must be used."""
     couplings = traced.get("couplings")
     peculiar = getattr(model, "peculiar", {})
@@ -208,7 +218,7 @@ def _interventions(model, images: Tensor, traced: dict) -> Iterator[str]:
         return
     after = moved.get("couplings")
     ignored = (
-        after is not None and (after[-1].double() - chosen.to(after).double()).abs().max() > SAME
+        after is not None and (after[-1].double() - chosen.to(after).double()).abs().max() > same
     )
     parts = [name for name in ("poses", "lengths") if name in moved and name in traced]
     still = all(torch.equal(moved[name].double(), traced[name]) for name in parts)
@@ -216,7 +226,7 @@ def _interventions(model, images: Tensor, traced: dict) -> Iterator[str]:
         yield "couplings that are put in are ignored: the network routes as before"
 
 
-def _decoder(model, images: Tensor, traced: dict) -> Iterator[str]:
+def _decoder(model, images: Tensor, traced: dict, same: float) -> Iterator[str]:
     """A decoder must give images."""
     poses = traced.get("poses")
     if poses is None or getattr(model, "decoder", model) is None or not hasattr(model, "decode"):
@@ -227,8 +237,8 @@ def _decoder(model, images: Tensor, traced: dict) -> Iterator[str]:
         yield f"decode gives {shape_of(decoded)}, expected images {shape_of(images)}"
     elif (
         not decoded.isfinite().all()
-        or float(decoded.min()) < -SAME
-        or float(decoded.max()) > 1 + SAME
+        or float(decoded.min()) < -same
+        or float(decoded.max()) > 1 + same
     ):
         yield (
             f"decode gives values from {float(decoded.min()):.3g} to {float(decoded.max()):.3g}, "

@@ -161,6 +161,35 @@ def test_a_batch_of_one_that_loses_its_axis_is_named(images):
         capsviz.trace(Honest(after=squeezed), images)
 
 
+def test_numbers_of_half_the_width_are_allowed_their_rounding(images):
+    class Half(Honest):
+        def look(self, images, **options):
+            parts = super().look(images.float(), **options)
+            return {name: part.bfloat16() for name, part in parts.items()}
+
+    capsviz.trace(Half(), images)
+    with torch.no_grad():
+        assert list(verification.mistakes(Half(), images)) == []
+
+
+@pytest.mark.parametrize(
+    ("plugins", "said"),
+    [
+        ([], "lengths that are asked for alone differ by .* from those beside the rest"),
+        (["mine"], "`fused` and `route` differ by .* for the same images"),
+    ],
+)
+def test_two_ways_of_routing_that_differ_are_not_the_batch_s(plugins, said, images, monkeypatch):
+    class Two(Honest):
+        def look(self, images, *, keep, **options):
+            parts = super().look(images, keep=keep, **options)
+            return parts | ({"lengths": parts["lengths"] / 2} if keep == ("lengths",) else {})
+
+    monkeypatch.setattr(verification, "_routings_of_others", lambda model: plugins)
+    with pytest.raises(ValueError, match=said):
+        capsviz.trace(Two(), images)
+
+
 def test_what_is_meant_can_be_declared(images):
     model = after(lengths=lambda s: s["lengths"].softmax(1))
     model.peculiar = {"norms": "probabilities"}
