@@ -438,7 +438,7 @@ def test_what_is_no_network_or_is_wrapped_already_is_refused():
 
 
 def test_couplings_that_are_no_tensor_are_refused(images):
-    with pytest.raises(TypeError, match=r"expected couplings as a torch.Tensor or a name, got nd"):
+    with pytest.raises(TypeError, match=r"expected couplings as a Tensor or a name, got nd"):
         capsviz.trace(wrapped(zoo.Unsqueezed), images, couplings=torch.ones(24, 3).numpy())
 
 

@@ -35,8 +35,7 @@ class Caller:
         call: Callable | None = None,
     ):
         if not isinstance(network, nn.Module):
-            kind = type(network).__name__
-            raise TypeError(f"expected a network, a torch.nn.Module, got {kind}")
+            raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
         network = as_written(network)
         image_shape, classes = manner.of_images(network, image_shape, classes)
         recipe = Recipe(call or manner.images_alone, image_shape, classes)

@@ -62,8 +62,7 @@ def trace(
     parts = record.fields_of((keep,) if isinstance(keep, str) else keep)
     check_images(images)
     if not (couplings is None or isinstance(couplings, str | Tensor)):
-        kind = type(couplings).__name__
-        raise TypeError(f"expected couplings as a torch.Tensor or a name, got {kind}")
+        raise TypeError(f"expected couplings as a Tensor or a name, got {type(couplings).__name__}")
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1 image, got {chunk}")
     options = {"layer": layer, "couplings": couplings, "iterations": iterations, "seed": seed}
