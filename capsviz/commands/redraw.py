@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import writing
+from capsviz.cli import options, writing
 from capsviz.cli.errors import errors
 
 EXAMPLES = """
@@ -36,14 +36,15 @@ def command(files, output, formats, width, latex, venue, rc, font, force):
     from capsviz.figures.venues import column, width_for
 
     with errors():
-        figures.check_formats(formats)
+        formats = figures.check_formats(formats)
         size = None if width is None and venue is None else width_for(width or "double", venue)
     for path in files:
         result, about = figures.read_result(path)
         stem = (output or path.parent) / path.stem
         if latex:
             inches = figures.inches(size or about["width"])
-            for line in _environments(stem, result, about, formats[0], inches, column(venue)):
+            kinds = formats[:1] if options.typed("formats") else ()
+            for line in _environments(stem, result, about, kinds, inches, column(venue)):
                 click.echo(line)
             continue
         naming.try_folder(stem.parent)
@@ -58,8 +59,11 @@ def command(files, output, formats, width, latex, venue, rc, font, force):
             click.echo(f"wrote {one}", err=True)
 
 
-def _environments(stem, result, about, kind, inches, column):
-    """Lines of LaTeX for every picture of a result, and a `%` line before the first."""
+def _environments(stem, result, about, kinds, inches, column):
+    """Lines of LaTeX for every picture of a result, and a `%` line before the first.
+
+    Without `kinds`, of whichever file there is: PDF rather than PNG.
+    """
     from capsviz import figures
     from capsviz.figures.latex import environment
 
@@ -67,5 +71,9 @@ def _environments(stem, result, about, kind, inches, column):
     for part in figures.parts(about["analysis"], result):
         name = "-".join(filter(None, (stem.name, part)))
         text = figures.caption(about["analysis"], result, part, notice=about.get("notice"))
-        file = stem.with_name(f"{name}.{kind}").as_posix()
-        yield from environment(file, text, name, inches, column)
+        places = [stem.with_name(f"{name}.{kind}") for kind in kinds or ("pdf", "png")]
+        file = next((place for place in places if place.is_file()), places[0])
+        if not file.is_file():
+            names = " or ".join(place.name for place in places)
+            click.echo(f"there is no {names} in {stem.parent}: capsviz redraw draws it", err=True)
+        yield from environment(file.as_posix(), text, name, inches, column)

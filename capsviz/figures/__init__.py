@@ -56,11 +56,11 @@ COLOURS = tuple(
 
 
 def check_formats(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, if all are in `FORMATS`; ValueError for others."""
+    """The names, each once, if all are in `FORMATS`; ValueError for others."""
     for name in names:
         if name not in FORMATS:
             raise ValueError(discovery.unknown("format", name, list(FORMATS)))
-    return tuple(names)
+    return tuple(dict.fromkeys(names))
 
 
 def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:

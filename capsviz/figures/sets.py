@@ -151,7 +151,9 @@ def make(
                 report(f"{name} failed: {failed[name]}")
     record()
     kind = next((f for f in ("pdf", "png") if f in formats), None)
-    if kind is not None:
+    if kind is None:
+        report(f"no figures.tex: LaTeX includes pdf or png, got --format {', '.join(formats)}")
+    else:
         ordered = sorted(entries, key=lambda entry: entry.name)
         write_text(output / "figures.tex", document(ordered, kind, figures.inches(width), column))
     return [entry for entry in entries if entry.analysis in names], failed

@@ -203,6 +203,40 @@ def test_a_file_in_the_way_of_a_set_is_kept(tmp_path):
     assert (tmp_path / "rotate-digits-2-0.json").read_text() == "mine"
 
 
+def test_a_set_without_what_latex_includes_says_so(tmp_path):
+    words = ("--only", "rotate", "--n", 5, "--format", "svg", "--format", "svg")
+    result = run(*words, "--output", tmp_path)
+    assert result.exit_code == 0 and not (tmp_path / "figures.tex").exists()
+    assert "no figures.tex: LaTeX includes pdf or png, got --format svg\n" in result.stderr
+
+
+def test_formats_that_are_named_twice_are_written_once():
+    assert figures.check_formats(("svg", "png", "svg")) == ("svg", "png")
+
+
+def test_latex_includes_the_picture_that_there_is(tmp_path):
+    source = discovery.root() / "figures" / "rotate-mnist-2-0.json"
+    file = Path(shutil.copy(source, tmp_path))
+
+    def included(*words):
+        done = CliRunner().invoke(main, ["redraw", str(file), "--latex", *words])
+        (name,) = re.findall(r"\\includegraphics\[.*\]\{(.*)\}", done.stdout)
+        assert done.exit_code == 0
+        return Path(name).name, done.stderr
+
+    name, said = included()
+    assert name == "rotate-mnist-2-0.pdf"
+    assert said == (
+        f"there is no rotate-mnist-2-0.pdf or rotate-mnist-2-0.png in {tmp_path}: "
+        "capsviz redraw draws it\n"
+    )
+    for kind in ("png", "pdf"):
+        file.with_suffix(f".{kind}").touch()
+        assert included() == (f"rotate-mnist-2-0.{kind}", "")
+    assert included("--format", "png") == ("rotate-mnist-2-0.png", "")
+    assert "there is no rotate-mnist-2-0.svg in" in included("--format", "svg")[1]
+
+
 def test_latex_puts_what_is_wider_than_a_column_over_both():
     entry = paperset.Entry("a", "rotate", "A caption.", ["a.pdf"], 1.0)
     wide, narrow = (document([entry], "pdf", inches, 3.25) for inches in (6.75, 3.25))
