@@ -87,6 +87,8 @@ class Recipe:
             flag, field_too = f"--{own[0].replace('_', '-')}", own[0] in ("pad_px", "crop_px")
             way = f"it is a field of the recipe ({flag})" if field_too else "drop it"
             raise ValueError(f"{own[0]} is no option of a data set: {way}")
+        if abs(self.seed) > MOST_SEED:
+            raise ValueError(f"seed must be from -{MOST_SEED} to {MOST_SEED}, got {self.seed}")
         if not 0 <= self.warmup_epochs <= self.epochs:
             raise ValueError(
                 f"warmup_epochs must be from 0 to the {self.epochs} epochs of the training, "
@@ -94,6 +96,7 @@ class Recipe:
             )
 
 
+MOST_SEED = 2**42  # each epoch has a generator of its own, whose seed is a million times this
 NO_DATA_OPTIONS = {"name", "split", "root", "pad_px", "crop_px", "download"}
 
 

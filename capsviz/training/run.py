@@ -56,6 +56,11 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
         recipe = replace(recipe, options={})
     decoder = flags.pop("reconstruction", None)
     if decoder is False:
+        weight = {**flags, **flags.get("options", {})}.get("reconstruction_weight")
+        if weight:
+            raise ValueError(
+                f"no reconstruction, and a reconstruction_weight of {weight}: expected one of them"
+            )
         flags["reconstruction_weight"] = 0.0
     elif decoder and recipe.options.get("reconstruction_weight") == 0:
         recipe = replace(recipe, options={**recipe.options})

@@ -9,6 +9,7 @@ from capsviz import checkpoint
 from capsviz.discovery import folder
 from capsviz.training import run as pipeline
 from capsviz.training.recipe import (
+    MOST_SEED,
     Recipe,
     as_begun,
     differing,
@@ -78,6 +79,7 @@ def test_every_shipped_weight_file_has_its_recipe(name):
         ("[dataset_options]\npad_px = 1", "pad_px is no option of a data set: it is a field"),
         ("[dataset_options]\nroot = '/x'", "root is no option of a data set: drop it"),
         ("dataset_options = 3", "dataset_options must be a valid dictionary, got 3"),
+        (f"seed = {10**20}", "seed must be from -4398046511104 to 4398046511104, got 1000"),
         ("warmup_epochs = 51", "warmup_epochs must be from 0 to the 50 epochs"),
     ],
 )
@@ -117,6 +119,20 @@ def test_a_decay_that_is_not_used_does_not_tell_recipes_apart():
     old = OLD | {"schedule": "linear"}
     assert differing(old, Recipe(schedule="linear", lr_decay=0.5)) == set()
     assert differing(old, Recipe()) == {"schedule"}
+
+
+@pytest.mark.parametrize("how", [{"reconstruction_weight": 0.1},
+                                 {"options": {"reconstruction_weight": 0.1}}])  # fmt: skip
+def test_no_reconstruction_with_a_weight_of_it_is_refused(how):
+    with pytest.raises(ValueError, match=r"no reconstruction, and a reconstruction_weight of 0\.1"):
+        pipeline.prepare("digits", {"reconstruction": False, **how})
+    _, recipe = pipeline.prepare("digits", {"reconstruction": False, "reconstruction_weight": 0.0})
+    assert recipe.options["reconstruction_weight"] == 0
+
+
+def test_the_seeds_of_all_epochs_can_be_had_from_the_largest():
+    for seed in (-MOST_SEED, MOST_SEED):
+        torch.Generator().manual_seed(seed * 1_000_003 + 10_000 + (100 << 40))
 
 
 def test_flags_lie_over_the_recipe_and_the_rest_goes_to_the_network():
