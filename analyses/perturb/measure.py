@@ -175,10 +175,13 @@ def measure_class(inputs, capsule: int, n: int | None = None, progress=iter) -> 
     data = inputs.dataset
     data.nth_of_class(capsule, 0)  # refuses a class that is not there
     places = (data.labels == capsule).nonzero().flatten()
-    if n is not None and not 2 <= n <= len(places):
+    if n is not None and not 2 <= n <= (count := len(places)):
+        expected = f"expected 2 to {count}" if count > 2 else "it takes 2 images at least"
+        if count == 2:
+            expected = "expected these 2"
         raise ValueError(
-            f"{data.name} {data.split} has {len(places)} images of class {capsule}: "
-            f"expected 2 to {len(places)}, got {n}"
+            f"{data.name} {data.split} has {count} image{'' if count == 1 else 's'} of class "
+            f"{capsule}: {expected}, got {n}"
         )
     draw = torch.randperm(len(places), generator=torch.Generator().manual_seed(0))
     chosen = places[draw[: N if n is None else n].sort().values]

@@ -16,7 +16,8 @@ from capsviz import figures
 from capsviz.analyses import perturb
 from capsviz.analyses.perturb import draw, measure
 from capsviz.cli import main
-from capsviz.cli.inputs import open_inputs
+from capsviz.cli.inputs import Inputs, open_inputs
+from capsviz.data import Dataset
 from capsviz.figures import sets as paperset
 from capsviz.figures.tables import escape
 from capsviz.statistics.estimate import Estimate
@@ -402,6 +403,21 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tm
     assert names == [f"perturb-digits-3-0-range-data.{kind}" for kind in ("json", "pdf", "png")]
     result, _ = figures.read_result(tmp_path / "perturb-digits-3-0-range-data.json")
     assert done.stdout.strip() == perturb.findings(result)
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "has 1 image of class 0: it takes 2 images at least, got 5"),
+        (2, "has 2 images of class 0: expected these 2, got 5"),
+        (3, "has 3 images of class 0: expected 2 to 3, got 5"),
+    ],
+)
+def test_more_images_of_a_class_than_there_are_are_refused(count, said, tiny, tiny_images):
+    images = (tiny_images[:count] * 255).byte()
+    part = Dataset(images, torch.zeros(count, dtype=torch.long), ("a", "b", "c"), "made", "test")
+    with pytest.raises(ValueError, match=f"^made test {said}$"):
+        perturb.measure_class(Inputs(tiny, part, "tiny"), 0, 5)
 
 
 def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
