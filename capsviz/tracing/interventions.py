@@ -37,10 +37,11 @@ def given_away(couplings: Tensor) -> Tensor:
 def even_couplings(own: Tensor) -> Tensor:
     """Couplings (I, J) by which each child spreads evenly what it gives in the first iteration.
 
-    `own` are the network's, (R, N, I, J): 1/J but for routings in which children give less.
+    `own` are the network's, (R, N, I, J): 1/J but for routings in which children give less;
+    in their type.
     """
     shape = own.shape[2:]
-    return (torch.full(shape, 1 / shape[-1]) * given_away(own)).float()
+    return (torch.full(shape, 1 / shape[-1], dtype=own.dtype) * given_away(own)).to(own.dtype)
 
 
 def coupling_sd(couplings: Tensor, even: Tensor) -> Tensor:

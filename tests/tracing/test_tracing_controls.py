@@ -187,3 +187,10 @@ def test_couplings_of_another_layer_are_refused_with_both_shapes(tiny, tiny_imag
 def test_iterations_that_are_no_number_of_passes_are_refused(tiny, tiny_images, iterations):
     with pytest.raises(ValueError, match=rf"iterations must be .*{iterations}"):
         trace(tiny, tiny_images, iterations=iterations)
+
+
+def test_even_couplings_have_the_networks_own_type():
+    own = torch.full((2, 4, 5, 10), 0.1, dtype=torch.double)
+    even = even_couplings(own)
+    assert even.dtype == torch.double and (even == 0.1).all()
+    assert (even_couplings(own.float()) == own.float()[0, 0]).all()
