@@ -151,7 +151,7 @@ def _area(outcomes, kinds, kind: str, what: int, counts) -> Estimate:
     places = torch.tensor([0, *removal.steps(len(kinds[kind]))]).double()
     heights = torch.cat([base, values], 1)
     areas = torch.trapezoid(heights, places, dim=1) / places[-1]
-    return compare_means(areas, counts, shares=False)
+    return compare_means(areas, counts, shares=what == 1)
 
 
 def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:

@@ -140,15 +140,15 @@ def _dictionary(result) -> str:
     )
     drop = result.rounded_accuracy[k + 1]
     coarse = ""
-    if result.keys[k] < 1.5:
-        coarse = (
-            ": one tree in almost every class, for the levels lie further apart than what the "
-            "couplings do"
-        )
-    elif result.entropy_bits.value[k] > 0.99 * result.bound_bits:
+    if result.entropy_bits.value[k] > 0.99 * result.bound_bits:
         coarse = (
             "; this is the bound: almost every image has a tree of its own, and the entropy tells "
             "the number of images"
+        )
+    elif result.keys[k] < 1.5:
+        coarse = (
+            ": one tree in almost every class, for the levels lie further apart than what the "
+            "couplings do"
         )
     return (
         f"dictionaries of couplings at {PUBLISHED} levels: {_bits(result.entropy_bits[k])}, "

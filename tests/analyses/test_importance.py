@@ -196,6 +196,29 @@ def test_a_fixed_routing_has_one_tree_and_no_entropy(images, labels, others):
     assert "one tree in almost every class" in importance.findings(result)
 
 
+def test_at_the_bound_trees_are_not_said_to_be_one_for_levels_that_lie_apart(
+    model, images, labels, others
+):
+    result = measured(model, images, labels, others)
+    bits, keys = result.entropy_bits.value.copy(), result.keys.copy()
+    bits[:], keys[:] = result.bound_bits, 1.2
+    few = result._replace(entropy_bits=Estimate(bits, np.stack([bits, bits], 1)), keys=keys)
+    assert "this is the bound" in importance.findings(few)
+    assert "levels lie further apart" not in importance.findings(few)
+
+
+def test_areas_of_images_that_are_all_right_have_an_interval_of_some_width(images, labels, others):
+    """With nothing at stake no resample differs, which proves no certainty."""
+    model = build_strong()
+    with torch.no_grad():
+        model.capsules.weight.zero_()
+        model.capsules.weight[:, 0] = 1  # of the first class alone, whatever is left out
+    result = measured(model, images, torch.zeros_like(labels), others)
+    area = result.area_accuracy["places"]
+    assert (area.value == 1).all() and (area.low < 0.9).all()
+    assert (area.difference.low[1:] < 0).all() and (area.difference.high[1:] > 0).all()
+
+
 def test_a_fresh_network_that_reads_all_as_one_class_stays_on_the_axes(images, labels, others):
     """Its bound is log2 of all images, above that of the trained network."""
     result = measured(build_tiny(), images, labels, others)
