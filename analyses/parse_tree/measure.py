@@ -157,7 +157,9 @@ def steps(model, grid) -> list[tuple[int, int]]:
         if grid[1 + axis] < 3:
             continue
         near, next_one = (model.receptive_field(*place) for place in _neighbours(grid, axis))
-        if (px := next_one[axis].start - near[axis].start) > 0:
+        px = next_one[axis].start - near[axis].start
+        px = px or next_one[axis].stop - near[axis].stop  # both begin before the border
+        if px > 0:
             apart.append((axis, px))
     return apart
 

@@ -16,6 +16,7 @@ from capsviz.tracing import coupling_sd
 from capsviz.tracing.many import winners
 from capsviz.transforms.augment import to_uint8
 
+SAME = "neighbouring places see the same part of the image"
 FRESH = "freshly initialised"
 
 
@@ -123,7 +124,9 @@ def _moved(model, images, labels, own, known, classes, progress, counts):
     """Correlations with the trees of moved images, and why there are none."""
     apart = measures.steps(model, own.grid)
     if not apart:
-        return None, ["trees of moved images: the grid has fewer than 3 places to move by"]
+        few = own.grid is None or max(own.grid[1:]) < 3
+        why = "the grid has fewer than 3 places to move by"
+        return None, [f"trees of moved images: {why if few else SAME}"]
     if variance.is_even(own.couplings):
         return None, ["trees of moved images: all couplings are even, so none has a tree"]
     usual = measures.class_means(known, classes)[labels]

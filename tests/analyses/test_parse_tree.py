@@ -174,6 +174,26 @@ def test_where_all_classes_tie_none_is_read(images, labels, others):
     assert "no class is ahead" not in parse_tree.findings(result._replace(tied=None))
 
 
+class Clipped(Foreign):
+    """Places whose fields begin before the border; `ends` tell them apart, or nothing does."""
+
+    ends = True
+
+    def receptive_field(self, row, column):
+        if not self.ends:
+            return super().receptive_field(row, column)
+        return slice(0, 8 + 3 * row), slice(0, 8 + 3 * column)
+
+
+def test_steps_are_told_by_the_ends_that_are_not_cut_off(images, labels, others):
+    model = Clipped((1, 21, 19), 3, grid=(2, 3, 3)).eval()
+    assert measure.steps(model, model.grid) == [(0, 3), (1, 3)]
+    model.ends = False
+    result = measured(model, images, labels, others, seeds=0)
+    assert any("see the same part of the image" in note for note in result.notes)
+    assert not any("fewer than 3 places" in note for note in result.notes)
+
+
 def test_frozen_couplings_are_mixed_by_hand(model, images, labels, others):
     own, known = measure.observe(model, images), measure.observe(model, others.images)
     generator = torch.Generator().manual_seed(0)
