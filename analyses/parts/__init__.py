@@ -64,9 +64,10 @@ class Result(NamedTuple):
     dataset: str
     perturbed: Estimate | None = None  # (2, 3) random directions, units: see `relevance.Relevance`
     selected: Estimate | None = None  # (2, 2) another image's stroke, the image's own
-    chosen: list[int] | None = None  # selected types of primary capsules of the first network
+    chosen: list[int] | None = None  # selected types of the first network's `below`
     explained: float = float("nan")  # share of their layer's variance that they explain
     beyond: Estimate | None = None  # (S, 2) AUROC less its control's, as in `words.OF`
+    below: str = "primary capsules"  # what the children of the classes are called
 
 
 def compute(models, names, images, labels, *, dataset, seed=0) -> Result:
@@ -85,6 +86,7 @@ def compute(models, names, images, labels, *, dataset, seed=0) -> Result:
     ValueError  for fewer than 2 images of each of 2 classes.
     """
     from capsviz.analyses.parts import measure, relevance
+    from capsviz.tracing.places import children_words
     from capsviz.transforms.augment import to_uint8
 
     images, labels = images.cpu(), labels.cpu()
@@ -100,6 +102,7 @@ def compute(models, names, images, labels, *, dataset, seed=0) -> Result:
         networks=list(names),
         n=len(images),
         dataset=dataset,
+        below=children_words(models[0]),
         **relevance.relevance(models[0], images, seed=seed)._asdict(),
     )
 

@@ -72,7 +72,7 @@ def relevance(result, width):
     for k, (_, *pair) in enumerate(measured):
         for one, fill, shift, label in zip(
             pair, ("none", "full"), (0.14, -0.14),
-            ("control: random directions, another's stroke", "units, types of primary capsules"),
+            ("control: random directions, another's stroke", f"units, types of {result.below}"),
             strict=True,
         ):  # fmt: skip
             axes.hlines(k + shift, *one.ci95, color=COLOURS[0], linewidth=0.9)

@@ -13,7 +13,7 @@ def caption(result, part="") -> str:
     if part == "relevance":
         return (
             "Relevance mass: what changes when a unit goes from its lowest to its highest value, "
-            "and what selected types of primary capsules hold, on the stroke and in one half. Open "
+            f"and what selected types of {result.below} hold, on the stroke and in one half. Open "
             f"markers: controls. Bars: 95 % intervals, {result.n:,} {result.dataset} images. "
             f"{sentences(chr(10).join(of_units(result)))}"
         )
@@ -85,7 +85,7 @@ def of_units(result) -> list[str]:
     if result.selected is not None:
         control, units = result.selected
         lines.append(
-            f"{_types(len(result.chosen))} of primary capsules, selected forward, explain "
+            f"{_types(len(result.chosen))} of {result.below}, selected forward, explain "
             f"{number(result.explained, '.0%')} of their layer's variance; relevance mass "
             f"{units[0]:.3f} on the stroke (another image's {control[0]:.3f}), {units[1]:.3f} of "
             f"that in one half ({control[1]:.3f})"

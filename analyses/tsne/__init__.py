@@ -73,6 +73,7 @@ class Result(NamedTuple):
     n: int
     classes: list[str]
     dataset: str
+    below: str = "primary capsules"  # what the children of the classes are called
 
 
 def compute(
@@ -108,6 +109,7 @@ def compute(
     ValueError   for too few images or classes, an unknown choice, or vectors all the same.
     MemoryError  if vectors and distances would not fit.
     """
+    from capsviz.tracing.places import children_words
     from capsviz.transforms.augment import to_uint8
 
     images, labels = images.cpu(), labels.cpu().numpy()
@@ -141,6 +143,7 @@ def compute(
         n=n,
         classes=list(classes),
         dataset=dataset,
+        below=children_words(model),
     )
 
 

@@ -16,7 +16,6 @@ TITLES = {
     "poses": "pose of the winning class",
     "all-poses": "poses of all classes",
     "couplings": "couplings",
-    "primary": "primary capsules",
 }
 CAPSULES, PIXELS = "#0072B2", "#7F7F7F"
 
@@ -47,7 +46,7 @@ def scores(result, width):
 
 
 def _titles(result) -> tuple[str, str]:
-    return TITLES[result.of], "raw pixels"
+    return result.below if result.of == "primary" else TITLES[result.of], "raw pixels"
 
 
 def _name(result) -> str:

@@ -31,7 +31,7 @@ def check(labels, of, method, trajectories, perplexity) -> None:
     if len(labels) < least:
         raise ValueError(
             f"{len(labels)} images are too few, expected at least {least:g}: use more by "
-            "--n, or a smaller --perplexity"
+            f"--n{', or a smaller --perplexity' if method == 'tsne' else ''}"
         )
     present = len(np.unique(labels))
     if present < 2:

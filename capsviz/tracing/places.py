@@ -10,6 +10,7 @@ def extent(model, layer: int = -1) -> list[float]:
     """Where the grid lies on the image: left, right, bottom and top in pixels, for `imshow`.
 
     Each place is drawn at the centre of its receptive field, the size of the step to the next.
+    Where its field is cut off at the border, that of the whole one is meant.
     Where there is no step (one place, or all see the same), the field is divided evenly.
 
     Parameters
@@ -29,14 +30,33 @@ def extent(model, layer: int = -1) -> list[float]:
     elif layer not in (-1, len(grids) - 1):
         raise ValueError(f"this network tells the places of its last layer, not of {layer}")
     _, rows, columns = grids[layer]
-    first, last = field(0, 0), field(rows - 1, columns - 1)
-    edges = []
-    for a, b, count in zip(first, last, (rows, columns), strict=True):
-        low, high = (a.start + a.stop - 1) / 2, (b.start + b.stop - 1) / 2
-        half = (high - low) / (count - 1) / 2 if high > low else (a.stop - a.start) / 2
-        edges.append((low - half, high + half))
-    (top, bottom), (left, right) = edges
+    top, bottom = _ends([field(row, 0)[0] for row in range(rows)])
+    left, right = _ends([field(0, column)[1] for column in range(columns)])
     return [left, right, bottom, top]
+
+
+def _ends(fields: list[slice]) -> tuple[float, float]:
+    """Outer edges of places in a row that see these pixels.
+
+    Fields that are shorter than others are cut off at the border of the image: where their places
+    lie is told by those that are whole.
+    """
+    centres = [(one.start + one.stop - 1) / 2 for one in fields]
+    low, high, count = centres[0], centres[-1], len(fields)
+    sizes = [one.stop - one.start for one in fields]
+    whole = [k for k, size in enumerate(sizes) if size == max(sizes)]
+    if 1 < len(whole) < count and (span := centres[whole[-1]] - centres[whole[0]]) > 0:
+        step = span / (whole[-1] - whole[0])
+        low = centres[whole[0]] - step * whole[0]
+        high = low + step * (count - 1)
+    half = (high - low) / (count - 1) / 2 if high > low else sizes[0] / 2
+    return low - half, high + half
+
+
+def children_words(model) -> str:
+    """What the children of the classes are called: the primary ones where one layer is routed."""
+    several = len(getattr(model, "grids", None) or [None]) > 1
+    return "capsules below the classes" if several else "primary capsules"
 
 
 def below_classes(model, layer: int | None) -> int | None:

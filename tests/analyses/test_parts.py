@@ -243,3 +243,14 @@ def test_the_command_writes_a_figure_and_its_numbers(analyse, tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 60
     assert (tmp_path / "parts-digits-60-images.svg").exists()
+
+
+def test_capsules_below_the_classes_are_called_so_where_several_layers_are_routed():
+    one = Estimate(np.full((2, 2), 0.5), np.full((2, 2, 2), 0.5))
+    values = {"n": 9, "dataset": "noise", "selected": one, "chosen": [1], "explained": 0.5}
+    rest = dict.fromkeys(parts.Result._fields[:5])
+    for below in ("primary capsules", "capsules below the classes"):
+        said = "\n".join(
+            words.of_units(parts.Result(**{**rest, "networks": ["a"], **values}, below=below))
+        )
+        assert f"of {below}, selected forward" in said

@@ -330,3 +330,11 @@ def test_vectors_all_the_same_are_no_map(sample):
     with pytest.raises(ValueError, match="couplings of all 30 images are the same: there is nothi"):
         tsne.compute(even, images, labels, of="couplings", **about)
     assert tsne.compute(even, images, labels, of="primary", **about).n == 30
+
+
+def test_pca_knows_no_perplexity_to_be_smaller():
+    labels = np.arange(12) % 3
+    with pytest.raises(ValueError, match=r"use more by --n$"):
+        measure.check(labels, "poses", "pca", 0, 30.0)
+    with pytest.raises(ValueError, match="or a smaller --perplexity"):
+        measure.check(labels, "poses", "tsne", 0, 30.0)
