@@ -30,20 +30,27 @@ def squash(x: Tensor, dim: int = -1) -> Tensor:
     Returns
     -------
     Same shape as `x`. Zero vectors stay zero, with a zero gradient; rounding may take very long
-    ones to 1.
+    ones to 1. The square of a length must be a number of the type: in float32 lengths end at 1e19.
     """
-    squared = x.square().sum(dim, keepdim=True)
-    return x * (squared / (1 + squared) / (squared + EPSILON).sqrt())
+    wide = _wide(x)
+    squared = wide.square().sum(dim, keepdim=True)
+    return (wide * (squared / (1 + squared) / (squared + EPSILON).sqrt())).to(x.dtype)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Half precision, which has neither `EPSILON` nor the square of 256, as float32."""
+    return x.float() if x.dtype == torch.float16 else x
 
 
 def squash_exp(x: Tensor, dim: int = -1) -> Tensor:
     """Shrink vectors to a length 1 - exp(-length), keeping their direction: same shape as `x`.
 
     The squash of Efficient-CapsNet, arXiv:2101.12491. Short vectors keep their length almost, where
-    `squash` squares it.
+    `squash` squares it. Lengths end as in `squash`.
     """
-    norm = (x.square().sum(dim, keepdim=True) + EPSILON).sqrt()
-    return x * (-torch.expm1(-norm) / norm)
+    wide = _wide(x)
+    norm = (wide.square().sum(dim, keepdim=True) + EPSILON).sqrt()
+    return (wide * (-torch.expm1(-norm) / norm)).to(x.dtype)
 
 
 def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
@@ -58,7 +65,7 @@ def leaky_softmax(logits: Tensor, dim: int) -> Tensor:
 
 def lengths(poses: Tensor) -> Tensor:
     """Euclidean length of each capsule: poses (B, J, E) -> (B, J), finite gradient at zero."""
-    return (poses.square().sum(-1) + EPSILON).sqrt()
+    return (_wide(poses).square().sum(-1) + EPSILON).sqrt().to(poses.dtype)
 
 
 def margin_loss(

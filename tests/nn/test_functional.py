@@ -162,3 +162,15 @@ def test_random_couplings_repeat_for_the_same_generator():
         for seed in (5, 5, 6)
     ]
     assert torch.equal(draws[0], draws[1]) and not torch.equal(draws[0], draws[2])
+
+
+@pytest.mark.parametrize("function", [functional.squash, functional.squash_exp, functional.lengths])
+def test_half_precision_is_finite_at_zero_and_beyond_256(function):
+    x = torch.tensor([[[0.0, 0, 0]], [[300, 0, 0]], [[0.5, 0.25, 0]]]).half().requires_grad_()
+    value = function(x)
+    assert value.dtype == torch.float16 and value.isfinite().all()
+    torch.testing.assert_close(value.float(), function(x.detach().float()), rtol=1e-3, atol=1e-6)
+    (slope,) = torch.autograd.grad(value.sum(), x)
+    assert slope.isfinite().all() and (slope[0] == 0).all() == (
+        function is not functional.squash_exp
+    )

@@ -62,7 +62,7 @@ class Routing(NamedTuple):
     """What happened in each iteration; index -1 is the result."""
 
     logits: Tensor  # (R, B, I, J) b_ij, before the iteration's softmax
-    couplings: Tensor  # (R, B, I, J) c_ij, which sum to 1 over J; if leaky, to less
+    couplings: Tensor  # (R, B, I, J) c_ij, which sum to 1 over J; if leaky, to less; of max_min not
     poses: Tensor  # (R, B, J, E) v_j, after the iteration
     activations: Tensor  # (R, B, J) in [0, 1]: how present a parent is, as its length
 
