@@ -96,7 +96,6 @@ def compute(
         grey, or a negative seed.
     """
     from capsviz.analyses.corrupt import measure
-    from capsviz.discovery import unknown
     from capsviz.statistics.comparison import draw_resamples
     from capsviz.transforms.augment import to_uint8
     from capsviz.transforms.corruptions import choose
@@ -105,9 +104,7 @@ def compute(
         raise ValueError(f"expected a seed of at least 0, got {seed}")
     networks, names = list(models), choose(only)
     source = GENERATED if corrupted is None else PUBLISHED
-    baseline = networks[0] if baseline is None else baseline
-    if baseline not in networks:
-        raise ValueError(unknown("baseline", baseline, networks))
+    baseline = measure.baseline_of(networks, baseline)
     images, labels = images.cpu(), labels.cpu()
     counts = draw_resamples(len(images), seed=seed)
     clean = measure.wrong_answers(models, images, labels)

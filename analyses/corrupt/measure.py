@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz.discovery import unknown
 from capsviz.nn.functional import predict
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_each, wilson_each
@@ -55,6 +56,15 @@ def statistics(clean, wrong, first, counts) -> dict[str, Estimate]:
             excess.mean(1)[:, None], excess_drawn.mean(2)[..., None], first, n
         ),
     }
+
+
+def baseline_of(networks: list[str], baseline: str | None) -> str:
+    """The network that others are compared with: the first, if none is named."""
+    if not networks:
+        raise ValueError("expected at least one network, got none")
+    if baseline is not None and baseline not in networks:
+        raise ValueError(unknown("baseline", baseline, networks))
+    return networks[0] if baseline is None else baseline
 
 
 def mean_of_ratios(error, first) -> np.ndarray:

@@ -91,6 +91,8 @@ def compute(
     require_decoder(model)
     images, labels = images.cpu(), labels.cpu()
     require_two(len(images))
+    if per_class < 1:
+        raise ValueError(f"expected at least 1 example of each class, got {per_class}")
     rows = set(_first_of_each(labels.numpy(), per_class).tolist())
     examples, worst, predicted, errors = {}, [], [], []
     for start in progress(range(0, len(images), CHUNK_IMAGES)):

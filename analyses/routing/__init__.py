@@ -120,7 +120,8 @@ def compute(
 
     Raises
     ------
-    ValueError  for iterations that the network does not take, or a layer that it does not have.
+    ValueError  for several images, iterations that the network does not take, or a layer that it
+                does not have.
     """
     from capsviz.tracing import (
         coupling_sd,
@@ -132,6 +133,8 @@ def compute(
     )
     from capsviz.transforms.augment import to_uint8
 
+    if len(image) != 1:
+        raise ValueError(f"expected one image, got {len(image)}")
     image, layer = image.cpu(), places.below_classes(model, layer)
     chosen = {"keep": (*measures.INSIDE, "evidence"), "iterations": iterations}
     chosen |= {} if layer is None else {"layer": layer}

@@ -200,6 +200,8 @@ def calibration_error(winner: np.ndarray, right: np.ndarray, *, bins: int = BINS
 def _gaps(winner: np.ndarray, right: np.ndarray, bins: int) -> np.ndarray:
     """right - score of each image in the column of its bin, zero elsewhere: (N, bins) float32."""
     winner = np.asarray(winner, np.float64)
+    if np.isnan(winner).any():
+        raise ValueError(f"expected scores of all images, got NaN for {np.isnan(winner).sum()}")
     which = (np.ceil(winner * bins) - 1).clip(0, bins - 1).astype(int)
     gaps = np.zeros((len(winner), bins), np.float32)
     gaps[np.arange(len(winner)), which] = right - winner

@@ -52,7 +52,7 @@ class Estimate:
     def __mul__(self, factor: float) -> Estimate:
         return Estimate(
             self.value * factor,
-            self.ci95 * factor,
+            np.sort(self.ci95 * factor, -1),
             self.n,
             None if self.difference is None else self.difference * factor,
             None if self.runs is None else self.runs * factor,

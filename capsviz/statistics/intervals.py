@@ -12,10 +12,12 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 
     Raises
     ------
-    ValueError  for n below 1.
+    ValueError  for n below 1, or counts that are none of n.
     """
     if n < 1:
         raise ValueError(f"an interval needs at least 1 image, got {n}")
+    if not 0 <= right <= n:
+        raise ValueError(f"expected from 0 to {n} successes among {n}, got {right}")
     p = right / n
     centre = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
@@ -70,9 +72,11 @@ def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
 
     Raises
     ------
-    ValueError  for n below 2.
+    ValueError  for n below 2, or counts that are none of n.
     """
     require_two(n)
+    if min(gained, lost) < 0 or gained + lost > n:
+        raise ValueError(f"expected counts from 0, at most {n} in all, got {gained} and {lost}")
     n, difference = n + 2, gained - lost
     half = Z / n * sqrt(gained + lost + 1 - difference**2 / n)
     return max(-1.0, difference / n - half), min(1.0, difference / n + half)

@@ -267,3 +267,8 @@ def test_published_images_are_those_of_the_clean_ones(digits, tmp_path):
     np.save(tmp_path / "mnist_c" / "fog" / "test_labels.npy", 9 - digits[1].numpy())
     with pytest.raises(ValueError, match="labels of MNIST-C's fog are not those of MNIST"):
         corrupt._published(inputs, 7)("fog")
+
+
+def test_no_network_is_refused():
+    with pytest.raises(ValueError, match="expected at least one network, got none"):
+        corrupt.compute({}, torch.rand(2, 1, 28, 28), torch.tensor([0, 1]), dataset="noise")

@@ -256,7 +256,7 @@ def test_the_correlation_is_spearmans(generator):
         assert float(found[k]) == pytest.approx(expected)
 
 
-def test_what_a_network_has_no_map_for_is_said(generator):
+def test_what_a_network_has_no_map_for_is_said(generator, monkeypatch):
     images = torch.rand(2, 1, 21, 19, generator=generator)
     model = Foreign((1, 21, 19), 3).eval()
     model.grid = None
@@ -270,7 +270,11 @@ def test_what_a_network_has_no_map_for_is_said(generator):
         def look(self, images, *, keep, iterations=None):
             return super().look(images, keep=keep, iterations=iterations)
 
-    found, left_out = maps_of(Closed((1, 21, 19), 3).eval(), images, torch.tensor([0, 1]))
+    fields = torch.ones(2, 2, 21, 19, dtype=torch.double)
+    fields[0, 0, 0] = 0  # places that do not all see the same
+    monkeypatch.setattr(evidence, "seen_by_places", lambda model: fields)
+    closed = Closed((1, 21, 19), 3, grid=(3, 2, 2)).eval()
+    found, left_out = maps_of(closed, images, torch.tensor([0, 1]))
     assert maps.ROUTED in found and maps.UNIFORM not in found
     assert "couplings cannot be replaced" in left_out[0]
 
@@ -295,12 +299,7 @@ def test_other_routings_have_maps_too(routing, tiny_images):
 def test_where_every_place_sees_the_whole_image_there_is_no_map_of_places(images):
     """Each would be the order by ink, times a number."""
 
-    class Whole(Foreign):
-        def receptive_field(self, row, column):
-            return slice(0, self.sides[0]), slice(0, self.sides[1])
-
-    model = Whole(SHAPE, 3, grid=(2, 2, 2)).eval()
-    model.sides = SHAPE[1:]
+    model = Foreign(SHAPE, 3, grid=(2, 2, 2)).eval()
     found, left_out = maps_of(model, images, torch.tensor([0, 1, 2] * 2))
     assert not {maps.ROUTED, maps.UNIFORM, maps.CHILDREN} & set(found) and maps.INK in found
     assert left_out[0].startswith("no routing map: every place sees the whole image")

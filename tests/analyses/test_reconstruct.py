@@ -265,3 +265,11 @@ def test_the_command_refuses_what_is_not_there_and_writes_nothing(tmp_path):
     assert done.exit_code == 2 and len(done.stderr.strip().splitlines()) == 1
     assert "expected 1 to 360" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_no_examples_of_a_class_are_refused(tiny, tiny_images):
+    with pytest.raises(ValueError, match="expected at least 1 example of each class, got 0"):
+        reconstruct.compute(
+            tiny, tiny_images, torch.arange(len(tiny_images)) % 3, classes=["a", "b", "c"],
+            dataset="noise", per_class=0,
+        )  # fmt: skip

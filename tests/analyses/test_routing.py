@@ -426,6 +426,11 @@ def test_where_all_classes_tie_none_is_read(tiny_images):
     assert "no class is ahead" not in old
 
 
+def test_several_images_are_refused_where_one_is_shown(tiny, tiny_images):
+    with pytest.raises(ValueError, match="expected one image, got 2"):
+        routing.compute(tiny, tiny_images[:2], classes=NAMES)
+
+
 class Schedule(Foreign):
     """Its last iteration depends on how many there are."""
 

@@ -203,3 +203,8 @@ def test_holm_is_as_published():
     found = comparison.holm(np.array([0.03, 0.005, 0.6, 0.02]))
     assert found == pytest.approx([0.06, 0.02, 0.6, 0.06])
     assert comparison.holm(np.array([0.9, 0.8])).tolist() == [1, 1]
+
+
+def test_a_calibration_error_of_nan_is_refused():
+    with pytest.raises(ValueError, match="expected scores of all images, got NaN for 1"):
+        comparison.calibration_error(np.array([0.5, np.nan]), np.array([True, False]))

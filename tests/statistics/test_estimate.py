@@ -82,3 +82,14 @@ def test_the_fields_of_older_results_are_folded_into_one():
 def test_an_older_number_that_was_left_out_stays_left_out():
     values = {"x": None, "x_ci95": None, "n": 7}
     assert fold(values, "x") is None and values == {"n": 7}
+
+
+def test_an_estimate_times_a_number_below_0_has_its_ends_in_order():
+    less = Estimate(0.1, (0.05, 0.2))
+    turned = -1 * Estimate(0.9, (0.8, 0.95), difference=less)
+    assert turned.ci95.tolist() == [-0.95, -0.8] and turned.difference.low == -0.2
+
+
+def test_a_stack_has_the_n_of_its_estimates_where_it_is_one():
+    one, other = Estimate(0.1, (0, 1), 5), Estimate(0.1, (0, 1), 7)
+    assert stack([one, one]).n == 5 and stack([one, other]).n is None

@@ -69,3 +69,14 @@ def test_students_interval_is_that_of_scipy():
     expected = ttest_1samp(values, 0).confidence_interval(0.95)
     np.testing.assert_allclose(ends, np.stack([expected.low, expected.high], 1))
     np.testing.assert_allclose(mean, values.mean(0))
+
+
+@pytest.mark.parametrize("counts", [(5, 3), (-1, 3)])
+def test_counts_that_are_none_of_n_are_refused(counts):
+    with pytest.raises(
+        ValueError, match=f"expected from 0 to 3 successes among 3, got {counts[0]}"
+    ):
+        wilson(*counts)
+    gained = counts[0]
+    with pytest.raises(ValueError, match="expected counts from 0, at most 4 in all"):
+        paired_interval(gained, 0, 4)
