@@ -56,8 +56,9 @@ def sharpness() -> Finding:
         "Sharp couplings were not shown to read better than even ones",
         len(sharper) >= 3 and p * len(sharper) > 0.05 and after > 0.05,
         f"{len(rows)} routings on one stem{without_them}, each with its own loss, trained briefly, "
-        "alike but for how wide mixtures begin. Effective parents and accuracy of the sharpest, the "
-        f"sharpest that reads as well, the most even: {listed}. Nearest to better is {_words(best)}, "
+        "alike but for how wide mixtures begin. Effective parents and accuracy of the sharpest, "
+        f"the sharpest that reads as well, the most even: {listed}. Nearest to better is "
+        f"{_words(best)}, "
         f"{rows[best].network.accuracy:.1%}, Welch's p = {p:.3f}, not corrected for "
         f"{len(sharper)}; after more epochs {after:.2f}.",
         "compare-routings",

@@ -1,7 +1,7 @@
 """All routings on one slim stem, and the stem without capsules, on MNIST.
 
 The stem is Efficient-CapsNet's; children, objective and iterations are each routing's own, all else
-is shared: 16 children of 8 numbers, parents of 16, a small deconvolution decoder. The mixtures learn
+is shared: 16 children of 8 numbers, parents of 16, a small deconvolution decoder. Mixtures learn
 little where the first votes vary as much as their parents may, with 1.6 children each: EM adds 1 to
 its variances, and the votes of variational routing begin at a tenth, as validation images had it.
 Published numbers are of other stems, recipes and augmentations, some chosen on the test set: they
