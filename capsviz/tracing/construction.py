@@ -19,5 +19,5 @@ REASONS = {
 def reason(model, measure: str) -> str | None:
     """Why a measure of a network says what its routing is, in words; None where it is a result."""
     capsules = getattr(model, "capsules", None) or [*(getattr(model, "layers", None) or [None])][-1]
-    name = getattr(capsules, "routing_name", None)
+    name = getattr(capsules, "routing_name", None) or ""
     return REASONS[name] if measure in BY_CONSTRUCTION.get(name, ()) else None
