@@ -49,7 +49,9 @@ def findings(result) -> str:
     ]
     sd = ", ".join(f"{value:.4f}" for value in result.coupling_sd)
     text = f"{'; '.join(parts)}\nstandard deviation of the couplings about even ones: {sd}"
-    return text if result.given is None else f"{text}\n{GIVEN}: {result.given}"
+    if result.given is None or not result.coupling_sd.any():  # even ones decide nothing
+        return text
+    return f"{text}\n{GIVEN}: {result.given}"
 
 
 def _of_pairs(result) -> str:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from conftest import build_self_routing, build_strong
+from conftest import build_self_routing, build_strong, build_tiny
 from elsewhere import elsewhere
 from foreign import Foreign
 from page import assert_fits, assert_redrawn
@@ -123,6 +123,8 @@ def test_where_votes_have_no_say_the_couplings_decide_by_construction(model, ima
         transplant.compute(model, images[:2], classes=CLASSES),
     ):
         assert result.given is None and "by construction" not in transplant.findings(result)
+    even = transplant.compute(build_tiny(routing="uniform"), images[:2], classes=CLASSES)
+    assert "by construction" not in transplant.findings(even)
 
 
 def test_couplings_of_equal_spread_have_it_image_by_image(model, images):
