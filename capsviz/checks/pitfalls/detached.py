@@ -9,7 +9,8 @@ from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes,
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",
     seen="whether the gradient of the last pass's sum comes to those of the inner passes",
-    breaks="nothing, if it is said: training is another one than the paper's",
+    breaks="of inner passes nothing, if it is said: training is another one than the paper's; of "
+    "all, what makes the votes never learns",
     mend="say so where results are reported, or route on votes that are not detached",
     pitfalls=(16,),
     after=("couplings_of_images",),
