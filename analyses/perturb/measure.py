@@ -175,7 +175,8 @@ def measure_class(inputs, capsule: int, n: int | None = None, progress=iter) -> 
     data = inputs.dataset
     data.nth_of_class(capsule, 0)  # refuses a class that is not there
     places = (data.labels == capsule).nonzero().flatten()
-    if n is not None and not 2 <= n <= (count := len(places)):
+    count = len(places)
+    if n is not None and not 2 <= n <= count:
         expected = f"expected 2 to {count}" if count > 2 else "it takes 2 images at least"
         if count == 2:
             expected = "expected these 2"

@@ -133,9 +133,9 @@ def compute(
     )
     from capsviz.transforms.augment import to_uint8
 
+    image, layer = image.cpu(), places.below_classes(model, layer)
     if len(image) != 1:
         raise ValueError(f"expected one image, got {len(image)}")
-    image, layer = image.cpu(), places.below_classes(model, layer)
     chosen = {"keep": (*measures.INSIDE, "evidence"), "iterations": iterations}
     chosen |= {} if layer is None else {"layer": layer}
     whole = trace(model, image, **chosen)

@@ -75,8 +75,8 @@ def iterations() -> Finding:
     words, files, _ = over_runs("routing", "Statistics", changed)
     on_stem, others = slim("routing", ("dynamic",), changed, "Statistics")
     words += [f"on the stem of finding 5 {on_stem}"] if on_stem else []
-    deciding, more = slim("routing", ("em", "variational"), changed, "Statistics")
-    apart = f" Not so mixtures: on the stem of finding 5 three change {deciding}." if more else ""
+    deciding, more = slim("routing", ("variational",), changed, "Statistics")
+    apart = f" In others they change more: on the stem of finding 5 {deciding}." if more else ""
     return Finding(
         "Three iterations of dynamic routing read the same digits as one",
         bool(result.changed[last].high < 0.01 and activation[last].low > activation[0].high),

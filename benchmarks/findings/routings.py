@@ -33,6 +33,8 @@ def sharpness() -> Finding:
         n for n in order if rows[n].network.accuracy.value > even.network.accuracy.value - AS_WELL
     ]
     some = tuple(dict.fromkeys((order[0], as_good[0], order[-1])))
+    between = ["the sharpest that reads as well"] if len(some) == 3 else []
+    who = in_a_row(["the sharpest", *between, "the most even"])
     listed = "; ".join(
         f"{_words(name)} {rows[name].cells['parents'].estimate:.0%}, "
         f"{rows[name].network.accuracy:.1%}"
@@ -56,9 +58,8 @@ def sharpness() -> Finding:
         "Sharp couplings were not shown to read better than even ones",
         len(sharper) >= 3 and p * len(sharper) > 0.05 and after > 0.05,
         f"{len(rows)} routings on one stem{without_them}, each with its own loss, trained briefly, "
-        "alike but for how wide mixtures begin. Effective parents and accuracy of the sharpest, "
-        f"the sharpest that reads as well, the most even: {listed}. Nearest to better is "
-        f"{_words(best)}, "
+        "alike but for how wide mixtures begin. Effective parents and accuracy of "
+        f"{who}: {listed}. Nearest to better is {_words(best)}, "
         f"{rows[best].network.accuracy:.1%}, Welch's p = {p:.3f}, not corrected for "
         f"{len(sharper)}; after more epochs {after:.2f}.",
         "compare-routings",

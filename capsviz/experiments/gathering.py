@@ -147,7 +147,7 @@ def _caption(module, cards: list[dict]) -> str:
     epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}"
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
     each = (card["training"]["hardware"].split("; ") for card in cards)  # resumed: several
-    hardware = sorted({one for some in each for one in some})
+    hardware = sorted({one.replace(" 1 threads", " 1 thread") for some in each for one in some})
     tests = sorted({card["results"]["test"]["n"] for card in cards})
     return " ".join(
         [
