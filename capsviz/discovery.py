@@ -79,6 +79,13 @@ def summary(package: str, name: str) -> str:
         return f"(cannot be read: {error.msg}, line {error.lineno})"
 
 
+def parameters(function) -> tuple[str, ...]:
+    """Names of what a plugin's function takes; none of what is no function."""
+    from inspect import signature
+
+    return tuple(signature(function).parameters) if callable(function) else ()
+
+
 def load(package: str, name: str, *, what: str) -> ModuleType:
     """Import one module of a package.
 

@@ -1,11 +1,14 @@
 """Plugins that are not what their kind asks for: refused in a line that names them."""
 
 import pytest
+import torch
 from click.testing import CliRunner
 from conftest import build_tiny
 
 import capsviz
+from capsviz import checks
 from capsviz.cli import main
+from capsviz.transforms import corruptions
 
 DEAF = """
 import torch
@@ -85,3 +88,64 @@ def test_an_analysis_whose_command_gives_nothing_is_refused_in_a_line(plugin):
     )
     result = CliRunner().invoke(main, ["silent", "--checkpoint", "digits"])
     assert result.exit_code == 2 and f"`command` of {path} gives nothing" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "'lacking' has no function layers"),
+        ("def layers(inputs, image_shape): pass", "'lacking' has no function layers"),
+        (
+            "def layers(inputs, image_shape, *, norm=False): pass",
+            "gives a NoneType, expected an nn",
+        ),
+        (
+            "from torch import nn\n\ndef layers(inputs, image_shape, *, norm=False):\n"
+            "    return nn.Sequential(nn.Linear(inputs, 3))",
+            r"the decoder gives \(.*3\), expected images",
+        ),
+    ],
+)
+def test_a_decoder_that_draws_no_images_is_refused_in_a_line(plugin, tiny_images, text, words):
+    plugin("decoders/lacking.py", text)
+    with pytest.raises(ValueError, match=words) as error:
+        capsviz.trace(build_tiny(decoder="lacking"), tiny_images)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "'lacking' has no function corrupt"),
+        ("def corrupt(images, generator): return images[..., 1:]", r"gives .*27\]\) of images"),
+        ("def corrupt(images, generator): pass", "gives NoneType of images"),
+    ],
+)
+def test_a_corruption_that_gives_other_images_is_refused_in_a_line(plugin, text, words):
+    plugin("corruptions/lacking.py", text)
+    with pytest.raises(ValueError, match=words):
+        corruptions.apply("lacking", torch.rand(2, 1, 28, 28), torch.Generator())
+
+
+CHECK = """
+from capsviz.checks.verdict import About, passes
+
+ABOUT = About(paper="", seen="", breaks="", mend="", pitfalls=(), after=({after}))
+
+
+def examine(candidate):
+    {body}
+"""
+
+
+def test_a_check_that_is_none_is_refused_or_judges_nothing(plugin):
+    network = build_tiny()
+    plugin("pitfalls/empty.py", "")
+    with pytest.raises(ValueError, match="the check 'empty' lacks ABOUT or examine"):
+        checks.run(network, only="empty")
+    plugin("pitfalls/circle.py", CHECK.format(after="'circle',", body="return passes('')"))
+    with pytest.raises(ValueError, match="circle come after each other in a circle"):
+        checks.run(network, only="circle")
+    plugin("pitfalls/silent.py", CHECK.format(after="", body="pass"))
+    verdict = checks.run(network, only="silent").verdict("silent")
+    assert verdict.status == "cannot be seen" and "gives a NoneType" in verdict.said

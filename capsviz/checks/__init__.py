@@ -18,7 +18,7 @@ from torch import nn
 from capsviz import discovery
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.report import Report
-from capsviz.checks.verdict import STATUSES, Judgement, UnseenError, Verdict
+from capsviz.checks.verdict import STATUSES, About, Judgement, UnseenError, Verdict
 
 __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
 
@@ -30,17 +30,24 @@ def checks(names: Iterable[str] | str | None = None) -> dict[str, ModuleType]:
 
     Raises
     ------
-    ValueError  for a name that is no check.
+    ValueError  for a name that is no check, a file that is none, or checks that come after each
+                other in a circle.
     """
     names = (names,) if isinstance(names, str) else names
     chosen = discovery.names(PITFALLS) if names is None else list(names)
     order: dict[str, ModuleType] = {}
 
-    def add(name: str) -> None:
+    def add(name: str, *later: str) -> None:
+        if name in later:
+            raise ValueError(f"the checks {', '.join(later)} come after each other in a circle")
         if name not in order:
             module = discovery.load(PITFALLS, name, what="check")
+            if not isinstance(getattr(module, "ABOUT", None), About) or not hasattr(
+                module, "examine"
+            ):
+                raise ValueError(f"the check '{name}' lacks ABOUT or examine(candidate)")
             for earlier in module.ABOUT.after:
-                add(earlier)
+                add(earlier, name, *later)
             order[name] = module
 
     for name in chosen:
@@ -102,9 +109,12 @@ def _upset(verdict: Verdict) -> bool:
 def _examined(module: ModuleType, candidate: Candidate) -> Judgement:
     try:
         with candidate.still():
-            return module.examine(candidate)
+            judgement = module.examine(candidate)
     except UnseenError as reason:
         return Judgement("cannot be seen", str(reason), {})
     except Exception as error:  # whatever somebody's code does
         words = " ".join(str(error).split())[:200]
         return Judgement("cannot be seen", f"it raises {type(error).__name__}: {words}", {})
+    if isinstance(judgement, Judgement):
+        return judgement
+    return Judgement("cannot be seen", f"it gives a {type(judgement).__name__}, no judgement", {})

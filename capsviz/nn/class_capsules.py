@@ -65,7 +65,7 @@ class ClassCapsules(RoutingLayer):
             of_classes = em.class_parameters(parents, final_temperature, floor or em.FLOOR)
             learned |= {name: of_classes.get(name, value) for name, value in learned.items()}
         names = [*self.options, *(["bias"] if bias else [])]
-        other = "leave it out, or choose a routing that has it, as 'dynamic'"
+        other = "leave it out, or choose a routing that has it"
         self.require_options(names, learned, other)
         matrices = matrix_count(transform, children, types)
         shape = (matrices, parents, parent_dimensions, child_dimensions)

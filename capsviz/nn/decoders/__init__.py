@@ -8,7 +8,7 @@ but for one class's pose, to pixels in [0, 1], (B, C, H, W); with batch norm in 
 import torch
 from torch import Tensor, nn
 
-from capsviz.discovery import load, names
+from capsviz.discovery import load, names, parameters
 from capsviz.nn.functional import mask
 
 
@@ -30,7 +30,7 @@ class Decoder(nn.Module):
 
     Raises
     ------
-    ValueError  for an unknown name.
+    ValueError  for an unknown name, or a file that offers no such layers.
     """
 
     def __init__(
@@ -47,7 +47,16 @@ class Decoder(nn.Module):
         module = load("capsviz.nn.decoders", name, what="decoder")
         self.image_shape, self.norm = tuple(image_shape), norm
         inputs = classes * dimensions
+        if "norm" not in parameters(getattr(module, "layers", None)):
+            raise ValueError(
+                f"the decoder '{name}' has no function layers(inputs, image_shape, *, norm=False)"
+            )
         self.layers = module.layers(inputs, self.image_shape, norm=norm, **options)
+        if not isinstance(self.layers, nn.Sequential):
+            given = type(self.layers).__name__
+            raise ValueError(
+                f"`layers` of the decoder '{name}' gives a {given}, expected an nn.Sequential"
+            )
 
     def forward(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Poses (B, J, E), of which `classes` (B,) are kept, -> images (B, C, H, W) in [0, 1],
@@ -55,7 +64,8 @@ class Decoder(nn.Module):
 
         Raises
         ------
-        ValueError  when one image alone is to train a decoder with batch norm.
+        ValueError  when one image alone is to train a decoder with batch norm, or its layers give
+                    no images.
         """
         if self.norm and self.training and len(poses) == 1:
             raise ValueError(
@@ -63,7 +73,12 @@ class Decoder(nn.Module):
                 "choose another batch size, or a decoder without batch norm"
             )
         masked = mask(poses, classes).to(next(self.layers.parameters()).dtype)
-        return self.layers(masked).to(torch.promote_types(poses.dtype, torch.float32))
+        drawn = self.layers(masked).to(torch.promote_types(poses.dtype, torch.float32))
+        if tuple(drawn.shape[1:]) != self.image_shape:
+            raise ValueError(
+                f"the decoder gives {tuple(drawn.shape)}, expected images (B, {self.image_shape})"
+            )
+        return drawn
 
     @property
     def activations(self) -> int:

@@ -53,12 +53,20 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
 
     Raises
     ------
-    ValueError  for an unknown name, or images of another shape or range.
+    ValueError  for an unknown name, images of another shape or range, or a file that has no such
+                function.
     """
     module = discovery.load("capsviz.transforms.corruptions", name, what="corruption")
     _check(images)
-    parts = images.detach().float().cpu().split(CHUNK)
-    corrupted = torch.cat([module.corrupt(part, generator) for part in parts])
+    if len(discovery.parameters(getattr(module, "corrupt", None))) != 2:
+        raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
+    parts = []
+    for part in images.detach().float().cpu().split(CHUNK):
+        parts.append(module.corrupt(part, generator))
+        if getattr(parts[-1], "shape", None) != part.shape:
+            given = getattr(parts[-1], "shape", type(parts[-1]).__name__)
+            raise ValueError(f"the corruption '{name}' gives {given} of images {part.shape}")
+    corrupted = torch.cat(parts)
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
 
 
