@@ -57,10 +57,13 @@ class Correct(nn.Module):
 
     def routed(self, votes, logits):
         for k in range(self.iterations):
-            v = self.squash(self.summed(self.couplings(logits), votes))
+            v = self.short(self.summed(self.couplings(logits), votes))
             if k < self.iterations - 1:
                 logits = self.agreed(logits, votes, v)
         return v
+
+    def short(self, s):
+        return self.squash(s)
 
     def lengths(self, v):
         return (v.square().sum(-1) + 1e-12).sqrt()
@@ -218,13 +221,6 @@ class NaNAlways(Correct):
 
 
 class NoClassSquash(Correct):
-    def routed(self, votes, logits):
-        for k in range(self.iterations):
-            v = self.short(self.summed(self.couplings(logits), votes))
-            if k < self.iterations - 1:
-                logits = self.agreed(logits, votes, v)
-        return v
-
     def short(self, s):
         return 0.1 * s
 

@@ -56,10 +56,9 @@ class ClassCapsules(RoutingLayer):
         floor: float | None = None,
     ):
         super().__init__(routing, iterations, children)
-        flags = {"detach": detach, "leaky": leaky}
-        self.options |= {option: True for option, switch in flags.items() if switch}
-        of_em = {"final_temperature": final_temperature, "floor": floor}
-        self.options |= {name: value for name, value in of_em.items() if value is not None}
+        asked = {"detach": detach or None, "leaky": leaky or None, "floor": floor}
+        asked["final_temperature"] = final_temperature
+        self.options |= {name: value for name, value in asked.items() if value is not None}
         learned = self.initial(parents, child_dimensions, parent_dimensions)
         if final_temperature is not None:
             of_classes = em.class_parameters(parents, final_temperature, floor or em.FLOOR)

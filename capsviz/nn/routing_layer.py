@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from inspect import signature
 
 import torch
 from torch import Tensor, nn
 
-from capsviz.discovery import unknown
+from capsviz.discovery import parameters, unknown
 from capsviz.nn import routing as routings
 from capsviz.nn.functional import lengths
 from capsviz.nn.quantity import Quantity
@@ -45,7 +44,7 @@ class RoutingLayer(nn.Module):
         self.iterations = routings.rounds(routing, iterations)
         self.options: dict[str, object] = {}  # of the routing, beside its iterations
         self._route, self._fused = module.route, getattr(module, "fused", None)
-        self._takes = {function: arguments(function) for function in (self._route, self._fused)}
+        self._takes = {function: parameters(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
         self._initial = getattr(module, "parameters", None)
 
@@ -152,11 +151,6 @@ class RoutingLayer(nn.Module):
         """
         known = {**self.learned, **self.options}
         return evidence(self.routing_name, votes, routing, activations, **known)
-
-
-def arguments(function: Callable | None) -> frozenset[str]:
-    """Names of what a function takes; without one there are none."""
-    return frozenset(() if function is None else signature(function).parameters)
 
 
 def initial_std(transform: str, children: int) -> float:

@@ -24,7 +24,6 @@ To add one, add a file: its name is what `--routing` takes, and the law tests fi
 
 from collections.abc import Sequence
 from functools import cache
-from inspect import signature
 from types import ModuleType
 from typing import NamedTuple
 
@@ -83,8 +82,7 @@ def available() -> list[str]:
 def get(name: str) -> ModuleType:
     """The module of a routing; ValueError names the known ones, or what one's own lacks."""
     module = load("capsviz.nn.routing", name, what="routing")
-    route = getattr(module, "route", None)
-    if not callable(route) or "couplings" not in signature(route).parameters:
+    if "couplings" not in discovery.parameters(getattr(module, "route", None)):
         raise ValueError(
             f"the routing '{name}' of {module.__file__} has no function "
             "route(votes, *, couplings=None, ...)"
@@ -133,7 +131,7 @@ def rounds(name: str, iterations: int | None) -> int:
 
     ValueError for fewer than one, or for more of a routing that has one pass.
     """
-    several = "iterations" in signature(get(name).route).parameters
+    several = "iterations" in discovery.parameters(get(name).route)
     if iterations is None:
         return ITERATIONS if several else 1
     check_iterations(iterations)
