@@ -161,9 +161,13 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--epochs", type=int, default=20, help="of the precision runs")
     options.add_argument("--limit", type=int, help="training images, for a trial")
+    options.add_argument("--only", nargs="+", help="measurements whose names begin so")
     arguments = options.parse_args()
     device = prepare(arguments)
-    run(queue(arguments, device), arguments.folder, device)
+    jobs = queue(arguments, device)
+    if arguments.only:
+        jobs = {k: v for k, v in jobs.items() if k.startswith(tuple(arguments.only))}
+    run(jobs, arguments.folder, device)
 
 
 if __name__ == "__main__":
