@@ -12,6 +12,7 @@ from capsviz.nn.functional import margin_loss, multi_hot
 FIRST_MARGIN, LAST_MARGIN = 0.2, 0.9  # of the spread loss, as in the paper
 TINY = 1e-7
 NAMES = ("margin", "spread", "cross_entropy")
+WITH_PROGRESS = ("spread",)  # that grow stricter with the share of training that is done
 
 
 def spread_loss(activations: Tensor, labels: Tensor, *, progress: float = 1.0) -> Tensor:

@@ -21,7 +21,6 @@ with 3 runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -40,6 +39,11 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     ------
     ValueError  for fewer than 2 runs, or values of unequal shapes.
     """
+    return _combine(estimates, *((0, 1) if all(map(_is_share, estimates)) else (-np.inf, np.inf)))
+
+
+def _combine(estimates: Sequence[Estimate], low: float, high: float) -> Estimate:
+    """`combine` of values that lie from `low` to `high`; differences lie within that width."""
     if len(estimates) < 2:
         raise ValueError(f"expected at least 2 training runs, got {len(estimates)}")
     shapes = sorted({one.value.shape for one in estimates})
@@ -54,9 +58,6 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     left, own = _images(estimates, ((below + above) / (2 * Z)) ** 2)
     of_runs = t.ppf(0.975, S - 1) ** 2 * variance / S
     ends = [value - np.sqrt(of_runs + left * below**2), value + np.sqrt(of_runs + left * above**2)]
-    shares = all(map(_is_share, estimates))
-    if shares:
-        ends = [np.clip(end, 0, 1) for end in ends]
     excess = np.maximum(variance - (1 - left) * S / (S - 1) * own, 0)
     total = excess + own
     counts = [one.n for one in estimates if one.n is not None]
@@ -64,18 +65,13 @@ def combine(estimates: Sequence[Estimate]) -> Estimate:
     draws = _draws(estimates)
     return Estimate(
         value,
-        np.stack(ends, -1),
+        np.clip(np.stack(ends, -1), low, high),
         min(counts) if len(counts) == S else None,
-        _clipped(combine(differences), shares) if len(differences) == S else None,
+        _combine(differences, low - high, high - low) if len(differences) == S else None,
         runs=values,
         between=np.divide(excess, total, out=np.zeros_like(total), where=total > 0),
         draws=None if draws is None else draws.mean(0),
     )
-
-
-def _clipped(difference: Estimate, shares: bool) -> Estimate:
-    """A difference of shares ends at -1 and 1."""
-    return replace(difference, ci95=np.clip(difference.ci95, -1, 1)) if shares else difference
 
 
 def _images(estimates, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

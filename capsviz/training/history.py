@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from inspect import signature
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from capsviz.checkpoint import tensors as stored
 from capsviz.checkpoint import unfinished
 from capsviz.checkpoint.unfinished import STATE
 from capsviz.files import write_text
+from capsviz.nn import objectives
 from capsviz.training.optimisation import Average, parameters
 from capsviz.training.recipe import Recipe, differing, resolve_precision
 
@@ -154,7 +156,7 @@ def restore(
                 that "auto" does not mean here.
     """
     tensors, run = state
-    _agree(output, recipe, run, _precision(recipe, model))
+    _agree(output, recipe, run, _precision(recipe, model), endless=not _has_end(recipe, model))
     kinds: dict[str, dict[str, torch.Tensor]] = {"model": {}, "adam": {}, "ema": {}}
     ordered = parameters(optimiser)
     for key, value in tensors.items():
@@ -182,7 +184,17 @@ def _precision(recipe: Recipe, model: nn.Module) -> str:
     return resolve_precision(recipe.precision, next(model.parameters()).device)
 
 
-def _agree(output: Path, recipe: Recipe, run: dict, precision: str) -> None:
+def _has_end(recipe: Recipe, model: nn.Module) -> bool:
+    """Whether an epoch depends on how many there are: by its rate, its decoder or its loss."""
+    if recipe.schedule not in ("exponential", "constant") or recipe.reconstruction_anneal != 1:
+        return True
+    if "progress" not in signature(model.objective).parameters:
+        return False
+    name = getattr(getattr(model, "settings", None), "objective", None)
+    return name not in objectives.NAMES or name in objectives.WITH_PROGRESS
+
+
+def _agree(output: Path, recipe: Recipe, run: dict, precision: str, *, endless: bool) -> None:
     earlier = run.get("precision", precision)  # of a state older than this field
     if earlier != precision:
         raise ValueError(
@@ -192,7 +204,6 @@ def _agree(output: Path, recipe: Recipe, run: dict, precision: str) -> None:
     names = differing(run["recipe"], recipe)
     names -= {"precision"} & set(run)  # what it came to was compared
     names -= {"early_stop"}  # no epoch depends on how many follow
-    endless = recipe.schedule in ("exponential", "constant") and recipe.reconstruction_anneal == 1
     if endless and recipe.epochs >= len(run["history"]):
         names -= {"epochs"}  # nor here on how many there may be: a run can be lengthened
     if names:

@@ -8,7 +8,7 @@ import pytest
 from capsviz.statistics import replicates, runs
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.intervals import mean_interval, wilson_each
+from capsviz.statistics.intervals import mean_interval, paired_each, wilson_each
 
 TIMES = 1500  # simulated papers
 
@@ -97,6 +97,20 @@ def test_shares_stay_shares():
     assert whole.high == 1 and whole.low < 0.95 and whole.n == 50
     other = runs.combine([Estimate(one.value + 0.001, one.ci95 + 0.001, 50) for one in made])
     assert other.high > 1  # no shares of 50 images
+
+
+def test_a_difference_that_no_run_has_below_zero_may_lie_there_all_the_same():
+    made = []
+    for gained, lost in ((2, 0), (1, 1), (1, 0)):
+        ends = paired_each(np.array([gained]), np.array([lost]), 100)
+        less = Estimate(np.array([(gained - lost) / 100]), ends, 100)
+        made.append(Estimate(np.array([0.5]), np.array([[0.4, 0.6]]), 100, less))
+    less = runs.combine(made).difference
+    assert -0.04 < less.low[0] < -0.01 and 0.03 < less.high[0] < 0.06
+    wide = Estimate(0.5, (0.4, 0.6), 100, Estimate(0.9, (-0.8, 1), 100))
+    other = Estimate(0.5, (0.4, 0.6), 100, Estimate(-0.9, (-1, 0.8), 100))
+    ends = runs.combine([wide, other]).difference.ci95
+    assert ends.tolist() == [-1, 1]  # of differences of shares
 
 
 def test_shares_near_one_are_covered():

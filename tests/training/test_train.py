@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -111,6 +112,18 @@ def test_a_run_can_be_lengthened_unless_its_schedule_ends_with_it(parts, tmp_pat
     fit(replace(short, schedule="linear"), *parts, tmp_path / "c")
     with pytest.raises(ValueError, match=r"another recipe .*epochs"):
         fit(replace(longer, schedule="linear"), *parts, tmp_path / "c", resume=True)
+
+
+@pytest.mark.parametrize(("objective", "refused"), [("spread", True), ("cross_entropy", False)])
+def test_a_run_is_not_lengthened_whose_loss_grows_stricter_up_to_its_end(
+    parts, tmp_path, objective, refused
+):
+    options = {**RECIPE.options, "objective": objective}
+    short = replace(RECIPE, schedule="constant", epochs=1, options=options)
+    fit(short, *parts, tmp_path)
+    asked = pytest.raises(ValueError, match=r"another recipe .*epochs") if refused else nullcontext()
+    with asked:
+        fit(replace(short, epochs=2), *parts, tmp_path, resume=True)
 
 
 def test_a_run_is_not_shortened(parts, tmp_path):
