@@ -43,7 +43,7 @@ class Result(NamedTuple):
     validation_accuracy: list[list[float]]  # 0 to 1
     validation_margin_loss: list[list[float]]  # mean over images
     validation_sse: list[list[float | None]]  # mean over images; None without a decoder
-    learning_rate: list[list[float]]  # at the end of the epoch
+    learning_rate: list[list[float]]  # of its last step; before 0.3, of the next one
     best: list[int]  # epoch of the highest validation accuracy
 
 

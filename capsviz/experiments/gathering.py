@@ -28,7 +28,7 @@ class Plan:
     folder: Path  # of the results, and below it of the runs
     epochs: int | None = None  # None: as many as the published runs of the table had, or 50
     batch_size: int | None = None
-    schedule: str | None = "linear"  # to zero at the end, however many epochs there are
+    schedule: str | None = "linear"  # falls to 1e-6, however many epochs there are
     precision: str | None = "auto"
     limit: int | None = None  # first training images only, for trials
 

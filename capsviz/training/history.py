@@ -33,7 +33,7 @@ class Epoch:
     validation_accuracy: float
     validation_margin_loss: float
     validation_sse: float | None
-    learning_rate: float  # at the end of the epoch
+    learning_rate: float  # of its last step
     seconds: float
     commit: str | None = None  # of the code that trained it, if it ran from a checkout
     hardware: str | None = None  # that it was trained on

@@ -47,10 +47,10 @@ class Recipe:
     batch_size: Positive = 128
     learning_rate: Rate = 1e-3  # of Adam
     schedule: Literal["exponential", "linear", "cosine", "constant"] = "exponential"  # "linear" and
-    # "cosine" reach zero at the end
+    # "cosine" fall to 1e-6
     lr_decay: Rate = 0.96  # for "exponential": factor per `lr_decay_steps`; these are the authors'
     lr_decay_steps: Positive | None = 2000  # None: an epoch, as in recipes of before 0.2
-    warmup_epochs: float = 0.0  # in which the rate rises to the schedule's, linearly from zero
+    warmup_epochs: float = 0.0  # in which the rate rises to the schedule's, linearly from 1e-6
     weight_decay: Share = 0.0  # Adam's own: times the weight, added to its gradient (L2)
     decoder_learning_rate: Rate | None = None  # of the decoder, if any; None: the others'
     decoder_weight_decay: Share | None = None  # likewise

@@ -135,7 +135,7 @@ def fit(
                         validation_accuracy=validated.accuracy,
                         validation_margin_loss=validated.margin_loss,
                         validation_sse=validated.reconstruction_sse,
-                        learning_rate=learning_rate(recipe, epoch, steps),
+                        learning_rate=learning_rate(recipe, epoch - 1 / steps, steps),
                         seconds=time.perf_counter() - start,
                         commit=code,
                         hardware=hardware(device),

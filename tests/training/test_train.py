@@ -88,6 +88,8 @@ def test_the_csv_has_a_line_for_every_epoch(parts, tmp_path):
         lines = list(csv.DictReader(file))
     assert [int(line["epoch"]) for line in lines] == [1, 2, 3, 4]
     assert float(lines[2]["train_loss"]) == history[2].train_loss
+    whole = 4 * RECIPE.epochs  # steps
+    assert history[-1].learning_rate == pytest.approx(RECIPE.learning_rate / whole)  # of the last
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.01])
