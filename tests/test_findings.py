@@ -60,6 +60,23 @@ def test_a_finding_that_the_numbers_do_not_bear_out_is_not_written(monkeypatch):
     assert any("do not bear it out" in line for line in without)
 
 
+@pytest.mark.parametrize("name", ["dynamic", "self_attention", "uniform"])
+def test_a_network_that_the_finding_on_pooling_names_takes_it_away(monkeypatch, name):
+    """By its interval: of a routing one that overlaps, of even couplings one that does not."""
+
+    def other(names, column):
+        far, words, files = of_stem(names, column)
+        number = names.index(f"{name}-10-epochs") if f"{name}-10-epochs" in names else 0
+        high = far[0].low + (-0.001 if name == "uniform" else 0.001)
+        far[number] = replace(far[number], ci95=np.array([0.0, high])) if number else far[number]
+        return far, words, files
+
+    of_stem = poses._of_stem
+    assert poses.affine().holds and "routed" in poses.affine().title
+    monkeypatch.setattr(poses, "_of_stem", other)
+    assert not poses.affine().holds
+
+
 def test_pixels_that_are_less_lawful_take_the_finding_on_poses_away(monkeypatch):
     result = shipped("equivariance-mnist-1000-images.json").result
     less = replace(result.mean, difference=replace(result.mean.difference * -1))
