@@ -27,7 +27,8 @@ def page(table=None) -> str:
     parts = [HEAD, markdown(*leaderboard.cells(table)), f"{leaderboard.caption()}\n"]
     parts.append(
         f"## What holds over seeds\n\nOf recipes with {SEVERAL} training runs or more; of two, "
-        "where both were trained for as many epochs of as many images, and looked at by as many: "
+        "where both were trained for as many epochs of as many images, cut and padded alike, and "
+        "looked at by as many in the same way: "
         "intervals that do not overlap, which is more than a difference needs, but not corrected "
         "for their number.\n"
     )

@@ -20,10 +20,12 @@ LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-le
 def provenance(card: Mapping | None, device: str) -> dict:
     """What made a result: commit, weights, versions, hardware."""
     weights = (card or {}).get("weights", {})
+    routing = (card or {}).get("model", {}).get("config", {}).get("routing")
     return {
         "commit": commit(),
         "weights": weights.get("file"),
         "weights_sha256": weights.get("sha256"),
+        **({} if routing is None else {"routing": routing}),
         "device": device,
         "python": platform.python_version(),
         "machine": platform.machine(),

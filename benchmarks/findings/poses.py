@@ -155,21 +155,18 @@ def detection() -> Finding:
     """Reconstruction detects what does not know of it."""
     one = of_figure("detect-mnist-*-images.json")
     result = one.result
-    by_kind = {
-        kind: [k for k, one in enumerate(result.kinds) if one == kind]
-        for kind in ("attack", "adaptive")
-    }
-    known, unknown = by_kind["adaptive"][-1], by_kind["attack"]
+    unknown = [k for k, kind in enumerate(result.kinds) if kind == "attack"]
+    known = columns.strongest(result)
     average = result.scores.index("class average")
 
     evaded = []
 
     def missed(of):
-        adaptive = [k for k, kind in enumerate(of.kinds) if kind == "adaptive"]
         attacks = [k for k, kind in enumerate(of.kinds) if kind == "attack"]
         worst = attacks[int(np.argmax(of.undetected.value[attacks]))]
         evaded.append(f"{of.undetected[worst]:.1%} under {of.sets[worst]}")
-        return of.undetected[adaptive[-1]], ".1%", of.undetected[adaptive[-1]].low > 0.5
+        share = of.undetected[columns.strongest(of)]
+        return share, ".1%", share.low > 0.5
 
     words, files, holds = over_runs("detect", "Result", missed)
     worst = unknown[int(np.argmax(result.undetected.value[unknown]))]

@@ -163,7 +163,7 @@ def analysis(
             else:
                 rows = [function(one, **values) for one in runs]
             for stem, result, others, about in _joined(module, runs, rows):
-                paths = writing.save(stem, name, result, run.inputs, figure, about)
+                paths = writing.save(stem, name, result, run.networks, figure, about)
                 with writing.looking(figure):
                     paths += [write(paths[-1]) for write in others]
                 findings = [module.findings(result), *_of_runs(result, run.networks, about)]

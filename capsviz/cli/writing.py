@@ -156,17 +156,21 @@ def sources(inputs) -> list[str]:
     return texts or ([] if inputs.source is None else [inputs.source])
 
 
-def save(name: str, analysis: str, result, inputs, figure_options: dict, runs=None) -> list[Path]:
+def save(name: str, analysis: str, result, networks, figure_options, runs=None) -> list[Path]:
     """Write a result's pictures and numbers as `@figure` asks; the JSON comes last.
 
     Parameters
     ----------
-    runs  what training runs it is of, where it is of several.
+    networks  and their data, as they are opened; the first one counts.
+    runs      what training runs it is of, where it is of several.
     """
     from capsviz.cli import naming
 
+    inputs, cards = networks[0], {one.name: one.model.card or {} for one in networks}
     path = target(name, figure_options, sources(inputs), analysis)
     about = {"card": inputs.model.card, "device": str(inputs.device)}
+    if len(cards) > 1:
+        about["networks"] = {k: one.get("weights", {}).get("sha256") for k, one in cards.items()}
     context = click.get_current_context()
     return write(
         path, analysis, result, figure_options, **about, notice=inputs.dataset.notice,

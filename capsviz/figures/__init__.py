@@ -119,6 +119,7 @@ def save(
     notice: str | None = None,
     identity: str | None = None,
     runs: Mapping | None = None,
+    networks: Mapping[str, str | None] | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
 
@@ -135,6 +136,7 @@ def save(
     notice    what must be said of the data, e.g. that they are lossy copies.
     identity  what the numbers are made of, by which the same are known again.
     runs      the training runs that it is of, where there are several.
+    networks  name -> SHA-256 of the weights, of several that are compared.
 
     Returns
     -------
@@ -152,6 +154,7 @@ def save(
         **({"look": chosen()} if chosen() else {}),
         **({} if notice is None else {"notice": notice}),
         **({} if runs is None else {"runs": dict(runs)}),
+        **({} if networks is None else {"networks": dict(networks)}),
     }
     return [*paths, *write_result(Path(stem), result, about)]
 

@@ -7,13 +7,16 @@ the training runs of one, that the result is of.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from capsviz import discovery
 from capsviz.statistics.estimate import Estimate
 
 FIRST = None
+# of MNIST-C, without those of plugins
+CORRUPTIONS = {p.stem for p in discovery.folder("capsviz.transforms.corruptions").glob("[a-z]*.py")}
 
 
 class Column(NamedTuple):
@@ -30,24 +33,32 @@ class Column(NamedTuple):
     below: str = ""
     points: bool = False  # a difference of shares
     ranked: bool = True  # whether networks compare by it, each one's own control left out of it
+    alike: tuple[str, ...] = ()  # fields of results that must be equal, to compare them
+    unset: tuple[str, ...] = ()  # options that would make it another number
 
 
 def corruption(result):
-    """Mean error over the corruptions."""
-    yield from zip(_names(result.networks), result.mean, strict=True)
+    """Mean error over MNIST-C's corruptions."""
+    if set(result.corruptions) == CORRUPTIONS:
+        yield from zip(_names(result.networks), result.mean, strict=True)
 
 
 def rotation(result):
-    """Mean accuracy over the sizes of a rotation."""
-    if result.warp == "rotation":
+    """Mean accuracy over the sizes of a rotation from -90° to 90°."""
+    if result.warp == "rotation" and (result.sizes.min(), result.sizes.max()) == (-90, 90):
         yield from zip(_names(result.names), result.area, strict=True)
 
 
 def detection(result):
     """Share of images that the attack which knows the detector gets misread and not flagged."""
+    if "adaptive" in result.kinds:
+        yield FIRST, result.undetected[strongest(result)]
+
+
+def strongest(result) -> int:
+    """Number of the set of the attack that knows the detector, at the largest bound."""
     adaptive = [a for a, kind in enumerate(result.kinds) if kind == "adaptive"]
-    if adaptive:
-        yield FIRST, result.undetected[adaptive[-1]]
+    return adaptive[int(np.argmax(result.eps))]
 
 
 def over_fresh(result):
@@ -139,19 +150,23 @@ def affine_names(result) -> list[str]:
 
 
 def _names(names) -> list[str | None]:
-    """The first network by its digest, the others by their names."""
+    """The first network as `FIRST`, the others by their names."""
     return [FIRST, *names[1:]]
 
 
+AFFINE: Any = {"alike": ("trained_px", "variants"), "unset": ("trained_px",)}
+OWN: Any = {"unset": ("iterations",)}  # the network's own
 COLUMNS = (
     Column("affine, within", "affine variants moved by no more than in training, read right",
-           ("affine", "affnist"), within),
-    Column("affine, beyond", "those moved further", ("affine", "affnist"), beyond),
+           ("affine", "affnist"), within, **AFFINE),
+    Column("affine, beyond", "those moved further", ("affine", "affnist"), beyond,
+           **AFFINE),
     Column("corrupted", "mean error over MNIST-C's corruptions", ("corrupt",), corruption,
-           higher=False),
-    Column("turned", "mean accuracy over rotations from -90° to 90°", ("sweep",), rotation),
+           higher=False, alike=("source",)),
+    Column("turned", "mean accuracy over rotations from -90° to 90°", ("sweep",), rotation,
+           alike=("sizes",)),
     Column("undetected", "misread and not flagged under R-PGD, the attack that knows the detector, "
-           "at its largest bound", ("detect",), detection, higher=False),
+           "at its largest bound", ("detect",), detection, higher=False, alike=("eps", "steps")),
     Column("equivariance", "R² of affine maps of the pose under rotation, less that of the same "
            "network freshly initialised (three seeds), which differs from network to network",
            ("equivariance",), over_fresh, form=".2f", higher=None, level=0.0, ranked=False,
@@ -162,16 +177,17 @@ COLUMNS = (
            above="images with another's couplings are mostly read as that other's class",
            below="images with another's couplings are mostly not read as that other's class"),
     Column("parents", "effective parents of a capsule, of all", ("routing",), parents, higher=None,
-           level=0.9, above="its couplings lie near uniform, at 90 % of all parents or more",
+           level=0.9, **OWN, above="its couplings lie near uniform, at 90 % of all parents or more",
            below="its couplings are not near uniform, at fewer than 90 % of all parents"),
     Column("even", "change of accuracy by uniform couplings in place of its own",
-           ("routing",), even, higher=None, points=True),
+           ("routing",), even, higher=None, points=True, **OWN),
     Column("shuffled", "the same by its own, shuffled among its capsules",
-           ("routing",), shuffled, higher=None, points=True),
+           ("routing",), shuffled, higher=None, points=True, **OWN),
     Column("matched", "the same by random couplings of equal standard deviation",
-           ("routing",), matched, higher=None, points=True),
+           ("routing",), matched, higher=None, points=True, **OWN),
     Column("faithfulness", "area of insertion less deletion of the routing map, less that of "
            "pixels in random order", ("faithfulness",), faithfulness, form=".2f", level=0.0,
+           alike=("shares", "target"),
            above="its routing map is more faithful than pixels in random order",
            below="its routing map is less faithful than pixels in random order"),
 )  # fmt: skip

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from capsviz.leaderboard.columns import COLUMNS, FIRST, affine_names, number_of_runs
 from capsviz.leaderboard.sources import Network, Record, Sources
 from capsviz.statistics.estimate import Estimate
@@ -18,6 +20,7 @@ class Cell(NamedTuple):
     estimate: Estimate
     path: Path
     runs: int  # training runs behind it
+    terms: tuple = ()  # what must be equal to compare it with another one
 
 
 class Row(NamedTuple):
@@ -43,11 +46,15 @@ def rows(sources: Sources, *, only: Sequence[str] = ()) -> list[Row]:
         for record in sources.records:
             if record.about["analysis"] not in column.analyses or not _is_statistic(record):
                 continue
+            options = record.about.get("options", {})
+            if any(options.get(name) is not None for name in column.unset):
+                continue
+            terms = tuple(_plain(record.result, name) for name in column.alike)
             for name, estimate in column.take(record.result):
                 runs = number_of_runs(estimate) if name is FIRST else 1  # of others there is one
                 if estimate.n is None:  # of results of before
                     estimate = replace(estimate, n=getattr(record.result, "n", None))
-                cell = Cell(estimate, record.path, runs)
+                cell = Cell(estimate, record.path, runs, terms)
                 for row in table:
                     if _is_of(record, name, row.network):
                         best = row.cells.get(column.title)
@@ -61,10 +68,17 @@ def _is_statistic(record: Record) -> bool:
     return any("Estimate" in str(hint) for hint in fields)
 
 
+def _plain(result, name: str):
+    """A field as plain data; None for one that a result does not have."""
+    return np.asarray(getattr(result, name, None)).tolist()
+
+
 def _is_of(record: Record, name: str | None, network: Network) -> bool:
     if name is FIRST:
         return record.digests <= set(network.digests)
-    return name == network.name
+    if not network.digests:  # of `capsviz affnist`
+        return name == network.name
+    return record.digest(name) in set(network.digests) - {None}
 
 
 def _weight(cell: Cell) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from capsviz.statistics.runs import combine
 
 NONE = "–"  # what is not known
 RUNS = "runs.json"  # beside the statistics of several training runs: what their cards say
+IMAGES = ("limit", "dataset_options", "image_size", "pad_px", "crop_px")  # terms of a recipe
 
 
 class Network(NamedTuple):
@@ -28,7 +30,7 @@ class Network(NamedTuple):
     seconds: float | None  # of training, mean over runs
     hardware: str | None
     routing: str | None = None
-    effort: tuple | None = None  # of training: epochs, and images where not all were trained on
+    effort: tuple | None = None  # of training: epochs, images where not all, and how they were cut
 
 
 class Record(NamedTuple):
@@ -43,6 +45,12 @@ class Record(NamedTuple):
         """Of the first network's weights, all its runs."""
         runs = self.about.get("runs")
         return set(runs["weights_sha256"] if runs else [self.about["provenance"]["weights_sha256"]])
+
+    def digest(self, name: str) -> str | None:
+        """Of the weights of another network of it; where it does not tell, as before, of shipped
+        ones of that name."""
+        known = self.about.get("networks")
+        return _of_shipped(name) if known is None else known.get(name)
 
 
 class Sources(NamedTuple):
@@ -91,7 +99,8 @@ class Sources(NamedTuple):
             name = runs["recipe"] if runs else Path(provenance["weights"]).stem
             data = getattr(record.result, "dataset", NONE)
             seeds = runs["seeds"] if runs else [0]
-            networks[name] = Network(name, data, seeds, sorted(record.digests), *[None] * 4)
+            digests, routing = sorted(record.digests), provenance.get("routing")
+            networks[name] = Network(name, data, seeds, digests, None, None, None, None, routing)
         return list(networks.values())
 
 
@@ -116,6 +125,14 @@ def _different(pairs: list[tuple[Network, Path]]) -> list[Network]:
         else one._replace(name=f"{one.name} ({place.name})")
         for one, place in kept
     ]
+
+
+@cache
+def _of_shipped(name: str) -> str | None:
+    """Digest of the shipped weights of a name, if there are any."""
+    if name not in checkpoint.shipped():
+        return None
+    return checkpoint.read_card(checkpoint.find(name))["weights"]["sha256"]
 
 
 def shipped() -> list[Path]:
@@ -185,13 +202,15 @@ def network(card: dict) -> Network:
         card["weights"].get("parameters"),
         training.get("seconds"),
         training.get("hardware"),
-        *_training(card.get("model", {}), card.get("recipe", {})),
+        *_training(card.get("model", {}), card.get("recipe", {}), [training.get("epochs")]),
     )
 
 
-def _training(model: dict, recipe: dict) -> tuple[str | None, tuple]:
-    """Routing and effort of a network."""
-    return model.get("config", {}).get("routing"), (recipe.get("epochs"), recipe.get("limit"))
+def _training(model: dict, recipe: dict, epochs: Iterable) -> tuple[str | None, tuple]:
+    """Routing and effort of a network; its runs may have stopped early."""
+    known = sorted({one or recipe.get("epochs") or 0 for one in epochs})
+    images = [recipe.get(name) or None for name in IMAGES]
+    return model.get("config", {}).get("routing"), (known, *images)
 
 
 def _of_runs(path: Path) -> Network:
@@ -209,7 +228,9 @@ def _of_runs(path: Path) -> Network:
             about["parameters"],
             sum(run["seconds"] for run in runs) / len(runs),
             "; ".join(dict.fromkeys(run["hardware"] for run in runs)),
-            *_training(about.get("model", {}), about.get("terms", {})),
+            *_training(
+                about.get("model", {}), about.get("terms", {}), [run.get("epochs") for run in runs]
+            ),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"'{path}' does not tell of training runs ({error})") from error

@@ -55,6 +55,13 @@ def given(row: Row, column: Column) -> bool:
     return column.title in BY_CONSTRUCTION.get(row.network.routing or "", ())
 
 
+def _may_be_given(row: Row, column: Column) -> bool:
+    """Of a network whose routing is not known: what some routing does by construction."""
+    if row.network.routing is None:
+        return any(column.title in titles for titles in BY_CONSTRUCTION.values())
+    return given(row, column)
+
+
 def _runs(number: int) -> str:
     return f"{number} run{'s' * (number > 1)}"
 
@@ -88,8 +95,9 @@ def claims(table: Sequence[Row]) -> list[str]:
 
     Of networks with at least `SEVERAL` runs alone: an interval that leaves the column's level, or
     two that do not overlap, which is more than a difference needs. Two are compared only where they
-    were trained for as many epochs of as many images, and looked at by as many. What a routing does
-    by construction is left out. Not corrected for their number.
+    were trained for as many epochs of as many images, cut and padded alike, and looked at by as
+    many in the same way. What a routing does by construction is left out, and what it may do where
+    it is not known. Not corrected for their number.
     """
     lines = []
     for column in COLUMNS:
@@ -98,15 +106,15 @@ def claims(table: Sequence[Row]) -> list[str]:
             for row in table
             if (cell := row.cells.get(column.title)) is not None
             and cell.runs >= SEVERAL
-            and not given(row, column)
+            and not _may_be_given(row, column)
         ]
         for row, cell in having:
             lines += _of_one(row, cell, column)
         if column.ranked:
-            numbers = [(row, cell.estimate) for row, cell in having]
+            numbers = [(row, cell.estimate, cell.terms) for row, cell in having]
             lines += _of_several(column.title, numbers, column.form)
     several = [
-        (row, row.network.accuracy)
+        (row, row.network.accuracy, ())
         for row in table
         if len(row.network.seeds) >= SEVERAL and row.network.accuracy is not None
     ]
@@ -129,18 +137,18 @@ def _of_one(row: Row, cell: Cell, column: Column) -> list[str]:
     ]
 
 
-def _of_several(title: str, numbers: Sequence[tuple[Row, Estimate]], form: str) -> list[str]:
+def _of_several(title: str, numbers: Sequence[tuple[Row, Estimate, tuple]], form: str) -> list[str]:
     """For each network those of its data set that it lies above, each with its interval."""
     lines = []
     order = sorted(numbers, key=lambda pair: -float(pair[1].value))
-    for row, number in order:
+    for row, number, terms in order:
         below = [
             (other, its)
-            for other, its in order
+            for other, its, of in order
             if number.low > its.high
             and None not in (row.network.effort, number.n)
-            and (other.network.dataset, other.network.effort, its.n)
-            == (row.network.dataset, row.network.effort, number.n)
+            and (other.network.dataset, other.network.effort, its.n, of)
+            == (row.network.dataset, row.network.effort, number.n, terms)
         ]
         if below:
             words = [f"{other.network.name} {_interval(its, form)}" for other, its in below]

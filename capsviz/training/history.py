@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -188,7 +189,8 @@ def _has_end(recipe: Recipe, model: nn.Module) -> bool:
     """Whether an epoch depends on how many there are: by its rate, its decoder or its loss."""
     if recipe.schedule not in ("exponential", "constant") or recipe.reconstruction_anneal != 1:
         return True
-    if "progress" not in signature(model.objective).parameters:
+    objective: Any = model.objective
+    if "progress" not in signature(objective).parameters:
         return False
     name = getattr(getattr(model, "settings", None), "objective", None)
     return name not in objectives.NAMES or name in objectives.WITH_PROGRESS

@@ -7,12 +7,16 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import leaderboard as page
-from capsviz import leaderboard
+from benchmarks.claims.claim import shipped
+from capsviz import checkpoint, leaderboard
 from capsviz.analyses.sweep import Result as Sweep
 from capsviz.analyses.transplant import Statistics
 from capsviz.cli import main
 from capsviz.figures.results import write_result
+from capsviz.leaderboard import columns
+from capsviz.leaderboard.columns import COLUMNS
 from capsviz.leaderboard.sources import Sources
+from capsviz.provenance import provenance
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
 
@@ -36,12 +40,14 @@ def card(folder, name, digest, accuracy=0.9):
     return path
 
 
-def runs(folder, name, digests, accuracy=0.9, *, routing="dynamic", **terms):
-    """What `benchmarks.seeds` writes of training runs."""
+def runs(folder, name, digests, accuracy=0.9, *, routing="dynamic", stopped=None, **terms):
+    """What `benchmarks.seeds` writes of training runs; `stopped`: the epochs of each."""
     folder.mkdir(parents=True, exist_ok=True)
     one = {"n": 500, "accuracy": accuracy, "seconds": 60, "hardware": "cpu"}
     one["accuracy_ci95"] = [accuracy - 0.01, accuracy + 0.01]
     each = [{**one, "seed": k, "weights_sha256": d} for k, d in enumerate(digests)]
+    if stopped is not None:
+        each = [{**run, "epochs": epochs} for run, epochs in zip(each, stopped, strict=True)]
     about = {"recipe": name, "dataset": "digits", "parameters": 99, "runs": each}
     about |= {"model": {"config": {"routing": routing}}, "terms": terms}
     (folder / "runs.json").write_text(json.dumps(about))
@@ -54,7 +60,7 @@ def shares(share, several=0, n=100):
     return combine([one * (1 + 0.001 * k) for k in range(several)]) if several else one
 
 
-def transplant(folder, share, digests, *, several=False, n=100, name="t"):
+def transplant(folder, share, digests, *, several=False, n=100, name="t", routing=None):
     """A result of `transplant` of weights, or of several."""
     one = shares(share, len(digests) * several, n)
     same = dict.fromkeys(
@@ -62,16 +68,19 @@ def transplant(folder, share, digests, *, several=False, n=100, name="t"):
          "coupling_sd"), one,
     )  # fmt: skip
     result = Statistics(CONDITIONS, **same, couples=n // 2, n=n, classes=["a", "b"], dataset="x")
-    return _write(folder, name, "transplant", result, digests, several)
+    about = provenance({"weights": {"file": "w.safetensors", "sha256": digests[0]},
+                        "model": {"config": {"routing": routing}}}, "cpu")  # fmt: skip
+    return _write(folder, name, "transplant", result, digests, several, provenance=about)
 
 
-def _write(folder, name, analysis, result, digests, several):
+def _write(folder, name, analysis, result, digests, several=0, **more):
     folder.mkdir(parents=True, exist_ok=True)
     about = {
         "analysis": analysis,
         "kind": type(result).__name__,
         "width": "double",
         "provenance": {"weights": "w.safetensors", "weights_sha256": digests[0]},
+        **more,
     }
     if several:
         seeds = list(range(len(digests)))
@@ -79,16 +88,16 @@ def _write(folder, name, analysis, result, digests, several):
     return write_result(folder / name, result, about)[-1]
 
 
-def sweep(folder, digests, names, *, several=0):
-    """A result of `sweep` of networks, the first of which may be several runs."""
-    value = np.array([[0.9], [0.5]])
+def sweep(folder, digests, names, *, several=0, sizes=(-90.0, 90.0), high=0.9, **more):
+    """A result of `sweep` of two networks, the first of which may be several runs."""
+    value = np.array([[high], [0.5]])
     one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), 100)
     one = combine([one * (1 - 0.001 * k) for k in range(several)]) if several else one
     result = Sweep(
-        "rotation", "°", "angle", np.array([0.0]), names, ["length"] * 2, one, one, one,
+        "rotation", "°", "angle", np.array(sizes), names, ["length"] * 2, one, one, one,
         np.ones((2, 1)), one[:, 0], None, None, 100, "digits", 1000,
     )  # fmt: skip
-    return _write(folder, "s", "sweep", result, digests, several)
+    return _write(folder, "s", "sweep", result, digests, several, **more)
 
 
 def cell(table, name, title):
@@ -154,7 +163,16 @@ def test_two_recipes_are_told_apart_where_their_intervals_are(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("more", [{"epochs": 9}, {"epochs": 4, "limit": 1000}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"epochs": 9},
+        {"epochs": 4, "limit": 1000},
+        {"epochs": 4, "stopped": [4, 4, 3]},
+        {"epochs": 4, "dataset_options": {"eye": "left"}},
+        {"epochs": 4, "crop_px": 20},
+    ],
+)
 def test_recipes_of_other_effort_are_not_compared(tmp_path, more):
     runs(tmp_path / "a", "low", ["aa", "bb", "cc"], accuracy=0.8, epochs=4)
     runs(tmp_path / "b", "high", ["dd", "ee", "ff"], accuracy=0.9, **more)
@@ -185,10 +203,97 @@ def test_a_network_beside_the_runs_of_another_is_one_run(tmp_path):
     digests = ["aa", "bb", "cc"]
     runs(tmp_path, "net", digests)
     places = [tmp_path, card(tmp_path / "other", "other", "dd")]
-    sweep(tmp_path, digests, ["net", "other"], several=3)
+    sweep(tmp_path, digests, ["net", "other"], several=3, networks={"net": "aa", "other": "dd"})
     table = leaderboard.table(places)
     assert cell(table, "net", "turned").runs == 3 and cell(table, "other", "turned").runs == 1
     assert leaderboard.claims(table) == []
+
+
+def test_a_network_beside_the_first_is_known_by_its_weights_and_not_by_its_name(tmp_path):
+    names = ["net", "mnist-resnet"]
+    theirs = checkpoint.read_card(checkpoint.find("mnist-resnet"))["weights"]["sha256"]
+    for digest, networks, known in (
+        ("zz", None, False),  # a record of before: of the shipped weights of that name, if any
+        (theirs, None, True),
+        ("zz", {"net": "aa", "mnist-resnet": theirs}, False),
+        ("zz", {"net": "aa", "mnist-resnet": "zz"}, True),
+    ):
+        place = tmp_path / f"{digest[:3]}-{networks is None}-{known}"
+        more = {} if networks is None else {"networks": networks}
+        own = card(place / "own", "mnist-resnet", digest)
+        table = leaderboard.table([own, sweep(place, ["aa"], names, **more)])
+        assert (cell(table, "mnist-resnet", "turned") is not None) == known
+    assert not cell(leaderboard.table([card(tmp_path / "x", *names[1:], "zz")]), names[1], "turned")
+
+
+def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_first(tmp_path):
+    words = ["sweep", "--checkpoint", "digits-uniform", "--checkpoint", "digits", "--n", "4"]
+    words += ["--no-worst", "--step", "90", "--format", "png", "--output", str(tmp_path)]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    (path,) = tmp_path.glob("*.json")
+    about = json.loads(path.read_text())
+    cards = {name: checkpoint.read_card(checkpoint.find(name)) for name in words[2:5:2]}
+    assert about["networks"] == {k: one["weights"]["sha256"] for k, one in cards.items()}
+    assert about["provenance"]["routing"] == "uniform"
+    other = card(tmp_path / "o", "called otherwise", about["networks"]["digits"])
+    table = leaderboard.table([tmp_path, other])
+    assert cell(table, "called otherwise", "turned").estimate.n == 4
+
+
+def test_a_column_takes_no_result_of_other_options(tmp_path):
+    """Few corruptions, small angles, places and iterations that were asked for."""
+    digests = ["aa"]
+    for sizes, taken in (((-90, 0, 90), True), ((-10, 0, 10), False), ((0, 90), False)):
+        place = tmp_path / str(sizes)
+        own = card(place / "own", "net", "aa")
+        table = leaderboard.table([own, sweep(place, digests, ["net", "x"], sizes=sizes)])
+        assert (cell(table, "net", "turned") is not None) == taken
+    for pattern, options in (
+        ("affine-mnist-resnet-*.json", {"trained_px": 3.0}),
+        ("routing-mnist-1000-images.json", {"iterations": 1}),
+        ("corrupt-mnist-1000-images.json", {}),
+    ):
+        result = shipped(pattern).result
+        name = pattern.split("-")[0]
+        titles = [column.title for column in COLUMNS if name in column.analyses]
+        own = card(tmp_path / name / "own", "net", "aa")
+        more = result if options else result._replace(corruptions=["brightness", "stripe"])
+        for number, (one, about) in enumerate(((result, {}), (more, options))):
+            place = tmp_path / name / str(number)
+            path = _write(place, "r", name, one, digests, options={"n": 5, **about})
+            cells = [cell(leaderboard.table([own, path]), "net", title) for title in titles]
+            assert all(one is None for one in cells) == (number == 1), (name, number)
+
+
+@pytest.mark.parametrize(("other", "said"), [((-90, 0, 90), True), ((-90, 90), False)])
+def test_numbers_of_other_options_are_not_compared(tmp_path, other, said):
+    for name, high, sizes in (("a", 0.9, (-90, 0, 90)), ("b", 0.7, other)):
+        digests = [name + digest for digest in "xyz"]
+        runs(tmp_path / name, name, digests)
+        sweep(tmp_path / name, digests, [name, "x"], several=3, sizes=sizes, high=high)
+    lines = leaderboard.claims(leaderboard.table([tmp_path / name for name in "ab"]))
+    assert any("turned: a" in line and "lies above b" in line for line in lines) == said
+
+
+@pytest.mark.parametrize("bounds", [[0.1, 0.3], [0.3, 0.1]])
+def test_what_is_undetected_is_told_at_the_largest_bound(bounds):
+    result = shipped("detect-mnist-100-images.json").result._replace(eps=bounds)
+    first, second = (k for k, kind in enumerate(result.kinds) if kind == "adaptive")
+    at = {bounds[0]: first, bounds[1]: second}[0.3]
+    ((_, share),) = columns.detection(result)
+    assert share.value == result.undetected.value[at]
+
+
+def test_of_weights_known_from_results_alone_the_routing_is_read_there(tmp_path):
+    digests = ["aa", "bb", "cc"]
+    for routing, marked, said in (("uniform", True, 0), (None, False, 0), ("dynamic", False, 1)):
+        place = tmp_path / str(routing)
+        transplant(place, 0.0, digests, several=True, routing=routing)
+        table = leaderboard.table([place])
+        header, (row,) = leaderboard.cells(table)
+        assert row[header.index("transplant, %")].endswith("]†") == marked
+        assert len(leaderboard.claims(table)) == said
 
 
 def test_results_alone_make_a_row_of_their_weights(tmp_path):

@@ -123,8 +123,7 @@ def test_a_run_is_not_lengthened_whose_loss_grows_stricter_up_to_its_end(
     options = {**RECIPE.options, "objective": objective}
     short = replace(RECIPE, schedule="constant", epochs=1, options=options)
     fit(short, *parts, tmp_path)
-    asked = pytest.raises(ValueError, match=r"another recipe .*epochs") if refused else nullcontext()
-    with asked:
+    with pytest.raises(ValueError, match="another recipe") if refused else nullcontext():
         fit(replace(short, epochs=2), *parts, tmp_path, resume=True)
 
 
