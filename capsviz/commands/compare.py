@@ -65,7 +65,7 @@ def command(places, output, printed, as_json):
 def _nothing() -> str:
     from capsviz.leaderboard.words import SEVERAL
 
-    return f"\nnothing is said of networks: none has results of {SEVERAL} training runs or more"
+    return f"\nnothing is said to hold over seeds: it takes {SEVERAL} training runs or more"
 
 
 def _plain(row) -> dict:

@@ -318,7 +318,7 @@ def test_the_command_prints_and_writes_the_table(tmp_path):
     place = card(tmp_path, "one", "aa")
     done = compare(place, transplant(tmp_path / "r", 0.7, ["aa"]), "--output", tmp_path / "table")
     assert done.exit_code == 0 and "| one | digits | 1 |" in done.stdout
-    assert "none has results of 3 training runs or more" in done.stdout
+    assert "it takes 3 training runs or more" in done.stdout
     assert "| one |" in (tmp_path / "table.md").read_text()
     assert r"\begin{tabular}" in (tmp_path / "table.tex").read_text()
     (row,) = json.loads(compare(place, tmp_path / "r", "--json").stdout)
