@@ -188,9 +188,17 @@ def _load_file(name: str, path: Path) -> ModuleType:
     return module
 
 
-def name_of(package: str, module: str) -> str:
-    """The name by which a package offers a module, given by its dotted name."""
-    return next(name for name, entry in entries(package).items() if entry.module == module)
+def name_of(package: str, module: str) -> str | None:
+    """The name by which a package offers a module, or what it is a part of; None if it does not.
+
+    Parameters
+    ----------
+    module  its dotted name.
+    """
+    parts = module.split(".")
+    offered = {entry.module: name for name, entry in entries(package).items()}
+    longest_first = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+    return next((offered[one] for one in longest_first if one in offered), None)
 
 
 def unknown(what: str, name: str, known: list[str]) -> str:

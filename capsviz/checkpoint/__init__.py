@@ -138,7 +138,7 @@ def save(
 
 def network(model: nn.Module) -> dict:
     """What a card says of a network of `capsviz.nn.models`: its name, and what makes it again."""
-    return {"name": type(model).__module__.rpartition(".")[2], "config": model.config}
+    return {"name": models.name_for(model), "config": model.config}
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:

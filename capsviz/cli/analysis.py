@@ -133,7 +133,7 @@ def analysis(
 
     def decorate(function: Callable[..., Iterator]) -> click.Command:
         module = sys.modules[function.__module__]
-        name = discovery.name_of("capsviz.analyses", module.__name__)
+        name = discovery.name_of("capsviz.analyses", module.__name__) or module.__name__
         chosen = "networks" if networks else "inputs"
 
         def body(as_json, figure, **values) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d, conv_transpose2d, linear
 from torch.overrides import TorchFunctionMode
 
+from capsviz.nn import models
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.routing import Parents
@@ -72,7 +73,7 @@ def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
     unknown = [row.name for row in layers if row.multiply_adds is None and row.output is not None]
     stored = [*model.parameters(), *model.buffers()]
     return Description(
-        network=type(model).__module__.rpartition(".")[2],
+        network=models.name_for(model) or type(model).__name__,
         image_shape=shape,
         classes=model.config["classes"],
         layers=layers,

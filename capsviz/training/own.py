@@ -38,7 +38,7 @@ def save(
     """
     kind = type(model)
     config = getattr(model, "config", None)
-    if kind.__module__.rpartition(".")[2] not in models.available() or config is None:
+    if models.name_for(model) is None or config is None:
         raise ValueError(
             f"a {kind.__name__} is no network of capsviz.nn.models: keep torch.save("
             "model.state_dict(), FILE), and name it by --network FILE.py:FUNCTION --weights FILE"

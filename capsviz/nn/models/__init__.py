@@ -21,7 +21,9 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from capsviz.discovery import load, names
+from capsviz.discovery import load, name_of, names
+
+PACKAGE = "capsviz.nn.models"
 
 
 class Output(NamedTuple):
@@ -49,9 +51,19 @@ class Objective(NamedTuple):
 
 def available() -> list[str]:
     """Names of the networks."""
-    return names("capsviz.nn.models")
+    return names(PACKAGE)
 
 
 def build(name: str, image_shape: tuple[int, int, int], classes: int, **options) -> nn.Module:
     """Make a network by its name; ValueError for an unknown name, option or size."""
-    return load("capsviz.nn.models", name, what="model").build(image_shape, classes, **options)
+    model = load(PACKAGE, name, what="model").build(image_shape, classes, **options)
+    model.built_as = name
+    return model
+
+
+def name_for(model: nn.Module) -> str | None:
+    """The name by which `build` makes such a network again: of the file that its class is in.
+
+    Of a class that no file here holds, the name that it was built by; None of any other.
+    """
+    return name_of(PACKAGE, type(model).__module__) or getattr(model, "built_as", None)

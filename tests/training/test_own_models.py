@@ -1,0 +1,88 @@
+"""Networks of one's own, by a plugin: trained, stored, opened again and judged by their name."""
+
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import capsviz
+from capsviz.cli import main
+from capsviz.nn import models
+
+BUILD = """
+def build(image_shape, classes, **options):
+    return Tiny(image_shape, classes, **options)
+"""
+NET = """
+from torch import nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from capsviz.nn.functional import margin_loss
+from capsviz.nn.models import Objective, Scores
+
+
+class Tiny(nn.Module):
+    def __init__(self, image_shape, classes, width=3):
+        super().__init__()
+        self.config = {"image_shape": image_shape, "classes": classes, "width": width}
+        self.body = nn.Sequential(
+            nn.AvgPool2d(4), nn.Flatten(), nn.Linear(49, width), nn.ReLU(), nn.Linear(width, classes)
+        )
+
+    def forward(self, images):
+        logits = self.body(images)
+        return Scores(logits.softmax(1), logits)
+
+    def objective(self, output, images, labels):
+        present = one_hot(labels, output.lengths.shape[1]).float()
+        margin = margin_loss(output.lengths.detach(), present)
+        return Objective(cross_entropy(output.logits, labels), margin)
+"""
+OF_CAPSVIZ = """
+from capsviz.nn.models import capsnet
+
+
+def build(image_shape, classes, **options):
+    return capsnet.build(image_shape, classes, **{"types": 2, "channels": 4, **options})
+"""
+
+
+@pytest.fixture(params=["in its file", "beside it", "in another package"])
+def tiny(request, plugin, tmp_path, monkeypatch):
+    """Offers the network `tiny`, whose class is there or elsewhere."""
+    if request.param == "in its file":
+        plugin("models/tiny.py", NET + BUILD)
+    elif request.param == "beside it":
+        plugin("models/tiny/__init__.py", "from ._net import Tiny\n" + BUILD)
+        plugin("models/tiny/_net.py", NET)
+    else:
+        monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+        plugin("elsewhere/its_networks.py", NET)
+        plugin("models/tiny.py", "from its_networks import Tiny\n" + BUILD)
+    yield
+    sys.modules.pop("its_networks", None)
+
+
+def test_a_network_of_ones_own_is_trained_and_opened_again(tiny, tmp_path):
+    words = ["--dataset", "digits", "--model", "tiny", "--epochs", "1", "--output"]
+    run = CliRunner().invoke(main, ["train", *words, str(tmp_path / "run")])
+    assert run.exit_code == 0, run.output
+    model = capsviz.load(tmp_path / "run")
+    assert model.card["model"]["name"] == "tiny" and model.config["width"] == 3
+    again = CliRunner().invoke(main, ["evaluate", "--checkpoint", str(tmp_path / "run")])
+    assert again.exit_code == 0, again.output
+    assert "tiny" in CliRunner().invoke(main, ["describe", "--checkpoint", str(tmp_path / "run")]).output
+
+
+def test_a_network_of_ones_own_is_saved_and_opened_again(tiny, tmp_path, embedded):
+    model = models.build("tiny", (1, 28, 28), 10, width=2)
+    path = capsviz.save(model, tmp_path / "mine", embedded("train"))
+    again = capsviz.load(path)
+    assert again.card["model"] == {"name": "tiny", "config": again.card["model"]["config"]}
+    assert again.config["width"] == 2
+
+
+def test_a_capsnet_with_other_options_needs_no_plugin_to_be_opened(plugin):
+    plugin("models/small.py", OF_CAPSVIZ)
+    model = models.build("small", (1, 28, 28), 10)
+    assert models.name_for(model) == "capsnet" == models.name_for(capsviz.CapsNet(types=2))
