@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from capsviz.tracing import evidence, measures
 from capsviz.tracing.record import Trace
@@ -15,9 +16,9 @@ def by_parent_type(traced: Trace) -> Trace:
     """What each child gives and adds to all parents of a type, as if they were one parent.
 
     Couplings (R, N, I, types) are what a child gives to the parents of a type at all places that
-    see it, as a share of all it gives; evidence (R, N, I, types) is what it adds to them, a sum;
-    activations (R, N, types) are means over places. What has no such sum is not there: votes,
-    poses. Rows of children that no place sees are zero.
+    see it, as a share of all it gives, where a coupling below zero counts by its size; evidence (R,
+    N, I, types) is what it adds to them, a sum; activations (R, N, types) are means over places.
+    What has no such sum is not there: votes, poses. Rows of children that no place sees are zero.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ def by_parent_type(traced: Trace) -> Trace:
     return Trace(
         images=traced.images,
         grid=traced.grid,
-        couplings=shares / shares.sum(-1, keepdim=True).clamp_min(torch.finfo(shares.dtype).tiny),
+        couplings=normalize(shares, p=1, dim=-1, eps=torch.finfo(shares.dtype).tiny),
         evidence=torch.stack(
             [evidence.at_children(evidence.of_children(traced, r), traced.links) for r in rounds]
         ),
@@ -56,7 +57,7 @@ def agreement(traced: Trace) -> Tensor:
     images, places = traced.votes.shape[:2]
     couplings = traced.couplings.flatten(1, 2)
     each = measures.agreement(traced.votes.flatten(0, 1), couplings, traced.poses.flatten(1, 2))
-    mass = couplings.sum(2)
+    mass = couplings.abs().sum(2)
     each, mass = (one.unflatten(1, (images, places)) for one in (each, mass))
     return (each * mass).sum(2) / mass.sum(2).clamp_min(torch.finfo(mass.dtype).tiny)
 

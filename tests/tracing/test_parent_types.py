@@ -57,3 +57,38 @@ def test_unlinked_children_are_no_part_of_a_type_mean():
 def test_a_layer_that_sees_all_children_is_refused(tiny, tiny_images):
     with pytest.raises(ValueError, match="all parents of this layer see all children"):
         parent_types.by_parent_type(trace(tiny, tiny_images[:1]))
+
+
+@pytest.fixture
+def below_zero():
+    """Of self-attention whose biases make the couplings of a child add up to about zero."""
+    model = models.build(
+        "matrix_capsnet",
+        (1, 21, 19),
+        3,
+        channels=6,
+        types=(2, 3, 4),
+        routing="self_attention",
+    )
+    torch.nn.init.constant_(model.layers[0].learned["bias"], -0.34)
+    images = torch.rand(2, 1, 21, 19, generator=torch.Generator().manual_seed(4))
+    return trace(model.eval(), images, layer=0)
+
+
+def test_couplings_below_zero_have_shares_that_are_numbers(below_zero):
+    folded = parent_types.by_parent_type(below_zero).couplings
+    linked = parent_types.with_parents(below_zero)
+    assert below_zero.couplings.sum(-1).min() < 0
+    torch.testing.assert_close(
+        folded[:, :, linked].abs().sum(-1), torch.ones(folded[:, :, linked].shape[:-1]).double()
+    )
+    assert not folded[:, :, ~linked].any()
+
+
+def test_agreement_weighs_places_by_the_size_of_their_couplings(below_zero):
+    votes, couplings, poses = (getattr(below_zero, n) for n in ("votes", "couplings", "poses"))
+    cosine = torch.cosine_similarity(votes, poses[-1][:, :, None], dim=-1)
+    expected = (couplings[-1] * cosine).sum((1, 2)) / couplings[-1].abs().sum((1, 2))
+    found = parent_types.agreement(below_zero)[-1]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert found.abs().max() <= 1
