@@ -18,7 +18,7 @@ from capsviz.foreign.recorder import Pass
 from capsviz.foreign.taps import TapPass
 from capsviz.nn.computation import literal
 from capsviz.tracing import evaluating
-from capsviz.tracing.forward import check_images
+from capsviz.tracing.requests import check_images
 
 
 class Caller:

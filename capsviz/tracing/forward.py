@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import cast
 
@@ -17,6 +16,7 @@ from capsviz.tracing.modes import inference
 from capsviz.tracing.places import extent
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import recalled
+from capsviz.tracing.requests import check_images, check_look, whole_number
 
 CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
 CHUNK_IMAGES = 256  # at most
@@ -58,14 +58,20 @@ def trace(
                  what the network's `look` does not take or give.
     MemoryError  if what is to be kept would not fit, with its size.
     """
-    whole = tuple(keep) == KEEP
-    parts = record.fields_of((keep,) if isinstance(keep, str) else keep)
+    keep = (keep,) if isinstance(keep, str) else tuple(keep)
+    whole, parts = keep == KEEP, record.fields_of(keep)
     check_images(images)
     if not (couplings is None or isinstance(couplings, str | Tensor)):
         raise TypeError(f"expected couplings as a Tensor or a name, got {type(couplings).__name__}")
+    chunk = None if chunk is None else whole_number("chunk", chunk)
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1 image, got {chunk}")
-    options = {"layer": layer, "couplings": couplings, "iterations": iterations, "seed": seed}
+    if layer in (-1, len(getattr(model, "grids", None) or [None]) - 1):
+        layer = -1  # by another index: a network that shows one layer takes none
+    if iterations is not None:
+        iterations = whole_number("routing iterations", iterations)
+    options = {"layer": layer, "couplings": couplings, "iterations": iterations}
+    options["seed"] = whole_number("seed", seed)
 
     def run(more):
         return _Pass(model, more, **options).over(images, chunk, required=() if whole else parts)
@@ -85,7 +91,7 @@ class _Pass:
         self.model, self.parts = model, parts
         self.layer, self.couplings = layer, couplings
         self.options = {"iterations": iterations} | ({"layer": layer} if layer != -1 else {})
-        _check_look(model, layer, couplings, iterations)
+        check_look(model, layer, couplings)
         self.generator = torch.Generator().manual_seed(seed)
         self.like = next(model.parameters(), torch.zeros(()))
 
@@ -185,43 +191,6 @@ class _Pass:
 def images_at_a_time(model) -> int:
     """How many images a forward pass should take: fewer where a network says they are large."""
     return min(CHUNK_IMAGES, max(1, PASS_BYTES // getattr(model, "image_bytes", 1)))
-
-
-def check_images(images: Tensor) -> None:
-    """ValueError for images that are not float (N, C, H, W) in [0, 1], N at least 1; TypeError."""
-    if not isinstance(images, Tensor):
-        raise TypeError(f"expected images as a torch.Tensor, got {type(images).__name__}")
-    if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
-        raise ValueError(
-            "expected float images (N, C, H, W), at least one, got "
-            f"{images.dtype} of {tuple(images.shape)}"
-        )
-    low, high = (float(end) for end in images.detach().aminmax())
-    if not (low >= 0 and high <= 1):
-        raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
-
-
-def _check_look(model, layer: int, couplings, iterations) -> None:
-    """ValueError for what no network takes, and what this one's `look` has no argument for."""
-    layers = len(getattr(model, "grids", None) or ())
-    if layers and layer not in range(-layers, layers):
-        raise ValueError(
-            f"this network has {layers} routed layers: expected layer 0 to {layers - 1}, "
-            f"got {layer}"
-        )
-    if isinstance(couplings, Tensor) and not couplings.isfinite().all():
-        raise ValueError("expected couplings that are numbers, got some that are not finite")
-    if not (iterations is None or isinstance(iterations, int)):
-        raise ValueError(f"routing iterations must be a whole number, got {iterations!r}")
-    parameters = inspect.signature(model.look).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
-        return
-    if layer != -1 and "layer" not in parameters:
-        raise ValueError(f"this network shows one routed layer, expected layer -1, got {layer}")
-    if couplings is not None and "couplings" not in parameters:
-        raise ValueError(
-            "this network's couplings cannot be replaced: its `look` takes no `couplings`"
-        )
 
 
 def _grid(model, layer: int) -> tuple[int, int, int] | None:

@@ -1,20 +1,35 @@
 """Evaluation mode and no gradients for a while; the network is left as it was found."""
 
 from contextlib import contextmanager
+from threading import Lock
+from weakref import WeakKeyDictionary
 
 import torch
+
+_lock = Lock()
+_under_way: WeakKeyDictionary = WeakKeyDictionary()  # network -> [number of looks, what trained]
 
 
 @contextmanager
 def evaluating(model):
-    """Evaluation mode; every module's mode is put back, also after an error."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
+    """Evaluation mode; every module's mode is put back, also after an error.
+
+    Of several threads that look at one network at a time the last one puts it back.
+    """
+    with _lock:
+        training = [module for module in model.modules() if module.training]
+        entry = _under_way.setdefault(model, [0, training])
+        entry[0] += 1
+        model.eval()
     try:
         yield
     finally:
-        for module in training:
-            module.training = True
+        with _lock:
+            entry[0] -= 1
+            if not entry[0]:
+                del _under_way[model]
+                for module in entry[1]:
+                    module.training = True
 
 
 @contextmanager

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from capsviz.tracing.finite import require_finite
-from capsviz.tracing.forward import CHUNK_IMAGES, check_images, images_at_a_time, trace
+from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
 from capsviz.tracing.modes import inference
+from capsviz.tracing.requests import check_images
 
 LENGTH = "capsule length"
 

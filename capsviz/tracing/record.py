@@ -45,6 +45,7 @@ class Trace:
         shown = []
         for field in fields(self):
             value = getattr(self, field.name)
+            value = getattr(value, "child", value)  # of links: numbers, places by slots
             if isinstance(value, Tensor):
                 value = tuple(value.shape)
             if value is not None:

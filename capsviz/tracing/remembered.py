@@ -31,7 +31,8 @@ _entries: ContextVar[dict | None] = ContextVar("entries", default=None)
 def remember():
     """Inside this context an equal call of `trace` on the same, unchanged tensor is answered from
     the first one whose `keep` covers it: with the same tensors, which must not be written to.
-    Tensors given as couplings are never taken as equal.
+    Tensors given as couplings are never taken as equal, nor is a network whose weights were
+    written to since; what is changed in it otherwise (hooks, attributes) is not noticed.
     """
     token = _entries.set({})
     try:
@@ -45,14 +46,13 @@ def recalled(
 ) -> Trace:
     """The parts of a trace, of an earlier one where it has them, or of `run(parts)`."""
     entries = _entries.get()
-    if (
-        entries is None
-        or images.is_inference()
-        or any(isinstance(value, Tensor) for value in options.values())
-    ):
+    if entries is None or any(isinstance(value, Tensor) for value in options.values()):
         return run(parts)
-    where = (images.data_ptr(), images.shape, images.stride(), images._version)
-    key = (id(model), where, *options.values())
+    tensors = [images, *model.parameters(), *model.buffers()]
+    if any(tensor.is_inference() for tensor in tensors):  # whose changes are not counted
+        return run(parts)
+    states = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+    key = (id(model), images.shape, images.stride(), states, *options.values())
     if key not in entries or not covers(entries[key].kept, parts):
         plain = options["couplings"] is None and options["iterations"] is None
         more = COMMON if plain and options["layer"] == -1 and parts != ("last",) else ()

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from capsviz.tracing.forward import check_images, images_at_a_time, trace
+from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.modes import inference
+from capsviz.tracing.requests import check_images
 
 
 def routes_again(model) -> bool:

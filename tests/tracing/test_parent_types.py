@@ -19,6 +19,11 @@ def traced(request):
     return trace(model, images, layer=0)
 
 
+def test_a_trace_shows_the_shape_of_its_links(traced):
+    assert f"links={tuple(traced.links.child.shape)}" in repr(traced)
+    assert "tensor" not in repr(traced)
+
+
 def test_what_a_child_gives_and_adds_to_a_type_is_summed_over_places(traced):
     folded, child = parent_types.by_parent_type(traced), traced.links.child
     adds = of_children(traced)

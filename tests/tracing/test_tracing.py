@@ -149,6 +149,16 @@ def test_the_network_is_looked_at_in_evaluation_mode(tiny, tiny_images, monkeypa
     assert set(modes) == {False}
 
 
+def test_the_last_of_several_that_look_puts_the_mode_back(tiny):
+    first, second = tracing.evaluating(tiny.train()), tracing.evaluating(tiny)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not any(module.training for module in tiny.modules()), "the second is not done"
+    second.__exit__(None, None, None)
+    assert all(module.training for module in tiny.modules())
+
+
 def test_a_trace_can_be_differentiated_from(tiny, tiny_images):
     seen = trace(tiny, tiny_images, keep=("poses", "lengths"))
     poses = seen.poses[-1].clone().requires_grad_()

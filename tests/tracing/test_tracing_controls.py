@@ -9,7 +9,7 @@ from conftest import build_strong
 from foreign import Foreign
 
 from capsviz.nn.functional import lengths
-from capsviz.tracing import control_couplings, coupling_sd, even_couplings, trace
+from capsviz.tracing import KEEP, control_couplings, coupling_sd, even_couplings, trace
 
 
 @pytest.fixture(params=["strong", "leaky", "foreign"])
@@ -152,8 +152,8 @@ def test_activations_that_are_given_are_taken_and_not_the_norms(tiny_images):
 def test_what_a_look_does_not_take_or_give_is_refused_in_one_line(tiny_images):
     with pytest.raises(ValueError, match="`look` takes no `couplings`"):
         trace(Minimal().eval(), tiny_images, couplings="uniform")
-    with pytest.raises(ValueError, match="expected layer -1, got 0"):
-        trace(Minimal().eval(), tiny_images, layer=0)
+    with pytest.raises(ValueError, match="expected layer 0 or -1, got 1"):
+        trace(Minimal().eval(), tiny_images, layer=1)
     with pytest.raises(ValueError, match="gave no votes"):
         trace(Minimal().eval(), tiny_images, keep=("votes",))
 
@@ -183,10 +183,30 @@ def test_couplings_of_another_layer_are_refused_with_both_shapes(tiny, tiny_imag
         trace(tiny, tiny_images, couplings=torch.full((12, 3), torch.nan))
 
 
-@pytest.mark.parametrize("iterations", [0, -1, 1.5, "two"])
+def test_the_one_routed_layer_has_number_0_too(tiny, tiny_images):
+    assert trace(Minimal().eval(), tiny_images, layer=0).pose_shape == (5,)
+    assert torch.equal(
+        trace(tiny, tiny_images, layer=0).couplings, trace(tiny, tiny_images).couplings
+    )
+
+
+@pytest.mark.parametrize("iterations", [0, -1, 1.5, "two", True])
 def test_iterations_that_are_no_number_of_passes_are_refused(tiny, tiny_images, iterations):
     with pytest.raises(ValueError, match=rf"iterations must be .*{iterations}"):
         trace(tiny, tiny_images, iterations=iterations)
+
+
+def test_numbers_may_be_of_any_kind_of_whole_number(tiny, tiny_images):
+    numbers = {"iterations": np.int64(2), "chunk": np.uint8(3), "seed": torch.tensor(0)}
+    assert len(trace(tiny, tiny_images, couplings="random", **numbers).couplings) == 2
+    for name, wrong in (("chunk", 2.5), ("chunk", True), ("seed", None), ("seed", "one")):
+        with pytest.raises(ValueError, match=rf"{name} must be a whole number, got {wrong!r}"):
+            trace(tiny, tiny_images, **{name: wrong})
+
+
+def test_names_to_keep_may_come_one_by_one(tiny, tiny_images):
+    assert trace(tiny, tiny_images, keep=iter(["lengths", "poses"])).poses is not None
+    assert trace(tiny, tiny_images, keep=iter(KEEP)).votes is not None
 
 
 def test_even_couplings_have_the_networks_own_type():

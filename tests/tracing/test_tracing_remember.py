@@ -77,6 +77,21 @@ def test_images_that_were_written_to_are_not(tiny, tiny_images):
     assert not torch.allclose(before, after)
 
 
+def test_a_network_whose_weights_were_written_to_is_looked_at_anew(tiny, tiny_images):
+    def ask():
+        return trace(tiny, tiny_images, keep=("lengths",)).lengths
+
+    with remember():
+        before = ask()
+        with torch.no_grad():
+            tiny.capsules.weight.mul_(0.5)
+        after = ask()
+        tiny.capsules.weight = torch.nn.Parameter(tiny.capsules.weight * 2)
+        again = ask()
+    assert not torch.allclose(before, after)
+    torch.testing.assert_close(again, before)
+
+
 def test_given_couplings_are_not(tiny, tiny_images):
     given = torch.full((12, 3), 1 / 3)
     with remember():

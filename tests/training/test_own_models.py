@@ -26,7 +26,7 @@ class Tiny(nn.Module):
         super().__init__()
         self.config = {"image_shape": image_shape, "classes": classes, "width": width}
         self.body = nn.Sequential(
-            nn.AvgPool2d(4), nn.Flatten(), nn.Linear(49, width), nn.ReLU(), nn.Linear(width, classes)
+            nn.AvgPool2d(4), nn.Flatten(), nn.Linear(49, width), nn.Linear(width, classes)
         )
 
     def forward(self, images):
@@ -71,7 +71,10 @@ def test_a_network_of_ones_own_is_trained_and_opened_again(tiny, tmp_path):
     assert model.card["model"]["name"] == "tiny" and model.config["width"] == 3
     again = CliRunner().invoke(main, ["evaluate", "--checkpoint", str(tmp_path / "run")])
     assert again.exit_code == 0, again.output
-    assert "tiny" in CliRunner().invoke(main, ["describe", "--checkpoint", str(tmp_path / "run")]).output
+    assert (
+        "tiny"
+        in CliRunner().invoke(main, ["describe", "--checkpoint", str(tmp_path / "run")]).output
+    )
 
 
 def test_a_network_of_ones_own_is_saved_and_opened_again(tiny, tmp_path, embedded):

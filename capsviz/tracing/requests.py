@@ -1,0 +1,54 @@
+"""What may be asked of a trace: other images, layers and numbers are refused in a line."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from contextlib import suppress
+
+from torch import Tensor
+
+
+def check_images(images: Tensor) -> None:
+    """ValueError for images that are not float (N, C, H, W) in [0, 1], N at least 1; TypeError."""
+    if not isinstance(images, Tensor):
+        raise TypeError(f"expected images as a torch.Tensor, got {type(images).__name__}")
+    if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
+        raise ValueError(
+            "expected float images (N, C, H, W), at least one, got "
+            f"{images.dtype} of {tuple(images.shape)}"
+        )
+    low, high = (float(end) for end in images.detach().aminmax())
+    if not (low >= 0 and high <= 1):
+        raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
+
+
+def check_look(model, layer: int, couplings) -> None:
+    """ValueError for what no network takes, and what this one's `look` has no argument for."""
+    layers = len(getattr(model, "grids", None) or ())
+    if layers and layer not in range(-layers, layers):
+        raise ValueError(
+            f"this network has {layers} routed layers: expected layer 0 to {layers - 1}, "
+            f"got {layer}"
+        )
+    if isinstance(couplings, Tensor) and not couplings.isfinite().all():
+        raise ValueError("expected couplings that are numbers, got some that are not finite")
+    parameters = inspect.signature(model.look).parameters
+    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        return
+    if layer != -1 and "layer" not in parameters:
+        raise ValueError(
+            f"this network shows one routed layer, expected layer 0 or -1, got {layer}"
+        )
+    if couplings is not None and "couplings" not in parameters:
+        raise ValueError(
+            "this network's couplings cannot be replaced: its `look` takes no `couplings`"
+        )
+
+
+def whole_number(name: str, value) -> int:
+    """A whole number of any kind, NumPy's too; ValueError for what is none, True among it."""
+    with suppress(TypeError):
+        if not isinstance(value, bool):
+            return operator.index(value)
+    raise ValueError(f"{name} must be a whole number, got {value!r}")
