@@ -18,6 +18,7 @@ from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.tracing import scores
+from capsviz.transforms import corruptions
 
 ONLY = ("fog", "scale", "stripe")
 
@@ -212,6 +213,15 @@ def test_nothing_in_the_picture_is_cut_off(models, sample, networks):
             box = drawn.get_tightbbox()
         assert box.x0 >= -0.01 and box.x1 <= width + 0.01 and box.y0 >= -0.01
         assert box.y1 <= drawn.get_figheight() + 0.01
+
+
+def test_a_corruption_of_ones_own_counts_where_it_is_named(plugin, models, sample):
+    plugin("corruptions/dark.py", "def corrupt(images, generator): return images / 2")
+    assert "dark" in corruptions.names() and "dark" not in corruptions.choose(())
+    assert len(corruptions.choose(())) == 15
+    found = corrupt.compute(models, *sample, dataset="x", only=("dark", "fog"))
+    assert found.corruptions == ["dark", "fog"]
+    assert corrupt.findings(found).startswith("corruptions of which some are not MNIST-C's: 2 ")
 
 
 def run(*args):

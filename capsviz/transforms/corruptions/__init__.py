@@ -15,16 +15,22 @@ from torch import Tensor
 
 from capsviz import discovery
 
+PACKAGE = "capsviz.transforms.corruptions"
 CHUNK = 250  # images at a time; fixed, as the draws of an image depend on it
 
 
 def names() -> list[str]:
-    """Names of the corruptions."""
-    return discovery.names("capsviz.transforms.corruptions")
+    """Names of the corruptions, those of plugins too."""
+    return discovery.names(PACKAGE)
+
+
+def published() -> list[str]:
+    """Names of MNIST-C's, which come with capsviz."""
+    return sorted(name for name, entry in discovery.entries(PACKAGE).items() if entry.ours)
 
 
 def choose(only) -> list[str]:
-    """The named corruptions, in our order; all for an empty choice; ValueError for an unknown one.
+    """The named corruptions, sorted; MNIST-C's for an empty choice; ValueError for an unknown one.
 
     Parameters
     ----------
@@ -34,7 +40,7 @@ def choose(only) -> list[str]:
     for name in only:
         if name not in known:
             raise ValueError(discovery.unknown("corruption", name, known))
-    return [name for name in known if not only or name in only]
+    return [name for name in known if name in (only or published())]
 
 
 def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
@@ -56,7 +62,7 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
     ValueError  for an unknown name, images of another shape or range, or a file that has no such
                 function.
     """
-    module = discovery.load("capsviz.transforms.corruptions", name, what="corruption")
+    module = discovery.load(PACKAGE, name, what="corruption")
     _check(images)
     if len(discovery.parameters(getattr(module, "corrupt", None))) != 2:
         raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
