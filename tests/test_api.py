@@ -9,6 +9,7 @@ from PIL import Image
 
 import capsviz
 from capsviz import discovery, pictures
+from capsviz.cli.inputs import open_inputs
 from capsviz.nn import models
 
 STUB = discovery.folder("capsviz") / "__init__.pyi"
@@ -83,6 +84,13 @@ def test_what_a_loop_of_ones_own_trained_is_kept_and_opened(tmp_path):
     other = capsviz.save(model, tmp_path / "two.safetensors", part, options={"download": False})
     assert other == tmp_path / "two.safetensors"
     assert capsviz.load(other).card["dataset"]["options"] == {"download": False}
+
+
+def test_a_data_set_with_a_border_is_opened_by_its_options(tmp_path):
+    part = capsviz.data.load("digits", "train", pad_px=2)
+    model = capsviz.CapsNet(part.image_shape, types=2, channels=4)
+    path = capsviz.save(model, tmp_path / "mine", part, options={"pad_px": 2})
+    assert open_inputs(checkpoint=str(path)).dataset.image_shape == (1, 32, 32)
 
 
 def test_what_commands_could_not_open_is_not_kept(tmp_path):

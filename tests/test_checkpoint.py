@@ -37,6 +37,13 @@ def test_half_precision_storage_is_loaded_as_float32(tmp_path, tiny_images):
         )
 
 
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16, torch.bfloat16])
+def test_the_card_says_in_what_type_weights_are_stored(tmp_path, kind):
+    path = checkpoint.save(tmp_path / "x.safetensors", build_tiny().to(kind), CARD, dtype=None)
+    assert str(kind) == "torch." + checkpoint.read_card(path)["weights"]["stored_as"]
+    assert {v.dtype for v in checkpoint.read_tensors(path)[0].values()} == {kind}
+
+
 def test_the_card_has_the_digest_of_the_weights(stored):
     card = checkpoint.read_card(stored)
     assert card["weights"]["sha256"] == checkpoint.sha256(stored)

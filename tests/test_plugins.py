@@ -80,6 +80,15 @@ def test_a_data_set_without_what_it_needs_is_refused_in_a_line(plugin, text, wor
     assert "\n" not in str(error.value)
 
 
+def test_a_data_set_is_called_by_the_name_of_its_file(plugin):
+    plugin(
+        "data/mine.py",
+        "from dataclasses import replace\nfrom capsviz.data import digits\n\n"
+        "def load(split, root):\n    return replace(digits.load(split, root), name='My digits')\n",
+    )
+    assert capsviz.data.load("mine", "test").name == "mine"
+
+
 def test_an_analysis_whose_command_gives_nothing_is_refused_in_a_line(plugin):
     path = plugin(
         "analyses/silent.py",

@@ -125,10 +125,11 @@ def save(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(path, tensors)
+    types = {str(v.dtype).removeprefix("torch.") for v in tensors.values() if v.is_floating_point()}
     weights = {
         "file": path.name,
         "sha256": sha256(path),
-        "stored_as": str(dtype or torch.float32).removeprefix("torch."),
+        "stored_as": " and ".join(sorted(types)),
         "parameters": sum(p.numel() for p in model.parameters()),
     }
     card = {"format": 1, **card, "model": network(model), "weights": weights}

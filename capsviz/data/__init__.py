@@ -199,7 +199,7 @@ def _load(name: str, split: str, root, options: Mapping) -> Dataset:
     if not isinstance(part, Dataset):
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
         raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")
-    return part
+    return part if part.name == name else replace(part, name=name)  # by which cards find it
 
 
 def loader_of(name: str) -> Callable[..., object]:

@@ -26,7 +26,8 @@ def save(
     path     a folder, "runs/mine", for runs/mine/mine.safetensors; or the name of that file. A card
              in JSON is written beside the weights. What is there is written over.
     dataset  that it was trained on; of it only name, classes and the shape of its images are kept.
-    options  that the data set was loaded with, {"image_size": 32}: commands load it so again.
+    options  that the data set was loaded with, {"image_size": 32} or {"pad_px": 2}: commands load
+             it so again, and without them not at all where its images would have another shape.
 
     Returns
     -------
