@@ -67,7 +67,10 @@ def source(package: str, name: str) -> Path:
 
 def summary(package: str, name: str) -> str:
     """First line of a module's docstring, read without importing it."""
-    text = source(package, name).read_text(encoding="utf-8")
+    try:
+        text = source(package, name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        return f"(cannot be read: it is not UTF-8, byte {error.start})"
     line = text.partition("\n")[0].removeprefix(QUOTES)
     if text.startswith(QUOTES) and "\\" not in line and line.strip():  # as all of ours: ast is slow
         return line.partition(QUOTES)[0].strip()

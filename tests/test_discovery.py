@@ -131,6 +131,11 @@ def test_the_first_line_of_a_docstring_however_it_is_written(plugin, text, line)
     assert discovery.summary(DATA, "mine") == line
 
 
+def test_a_file_that_is_not_utf_8_is_listed_as_such(plugin):
+    plugin("data/mine.py", "").write_bytes('"""Gr\u00fc\u00dfe."""\n'.encode("latin-1"))
+    assert discovery.summary(DATA, "mine") == "(cannot be read: it is not UTF-8, byte 5)"
+
+
 def test_summaries_of_ours_are_those_of_python():
     import ast
 

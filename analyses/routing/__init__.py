@@ -212,7 +212,8 @@ def command(run, iterations, layer, n, dead_norm, seed):
     if n is None:
         picture = run.picture
         result = compute(run.model, picture.image, picture.label, **chosen, layer=layer)
-        yield f"routing-{picture.name}", result
+        layer = "" if result.layer is None else f"-layer-{result.layer}"
+        yield f"routing-{picture.name}{layer}", result
         return
     result = evaluate(
         run.model,

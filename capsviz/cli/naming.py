@@ -23,7 +23,7 @@ PRESENTATION = {  # options that change where a figure goes and what it looks li
 }  # fmt: skip
 NETWORK = {"checkpoint", "first", "others", "network", "weights", "seeds_of"}
 WITHIN = {  # what analyses name themselves
-    "dataset", "n", "digit", "index", "image", "donor", "donor_index", "make", "picture",
+    "dataset", "n", "digit", "index", "image", "donor", "donor_index", "make", "picture", "layer",
 }  # fmt: skip
 LONGEST = 60  # letters of the networks, and of the options; longer ones are cut, and told apart
 HEAD = 65536  # bytes of a result's file that hold its options

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from conftest import build_self_routing, build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
@@ -16,6 +17,7 @@ from page import assert_redrawn
 from capsviz import figures
 from capsviz.analyses import routing
 from capsviz.analyses.routing import survey
+from capsviz.cli import main
 from capsviz.figures.maps import coupling_ticks, halfrange
 from capsviz.nn import models
 from capsviz.nn.functional import lengths
@@ -676,6 +678,16 @@ def test_command_prints_the_statistics_as_json(analyse, tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 20
     assert (tmp_path / "routing-digits-20-images.json").exists()
+
+
+def test_a_layer_has_one_name_by_whatever_index(blank, tmp_path):
+    def run(layer):
+        words = ["routing", "--checkpoint", "digits-matrix", "--layer", layer, "--format", "svg"]
+        return CliRunner().invoke(main, [*words, "--output", str(tmp_path)])
+
+    assert run("-2").exit_code == 0
+    assert "routing-digits-matrix-digits-2-0-layer-1.json" in {p.name for p in tmp_path.iterdir()}
+    assert run("1").exit_code == 2
 
 
 def test_a_layer_below_the_classes_is_told_by_its_parents_types(tiny_images, tmp_path):

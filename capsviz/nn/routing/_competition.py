@@ -60,6 +60,8 @@ class Places(Alone):
 
     def pieces(self, positions, slots, bytes_per_slot, device):
         """Whole images, so few that the smallest block of slots fits the cache."""
+        if positions == 0:
+            return [slice(0, 0)]
         places = len(self.links.child)
         smallest = min(b.stop - b.start for b in self.blocks(slots, positions * 2**40, device))
         step = places * _blocks(positions, smallest * bytes_per_slot * places, device)[0].stop

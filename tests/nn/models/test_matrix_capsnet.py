@@ -110,6 +110,13 @@ def test_every_routing_gives_the_same_looked_at_and_not(name, images):
         assert model(more).lengths.shape == (number, 3)
 
 
+@pytest.mark.parametrize("name", routing.available())
+def test_no_images_have_no_classes(name):
+    output = build(routing=name)(torch.zeros(0, *SHAPE))
+    assert output.lengths.shape == (0, 3) and output.poses.shape[:2] == (0, 3)
+    output.lengths.sum().backward()
+
+
 @pytest.mark.parametrize("name", ["dynamic", "self_routing", "em"])
 def test_its_look_says_the_truth(name, images):
     with torch.inference_mode():
