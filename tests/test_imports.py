@@ -15,7 +15,7 @@ from capsviz import discovery
 FLOORS = (
     ("capsviz",),
     ("discovery",),
-    ("files", "memory", "provenance", "validation"),
+    ("files", "memory", "plugins", "provenance", "validation"),
     ("nn", "statistics"),
     ("checkpoint", "tracing", "transforms"),
     ("foreign", "pictures"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 
 import click
 
-from capsviz import __version__, discovery
+from capsviz import __version__, discovery, plugins
 from capsviz.cli.errors import errors
 from capsviz.nn import allocator
 
+ENDS = (click.ClickException, click.exceptions.Exit, click.Abort)  # of a command, as click has it
 PACKAGES = ("capsviz.commands", "capsviz.analyses")  # in the order of the help
 
 
@@ -67,11 +69,18 @@ class Commands(click.Group):
         return None
 
     def resolve_command(self, context, args):
-        """As click does, with the nearest name in the message."""
+        """As click does, with the nearest name in the message; what fails in a plugin is named."""
         name = args[0]
         if self.get_command(context, name) is None:
             raise click.UsageError(discovery.unknown("command", name, self.list_commands(context)))
-        return super().resolve_command(context, args)
+        typed, command, rest = super().resolve_command(context, args)
+        stem = name.replace("-", "_")
+        package = next(one for one in PACKAGES if stem in discovery.names(one))
+        if command is not None and command.callback is not None:
+            command = copy(command)
+            guard = plugins.guarded(package, stem, what="command", but=ENDS)
+            command.callback = guard(command.callback)
+        return typed, command, rest
 
     def format_commands(self, context, formatter):
         """Help lines are the first lines of the files' docstrings."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from capsviz import discovery
+from capsviz import discovery, plugins
 from capsviz.data._checks import check
 from capsviz.transforms.augment import to_float
 
@@ -187,15 +187,8 @@ def load(
 def _load(name: str, split: str, root, options: Mapping) -> Dataset:
     """A split by its file's `load`; what goes wrong in somebody's own is a ValueError with it."""
     loader = loader_of(name)
-    try:
+    with plugins.guarded("capsviz.data", name, what="data set", fails="cannot be loaded"):
         part = loader(split, root, **options)
-    except (ValueError, OSError):
-        raise
-    except Exception as error:
-        if discovery.entries("capsviz.data")[name].ours:
-            raise
-        of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
-        raise ValueError(f"{of} cannot be loaded ({type(error).__name__}: {error})") from error
     if not isinstance(part, Dataset):
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
         raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")

@@ -100,6 +100,9 @@ def draw(
         result = result._replace(classes=shortened(classes))
     with style():
         figure = module.plot(result, width=inches(width), **({"part": part} if part else {}))
+    if not isinstance(figure, Figure):
+        kind = type(figure).__name__
+        raise ValueError(f"`plot` of {module.__file__} gives a {kind}, expected a Figure")
     for text in figure.findobj(Text):
         text.set_text(MINUS.sub("−", text.get_text()))
     return figure
@@ -142,6 +145,9 @@ def save(
     -------
     The files written; the JSON last.
     """
+    if not hasattr(result, "_asdict"):
+        kind = type(result).__name__
+        raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
     paths = export(stem, analysis, result, formats, width)
     about = {
         "analysis": analysis,

@@ -154,7 +154,7 @@ class CapsuleLayer(RoutingLayer):
             options = self.inputs(self._route, poses, activations, iterations) | options
             votes, options = self.votes(poses), {"couplings": couplings, **options}
             if self.links is None:
-                return votes, self.routed(votes, **options)
+                return votes, self._route(votes, **options)
             return votes, route_places(self._route, votes, links=self.links, **options)
 
     def votes(self, poses: Tensor) -> Tensor:

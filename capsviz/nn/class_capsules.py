@@ -142,7 +142,7 @@ class ClassCapsules(RoutingLayer):
     def _routed(self, votes, primary, activations, couplings, iterations) -> Routing:
         """Before the norm of the parents, if there is one."""
         options = self.inputs(self._route, primary, activations, iterations)
-        return self.routed(votes, couplings=couplings, **options)
+        return self._route(votes, couplings=couplings, **options)
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
         """As of any layer; batch norm of the parents divides it as it does their logits."""

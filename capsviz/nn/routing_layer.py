@@ -48,16 +48,6 @@ class RoutingLayer(nn.Module):
         self._weights = getattr(module, "weights", None)
         self._initial = getattr(module, "parameters", None)
 
-    def routed(self, votes: Tensor, **options) -> Routing:
-        """What `route` of the routing gives; ValueError where one's own gives something else."""
-        routed = self._route(votes, **options)
-        if not isinstance(routed, Routing):
-            raise ValueError(
-                f"`route` of the routing '{self.routing_name}' gives a {type(routed).__name__}, "
-                "expected a capsviz.nn.routing.Routing: logits, couplings, poses, activations"
-            )
-        return routed
-
     def initial(self, parents: int, child_numbers: int, parent_numbers: int) -> dict[str, Tensor]:
         """What the routing itself learns, by its names, at first."""
         if self._initial is None:

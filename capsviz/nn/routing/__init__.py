@@ -35,6 +35,7 @@ from capsviz.discovery import load, names
 from capsviz.nn.functional import lengths
 from capsviz.nn.quantity import ALONG_POSE, Quantity
 from capsviz.nn.routing._attend import attend, batch_last, workspace_bytes
+from capsviz.nn.routing._own import PACKAGE, checked
 
 __all__ = [
     "Parents",
@@ -75,19 +76,20 @@ class Parents(NamedTuple):
 
 def available() -> list[str]:
     """Names of the routings."""
-    return names("capsviz.nn.routing")
+    return names(PACKAGE)
 
 
 @cache
 def get(name: str) -> ModuleType:
     """The module of a routing; ValueError names the known ones, or what one's own lacks."""
-    module = load("capsviz.nn.routing", name, what="routing")
+    module = load(PACKAGE, name, what="routing")
     if "couplings" not in discovery.parameters(getattr(module, "route", None)):
         raise ValueError(
             f"the routing '{name}' of {module.__file__} has no function "
             "route(votes, *, couplings=None, ...)"
         )
-    return module
+    ours = discovery.entries(PACKAGE)[name].ours
+    return module if ours else checked(name, module, {"route": Routing, "fused": Parents})
 
 
 def has_evidence(name: str) -> bool:
@@ -102,7 +104,7 @@ def quantity(name: str) -> Quantity:
 
 def summary(name: str) -> str:
     """How a routing couples, in a line."""
-    return discovery.summary("capsviz.nn.routing", name).rstrip(".")
+    return discovery.summary(PACKAGE, name).rstrip(".")
 
 
 def norms_parents(name: str) -> bool:

@@ -1,0 +1,103 @@
+"""A routing of one's own that goes wrong: a line that names it, its file and the cause."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from conftest import build_tiny
+
+import capsviz
+from capsviz.nn import models, routing
+
+GOOD = """
+import torch
+from capsviz.nn.functional import squash
+from capsviz.nn.routing import Parents, Routing, stack
+
+def route(votes, *, couplings=None, shift=None):
+    even = torch.full_like(votes[..., 0], 1 / votes.shape[2])
+    even = even if couplings is None else couplings.expand_as(even)
+    poses = squash(torch.einsum("bij,bije->bje", even, votes))
+    whole = stack([(even * 0, even, poses)])
+    return whole
+"""
+GIVES = "`route` of the routing '{}' of .*{}.py gives "
+WRONG = {
+    "an error": ("{}['inside']", "", "fails .KeyError: 'inside', line 11.$"),
+    "an error of sizes": ("even @ even", "", r"fails .RuntimeError: .*, line 11.$"),
+    "arrays": (
+        "Routing(*(part.detach().numpy() for part in whole))",
+        "",
+        GIVES + r"logits ndarray, expected \(1, 8, 12, 3\)",
+    ),
+    "a parent less": (
+        "whole._replace(couplings=whole.couplings[..., 1:])",
+        "",
+        GIVES + r"couplings \(1, 8, 12, 2\), expected \(1, 8, 12, 3\)",
+    ),
+    "no rounds": (
+        "Routing(*(part[0] for part in whole))",
+        "",
+        GIVES + r"logits \(8, 12, 3\), expected \(R, 8, 12, 3\)",
+    ),
+    "a short pose": (
+        "whole._replace(poses=whole.poses[..., 1:])",
+        "",
+        GIVES + r"poses \(1, 8, 3, 5\), expected \(1, 8, 3, 6\)",
+    ),
+    "unknown names": (
+        "whole",
+        "def parameters(*sizes): return {'other': torch.zeros(3)}",
+        "fails .TypeError: .*argument 'other'.$",
+    ),
+    "a list": (
+        "whole",
+        "def parameters(*sizes): return [torch.zeros(3)]",
+        "`parameters` of the routing '{}' of .*{}.py gives a list, expected tensors by their names",
+    ),
+    "children": (
+        "whole",
+        "CHILDREN = 'nonsense'",
+        "of .*{}.py: unknown CHILDREN 'nonsense', expec",
+    ),
+    "an objective": ("whole", "OBJECTIVE = 7", "of .*{}.py: unknown OBJECTIVE '7', expected one"),
+    "fused": (
+        "whole",
+        "def fused(children, weight): return Parents(children, weight)",
+        r"`fused` of the routing '{}' of .*{}.py gives poses \(8, 12, 4\), expected \(8, 3, 6\)",
+    ),
+}
+
+
+def write(plugin, name, result="whole", more=""):
+    plugin(f"routing/{name}.py", GOOD.replace("return whole", f"return {result}") + more + "\n")
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_with_a_routing_is_told_in_a_line(plugin, tiny_images, case):
+    name, (result, more, words) = "wrong_" + case.replace(" ", "_"), WRONG[case]
+    write(plugin, name, result, more)
+    with pytest.raises(ValueError, match=words.replace("{}", name)) as error:
+        build_tiny(routing=name)(tiny_images)
+    assert "\n" not in str(error.value) and f"the routing '{name}'" in str(error.value)
+
+
+def test_places_that_see_some_children_are_told_too(plugin):
+    write(plugin, "wrong_at_places", "whole._replace(poses=whole.poses[..., 1:])")
+    small = {"channels": 6, "types": (2, 3, 4), "routing": "wrong_at_places"}
+    model = models.build("matrix_capsnet", (1, 21, 19), 3, **small)
+    with pytest.raises(ValueError, match=r"'wrong_at_places' of .* gives poses \(1, .*, 15\)"):
+        model(torch.rand(2, 1, 21, 19))
+
+
+def test_a_routing_that_is_right_is_left_as_it_is(plugin, tiny_images):
+    write(plugin, "right", more="def parameters(*sizes): return {'shift': torch.zeros(3)}")
+    model = build_tiny(routing="right")
+    again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    assert torch.equal(again(tiny_images).lengths, model(tiny_images).lengths)
+    assert torch.equal(
+        again.look(tiny_images, keep=("poses",))["poses"][-1], model(tiny_images).poses
+    )
+    assert capsviz.trace(model, tiny_images, couplings="random").couplings.std() > 0.01
+    assert not routing.has_evidence("right") and routing.rounds("right", None) == 1
