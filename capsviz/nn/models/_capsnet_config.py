@@ -1,6 +1,5 @@
 """What fixes a CapsNet: its settings, its two presets, and which settings make no network."""
 
-import math
 from dataclasses import dataclass, replace
 from inspect import signature
 
@@ -8,9 +7,8 @@ import torch
 
 from capsviz import memory
 from capsviz.discovery import unknown
-from capsviz.nn import children, decoders, objectives, routing, stems
-from capsviz.nn.models._class_poses import METRICS
-from capsviz.nn.models._settings import require_positive
+from capsviz.nn import children, routing, stems
+from capsviz.nn.models._settings import require_known, require_positive, require_shared
 
 KERNEL = 9
 PRESETS = ("paper", "authors")
@@ -110,34 +108,11 @@ def check(config: Config) -> None:
             f"images of {channels} x {height} x {width} are too small for two {KERNEL}x{KERNEL} "
             f"convolutions: expected at least 1 x {smallest} x {smallest}; enlarge or pad them"
         )
-    if config.classes < 2:
-        raise ValueError(f"a classifier needs at least 2 classes, got {config.classes}")
+    require_shared(config)
     require_positive(
         config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
     )
-    for name in ("reconstruction_weight", "absent_weight", "vote_std"):
-        if getattr(config, name) is None:
-            continue
-        if not 0 <= getattr(config, name) < math.inf:
-            raise ValueError(f"{name} must be a number from 0, got {getattr(config, name)}")
-    for name in ("final_temperature", "floor"):
-        value = getattr(config, name)
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(f"{name} must be above 0, got {value}")
-    if not 0 <= config.margin_absent < config.margin_present <= 1:
-        raise ValueError(
-            "expected 0 <= margin_absent < margin_present <= 1, "
-            f"got {config.margin_absent} and {config.margin_present}"
-        )
-    for name, known in (
-        ("decoder", decoders.available()),
-        ("stem", stems.available()),
-        ("primary", ["auto", *children.KINDS]),
-        ("objective", ["auto", *objectives.NAMES]),
-        ("reconstruction_metric", sorted(METRICS)),
-    ):
-        if getattr(config, name) not in known:
-            raise ValueError(unknown(name, getattr(config, name), known))
+    require_known(config, stem=stems.available(), primary=["auto", *children.KINDS])
     per_child = config.classes * config.class_dimensions * config.primary_dimensions
     size = torch.finfo(torch.get_default_dtype()).bits // 8
     memory.require(

@@ -4,10 +4,8 @@ from dataclasses import dataclass, replace
 from inspect import signature
 
 from capsviz import memory
-from capsviz.discovery import unknown
-from capsviz.nn import decoders, objectives, routing, stems
-from capsviz.nn.models._class_poses import METRICS
-from capsviz.nn.models._settings import require_positive, settings_from
+from capsviz.nn import routing, stems
+from capsviz.nn.models._settings import require_positive, require_shared, settings_from
 
 KERNELS = ((5, 2, 2), (1, 1, 0), (3, 2, 0), (3, 1, 0))  # (kernel, stride, padding) to the classes
 
@@ -47,8 +45,7 @@ class Config:
 def check(config: Config) -> None:
     """ValueError for settings that make no network, MemoryError for too large ones."""
     require_positive(config, "channels", "types", "hidden")
-    if config.classes < 2:
-        raise ValueError(f"a classifier needs at least 2 classes, got {config.classes}")
+    require_shared(config)
     if min(config.pose) < 2:
         raise ValueError(
             f"pose must be rows and columns of a matrix, at least 2, got {config.pose}"
@@ -57,24 +54,6 @@ def check(config: Config) -> None:
         raise ValueError(
             f"a pose is multiplied by matrices of its size: got {config.pose}, no square"
         )
-    if config.final_temperature is not None and config.final_temperature <= 0:
-        raise ValueError(f"final_temperature must be above 0, got {config.final_temperature}")
-    if config.reconstruction_weight < 0:
-        raise ValueError(
-            f"reconstruction_weight must be from 0, got {config.reconstruction_weight}"
-        )
-    if not 0 <= config.margin_absent < config.margin_present <= 1:
-        raise ValueError(
-            "expected 0 <= margin_absent < margin_present <= 1, "
-            f"got {config.margin_absent} and {config.margin_present}"
-        )
-    for name, known in (
-        ("decoder", decoders.available()),
-        ("objective", objectives.NAMES),
-        ("reconstruction_metric", sorted(METRICS)),
-    ):
-        if getattr(config, name) not in known:
-            raise ValueError(unknown(name, getattr(config, name), list(known)))
     sides = [min(grid[1:]) for grid in config.grids]
     channels, height, width = config.image_shape
     if channels < 1 or min(height, width) < 1 or sides[1] < KERNELS[3][0] - 2 or sides[2] < 1:

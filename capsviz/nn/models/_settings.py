@@ -1,8 +1,11 @@
 """Settings of networks: a dataclass from what `build` is given, each value checked for its type."""
 
+import math
 from typing import get_type_hints
 
 from capsviz.discovery import unknown
+from capsviz.nn import decoders, objectives
+from capsviz.nn.models._class_poses import METRICS
 from capsviz.validation import check
 
 
@@ -29,3 +32,38 @@ def require_positive(settings, *names: str) -> None:
         value = getattr(settings, name)
         if min(value if isinstance(value, tuple) else (value,), default=0) < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def require_shared(settings) -> None:
+    """ValueError for classes, weights, margins, temperatures or names that no network can have.
+
+    What all networks of capsules share; a setting that a network lacks, or that is None, is fine.
+    """
+    if settings.classes < 2:
+        raise ValueError(f"a classifier needs at least 2 classes, got {settings.classes}")
+    for name in ("reconstruction_weight", "absent_weight", "vote_std"):
+        value = getattr(settings, name, None)
+        if value is not None and not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number from 0, got {value}")
+    for name in ("final_temperature", "floor"):
+        value = getattr(settings, name, None)
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a number above 0, got {value}")
+    if not 0 <= settings.margin_absent < settings.margin_present <= 1:
+        raise ValueError(
+            "expected 0 <= margin_absent < margin_present <= 1, "
+            f"got {settings.margin_absent} and {settings.margin_present}"
+        )
+    require_known(
+        settings,
+        decoder=decoders.available(),
+        objective=["auto", *objectives.NAMES],
+        reconstruction_metric=sorted(METRICS),
+    )
+
+
+def require_known(settings, **known: list[str]) -> None:
+    """ValueError unless each named setting is one of the names that are known of it."""
+    for name, names in known.items():
+        if getattr(settings, name) not in names:
+            raise ValueError(unknown(name, getattr(settings, name), names))

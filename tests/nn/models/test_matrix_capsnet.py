@@ -191,6 +191,11 @@ def test_its_config_makes_it_again():
         ({"types": (8, 16)}, "types"),
         ({"routing": "uniform", "iterations": 3}, "'uniform' has one pass, got 3"),
         ({"final_temperature": 0.0}, "above 0"),
+        ({"final_temperature": float("inf")}, "final_temperature must be a number above 0"),
+        ({"final_temperature": float("nan")}, "final_temperature must be a number above 0"),
+        ({"reconstruction_weight": float("nan")}, "reconstruction_weight must be a number from 0"),
+        ({"absent_weight": -1.0}, "absent_weight must be a number from 0, got -1"),
+        ({"margin_present": 1.1}, "got 0.1 and 1.1"),
         ({"objective": "hinge"}, "unknown objective 'hinge'"),
     ],
 )
