@@ -5,6 +5,8 @@ children of a position are its slots. All parents that see a child, at whatever 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,13 +47,8 @@ class Places(Alone):
 
     def blocks(self, slots, bytes_per_slot, device):
         """Runs of slots of which no child is in two, joined up to the size of a block."""
-        child = self.links.child
-        first = child.masked_fill(child < 0, self.links.count).amin(0)
-        after = first.flip(0).cummin(0).values.flip(0)[1:]
-        before = child.amax(0).cummax(0).values[:-1]
-        ends = [n + 1 for n in range(slots - 1) if before[n] < after[n]] + [slots]
         most = _blocks(slots, bytes_per_slot, device)[0].stop
-        blocks, start = [], 0
+        ends, blocks, start = _ends(self.links), [], 0
         for end, following in zip(ends, [*ends[1:], None], strict=True):
             if following is None or following - start > most:
                 blocks.append(slice(start, end))
@@ -68,7 +65,7 @@ class Places(Alone):
         return [slice(start, min(start + step, positions)) for start in range(0, positions, step)]
 
     def softmax(self, logits, block):
-        mask, child, count = self._local(block)
+        mask, child, count, _ = _seen(self.links, block.start, block.stop)
         peaks = self._by_image(logits.detach().amax(1)).masked_fill(~mask, -torch.inf)
         highest = peaks.new_full((len(peaks), count), -torch.inf)
         highest.scatter_reduce_(1, child.expand(len(peaks), -1), peaks, "amax")
@@ -79,22 +76,14 @@ class Places(Alone):
         return shares / self.total(shares.sum(1), block).masked_fill(~slot_mask[:, 0], 1)[:, None]
 
     def total(self, values, block):
-        _, child, count = self._local(block)
+        _, child, count, _ = _seen(self.links, block.start, block.stop)
         flat = self._by_image(values)
         sums = flat.new_zeros(len(flat), count).index_add_(1, child, flat)
         return self._by_slot(sums[:, child], block)
 
     def sharers(self, parents, block):
-        mask, child, count = self._local(block)
-        places = torch.bincount(child[mask], minlength=count)[child].clamp_min(1)
+        places = _seen(self.links, block.start, block.stop).places
         return (parents * places).view(-1, 1, len(self.links.child))
-
-    def _local(self, block: slice) -> tuple[Tensor, Tensor, int]:
-        """For slots (n * Q) of a block: is there a child, its number, and of how many."""
-        child = self.links.child[:, block].T.flatten()
-        first = int(child[child >= 0].min()) if (child >= 0).any() else 0
-        local = (child - first).clamp_min(0)
-        return child >= 0, local, int(local.max()) + 1
 
     def _by_image(self, values: Tensor) -> Tensor:
         """(n, B * Q) -> (B, n * Q)."""
@@ -104,3 +93,38 @@ class Places(Alone):
         """(B, n * Q) -> (n, B * Q)."""
         slots = block.stop - block.start
         return values.unflatten(1, (slots, -1)).transpose(0, 1).flatten(1)
+
+
+class Seen(NamedTuple):
+    """What the slots (n * Q) of a block see."""
+
+    mask: Tensor  # is there a child
+    child: Tensor  # its number
+    count: int  # of how many
+    places: Tensor  # how many see it
+
+
+# What is read off the links alone is kept: a GPU would be waited for in every round.
+
+
+@lru_cache(256)
+def _ends(links: Links) -> tuple[int, ...]:
+    """Where runs of slots end of which no child is in two."""
+    child = links.child.cpu()
+    first = child.masked_fill(child < 0, links.count).amin(0)
+    after = first.flip(0).cummin(0).values.flip(0)[1:].tolist()
+    before = child.amax(0).cummax(0).values[:-1].tolist()
+    ends = [n for n, (b, a) in enumerate(zip(before, after, strict=True), 1) if b < a]
+    return (*ends, child.shape[1])
+
+
+@lru_cache(256)
+@torch.inference_mode(False)  # which would keep them from training later
+def _seen(links: Links, start: int, stop: int) -> Seen:
+    child = links.child[:, start:stop].T.flatten()
+    numbers = [number for number in child.tolist() if number >= 0]
+    first = min(numbers, default=0)
+    count = max(numbers, default=first) - first + 1
+    mask, child = child >= 0, (child - first).clamp_min(0)
+    places = torch.bincount(child[mask], minlength=count)[child].clamp_min(1)
+    return Seen(mask, child, count, places)

@@ -138,3 +138,33 @@ def test_votes_are_not_held():
     with Sizes():
         routing.get("em").fused(children, weight, activations=presence, links=links)
     assert largest < votes / 8
+
+
+@every_competing
+@pytest.mark.parametrize("iterations", [2, 5])
+def test_no_number_is_read_off_a_tensor_which_a_gpu_would_be_waited_for(name, iterations):
+    links, _ = convolution_links((4, 6, 6), 3, 1)
+    read = 0
+
+    class Reads(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal read
+            read += function is torch.ops.aten._local_scalar_dense.default
+            return function(*args, **(kwargs or {}))
+
+    with Reads():
+        with_gradients(fused, name, links, iterations)
+    assert read == 0
+
+
+@every_competing
+def test_what_is_kept_of_links_serves_training_after_inference(name):
+    links, _ = convolution_links((2, 4, 4), 3, 1)
+    with torch.inference_mode():
+        children, weight, options = drawn(name, links)
+        fused(name, children, weight, links, options)
+    children, weight, options = drawn(name, links)
+    given = [x.requires_grad_() for x in (children, weight)]
+    loss = fused(name, *given, links, options).poses.square().sum()
+    gradients = torch.autograd.grad(loss, given, create_graph=True)  # holds the votes
+    torch.autograd.grad(sum(g.sum() for g in gradients), given)
