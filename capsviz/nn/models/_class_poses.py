@@ -11,6 +11,11 @@ METRICS = {"l2": functional.reconstruction_loss, "l1": functional.reconstruction
 class ClassPoses(nn.Module):
     """A network with `settings`, and a `decoder`, which may be None."""
 
+    @property
+    def whole_batches(self) -> bool:
+        """Whether a batch must not be computed in parts: they would have other statistics."""
+        return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
+
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
         if self.decoder is None:

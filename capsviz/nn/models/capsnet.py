@@ -214,11 +214,6 @@ class CapsNet(ClassPoses):
         decoded = 0 if self.decoder is None else 2 * self.decoder.activations  # and gradients
         return 4 * (features + patches + capsules + decoded)
 
-    @property
-    def whole_batches(self) -> bool:
-        """Whether a batch must not be computed in parts: they would have other statistics."""
-        return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
-
     def training_bytes(self, batch: int) -> int:
         """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
         parameters = sum(p.numel() for p in self.parameters())

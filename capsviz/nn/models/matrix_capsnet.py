@@ -3,10 +3,12 @@
 A 5x5 convolution, primary capsules of it, two convolutional capsule layers of 3x3 windows, class
 capsules that see all places and are told where their children are. Poses are matrices of 4x4, each
 with an activation beside it. By default A = 64 channels and B, C, D = 8, 16, 16 types, as in
-published reruns; the paper has 32 of each. Initial weights are the authors'. Their temperature is
-not: an activation is read from a cost that grows with a parent's mass, so with fewer capsules all
-activations would stay near 1/2; here its limit is J/I, parents' types by children, of each layer.
-Another routing may be given; where it asks for batch norm of parents, each layer has one.
+published reruns; the paper has 32 of each. Initial transformations are the authors'. EM's betas are
+not: they start as in any layer, beta_u at 1.42 and beta_a at 0, where the authors have 0.71 and
+-1250, for the classes 2.84 and -2500. Nor is the temperature: an activation is read from a cost
+that grows with a parent's mass, so with fewer capsules all activations would stay near 1/2; here
+its limit is J/I, parents' types by children, of each layer. Another routing may be given; where it
+asks for batch norm of parents, each layer has one.
 """
 
 from collections.abc import Collection
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from capsviz.nn import children, decoders, functional, routing, stems
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
+from capsviz.nn.computation import without_autocast
 from capsviz.nn.models import Output
 from capsviz.nn.models._class_poses import ClassPoses
 from capsviz.nn.models._matrix_config import KERNELS, Config, chosen
@@ -91,10 +94,8 @@ class MatrixCapsNet(ClassPoses):
             )  # fmt: skip
 
     def _temperature(self, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
-        if (
-            "final_temperature"
-            not in signature(routing.get(self.settings.routing).route).parameters
-        ):
+        takes = signature(routing.get(self.settings.routing).route).parameters
+        if "final_temperature" not in takes:
             return {}
         types, rows, columns = grid
         slots = types * (rows * columns if kernel is None else kernel**2)
@@ -112,7 +113,10 @@ class MatrixCapsNet(ClassPoses):
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
             raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
         features = self.conv1(images).relu()
-        return self.to_capsules(self.poses(features), self.settings.types[0], self.logits(features))
+        exact = torch.promote_types(images.dtype, torch.float32)
+        poses, logits = self.poses(features).to(exact), self.logits(features).to(exact)
+        with without_autocast(images.device):
+            return self.to_capsules(poses, self.settings.types[0], logits)
 
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> activations (B, J), poses (B, J, 16), primary."""
@@ -235,11 +239,6 @@ class MatrixCapsNet(ClassPoses):
             work += 3 * (couplings + places * layer.slots * numbers)
         decoded = 0 if self.decoder is None else 2 * self.decoder.activations
         return 4 * (3 * self.settings.channels * rows * columns + work + decoded)
-
-    @property
-    def whole_batches(self) -> bool:
-        """Whether a batch must not be computed in parts: they would have other statistics."""
-        return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
 
     def training_bytes(self, batch: int) -> int:
         """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""

@@ -1,5 +1,7 @@
 """Matrix capsules: three routed layers, each of which can be looked into."""
 
+from functools import partial
+
 import pytest
 import torch
 from draws import draw
@@ -202,6 +204,17 @@ def test_its_config_makes_it_again():
 def test_what_makes_no_network_is_refused(options, match):
     with pytest.raises(ValueError, match=match):
         build(**options)
+
+
+@pytest.mark.parametrize("name", ["em", "variational"])
+def test_capsules_keep_their_precision_under_autocast(name, images):
+    model = build(routing=name)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [*model.encode(images), *model(images)]
+    assert {x.dtype for x in found} == {torch.float32}
+    features = model.conv1(images).relu()
+    close = partial(torch.testing.assert_close, rtol=0.02, atol=0.02)
+    close(found[0], model.to_capsules(model.poses(features), 2, model.logits(features)).poses)
 
 
 def test_small_images_are_refused_in_words():
