@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.discovery import unknown
+from capsviz.nn.computation import normed
 from capsviz.nn.functional import squash, squash_exp
 
 
@@ -52,7 +53,7 @@ class Normalised(nn.Module):
 
     def forward(self, features: Tensor, types: int, logits: Tensor | None) -> Capsules:
         """Features -> poses of mean 0 and variance 1 before gain and shift, activations 1."""
-        poses = self.norm(lay_out(features, types))
+        poses = normed(self.norm, lay_out(features, types))
         return Capsules(poses, torch.ones_like(poses[..., 0]))
 
 
@@ -71,8 +72,8 @@ class Activated(nn.Module):
 
     def forward(self, features: Tensor, types: int, logits: Tensor) -> Capsules:
         """Features and logits (B, types, rows, columns) -> poses and activations."""
-        if self.poses is not None:
-            features, logits = self.poses(features), self.logits(logits)
+        if self.poses is not None and self.logits is not None:
+            features, logits = normed(self.poses, features), normed(self.logits, logits)
         else:
             logits = logits - 1
         return Capsules(lay_out(features, types), logits.flatten(1).sigmoid())

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 import torch
+from torch import Tensor, nn
 
 _literal: ContextVar[bool] = ContextVar("literal", default=False)
 
@@ -41,3 +42,23 @@ def without_autocast(device: torch.device) -> AbstractContextManager:
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return nullcontext()
+
+
+def normed(norm: nn.Module, values: Tensor) -> Tensor:
+    """What a norm makes of values, in their type, where its own tensors may be of half precision.
+
+    PyTorch's norms refuse float32 values beside them. What they learn of a batch is theirs again.
+    """
+    tensors = dict(norm.named_parameters()) | dict(norm.named_buffers())
+    raised = {
+        name: own.to(values.dtype)
+        for name, own in tensors.items()
+        if own.is_floating_point() and own.dtype != values.dtype
+    }
+    if not raised:
+        return norm(values)
+    result = torch.func.functional_call(norm, raised, (values,))
+    for name, own in norm.named_buffers():
+        if name in raised:
+            own.copy_(raised[name])
+    return result

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from capsviz.nn.computation import normed
 from capsviz.nn.routing import Parents
 
 CLOSEST = 1e-6  # of an activation to 0 and 1: its logit is a number still
@@ -27,8 +28,11 @@ class ParentNorm(nn.Module):
     def logit_std(self) -> Tensor:
         """What evaluation divides the logits of each type of parent by: (J,)."""
         assert self.logits.running_var is not None
-        return (self.logits.running_var + self.logits.eps).sqrt()
+        variance = self.logits.running_var
+        exact = torch.promote_types(variance.dtype, torch.float32)
+        return (variance.to(exact) + self.logits.eps).sqrt()
 
     def forward(self, poses: Tensor, activations: Tensor) -> Parents:
         """Poses (B, J, E) and activations (B, J), or (B, J, places) of both."""
-        return Parents(self.poses(poses), self.logits(torch.logit(activations, CLOSEST)).sigmoid())
+        logits = normed(self.logits, torch.logit(activations, CLOSEST))
+        return Parents(normed(self.poses, poses), logits.sigmoid())

@@ -205,6 +205,33 @@ def test_a_network_of_half_precision_runs_traces_and_decodes(dtype, tiny_images)
     assert all(p.grad.isfinite().all() and p.grad.dtype == dtype for p in model.parameters())
 
 
+@ROUTINGS
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["capsnet", "matrix_capsnet"])
+def test_every_routing_runs_trains_and_traces_in_half_precision(kind, dtype, name, tiny_images):
+    """Its norms too, whose own tensors are of half precision beside capsules that are not."""
+    small = {"channels": 5, "types": 2 if kind == "capsnet" else (2, 3, 4)}
+
+    def build():
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return models.build(kind, (1, 21, 19), 3, routing=name, hidden=(8, 9), **small)
+
+    exact, model = build(), build().to(dtype)
+    for network, images in ((exact, tiny_images), (model, tiny_images.to(dtype))):
+        output = network(images)
+        network.objective(output, images, torch.arange(8) % 3).loss.backward()
+        network.eval()
+    assert {x.dtype for x in output} == {torch.float32}
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(g.isfinite().all() and g.dtype == dtype for g in gradients)
+    for (_, a), (_, b) in zip(model.named_buffers(), exact.named_buffers(), strict=True):
+        assert a.dtype == (dtype if b.is_floating_point() else b.dtype)
+        close(a.to(b), b, 0.1)  # what batch norm learned of the batch
+    traced = capsviz.trace(model, tiny_images)
+    close(traced.lengths, capsviz.trace(exact, tiny_images).lengths, 0.1)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_black_images_are_finite_in_half_precision(dtype):
     model = build_strong().to(dtype)
