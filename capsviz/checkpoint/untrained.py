@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from capsviz.nn.random_state import seeded
+
 NORMALISED, BATCH = 512, 128  # images that batch norms are given, in how many at once
 
 
@@ -47,8 +49,7 @@ def fresh(
         )
     config: dict[str, Any] = dict(model.config)  # type: ignore[arg-type]
     config |= {} if preset is None else {"preset": preset}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         other = build(config.pop("image_shape"), config.pop("classes"), **config)
     own = {name: value.shape for name, value in model.state_dict().items()}
     if own != {name: value.shape for name, value in other.state_dict().items()}:

@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from capsviz.data import Dataset
 from capsviz.experiments.primary_decoder import BATCH, HIDDEN, PrimaryDecoder, decode, inputs, look
 from capsviz.nn.functional import reconstruction_loss
+from capsviz.nn.random_state import seeded
 from capsviz.training.epoch import require_loss
 from capsviz.transforms.augment import shift, to_float
 
@@ -83,12 +84,10 @@ def fit(
     device = next(model.parameters()).device
     shape = look(model, to_float(train.images[:1])).primary.shape
     decoders = {}
-    with torch.random.fork_rng(devices=[]):
-        for name in ("routed", "uniform"):
-            torch.default_generator.manual_seed(seed)
-            decoders[name] = PrimaryDecoder(shape[1], shape[2], train.image_shape, hidden).to(
-                device
-            )
+    for name in ("routed", "uniform"):
+        with seeded(seed):
+            decoder = PrimaryDecoder(shape[1], shape[2], train.image_shape, hidden)
+        decoders[name] = decoder.to(device)
     steps = epochs * math.ceil(len(train) / BATCH)
     optimisers = {k: torch.optim.Adam(d.parameters(), LEARNING_RATE) for k, d in decoders.items()}
     schedules = {k: CosineAnnealingLR(o, steps) for k, o in optimisers.items()}

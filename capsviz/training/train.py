@@ -13,6 +13,7 @@ from torch import nn
 from capsviz import data, memory
 from capsviz.checkpoint.tensors import read_tensors
 from capsviz.nn import models
+from capsviz.nn.random_state import seeded
 from capsviz.provenance import commit, hardware
 from capsviz.training import history
 from capsviz.training.distributed import Team
@@ -31,8 +32,7 @@ from capsviz.training.transfer import start_from
 
 def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
     """The recipe's network for this data set, initialised from the recipe's seed."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(recipe.seed)
+    with seeded(recipe.seed):
         shape = dataset.first(1).crop(recipe.crop_px).image_shape
         return models.build(recipe.model, shape, len(dataset.classes), **recipe.options)
 

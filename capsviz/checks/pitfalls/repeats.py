@@ -5,6 +5,7 @@ import torch
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, fails, passes
 from capsviz.foreign.leaves import tensors
+from capsviz.nn.random_state import seeded
 
 ABOUT = About(
     paper="§5: one accuracy for one network",
@@ -19,10 +20,9 @@ CLOSE = 1e-5
 def examine(candidate: Candidate) -> Judgement:
     """Compare all tensors of two outputs."""
     images = candidate.images(5)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         first = tensors(candidate.call(images))
-        torch.manual_seed(1)
+    with seeded(1):
         second = tensors(candidate.call(images))
     if [t.shape for t in first] != [t.shape for t in second]:
         return fails("two calls return tensors of different shapes", difference=float("inf"))

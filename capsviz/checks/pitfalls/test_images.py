@@ -1,9 +1,8 @@
 """Test images are the same each time they are read."""
 
-import torch
-
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, fails, passes
+from capsviz.nn.random_state import seeded
 
 ABOUT = About(
     paper="§5: images are shifted in training; no other augmentation is used",
@@ -18,10 +17,9 @@ ABOUT = About(
 
 def examine(candidate: Candidate) -> Judgement:
     """Two readings of eight images, from two random states."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         first = candidate.pictures("test_data", 8)
-        torch.manual_seed(1)
+    with seeded(1):
         second = candidate.pictures("test_data", 8)
     changed = int((first != second).flatten(1).any(1).sum())
     sentence = f"{changed} of {len(first)} test images differ when they are read again"
