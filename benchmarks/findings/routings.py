@@ -60,7 +60,7 @@ def sharpness() -> Finding:
         f"{len(rows)} routings on one stem{without_them}, each with its own loss, trained briefly, "
         "alike but for how wide mixtures begin. Effective parents and accuracy of "
         f"{who}: {listed}. Nearest to better is {_words(best)}, "
-        f"{rows[best].network.accuracy:.1%}, Welch's p = {p:.3f}, not corrected for "
+        f"{rows[best].network.accuracy:.1%}, Welch's one-sided p = {p:.3f}, not corrected for "
         f"{len(sharper)}; after more epochs {after:.2f}.",
         "compare-routings",
         "Routings on one stem",
