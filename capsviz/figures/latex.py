@@ -9,6 +9,8 @@ from capsviz.figures.manifest import Entry
 from capsviz.figures.tables import escape
 from capsviz.figures.venues import INCHES
 
+UNREADABLE = re.compile(r'[%#{}\\~^"]')  # by LaTeX, in the name of a file or a label
+
 
 def typeset(caption: str) -> str:
     """A caption for LaTeX; what stands between backquotes is set as code."""
@@ -28,13 +30,19 @@ def environment(
 
     Parameters
     ----------
-    file     what is included.
+    file     what is included; of a path that LaTeX cannot read its name, and a comment says so.
     caption  plain text, see `typeset`.
     label    after "fig:".
     place    t, p, ...: where LaTeX may put it.
     """
     star = "*" if inches > column + 0.01 else ""
+    notes, label = [], UNREADABLE.sub("-", label)
+    if UNREADABLE.search(file):
+        readable = UNREADABLE.sub("-", file.rpartition("/")[2])
+        notes = [f"% LaTeX cannot read {file}: copy it to {readable} beside the document"]
+        file = readable
     return [
+        *notes,
         rf"\begin{{figure{star}}}[{place}]",
         r"  \centering",
         rf"  \includegraphics[width={min(inches, 7.4):.3g}in,height=9in,keepaspectratio]{{{file}}}",

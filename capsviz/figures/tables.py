@@ -14,6 +14,7 @@ LATEX = {  # where pylatexenc's own form needs a package in older LaTeX, or othe
     "°": r"$^\circ$", "×": r"$\times$", "·": r"$\cdot$", "²": "$^2$", "→": r"$\to$", "–": "--",
     "…": r"\dots{}", "û": r"$\hat u$", "v̂": r"$\hat v$", "|": "$|$",
 }  # fmt: skip
+OPENING = re.compile(r'(?<![^\s(\[])"')  # a straight quote before a word
 
 
 @functools.cache
@@ -98,6 +99,7 @@ def write(
 
 def escape(text: str) -> str:
     """Plain text as LaTeX; a character that it has no sign for becomes its code point."""
+    text = OPENING.sub("“", text).replace('"', "”")
     return _encoder().unicode_to_latex(unicodedata.normalize("NFC", text))
 
 

@@ -35,6 +35,11 @@ def test_latex_escapes_what_it_is_given():
         ("90°, 3 × 4 · 5²", r"90$^\circ$, 3 $\times$ 4 $\cdot$ 5$^2$"),
         (r"a\b{c}~^", r"a{\textbackslash}b\{c\}{\textasciitilde}{\textasciicircum}"),
         ("u – v … → σ", r"u -- v \dots{} $\to$ \ensuremath{\sigma}"),
+        (
+            'the "paper" ("it")',
+            r"the {\textquotedblleft}paper{\textquotedblright} "
+            r"({\textquotedblleft}it{\textquotedblright})",
+        ),
         ("Łé 字", r"{\L}\'e [U+5B57]"),
     ],
 )
