@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,10 @@ LATEX = {  # where pylatexenc's own form needs a package in older LaTeX, or othe
     "°": r"$^\circ$", "×": r"$\times$", "·": r"$\cdot$", "²": "$^2$", "→": r"$\to$", "–": "--",
     "…": r"\dots{}", "û": r"$\hat u$", "v̂": r"$\hat v$", "|": "$|$",
 }  # fmt: skip
+COLUMN, PAGE = 245, 504  # points of a page with two columns, 7 inches
+GAP = 12  # points between columns
+SIZES = {"": 1.0, r"\small": 0.925, r"\footnotesize": 0.85}  # widths of letters, 10 to 8 points
+NARROW, WIDE = " .,:;'|!()[]-ijlft", "mw%±×→–+=<>"
 OPENING = re.compile(r'(?<![^\s(\[])"')  # a straight quote before a word
 
 
@@ -53,6 +58,10 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, label: str) -> str:
     """A LaTeX table environment, plain text escaped; needs no package.
 
+    What is wider than a column stands over both. What is wider than a page has its header in lines
+    and smaller letters, and, where that is not enough, the rest of its columns below the first
+    ones, with the names of the rows again.
+
     Parameters
     ----------
     header   names of the columns.
@@ -65,24 +74,79 @@ def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str, la
     ValueError  for a row of another length.
     """
     _check(header, rows)
-    lines = [" & ".join(map(escape, row)) + r" \\" for row in (header, *rows)]
+    columns = [([name], *cells) for name, *cells in zip(header, *rows, strict=True)]
+    star = "*" if _width(columns) > COLUMN else ""
+    if _width(columns) > PAGE:
+        columns = [(_lines(name, cells), *cells) for (name,), *cells in columns]
+    fitting = (size for size, scale in SIZES.items() if _width(columns, scale) <= PAGE)
+    size = next(fitting, list(SIZES)[-1])
+    tabulars = [_tabular(some) for some in _blocks(columns, SIZES[size])]
+    between = ["", r"  \medskip", ""]
     return "\n".join(
         [
-            r"\begin{table}",
+            rf"\begin{{table{star}}}",
             r"  \centering",
             rf"  \caption{{{escape(caption)}}}",
             rf"  \label{{tab:{label}}}",
-            rf"  \begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-            r"    \hline",
-            f"    {lines[0]}",
-            r"    \hline",
-            *(f"    {line}" for line in lines[1:]),
-            r"    \hline",
-            r"  \end{tabular}",
-            r"\end{table}",
+            *([f"  {size}"] if size else []),
+            *tabulars[0],
+            *(line for one in tabulars[1:] for line in (*between, *one)),
+            rf"\end{{table{star}}}",
             "",
         ]
     )
+
+
+def _tabular(columns) -> list[str]:
+    """Columns, each the lines of its header and then its cells, between rules."""
+    tall = max(len(lines) for lines, *_ in columns)
+    heads = zip(*([""] * (tall - len(lines)) + lines for lines, *_ in columns), strict=True)
+    rows = zip(*(cells for _, *cells in columns), strict=True)
+    head, body = (
+        [f"    {' & '.join(map(escape, row))} \\\\" for row in part] for part in (heads, rows)
+    )
+    rule = [r"    \hline"]
+    begin = rf"  \begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}"
+    return [begin, *rule, *head, *rule, *body, *rule, r"  \end{tabular}"]
+
+
+def _blocks(columns, scale: float) -> list[list]:
+    """Columns side by side in as few blocks as fit on a page, about equally wide.
+
+    Each begins with the columns that name the rows.
+    """
+    rows = list(zip(*(cells for _, *cells in columns), strict=True))
+    keys = (k for k in (1, 2, 3) if len({row[:k] for row in rows}) == len(rows))
+    names = columns[: next(keys, 1)]
+
+    def filled(limit):
+        blocks = [[*names]]
+        for column in columns[len(names) :]:
+            if len(blocks[-1]) > len(names) and _width([*blocks[-1], column], scale) > limit:
+                blocks.append([*names])
+            blocks[-1].append(column)
+        return blocks
+
+    tries = [filled(limit) for limit in range(PAGE, 0, -GAP)]
+    return [blocks for blocks in tries if len(blocks) == len(tries[0])][-1]
+
+
+def _lines(name: str, cells: Sequence[str]) -> list[str]:
+    """A column's name in lines no longer than its cells, if its words are not."""
+    name = name.replace(" %", "\u00a0%")
+    longest = max(1, *map(len, (*cells, *name.split(" "))))
+    return textwrap.wrap(name, longest, break_on_hyphens=False) or [""]
+
+
+def _width(columns, scale: float = 1.0) -> float:
+    """Of columns side by side, about, in points."""
+    widest = (max(map(_points, (*lines, *cells))) for lines, *cells in columns)
+    return sum(scale * width + GAP for width in widest)
+
+
+def _points(text: str) -> float:
+    """Width of a text in LaTeX's letters of 10 points, about."""
+    return sum(3 if c in NARROW else 8 if c.isupper() or c in WIDE else 5 for c in text)
 
 
 def write(
