@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from capsviz import discovery
-from capsviz.cli import options, sharing, writing
+from capsviz.cli import example, options, sharing, writing
 
 
 class Run:
@@ -96,7 +96,7 @@ class Run:
     def digit(self) -> int:
         """The class that the options name."""
         assert self._picture is not None  # asked by commands with the options of a picture
-        return self._picture["digit"]
+        return example.chosen(self.inputs.dataset, self._picture["digit"])
 
     @cached_property
     def picture(self):

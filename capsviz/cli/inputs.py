@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from capsviz import checkpoint as checkpoints
 from capsviz import data, discovery, pictures
+from capsviz.cli.example import usual
 from capsviz.cli.shaped import shaped
 from capsviz.transforms.augment import to_float
 
@@ -196,12 +197,13 @@ def own_network(spec: str, weights, part: data.Dataset, *, device, capsules: boo
 
 
 def open_picture(
-    inputs: Inputs, *, digit: int = 2, index: int = 0, image: str | Path | None = None
+    inputs: Inputs, *, digit: int | None = None, index: int = 0, image: str | Path | None = None
 ) -> Picture:
-    """A user's file, or the index-th image of a class of the split."""
+    """A user's file, or the index-th image of a class of the split, for None the usual one."""
     if image is not None:
         pixels = pictures.read(image, pictures.frame(inputs.model))
         return Picture(pixels, None, Path(image).stem)
+    digit = usual(inputs.dataset) if digit is None else digit
     pixels, _ = inputs.dataset.nth_of_class(digit, index)
     return Picture(to_float(pixels), digit, f"{inputs.dataset.name}-{digit}-{index}")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from capsviz.cli import example
 from capsviz.cli.option import Option, stack
 
 USUAL = 1000  # images of a statistic, where the split has as many
@@ -143,8 +144,7 @@ networks = stack(
 )
 
 picture = stack(
-    click.option("--digit", default=2, show_default=True, help="Class of the test image."),
-    click.option("--index", default=0, show_default=True, help="Which image of that class."),
+    example.options,
     click.option(
         "--image", type=click.Path(path_type=Path), help="Your own picture instead of a test image."
     ),
@@ -185,7 +185,8 @@ def open_picture(inputs, values: dict):
 
     if values["image"] is not None and (chosen := typed("digit", "index")):
         raise ValueError(f"--image is a picture of your own: drop {', '.join(chosen)}")
-    return module.open_picture(inputs, **values)
+    digit = example.chosen(inputs.dataset, values["digit"])
+    return module.open_picture(inputs, **{**values, "digit": digit})
 
 
 def of_network(texts: tuple[str, ...]) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from capsviz.cli import options, writing
+from capsviz.cli import example, options, writing
 
 FEW = 200
 EXAMPLES = """
@@ -23,8 +23,7 @@ capsviz figures --only rotate --only routing --n 200  # about 2 min
     "--evaluate",
     "--limit",
 )
-@click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
-@click.option("--index", default=0, show_default=True, help="Which image of that class.")
+@example.options
 @options.seed
 @writing.figure
 def command(style, only, n, digit, index, seed, figure, inputs):
@@ -43,6 +42,7 @@ def command(style, only, n, digit, index, seed, figure, inputs):
     chosen.dataset.first(n)
     names = paperset.fitting(names, chosen.dataset)
     if chosen.dataset.parts is None:
+        digit = example.chosen(chosen.dataset, digit)
         chosen.dataset.nth_of_class(digit, index)
     settings = paperset.Settings(
         n, digit, index, seed, writing.progress, writing.command_line(), most

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options, writing
+from capsviz.cli import example, options, writing
 
 USUAL = 200  # images of a statistic: a report has many of them
 EXAMPLES = """
@@ -19,8 +19,7 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 20 
 @options.networks
 @options.number(f"Test images behind every statistic. [default: {USUAL}, or all if fewer]")
 @click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
-@click.option("--digit", default=2, show_default=True, help="Class of the image that is shown.")
-@click.option("--index", default=0, show_default=True, help="Which image of that class.")
+@example.options
 @options.seed
 @click.option(
     "--output",
@@ -44,6 +43,7 @@ def command(networks, n, only, digit, index, seed, output, force):
     n = min(USUAL, len(part)) if n is None else n
     part.first(n)
     if part.parts is None:
+        digit = example.chosen(part, digit)
         part.nth_of_class(digit, index)
     joined = "-".join(one.name for one in opened)
     path = output or Path("runs") / f"report-{joined}.html"

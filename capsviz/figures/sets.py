@@ -31,7 +31,7 @@ class Settings(NamedTuple):
     """What the figures of a set share."""
 
     n: int  # test images behind a statistic
-    digit: int = 2  # class and number of the image that single-image figures show
+    digit: int | None = None  # class and number of the image that is shown, for None the usual
     index: int = 0  # type: ignore[assignment]  # a field, in place of a tuple's method
     seed: int = 0
     progress: Callable[[str], Callable] = lambda label: iter  # label -> wrapper of an iterable

@@ -1,0 +1,54 @@
+"""The image that is shown: class 2, or the last of fewer, and what is said of one not there."""
+
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from foreign import Foreign
+
+from capsviz.cli import main, options
+from capsviz.cli.inputs import Inputs, open_picture
+
+
+@pytest.fixture
+def odd(embedded, monkeypatch, blank):
+    """The embedded digits told apart as even and odd, and a network for them."""
+    part = embedded("test")
+    part = replace(part, labels=part.labels % 2, classes=("even", "odd"), name="parity")
+    inputs = Inputs(Foreign(classes=2).eval(), part, None)
+    monkeypatch.setattr(options, "open_inputs", lambda chosen, **how: inputs)
+    monkeypatch.setattr(options, "open_networks", lambda chosen, **how: [inputs])
+    return inputs
+
+
+COMMANDS = {
+    "rotate": ("--step", 90, "--size", 200),
+    "perturb": ("--n", 2),
+    "figures": ("--only", "rotate", "--n", 2),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_of_two_classes_the_last_one_is_shown(odd, name, tmp_path):
+    words = [name, *COMMANDS[name], "--format", "svg", "--output", tmp_path]
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    assert list(tmp_path.glob("*-parity-1-*.json"))
+
+
+def test_a_report_of_two_classes_shows_the_last_one(odd, tmp_path):
+    words = ["report", "--only", "rotate", "--n", "2", "--output", str(tmp_path / "page.html")]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "report"])
+def test_a_class_that_is_not_there_is_refused_with_its_option(odd, name, tmp_path):
+    words = [name, "--digit", "2", "--n", "2"] if name != "rotate" else [name, "--digit", "2"]
+    done = CliRunner().invoke(main, [*words, "--output", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert "--digit: parity has no class 2, expected 0 to 1\n" in done.stderr
+
+
+def test_a_picture_of_no_class_is_of_the_usual_one(odd):
+    assert open_picture(odd).name == "parity-1-0"
