@@ -7,7 +7,7 @@ from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from capsviz.figures import COLOURS, style
+from capsviz.figures import COLOURS, printable, style
 from capsviz.figures.maps import are_short
 from capsviz.figures.panels import label_lines, mosaic, picture, show, wrapped
 
@@ -100,6 +100,7 @@ def frames(result, size):
     drawn once and only what moves is drawn again.
     """
     inches, dpi = 6.0, size / 6.0
+    result = printable(result)
     with style():
         figure = Figure(figsize=(inches, 4.6), dpi=dpi, layout="none")
         canvas = FigureCanvasAgg(figure)

@@ -36,6 +36,7 @@ __all__ = [
     "inches",
     "look",
     "parts",
+    "printable",
     "read_rc",
     "read_result",
     "save",
@@ -87,6 +88,13 @@ def caption(analysis: str, result: NamedTuple, part: str = "", *, notice: str | 
     return text if notice is None else f"{text} Note: {notice}."
 
 
+def printable(result: NamedTuple) -> NamedTuple:
+    """A result with class names as figures have them: long ones shortened, "$" a letter."""
+    if classes := getattr(result, "classes", None):
+        return result._replace(classes=[one.replace("$", r"\$") for one in shortened(classes)])
+    return result
+
+
 def draw(
     analysis: str, result: NamedTuple, width: str | float = "double", part: str = ""
 ) -> Figure:
@@ -96,10 +104,10 @@ def draw(
     its words have a minus, as those at its axes do, where Python writes a hyphen.
     """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    if classes := getattr(result, "classes", None):
-        result = result._replace(classes=shortened(classes))
     with style():
-        figure = module.plot(result, width=inches(width), **({"part": part} if part else {}))
+        figure = module.plot(
+            printable(result), width=inches(width), **({"part": part} if part else {})
+        )
     if not isinstance(figure, Figure):
         kind = type(figure).__name__
         raise ValueError(f"`plot` of {module.__file__} gives a {kind}, expected a Figure")

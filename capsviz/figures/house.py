@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import re
+import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,20 +13,43 @@ from pathlib import Path
 import matplotlib
 import matplotlib.style
 
+LACKING = re.compile(r"Glyph (\d+) .*missing from")  # matplotlib's words
 SAFE = "DejaVu Sans"  # letters that a font lacks are taken from it
 
+log = logging.getLogger(__name__)
+_told: set[str] = set()  # letters that no font has
 _chosen: ContextVar[Mapping | None] = ContextVar("look", default=None)
 
 
+@contextmanager
 def style():
     """Context manager: the house style, on matplotlib's defaults and not the user's settings.
 
-    What `look` was given goes over it.
+    What `look` was given goes over it. Letters that no font has are told in a line, each once.
     """
     look = chosen()
     font = {"font.family": [_family(look["font"]), SAFE]} if "font" in look else {}
     changed = {**look.get("rc", {}), **font}
-    return matplotlib.style.context(["default", Path(__file__).parent / "house.mplstyle", changed])
+    house = Path(__file__).parent / "house.mplstyle"
+    with matplotlib.style.context(["default", house, changed]), _lacking():
+        yield
+
+
+@contextmanager
+def _lacking():
+    """Context manager: in place of matplotlib's warnings of each drawing, one line for all."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", LACKING.pattern, UserWarning)
+        yield
+    letters = []
+    for one in caught:
+        if lacking := LACKING.match(str(one.message)):
+            letters.append(chr(int(lacking[1])))
+        else:
+            warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+    if new := [letter for letter in dict.fromkeys(letters) if letter not in _told]:
+        _told.update(new)
+        log.warning("no font here has %s: --font takes a font with them", " ".join(new))
 
 
 @contextmanager

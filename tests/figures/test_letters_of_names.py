@@ -1,0 +1,42 @@
+"""Class names as text: a dollar sign is a letter, and letters that no font has are told once."""
+
+import pytest
+from matplotlib.text import Text
+
+from capsviz import discovery, figures
+from capsviz.analyses.rotate.draw import frames
+from capsviz.figures import house
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """A shipped figure of `rotate`, its classes called otherwise."""
+    monkeypatch.setattr(house, "_told", set())
+    result, _ = figures.read_result(discovery.root() / "figures" / "rotate-mnist-2-0.json")
+    return lambda name: result._replace(classes=[name.format(k) for k in range(10)])
+
+
+def test_a_dollar_sign_is_a_letter(shown, tmp_path):
+    drawn = figures.draw("rotate", shown(r"$\frob$ x{}"), 7.16)
+    for kind in figures.FORMATS:
+        assert figures.save_figure(drawn, tmp_path / f"x.{kind}").stat().st_size > 1000
+    words = [text.get_text() for text in drawn.findobj(Text)]
+    assert any(r"\$\frob\$ x2" in one for one in words)
+    assert r"$\frob$ x2" in (tmp_path / "x.svg").read_text(encoding="utf-8")
+
+
+def test_an_animation_takes_any_name(shown):
+    assert next(frames(shown(r"$\frob$ x{}"), 200)).shape[2] == 3
+
+
+def test_letters_that_no_font_has_are_told_in_one_line(shown, tmp_path, capsys):
+    result = shown("猫{}犬")
+    for kind in figures.FORMATS:
+        figures.save_figure(figures.draw("rotate", result, 7.16), tmp_path / f"x.{kind}")
+    next(frames(result, 200))
+    assert capsys.readouterr().err == "no font here has 猫 犬: --font takes a font with them\n"
+
+
+def test_other_warnings_of_a_drawing_are_heard():
+    with pytest.warns(UserWarning, match="mine"), house.style():
+        house.warnings.warn("mine", UserWarning, stacklevel=1)
