@@ -11,6 +11,7 @@ import torch
 from conftest import build_strong, build_tiny
 from foreign import Foreign
 from page import assert_fits, assert_redrawn
+from scipy.integrate import trapezoid
 
 from capsviz import data, figures
 from capsviz.analyses import importance
@@ -125,7 +126,7 @@ def test_curves_remove_by_rank_and_areas_are_their_mean_heights(model, images, l
         x = [0, *result.removed[kind]]
         curve = np.insert(result.curve_accuracy[kind].value, 0, result.base.value[1], 1)
         np.testing.assert_allclose(
-            result.area_accuracy[kind].value, np.trapezoid(curve, x) / x[-1], rtol=1e-5
+            result.area_accuracy[kind].value, trapezoid(curve, x) / x[-1], rtol=1e-5
         )
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
+from scipy.integrate import trapezoid
 
 from capsviz import checkpoint, discovery, figures, tracing
 from capsviz.analyses import sweep
@@ -61,7 +62,7 @@ def test_each_size_is_one_warp_of_each_original(networks, tiny_images, result):
 
 def test_the_area_is_the_trapezoid_over_the_range(result):
     for k in range(2):
-        area = np.trapezoid(result.accuracy.value[k], result.sizes) / 150
+        area = trapezoid(result.accuracy.value[k], result.sizes) / 150
         assert result.area.value[k] == pytest.approx(area)
     assert result.area.difference.value == pytest.approx(result.area.value - result.area.value[0])
     assert measures.area_weights(np.array([0.0, 1.0, 4.0])) == pytest.approx([1 / 8, 1 / 2, 3 / 8])
