@@ -24,6 +24,8 @@ from capsviz.figures.panels import label_lines, wrapped
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 STEEP = 0.3  # of the height of the axes, from one iteration to the next
+LINE = 0.14  # of the height of the axes, from a number to the next
+LONG = 8  # letters of a class name that stands alone on its line
 SHOWN = 10  # classes that maps are drawn of, the longest
 
 
@@ -32,7 +34,8 @@ def one_image(result, width):
     wide = width >= WIDE
     count = len(result.couplings)
     picked = sorted({round(r) for r in np.linspace(0, count - 1, min(4 if wide else 2, count))})
-    below = 1.7 if wide else 3.2 if are_short(result.classes) else 4.5
+    tall, short = (2.3, 1.8) if wide else (4.5, 3.2)
+    below = short if are_short(result.classes) else tall
     heights = [1.5 if wide else 0.3 + 1.2 * len(picked), below]
     heights[0] += 0.15 if result.changed else 0
     figure = Figure(figsize=(width, sum(heights)))
@@ -149,7 +152,8 @@ def _measures(part, result, wide) -> list:
         roles[result.label] = "true" if result.label != winner else "predicted,\ntrue"
     for (j, role), colour in zip(roles.items(), (RED, BLUE), strict=False):
         (line,) = axes.plot(rounds, result.agreement[:, j], "o-", color=colour)
-        named.append((axes, line, f"{result.classes[j]} ({role})"))
+        apart = " " if len(result.classes[j]) < LONG else "\n"
+        named.append((axes, line, f"{result.classes[j]}{apart}({role})"))
     rest = np.delete(result.agreement, list(roles), 1)
     if rest.shape[1]:
         (line,) = axes.plot(rounds, rest.mean(1), "s--", color=GREY)
@@ -159,11 +163,14 @@ def _measures(part, result, wide) -> list:
     axes.vlines(at, result.uniform_activations, result.activations, color=GREY, linewidth=0.8)
     axes.plot(at, result.activations, "o", color=RED, label="routed")
     axes.plot(at, result.uniform_activations, "o", color=BLUE, mfc="white", label="uniform")
-    axes.set(xlabel=parent_of(result), ylabel="activation", ylim=(0, 1.3 if wide else 1.5))
+    axes.set(xlabel=parent_of(result), ylabel="activation", ylim=(0, 1.05 if wide else 1.5))
     axes.set_title("class capsules" if result.layer is None else "mean over places")
     axes.set_yticks([0, 0.5, 1])
     class_ticks(axes.xaxis, result.classes)
-    axes.legend(loc="upper center", ncols=2 if wide else 1, borderaxespad=0)
+    if wide:
+        part.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
+    else:
+        axes.legend(loc="upper center", borderaxespad=0)
     return named
 
 
@@ -178,8 +185,11 @@ def parents(axes, rounds, mean, band, J):
     axes.spines["right"].set_visible(True)
     right = axes.secondary_yaxis("right", functions=(np.log, np.exp))
     right.set_ylabel("entropy, nats")
-    whole = np.arange(int(np.log(J)) + 1)
-    right.set_ticks(whole if len(whole) > 2 else np.linspace(0, np.log(J), 3).round(2))
+    whole = [0]
+    for nats in range(1, int(np.log(J)) + 1):
+        if np.exp(nats) - np.exp(whole[-1]) > LINE * (J - 1):
+            whole.append(nats)
+    right.set_ticks(whole if np.log(J) > 2 else np.linspace(0, np.log(J), 3).round(2))
     iteration_ticks(axes, rounds)
 
 

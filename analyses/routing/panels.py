@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from capsviz.analyses.routing import draw as parts
 from capsviz.figures import COLOURS
-from capsviz.figures.maps import BLUE, COUPLING, GREEN, GREY, RED, class_ticks, halfrange
+from capsviz.figures.maps import BLUE, COUPLING, GREEN, GREY, RED, are_short, class_ticks, halfrange
 from capsviz.figures.panels import label_lines, wrapped
 
 PINK, ORANGE = COLOURS[3], COLOURS[4]
@@ -48,7 +48,8 @@ def couplings(result, width):
     """Which capsules are dead; mean couplings of each true class's images."""
     wide = width >= WIDE
     names = [["dead", "all", "types", "types"]] if wide else [["dead", "all"], ["types", "types"]]
-    figure = Figure(figsize=(width, 1.9 * len(names) + 0.15))
+    upright = 0 if are_short(result.classes) else 0.8  # inches of names below their axes
+    figure = Figure(figsize=(width, 1.9 * len(names) + 0.15 + upright))
     axes = figure.subplot_mosaic(names)
     _dead(axes["dead"], result)
     _by_class(figure, axes["all"], axes["types"], result)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
+from matplotlib.ticker import Locator
 
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import picture
 
 BLUE, RED, GREEN, GREY = COLOURS[0], COLOURS[1], COLOURS[2], "#7F7F7F"
 COUPLING, SIGNED = "cividis", "RdBu_r"
+LINE = 6.5  # points from a class name to the next
 EVEN = 1e-6  # half a scale of couplings that do not differ
 
 
@@ -40,11 +44,33 @@ def are_short(names) -> bool:
 
 
 def class_ticks(axis, names, step=1):
-    """Class names, twelve at most; every `step`-th of short ones."""
+    """Class names, twelve at most, as many as there is room for; every `step`-th of short ones."""
     short = are_short(names)
     step = max(step if short and len(names) > 5 else 1, -(-len(names) // 12))
+    beside = axis.axis_name == "x" and short
     turn = 90 if axis.axis_name == "x" and not short else 0
-    axis.set_ticks(range(0, len(names), step), names[::step], fontsize=6, rotation=turn)
+    axis.set_major_locator(Spaced(len(names), step, 3.9 * max(map(len, names)) if beside else LINE))
+    axis.set_major_formatter(lambda at, _: dict(enumerate(names)).get(round(at), ""))
+    axis.set_tick_params(labelsize=6, labelrotation=turn)
+
+
+class Spaced(Locator):
+    """Ticks at 0, step, 2 step, ... below `count`; the step grows where they lack room.
+
+    How long the axis is, is known when the figure is drawn.
+    """
+
+    def __init__(self, count: int, step: int, room: float):
+        self.count, self.step, self.room = count, step, room  # room of a name, in points
+
+    def __call__(self):
+        """Where the ticks stand."""
+        axes, axis = self.axis.axes, self.axis
+        box = axes.get_window_extent()
+        pixels = box.width if axis.axis_name == "x" else box.height
+        points = max(pixels * 72 / axes.get_figure(root=True).dpi, 1)
+        low, high = sorted(axis.get_view_interval())
+        return range(0, self.count, max(self.step, ceil(self.room * (high - low) / points)))
 
 
 def one_map(axes, image, extent_px, values, scale):
