@@ -9,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO ?= runs/demo
-PROCESSES ?= -n 2 --dist worksteal
+PROCESSES ?= -n 3 --dist worksteal  # on two cores: some wait for browsers and other processes
 
 .PHONY: demo test lint docs readme bench clean
 .DELETE_ON_ERROR:

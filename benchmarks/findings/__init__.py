@@ -6,10 +6,11 @@ where its intervals bear it out; the page names those whose results are not ship
 
 from benchmarks.claims.claim import ROOT
 from benchmarks.findings import couplings, poses, routings
-from benchmarks.findings.finding import Finding
+from benchmarks.findings.finding import ROUTINGS, Finding
 from capsviz.files import write_text
 
 PAGE = ROOT / "docs/findings.md"
+NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten"]
 FINDINGS = (
     couplings.transplant,
     couplings.iterations,
@@ -24,10 +25,10 @@ FINDINGS = (
 )
 HEAD = """# What we found
 
-Ten things that the shipped networks show when one looks inside: on digits, of `mnist` unless
-another is named, with 95 % intervals; in brackets how many training runs. A child is a primary
+{count} things that the shipped networks show when one looks inside: on digits, of `mnist` unless
+another is named, with 95 % intervals and, in brackets, training runs. A child is a primary
 capsule, a parent a class capsule; couplings are the shares in which a child gives its vote to
-parents. Numbers lie in `figures/` and `trained/seeds`; the [gallery](gallery.md) reads them.
+parents. The [gallery](gallery.md) reads the numbers.
 """
 
 
@@ -49,7 +50,9 @@ def findings() -> tuple[list[Finding], list[str]]:
 
 def page(holding: list[Finding], without: list[str]) -> str:
     """docs/findings.md."""
-    parts = [HEAD, *(f"{one.text(k)}\n" for k, one in enumerate(holding, 1))]
+    stem = next((k for k, one in enumerate(holding, 1) if one.picture == ROUTINGS), "on routings")
+    parts = [HEAD.replace("{count}", NUMBERS[len(holding)])]
+    parts += [f"{one.text(k)}\n".replace("{stem}", str(stem)) for k, one in enumerate(holding, 1)]
     if without:
         parts.append("## Not said\n\n" + "\n".join(f"- {line}." for line in without) + "\n")
     return "\n".join(parts)

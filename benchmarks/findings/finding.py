@@ -1,5 +1,6 @@
 """A finding: what is said in plain words, its numbers, picture, control, seeds, and refutation."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from capsviz.statistics.words import number
 
 SLIM = "mnist-slim-"  # recipes on one slim stem: `capsviz reproduce routings`
 LENGTH = re.compile(r"-(\d+)-epochs$")
+ROUTINGS = "compare-routings"  # the picture of the finding on that stem
+STEM = "on the stem of finding {stem}"  # its number, which `page` knows
 NOT_REPEATED = "one training run"
 WIDTH = 340  # of a picture beside the words, pixels
 
@@ -66,14 +69,17 @@ def of_figure(pattern: str) -> Shipped:
     return one
 
 
-def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list[str], bool]:
+def over_runs(
+    analysis: str, kind: str, take: Callable, of: Callable = lambda routing: True
+) -> tuple[list[str], list[str], bool]:
     """What the statistics over training runs say that are shipped of an analysis.
 
     Parameters
     ----------
-    kind  of result, e.g. "Statistics".
-    take  (result) -> (Estimate, its form, whether it bears the finding out), or None where the
-          question cannot be asked: of couplings that are even by construction.
+    kind     of result, e.g. "Statistics".
+    take     (result) -> (Estimate, its form, whether it bears the finding out), or None where
+             the question cannot be asked: of couplings that are even by construction.
+    of       routing -> whether to ask its networks.
 
     Returns
     -------
@@ -86,6 +92,8 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
     for folder in folders:
         if folder.name.startswith(SLIM) or LENGTH.sub("", folder.name) in names - {folder.name}:
             continue
+        if not of(_routing(folder)):
+            continue
         for path, result, runs in statistics(folder, analysis, kind):
             if (value := take(result)) is not None:
                 estimate, form, bears = value
@@ -93,6 +101,11 @@ def over_runs(analysis: str, kind: str, take: Callable) -> tuple[list[str], list
                 files.append(path)
                 holds = holds and bool(bears)
     return words, files, holds
+
+
+def _routing(folder: Path) -> str | None:
+    about = json.loads((folder / "runs.json").read_text(encoding="utf-8"))
+    return about["model"]["config"].get("routing")
 
 
 def slim(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.findings.finding import (
+    STEM,
     Finding,
     of_figure,
     over_runs,
@@ -42,7 +43,7 @@ def lawful() -> Finding:
     words, files, holds = over_runs("equivariance", "Result", over_fresh)
     routings = ("uniform", "dynamic")
     by_routing, others = slim("equivariance", routings, over_fresh)
-    words += [f"on the stem of finding 5 {by_routing}"] if by_routing else []
+    words += [f"{STEM} {by_routing}"] if by_routing else []
     not_all = any(gain.low <= 0 for gain in gains)
     adds = bool((mean.difference.high[fresh] < 0).all()) and gains[-2].low > 0  # uniform's
     return Finding(
@@ -58,8 +59,7 @@ def lawful() -> Finding:
         f"pose after a rotation by up to 30° from the pose before: R² {mean[0]:.2f} of what varies "
         f"within a class, on {result.n:,} test images. As many principal components of the pixels, "
         f"{percent(result.variance_kept[pixels, turn])} of their variance, have "
-        f"{mean[pixels]:.2f}. Training adds to it in some networks, also where nothing is "
-        "routed, and not in all.",
+        f"{mean[pixels]:.2f}. Training adds to it in some networks, routed or not.",
         picture(one),
         "R² of affine maps by size of the warp",
         "; ".join(
@@ -101,7 +101,7 @@ def affine() -> Finding:
         "Accuracy on affine digits, within and beyond the trained places",
         f"within the trained places {inside}; beyond, cnn-9, which has neither capsules nor "
         f"pooling, {result.beyond[plain]:.1%}",
-        "one training run of each; on the stem of finding 5, ten epochs, "
+        f"one training run of each; {STEM}, ten epochs, "
         f"{outer.rpartition(', ')[0]}, uniform not shown behind, within {inner}",
         "CapsNets that route and are ahead beyond over several seeds",
         [one.source, *files],

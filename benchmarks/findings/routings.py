@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks.findings.finding import LENGTH, SLIM, Finding
+from benchmarks.findings.finding import LENGTH, ROUTINGS, SLIM, Finding
 from capsviz import checkpoint, discovery, leaderboard
 from capsviz.experiments.reproductions import resnet
 from capsviz.leaderboard.words import SEVERAL
@@ -62,7 +62,7 @@ def sharpness() -> Finding:
         f"{who}: {listed}. Nearest to better is {_words(best)}, "
         f"{rows[best].network.accuracy:.1%}, Welch's one-sided p = {p:.3f}, not corrected for "
         f"{len(sharper)}; after more epochs {after:.2f}.",
-        "compare-routings",
+        ROUTINGS,
         "Routings on one stem",
         f"the stem without capsules, {without.network.accuracy:.1%}{_longer(longer)}{photographs}",
         f"{len(terms.seeds)} training runs of each",
