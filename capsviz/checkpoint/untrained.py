@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from capsviz import discovery
+from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 
 NORMALISED, BATCH = 512, 128  # images that batch norms are given, in how many at once
@@ -16,8 +19,15 @@ NORMALISED, BATCH = 512, 128  # images that batch norms are given, in how many a
 
 def presets(model: nn.Module) -> tuple[str | None, ...]:
     """Initialisations that a network's file offers as `PRESETS`; (None,) where it has but one."""
-    offered = getattr(sys.modules[type(model).__module__], "PRESETS", ())
+    offered = getattr(_file(model), "PRESETS", ())
     return tuple(offered) if offered and "preset" in getattr(model, "config", {}) else (None,)
+
+
+def _file(model: nn.Module) -> ModuleType:
+    """The file whose `build` makes such a network: that of its class, or of its model."""
+    own = sys.modules[type(model).__module__]
+    name = None if hasattr(own, "build") else models.name_for(model)
+    return own if name is None else discovery.load(models.PACKAGE, name, what="model")
 
 
 def fresh(
@@ -25,9 +35,9 @@ def fresh(
 ) -> nn.Module:
     """A network of the same kind, freshly initialised: what training has to be compared with.
 
-    It is built from the network's `config` by the `build` of the file that its class is from, with
-    the same sizes, and is in evaluation mode, on the same device, of the same type. No random state
-    outside changes.
+    It is built from the network's `config` by the `build` of the file that its class is from, or of
+    the model by whose name it was built, with the same sizes, and is in evaluation mode, on the
+    same device, of the same type. No random state outside changes.
 
     Parameters
     ----------
@@ -41,7 +51,7 @@ def fresh(
     ------
     ValueError  for a network that cannot be built anew.
     """
-    kind, build = type(model), getattr(sys.modules[type(model).__module__], "build", None)
+    kind, build = type(model), getattr(_file(model), "build", None)
     if build is None or not hasattr(model, "config"):
         raise ValueError(
             f"a {kind.__name__} cannot be built anew: expected a `config`, and a `build` in the "

@@ -3,9 +3,11 @@
 import sys
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 import capsviz
+from capsviz import checkpoint
 from capsviz.cli import main
 from capsviz.nn import models
 
@@ -83,6 +85,14 @@ def test_a_network_of_ones_own_is_saved_and_opened_again(tiny, tmp_path, embedde
     again = capsviz.load(path)
     assert again.card["model"] == {"name": "tiny", "config": again.card["model"]["config"]}
     assert again.config["width"] == 2
+
+
+def test_a_network_of_ones_own_is_built_afresh(tiny):
+    model = models.build("tiny", (1, 28, 28), 10, width=2)
+    one, again, other = (checkpoint.fresh(model, seed) for seed in (0, 0, 1))
+    assert one.config == model.config
+    weights = [network.body[2].weight for network in (one, again, other)]
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
 
 
 def test_a_capsnet_with_other_options_needs_no_plugin_to_be_opened(plugin):
