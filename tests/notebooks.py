@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 
+import matplotlib
 import pytest
 import sources
 
@@ -51,6 +52,7 @@ def execute(path, folder, **shorter):
         cell.outputs = []
     env = {**os.environ, "PYTHONPATH": str(sources.ROOT), "OMP_NUM_THREADS": "1"}
     env |= {"XDG_CACHE_HOME": str(folder), "IPYTHONDIR": str(folder)}
+    env["MPLCONFIGDIR"] = matplotlib.get_cachedir()  # building a cache of fonts takes a warning
     env.pop("CAPSVIZ_DATA", None)
     client = nbclient.NotebookClient(
         notebook, timeout=300, resources={"metadata": {"path": str(folder)}}

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import gray
+import matplotlib
 import pytest
 from ranks import interruptible
 
@@ -53,6 +54,7 @@ def address(tmp_path_factory, hold):
     env |= {"XDG_CACHE_HOME": str(home), "GRADIO_TEMP_DIR": str(home / "gradio")}
     (home / "tmp").mkdir()
     env |= {"TMPDIR": str(home / "tmp"), "HOLD": str(hold)}
+    env["MPLCONFIGDIR"] = matplotlib.get_cachedir()  # its cache of fonts takes seconds to build
     command = [sys.executable, "-m", "capsviz", "explore", "--no-browser", "--port", "0"]
     command += [
         "--checkpoint",

@@ -425,7 +425,7 @@ def test_the_command_prints_a_table_and_writes_it(table, tmp_path):
     run = CliRunner().invoke(main, ["reproduce", "any", "--show", "--folder", str(tmp_path)])
     assert run.exit_code == 0 and "| yes | 1,234 | 2 | 1 | 0.30 [" in run.stdout
     assert (tmp_path / "tables/any.md").read_text().startswith("| Decoder |")
-    assert r"\begin{table}" in (tmp_path / "tables/any.tex").read_text()
+    assert r"\begin{table*}" in (tmp_path / "tables/any.tex").read_text()
     run = CliRunner().invoke(
         main, ["reproduce", "any", "--show", "--json", "--folder", str(tmp_path)]
     )
