@@ -58,8 +58,8 @@ def attend(
 ) -> Tensor:
     """Sum of the votes, each by its coupling; never under autocast.
 
-    `torch.compile` takes it whole; `torch.func` transforms are refused by PyTorch (no vmap rule):
-    see `capsviz.nn.computation.literal`.
+    `torch.compile` takes it whole (PyTorch 2.11 to 2.13: in parts); `torch.func` transforms are
+    refused by PyTorch (no vmap rule): see `capsviz.nn.computation.literal`.
 
     Parameters
     ----------
