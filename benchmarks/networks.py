@@ -8,7 +8,7 @@ from capsviz.nn.convolution import convolve
 from capsviz.nn.models import Output
 from capsviz.nn.models.capsnet import CapsNet
 
-VOTES_HELD = 17  # tensors as large as the votes, at the peak of a literal step
+VOTE_TENSORS = 17  # tensors as large as the votes, at the peak of a literal step
 
 
 class Floor(nn.Module):
@@ -49,7 +49,7 @@ class Literal(CapsNet):
         """Memory of training with a batch, about: ours, and all that is held of the votes."""
         c = self.settings
         votes = 4 * batch * c.children * c.classes * c.class_dimensions
-        return super().training_bytes(batch) + VOTES_HELD * votes
+        return super().training_bytes(batch) + VOTE_TENSORS * votes
 
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import RESULTS, claims, findings, layers, parity, robustness
+from benchmarks import durations as analyses
 from benchmarks.leaderboard import write as write_leaderboard
 from benchmarks.table import table
 from capsviz import checkpoint, discovery
@@ -43,7 +44,9 @@ HEAD = (  # networks and columns of the leaderboard that the README shows
     ("network", "runs", "accuracy, %", "affine, within, %", "affine, beyond, %", "transplant, %",
      "parents, %", "parameters"),
 )  # fmt: skip
-KINDS = "leaderboard|results|speed|layers|robustness|reproduced|commands|durations|contents"
+KINDS = (
+    "leaderboard|results|speed|layers|analyses|robustness|reproduced|commands|durations|contents"
+)
 PART = re.compile(rf"<!-- (?P<what>run: [^>]+|{KINDS}) -->\n.*?<!-- end -->", re.DOTALL)
 
 
@@ -228,6 +231,7 @@ def fill(text: str, *, run: bool) -> str:
                 "results": results,
                 "speed": speeds,
                 "layers": layers.table,
+                "analyses": analyses.table,
                 "robustness": robustness.table,
                 "reproduced": reproduced,
                 "commands": commands,

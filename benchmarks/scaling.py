@@ -11,7 +11,7 @@ import json
 
 from benchmarks import RESULTS
 from benchmarks.clock import about, python
-from benchmarks.networks import VOTES_HELD
+from benchmarks.networks import VOTE_TENSORS
 from capsviz import discovery, memory
 from capsviz.files import write_text
 
@@ -49,7 +49,7 @@ def measure(network: str, sweep: str, value: int, rounds: int) -> dict:
     if network == "literal":
         side = (sizes["size"] - 16) // 2
         votes = 4 * sizes["batch"] * 32 * side**2 * sizes["classes"] * 16
-        if VOTES_HELD * votes > memory.available():
+        if VOTE_TENSORS * votes > memory.available():
             return {"refused": f"the votes alone are {memory.gib(votes)}"}
     flags = [word for name, x in sizes.items() for word in (f"--{name}", str(x))]
     words = ["-m", "benchmarks.steps", "--network", network, "--rounds", str(rounds)]

@@ -31,14 +31,19 @@ ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
 DIGITS = 4  # of numbers that are kept
 DECIMALS = {"type_coupling": 2, "coupling": 3}  # of those that are many
-DETECTED = 100  # images at most: attacks take long
+OF = {"law": "equivariance"}  # the command of those that are called otherwise
+FEW = {"detect": 100, "importance": 200, "parts": 200}  # images at most: these take long
 COMMANDS = {  # but for the images, what each is run with
     "affine": ["--n"],
     "corrupt": ["--n"],
     "detect": ["--eps", "0.1", "--eps", "0.3", "--steps", "15", "--n"],
     "equivariance": ["--warp", "rotation", "--fit", "100", "--n"],
     "faithfulness": ["--n"],
+    "importance": ["--n"],
+    "law": ["--law", "--warp", "rotation", "--n"],
     "parse-tree": ["--n"],
+    "parts": ["--n"],
+    "probes": ["--n"],
     "rotate": ["--step", "30", "--n"],
     "routing": ["--n"],
     "sweep": ["--step", "15", "--grid", "3", "--n"],
@@ -59,11 +64,12 @@ def command(name, patterns, n, only):
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "runs.json", json.dumps(summary(name, cards), indent=1) + "\n")
     n = min(n, cards[0]["results"]["test"]["n"])
-    known = [one for one in COMMANDS if one in main.list_commands(None)]
+    known = [one for one in COMMANDS if OF.get(one, one) in main.list_commands(None)]
     with gathered(name, named, [card["recipe"]["seed"] for card in cards]):
         for one in only or known:
-            images = min(n, DETECTED) if one == "detect" else n
-            click.echo(f"{one}: {measure(folder, one, images)}", err=True)
+            images = min(n, FEW.get(one, n))
+            runs_of = ["--seeds-of", f"runs/{name}-*"]
+            click.echo(f"{one}: {measure(folder, one, images, runs_of)}", err=True)
     size = sum(path.stat().st_size for path in folder.iterdir())
     click.echo(f"{folder.relative_to(ROOT)}: {size / 1e3:.0f} kB")
 
@@ -108,10 +114,10 @@ def summary(name: str, cards: list[dict]) -> dict:
     }
 
 
-def measure(folder: Path, name: str, images: int) -> str:
-    """One command over all runs; its JSON is put into the folder. How it went, in words."""
+def measure(folder: Path, name: str, images: int, networks: Sequence[str]) -> str:
+    """One command over networks; its JSON is put into the folder. How it went, in words."""
     begin = time.process_time()
-    words = [name, "--seeds-of", f"runs/{folder.name}-*", *COMMANDS[name], str(images)]
+    words = [OF.get(name, name), *networks, *COMMANDS[name], str(images)]
     words += ["--format", "png", "--output", f"seeds/{name}"]
     argv, sys.argv = sys.argv, ["capsviz", *words]  # what the record of the result says
     try:
@@ -122,7 +128,8 @@ def measure(folder: Path, name: str, images: int) -> str:
     if outcome.exit_code or not results:
         return f"left out: {(outcome.stderr or str(outcome.exception)).strip().splitlines()[-1]}"
     for earlier in folder.glob(f"{results[0].name.split('-')[0]}-*"):
-        earlier.unlink()
+        if ("-law" in earlier.name) == ("-law" in results[0].name):
+            earlier.unlink()
     for path in results:
         values = rounded(json.loads(path.read_text(encoding="utf-8")))
         write_text(folder / path.name, json.dumps(values, separators=(",", ":")) + "\n")

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOCK = ".lock"
+RANDOM_LETTERS = "[a-z0-9_]" * 8  # that `mkstemp` ends a name by
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -32,6 +33,18 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, content: str) -> None:
     """`write_bytes` for text."""
     write_bytes(path, content.encode())
+
+
+def clear(folder: Path, *names: str) -> None:
+    """Remove what `write_bytes` has left where it was killed, of files whose names are like these.
+
+    Parameters
+    ----------
+    names  as `fnmatch` has them, e.g. "best-*.safetensors".
+    """
+    for name in names:
+        for stray in folder.glob(f".{name}.{RANDOM_LETTERS}"):
+            stray.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import torch
 from conftest import build_strong
 
 from capsviz.cli.other_images import Others
+from capsviz.tracing import trace
 
 CLASSES = ["a", "b", "c"]
 
@@ -27,6 +28,16 @@ def labels():
 @pytest.fixture
 def others(generator):
     return Others(torch.rand(15, 1, 21, 19, generator=generator), torch.arange(15) % 3, "15 others")
+
+
+def spread_out(model, n, generator):
+    """n images that the network reads as several classes."""
+    images = torch.rand(20 * n, 1, 21, 19, generator=generator)
+    images *= torch.rand(20 * n, 1, 1, 1, generator=generator)
+    read = trace(model, images, keep=("lengths",)).lengths.argmax(1)
+    counts = read.bincount(minlength=3)
+    some = [(read == k).nonzero().flatten()[:n] for k in range(3) if counts[k]]
+    return images[torch.cat(some)][torch.randperm(sum(map(len, some)), generator=generator)]
 
 
 def evaluated(analysis, model, images, labels, others, **more):

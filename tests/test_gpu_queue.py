@@ -8,7 +8,9 @@ import tarfile
 import pytest
 
 from benchmarks import gpu_queue
-from benchmarks.gpu_queue import MOST_BYTES, PAPER, Job, Size
+from benchmarks.gpu_queue import archives, processes
+from benchmarks.gpu_queue.archives import MOST_BYTES
+from benchmarks.gpu_queue.jobs import PAPER, Job, Size
 from capsviz.cli import main
 from capsviz.experiments.affnist import NETWORKS
 from capsviz.experiments.reproductions import get
@@ -83,7 +85,7 @@ def test_what_is_interrupted_goes_on_though_less_time_is_left(tmp_path, monkeypa
     jobs = [script(tmp_path, "training", text, seconds=1.5), script(tmp_path, "next", seconds=1)]
     assert run(tmp_path, jobs, 2) == {"training": "interrupted", "next": "no time"}
     assert state.exists() and not jobs[0].results[0].exists()
-    monkeypatch.setattr(gpu_queue, "GOING_ON", 0)
+    monkeypatch.setattr(processes, "GOING_ON", 0)
     jobs[0] = jobs[0]._replace(seconds=1000)
     assert run(tmp_path, jobs[:1], 60) == {"training": "done"}
 
@@ -121,7 +123,7 @@ def finished(work, row, seed, validation, test=0.5, size=10, epochs=50):
 
 
 def test_archives_stay_below_their_size_and_hold_the_best_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_queue, "MOST_FILES", 2)
+    monkeypatch.setattr(archives, "MOST_FILES", 2)
     work, large = tmp_path / "work", MOST_BYTES - 4000
     finished(work, PAPER, 0, 0.990, size=large)
     finished(work, PAPER, 1, 0.995, size=large)

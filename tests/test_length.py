@@ -7,7 +7,7 @@ LONGEST = 250  # lines
 
 
 def lengths():
-    for folder in ("capsviz", "analyses"):
+    for folder in ("capsviz", "analyses", "benchmarks"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             name = path.relative_to(ROOT).as_posix()
             if not name.startswith(("capsviz/analyses/", "capsviz/trained/")):  # links to others

@@ -10,7 +10,9 @@ from PIL import Image
 
 import capsviz
 from capsviz.analyses import routing
+from capsviz.analyses.transplant import by_iteration, by_part
 from capsviz.cli.inputs import open_inputs
+from capsviz.tracing import from_children
 from capsviz.tracing.needs import missing, require
 
 EM = {"couplings": "m_step:share", "votes": "m_step:v", "poses": "m_step:mu"}
@@ -54,6 +56,53 @@ def test_couplings_that_can_only_be_read_are_told_before_anything_is_computed():
         require(net, routing.NEEDS, "x")
     assert "transplant" in net.report().partition("cannot")[2]
     assert missing(wrapped(zoo.Unsqueezed()), routing.NEEDS) == []
+
+
+@pytest.mark.parametrize("name", ["Attention", "Einsum", "ParentsFirst", "Unsqueezed"])
+def test_children_of_another_image_are_put_in_where_votes_are_made_of_them(name, images):
+    net = wrapped(getattr(zoo, name)())
+    seen = capsviz.trace(net, images, keep=("children", "votes", "lengths"))
+    other = torch.arange(5).roll(1)
+    chosen = (torch.arange(seen.children.shape[1]) % 3 == 0)[:, None]
+    for some in (chosen, torch.ones_like(chosen)):
+        children = torch.where(some, seen.children[other], seen.children)
+        with torch.no_grad():
+            put = net.look(torch.zeros_like(images), keep=("votes", "lengths"), children=children)
+        expected = torch.where(some[..., None], seen.votes[other], seen.votes)
+        torch.testing.assert_close(put["votes"], expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(put["lengths"], seen.lengths[other], rtol=1e-4, atol=1e-6)
+    assert from_children(net, seen.children[:1]).shape == (1, CLASSES)  # one where it takes two
+
+
+def test_children_in_the_order_of_the_grid_are_put_in_where_the_network_has_them():
+    net = capsviz.wrap(planted.Correct().eval(), planted.SHAPE, planted.CLASSES)
+    images = torch.rand(5, *planted.SHAPE, generator=torch.Generator().manual_seed(3))
+    seen = capsviz.trace(net, images, keep=("children", "lengths"))
+    net.order = torch.randperm(24, generator=torch.Generator().manual_seed(0))
+    turned = capsviz.trace(net, images, keep=("children",)).children
+    assert not torch.equal(turned, seen.children)
+    torch.testing.assert_close(from_children(net, turned), seen.lengths, rtol=1e-4, atol=1e-6)
+
+
+def test_where_more_of_an_image_reaches_the_classes_children_are_not_replaced(images):
+    net = wrapped(zoo.Expectation())  # activations of the children are made beside them
+    assert missing(net, ("from_children",)) == ["from_children"]
+    assert "can be read, not replaced: more of an image reaches" in net.report()
+    asked = {"classes": list("abc"), "dataset": "noise"}
+    with pytest.raises(ValueError, match="no way from other children to its classes"):
+        by_part.evaluate(net, images, of="children", **asked)
+    one = wrapped(zoo.Einsum())
+    with pytest.raises(ValueError, match="couplings of single iterations"):
+        by_iteration.evaluate(one, images, **asked)
+
+
+def test_parts_of_a_wrapped_network_are_exchanged(generator):
+    net = wrapped(zoo.Einsum())
+    images = torch.rand(60, *SHAPE, generator=generator)
+    images *= torch.rand(60, 1, 1, 1, generator=generator)
+    for of in ("couplings", "children", "poses"):
+        result = by_part.evaluate(net, images, of=of, classes=list("abc"), dataset="noise")
+        assert result.off < 1e-5 or of != "children"
 
 
 class Rounds(planted.Correct):

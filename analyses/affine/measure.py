@@ -43,9 +43,9 @@ def shift_px(drawn: Transforms) -> np.ndarray:
 
 def framed(images: Tensor) -> bool:
     """Whether most images (N, C, H, W) have an empty frame, one pixel wide at least."""
-    ink = images.amax(1) > 0
-    inner = ink[:, 1:-1, 1:-1].flatten(1).sum(1)
-    return bool((ink.flatten(1).sum(1) == inner).float().mean() > 0.5)
+    bright = images.amax(1) > 0
+    inner = bright[:, 1:-1, 1:-1].flatten(1).sum(1)
+    return bool((bright.flatten(1).sum(1) == inner).float().mean() > 0.5)
 
 
 def check(within: np.ndarray, trained_px: float) -> None:

@@ -20,8 +20,8 @@ from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import evidence, trace
 
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
-CHILDREN, INK, RANDOM = "|u| map", "ink", "random order"
-CONTROLS = (RANDOM, INK, CHILDREN)  # they know nothing of the class
+CHILDREN, BRIGHTNESS, RANDOM = "|u| map", "ink", "random order"
+CONTROLS = (RANDOM, BRIGHTNESS, CHILDREN)  # they know nothing of the class
 STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
 WINDOW, STRIDE = 1 / 4, 1 / 6  # of occlusion, of the side of the image
 INSTALL = "maps by captum need it: pip install 'capsviz[attribution]'"
@@ -56,7 +56,8 @@ def methods(model: nn.Module, image: Tensor, seed: int = 0) -> tuple[list[Method
     ValueError   for scores without a gradient.
     """
     captum = _captum()
-    controls = [Method(RANDOM, _random(torch.Generator().manual_seed(seed))), Method(INK, _ink)]
+    random = _random(torch.Generator().manual_seed(seed))
+    controls = [Method(RANDOM, random), Method(BRIGHTNESS, _brightness)]
     routing, left_out = _of_routing(model, image)
     explained = Explained(model)
     by_gradient = [
@@ -85,7 +86,7 @@ def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
     grid = getattr(model, "grid", None)
     if not evidence.has_places(grid):
         return [], ["no routing map: the capsules of this network lie at no places"]
-    fields, several, left_out = evidence.seen_by_places(model), [], []
+    fields, several, left_out = evidence.fields_of_places(model), [], []
     if (fields == fields[0, 0]).all():
         what = "whole image" if fields[0, 0].all() else "same part of the image"
         return [], [f"no routing map: every place sees the {what}, so there is no map in pixels"]
@@ -135,7 +136,7 @@ def _random(generator):
     )
 
 
-def _ink(images, classes):
+def _brightness(images, classes):
     return _alike(_summed(images))
 
 

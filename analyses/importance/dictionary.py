@@ -38,20 +38,24 @@ def rounded(couplings: Tensor, levels: int) -> Tensor:
 def dictionary(couplings: Tensor, read: Tensor, levels=LEVELS) -> Dictionary:
     """Of couplings (N, I, J) and classes (N,) that are read.
 
-    Intervals by the delta method; an entropy at its bound may be higher with more images.
+    Intervals by the delta method; without upper end, NaN, where all images of a class differ, for
+    more of them may show more trees.
     """
-    entropies, variances, keys, child = [], [], [], []
+    entropies, lows, highs, keys, child = [], [], [], [], []
     classes = read.unique()
+    sizes = [int((read == k).sum()) for k in classes]
     for count in levels:
         rows = [_of_class(rounded(couplings[read == k, :, k], count)) for k in classes]
         bits, spread, number, single = (np.array(column) for column in zip(*rows, strict=True))
         entropies.append(bits.mean())
-        variances.append(spread.sum() / len(classes) ** 2)
+        half = Z * np.sqrt(spread.sum()) / len(classes)
+        lows.append(bits.mean() - half)
+        differ = ((number == sizes) & (number > 1)).any()
+        highs.append(np.nan if differ else bits.mean() + half)
         keys.append(number.mean())
         child.append(single.mean())
-    value, half = np.array(entropies), Z * np.sqrt(variances)
-    sizes = [int((read == k).sum()) for k in classes]
-    ends = np.stack([np.maximum(value - half, 0), value + half], 1)
+    value, low, high = (np.array(column) for column in (entropies, lows, highs))
+    ends = np.stack([np.maximum(low, 0), high], 1)
     return Dictionary(
         Estimate(value, ends, len(read)), np.array(keys), np.array(child),
         float(np.log2(sizes).mean()),

@@ -161,5 +161,5 @@ def _dictionary(result) -> str:
 
 
 def _bits(estimate) -> str:
-    low, high = np.asarray(estimate.ci95)
-    return f"{float(estimate.value):.2f} bits [{low:.2f}, {high:.2f}]"
+    low, high = (number(float(end), ".2f") for end in estimate.ci95)
+    return f"{float(estimate.value):.2f} bits [{low}, {high}]"

@@ -180,7 +180,7 @@ def moved(
     Of what single children add to what all of them favour, over children and parents, and of the
     same less the usual tree of the image's class: of a child with the child of its type at the
     place that the image moved it to, at the same place, and one place the other way. Mean over
-    moves down and to the right.
+    moves down and to the right. NaN where nothing but rounding is left in any image.
 
     Parameters
     ----------
@@ -197,6 +197,8 @@ def moved(
                 _by_place(one - less, own.grid, axis) for one in (own.couplings, moved_on)
             )
             middle = before[:, :, 1:-1]
+            if _own(middle).abs().max() <= NOTHING * own.couplings.abs().max():
+                middle = torch.full_like(middle, torch.nan)
             for lag in (after[:, :, 2:], after[:, :, 1:-1], after[:, :, :-2]):
                 rows.append(_correlation(middle, lag))
     return torch.stack(rows).view(len(apart), 2, 3, -1).mean(0)
@@ -207,9 +209,13 @@ def _by_place(couplings: Tensor, grid, axis: int) -> Tensor:
     return preferences(couplings).unflatten(1, grid).movedim(2 + axis, 2)
 
 
+def _own(values: Tensor) -> Tensor:
+    """What single children add to what all of them favour, in double."""
+    return values.double() - values.double().mean((1, 2, 3), keepdim=True)
+
+
 def _correlation(a: Tensor, b: Tensor) -> Tensor:
     """Pearson's of each image, parent by parent about the mean of its children: (N,)."""
-    a, b = (x.double() - x.double().mean((1, 2, 3), keepdim=True) for x in (a, b))
-    a, b = a.flatten(1), b.flatten(1)
+    a, b = _own(a).flatten(1), _own(b).flatten(1)
     size = (a.square().sum(1) * b.square().sum(1)).sqrt()
     return (a * b).sum(1) / size.clamp_min(torch.finfo(torch.double).tiny)

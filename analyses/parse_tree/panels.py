@@ -108,7 +108,7 @@ def _moved(axes, result):
     for k, (name, colour) in enumerate(zip(result.trees, COLOURS[2:4], strict=True)):
         _points(axes, result.correlation[k], colour, "Ds"[k], name, (k - 0.5) * 0.25)
     _rows(axes, [_folded(name) for name in result.moves])
-    low = min(0.0, float(result.correlation.low.min()) - 0.05)
+    low = np.fmin.reduce(result.correlation.low - 0.05, None, initial=0.0)  # NaN: nothing is left
     axes.set(xlim=(low, 1.03), xlabel="correlation")
     axes.axvline(0, color="#DDDDDD", linewidth=0.8, zorder=0)
     axes.set_title("image moved by one place", fontsize=6.5)

@@ -95,12 +95,14 @@ def _trees(result) -> list[str]:
 
 def _moved(name: str, estimate) -> str:
     at_new, same, other = estimate
+    what = f"correlation with the tree of the image moved by one place, {name}"
+    if np.isnan(estimate.value).any():
+        return f"{what}: none, nothing is left of any tree"
     low, high = sorted(-same.difference.ci95)
     return (
-        f"correlation with the tree of the image moved by one place, {name}: "
-        f"{float(at_new.value):.2f} at the place that it moved to, less that at the same place "
-        f"{-float(same.difference.value):+.2f} [{low:+.2f}, {high:+.2f}], one place the other way "
-        f"{float(other.value):.2f}: {_carried(same)}"
+        f"{what}: {float(at_new.value):.2f} at the place that it moved to, less that at the same "
+        f"place {-float(same.difference.value):+.2f} [{low:+.2f}, {high:+.2f}], one place the "
+        f"other way {float(other.value):.2f}: {_carried(same)}"
     )
 
 

@@ -66,8 +66,8 @@ def compare(models: Sequence, names: Sequence[str], images: Tensor, forms, *, se
     intact, suspect = [], []
     for changed, donors in forms.values():
         intact.append(np.concatenate([clean, of_pixels(images, images, donors)]))
-        seen = suspicion(models, names, changed)[0]
-        suspect.append(np.concatenate([seen, of_pixels(changed, images, donors)]))
+        scores = suspicion(models, names, changed)[0]
+        suspect.append(np.concatenate([scores, of_pixels(changed, images, donors)]))
     areas, draws = told_apart(intact, suspect, seed=seed)
     kinds = list(forms)
     own, control = ([kinds.index(one) for one in side] for side in zip(*OF.items(), strict=True))

@@ -67,7 +67,7 @@ def relevance(model, images: Tensor, *, seed: int) -> Relevance:
         places = norms.unflatten(1, model.grid)
         count = max(1, model.grid[0] // SELECTED)
         chosen, explained = forward_selection(places.flatten(2).mean(2), count)
-        fields = evidence.seen_by_places(model)
+        fields = evidence.fields_of_places(model)
         fields = (fields / fields.sum((2, 3), keepdim=True).clamp_min(1)).float()
         maps = torch.einsum("btrc,rchw->bthw", places[:, chosen], fields)
         other = torch.arange(len(images)).roll(1)

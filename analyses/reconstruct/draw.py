@@ -28,8 +28,8 @@ def sheet(result, width):
     parts = list(figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0])
     if beside:
         parts[1:] = parts[1].subfigures(1, 2, width_ratios=[0.56, 0.44])
-    there = set(result.example_labels.tolist())
-    absent = [name for k, name in enumerate(result.classes) if k not in there]
+    drawn = set(result.example_labels.tolist())
+    absent = [name for k, name in enumerate(result.classes) if k not in drawn]
     none = f"; none of {', '.join(absent)} among them" if absent else ""
     blocks[0].draw(parts[0], f"test images of each class, {result.dataset}{none}")
     if len(result.failures):

@@ -14,7 +14,7 @@ from capsviz.tracing import decode, trace
 from capsviz.training.evaluate import longest, paired
 from capsviz.transforms.augment import to_float
 
-INK = 0.5  # a pixel that is brighter is ink
+BRIGHT = 0.5  # a pixel that is brighter is ink
 K = 2  # things in an image: there are two colours
 
 
@@ -114,8 +114,8 @@ def overlaps(drawn: Drawn) -> Tensor:
     the order of `segment.DIVIDED`: for the absent class, each thing in turn is drawn from it, the
     other one from its label.
     """
-    bright = drawn.images > INK
-    own = drawn.parts > INK
+    bright = drawn.images > BRIGHT
+    own = drawn.parts > BRIGHT
     absent = drawn.from_absent[:, None].expand_as(drawn.parts)
     pairs = (
         (drawn.drawn, drawn.drawn.flip(1)),

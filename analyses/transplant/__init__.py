@@ -13,86 +13,62 @@ by bootstrap of the couples: the two pairs of a couple share their images, other
 With `--parts`, some children alone get B's couplings: those of whole capsule types, of whole
 places, or single ones, drawn at random for each pair.
 
-Controls: the couplings of another image of A's own class; the mean couplings of the data; A's own,
-shuffled among its children; noise with the standard deviation about uniform that A's own have; even
-couplings. A's own, given back in every iteration, say how much of the routing the last iteration
-holds. The standard deviation about uniform stands beside each.
+With `--by capsules` (200 images, if `--n` says no other number) each capsule type and each place is
+exchanged by itself: its children's couplings, or (`--of`) the children themselves, after which
+routing runs by itself, or their poses, of which the direction alone is B's and the length, or the
+activation beside it, A's. Control: as many children drawn at random. All children of B are B: that
+checks the instrument, and their couplings held at A's would be the transplant above with A and B
+exchanged. `--layer` does so in another routed layer; of one whose places see some children alone,
+not for couplings. With `--by iterations` B's couplings are put in in one iteration alone, or in all
+from it on, and the others route. Controls: A's own, given back, and those of a like image.
+
+Controls of the first: the couplings of another image of A's own class; the mean couplings of the
+data; A's own, shuffled among its children; noise with the standard deviation about uniform that A's
+own have; even couplings. A's own, given back in every iteration, say how much of the routing the
+last iteration holds. The standard deviation about uniform stands beside each.
 
 A reader should see whether couplings that all lie near 1/J, as those of many trained networks do,
 still decide the class: near-uniform is a statement of their size, not of what they do, for the
 small shifts of a thousand children add up. The noise shows that not every shift of that size does
-so; the image of the same class, that being another image's is not enough.
+so; the image of the same class, that being another image's is not enough. Whether a part does more
+than as many capsules at random; where none does, the class is spread over all of them. With half
+of the children both classes are read alike by symmetry, for the other half is the other pair's: how
+steeply the curve rises there, and how many are read as neither, is what it tells. Whether couplings
+that are put in early last; where they do not, votes route back to their own class.
 
 Do not conclude that the couplings know more than the votes: they are computed from votes, here
 from B's. Nor that routing improves the accuracy: a network may read the same class from its votes
-under even couplings. A mixture is an input that the network was not trained on.
+under even couplings. Nor that a part which moves little says nothing: others may say the same. A
+mixture is an input that the network was not trained on.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import click
-import numpy as np
 
+from capsviz.analyses.transplant import one_by_one
+from capsviz.analyses.transplant.results import Parts, Result, Rounds, Statistics
 from capsviz.analyses.transplant.words import CONDITIONS, caption, findings, verdict
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.cli.other_images import next_class
-from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
 capsviz transplant --digit 2 --donor 3  # 6 s
 capsviz transplant --n 1000  # 30 s
+capsviz transplant --of children  # 35 s
+capsviz transplant --by iterations  # 30 s
 """
 
 NEEDS = ("votes", "couplings", "interventions")  # of a network, see tracing.needs
-OVER_RUNS = {"couples": min, "n": min, "tied": mean}  # at least so many
+# At least so many couples and pairs; types, and children without places, are in another order in
+# each run, places are not.
+UNORDERED = dict.fromkeys(("types", "children"))
+OVER_RUNS = {"couples": min, "n": min, "tied": mean, "first": None, "off": mean}
+OVER_RUNS |= dict.fromkeys(("own_change", "partner_change", "neither", "own", "partner"), UNORDERED)
 
 __all__ = ["caption", "findings", "verdict"]
-
-
-class Result(NamedTuple):
-    """Two images, each with four couplings: its own, the other's, the other's shuffled, even."""
-
-    images: np.ndarray  # (2, C, H, W) uint8
-    labels: list[int | None]  # (2,) true classes, where they are known
-    read: np.ndarray  # (2,) class that each is read as, routed by itself
-    conditions: list[str]  # (4,) whose couplings
-    activations: np.ndarray  # (2, 4, J) of the classes, votes x couplings
-    decoded: np.ndarray | None  # (2, 4, C, H, W) uint8, of the class read; None: no decoder
-    means: np.ndarray  # (2, J) own couplings, mean over children
-    maps: np.ndarray | None  # (2, J, rows, columns) own, mean over types; None: no grid
-    coupling_sd: np.ndarray  # (2,) of own couplings about even ones
-    even: float  # what a child gives each class if it gives evenly, mean over children
-    classes: list[str]
-    given: str | None = None  # why the couplings decide by construction; None: they need not
-
-
-class Statistics(NamedTuple):
-    """N pairs under K conditions; intervals are 95 %, by bootstrap of couples of images.
-
-    Shares of pairs, and means over pairs; a difference is less that with its own couplings.
-    """
-
-    conditions: list[str]  # (K,) whose couplings
-    as_own: Estimate  # (K,) share read as the class of the image that casts the votes
-    as_partner: Estimate  # (K,) share read as the class of the unlike image
-    as_neither: Estimate  # (K,) share read as a third class, or as none
-    own_activation: Estimate  # (K,) mean, of the class of the image that casts the votes
-    partner_activation: Estimate  # (K,) mean, of the class of the unlike image
-    coupling_sd: Estimate  # (K,) of the couplings about even ones, mean over pairs
-    couples: int
-    n: int  # pairs
-    classes: list[str]
-    dataset: str
-    shares: np.ndarray | None = None  # (S,) of the children whose couplings are the unlike image's
-    parts: list[str] | None = None  # (P,) what those children are: whole types, places, or single
-    part_as_own: Estimate | None = None  # (P, S) share read as their own class
-    part_as_partner: Estimate | None = None  # (P, S) as the unlike image's; of at most 200 pairs
-    tied: np.ndarray | None = None  # (K,) share in which no class is ahead of all others
-    given: str | None = None  # why the couplings decide by construction; None: they need not
 
 
 def compute(model, images, labels=(None, None), *, classes, seed=0) -> Result:
@@ -174,13 +150,12 @@ def evaluate(model, images, *, classes, dataset, parts=False, seed=0, progress=i
     )
 
 
-def plot(result: Result | Statistics, *, width=7.16):
+def plot(result: Result | Statistics | Parts | Rounds, *, width=7.16):
     """Two images with each other's couplings, or what pairs are read as."""
-    from capsviz.analyses.transplant import draw
+    from capsviz.analyses.transplant import draw, panels
 
-    if isinstance(result, Statistics):
-        return draw.shares(result, width)
-    return draw.pair(result, width)
+    drawings = {Statistics: draw.shares, Parts: panels.parts, Rounds: panels.rounds}
+    return drawings.get(type(result), draw.pair)(result, width)
 
 
 @analysis(__doc__, picture=True)
@@ -197,11 +172,31 @@ def plot(result: Result | Statistics, *, width=7.16):
     default=False,
     help="Also exchange the couplings of some types, places or capsules alone; takes longer.",
 )
+@click.option(
+    "--of",
+    metavar="couplings|children|poses",
+    help="What is exchanged, of one type and one place after the other. [default: couplings]",
+)
+@click.option(
+    "--by",
+    metavar="capsules|iterations",
+    help="One type and one place after the other, or couplings in one iteration after the other.",
+)
+@click.option(
+    "--layer", type=int, help="A routed layer, from 0, where there are several. [default: the last]"
+)
 @options.seed
-def command(run, donor, donor_index, n, parts, seed):
+def command(run, donor, donor_index, n, parts, of, by, layer, seed):
     """Write the figure and its numbers; say what the couplings decide."""
-    options.refuse_without_evaluate(n, "parts")
-    options.refuse_with_evaluate(n, "digit", "index", "image", "donor", "donor_index")
+    single = options.typed("of", "by", "layer")
+    number = one_by_one.FEW if single and n is None else n
+    options.refuse_without_evaluate(number, "parts")
+    options.refuse_with_evaluate(number, "digit", "index", "image", "donor", "donor_index")
+    if single and parts:
+        raise ValueError(f"{single[0]} tells shares of the capsules, too: drop --parts")
+    if single:
+        yield one_by_one.outcome(run, n, of or "couplings", by or "capsules", layer, seed)
+        return
     if n is not None:
         images, _ = run.images(n)
         result = evaluate(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from capsviz.analyses.transplant import part_words
+from capsviz.analyses.transplant.part_words import GIVEN
+from capsviz.analyses.transplant.results import Parts, Rounds
 from capsviz.statistics.words import number, sentences, strongest, tied
 
 MOST = 0.5  # of the pairs: what the couplings, or the votes, decide
@@ -16,12 +19,13 @@ CONDITIONS = (  # whose couplings
     "noise, equal sd",
     "even",
 )
-GIVEN = "the couplings decide the class by construction, whatever was learned"
 OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN = range(len(CONDITIONS))
 
 
 def caption(result) -> str:
     """What the figure shows, with its numbers."""
+    if isinstance(result, Parts | Rounds):
+        return part_words.caption(result)
     if hasattr(result, "couples"):
         return (
             "Transplanted couplings: what images are read as when their couplings are replaced in "
@@ -38,6 +42,8 @@ def caption(result) -> str:
 
 def findings(result) -> str:
     """What the numbers say, in a line or two."""
+    if isinstance(result, Parts | Rounds):
+        return part_words.findings(result)
     if hasattr(result, "couples"):
         return _of_pairs(result)
     names = [result.classes[k] for k in result.read]

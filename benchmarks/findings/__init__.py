@@ -5,7 +5,7 @@ where its intervals bear it out; the page names those whose results are not ship
 """
 
 from benchmarks.claims.claim import ROOT
-from benchmarks.findings import couplings, poses, routings
+from benchmarks.findings import couplings, parse_tree, poses, routings
 from benchmarks.findings.finding import ROUTINGS, Finding
 from capsviz.files import write_text
 
@@ -14,8 +14,8 @@ NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight",
 FINDINGS = (
     couplings.transplant,
     couplings.iterations,
-    couplings.by_class,
-    couplings.stays,
+    parse_tree.by_class,
+    parse_tree.stays,
     routings.sharpness,
     couplings.maps,
     poses.lawful,

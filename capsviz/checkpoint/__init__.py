@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from capsviz import discovery
 from capsviz.checkpoint import unfinished
-from capsviz.checkpoint.tensors import read_about, read_tensors, sha256, write_tensors
+from capsviz.checkpoint.tensors import read_about, read_tensors, write_tensors
+from capsviz.checkpoint.tensors import sha256 as sha256
 from capsviz.checkpoint.unfinished import STATE
 from capsviz.checkpoint.untrained import controls as controls
 from capsviz.checkpoint.untrained import fresh as fresh

@@ -50,7 +50,7 @@ class Candidate(Inside):
         super().__init__(network, image_shape, classes, **facts)
         self.iterations = iterations
         self.loss = loss
-        self.train_data, self.test_data, self.new = map(_made, (train_data, test_data, new))
+        self.train_data, self.test_data, self.new = map(_called, (train_data, test_data, new))
         if loss is None and hasattr(self.network, "objective"):
             self.loss = self._objective
 
@@ -131,7 +131,7 @@ class Candidate(Inside):
         return self.network.objective(output, images, labels).loss
 
 
-def _made(value):
+def _called(value):
     """What a function of no arguments returns; anything else as it is."""
-    made = isinstance(value, FunctionType | MethodType)
-    return value() if made else value
+    is_function = isinstance(value, FunctionType | MethodType)
+    return value() if is_function else value

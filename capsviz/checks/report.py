@@ -33,8 +33,8 @@ class Report(NamedTuple):
         for one in self.verdicts:
             if one.check == check:
                 return one
-        made = ", ".join(one.check for one in self.verdicts)
-        raise ValueError(f"no verdict of '{check}', expected one of: {made}")
+        known = ", ".join(one.check for one in self.verdicts)
+        raise ValueError(f"no verdict of '{check}', expected one of: {known}")
 
     def counts(self) -> str:
         """How many verdicts there are of each kind, in words."""

@@ -147,7 +147,8 @@ def analysis(
                 _require_statistic(module, name, one=picture and values.get("n") is None)
             if dataset is not None and not named.get("checkpoint") and named["dataset"] is None:
                 named = {**named, "dataset": dataset}
-            if task is not None and writing.is_there(name, figure):
+            empty = task is not None and sharing.is_empty(task, len(seeds))
+            if empty or (task is not None and writing.exists(name, figure)):
                 return
             writing.prepare(name, figure)
             run = Run(

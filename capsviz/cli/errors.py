@@ -7,7 +7,7 @@ import contextlib
 import click
 
 
-class AskedWrongly(click.ClickException):
+class RequestError(click.ClickException):
     """A mistake in what was asked for: one line, exit status 2."""
 
     exit_code = 2
@@ -23,7 +23,7 @@ def errors():
     except ArithmeticError as error:  # before ValueError: some are both
         raise click.ClickException(_line(error)) from error
     except ValueError as error:
-        raise AskedWrongly(_line(error)) from error
+        raise RequestError(_line(error)) from error
     except OSError as error:
         raise click.ClickException(_system(error)) from error
     except (MemoryError, ImportError, RuntimeError) as error:

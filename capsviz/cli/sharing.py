@@ -18,6 +18,15 @@ def task(what: str, default: str | None = "1/1") -> Callable:
     )
 
 
+def is_empty(task: tuple[int, int], runs: int) -> bool:
+    """Whether a task has no run, which is said: an array of tasks may be larger than its series."""
+    i, n = task
+    if i > runs:
+        count = "is 1 run" if runs == 1 else f"are {runs} runs"
+        click.echo(f"nothing for task {i}/{n}: there {count}", err=True)
+    return i > runs
+
+
 def _task(text: str) -> tuple[int, int]:
     i, _, n = text.partition("/")
     if not (i.isdecimal() and n.isdecimal()) or not 1 <= int(i) <= int(n):

@@ -95,7 +95,7 @@ def prepare(analysis: str, figure_options: dict) -> None:
     naming.refuse_repeated(figure_options["output"], analysis, identity, force=force)
 
 
-def is_there(analysis: str, figure_options: dict) -> bool:
+def exists(analysis: str, figure_options: dict) -> bool:
     """Whether a figure of this command lies in the folder already, which is said; not by --force.
 
     For tasks that are started again.

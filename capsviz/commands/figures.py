@@ -29,26 +29,24 @@ capsviz figures --only rotate --only routing --n 200  # about 2 min
 def command(style, only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
     from capsviz.cli import naming
-    from capsviz.figures import sets as paperset
+    from capsviz.figures import sets
     from capsviz.figures.venues import column
 
     width = writing.width(figure)
     naming.try_folder(figure["output"])
-    asked = [name for text in only for name in text.split(",")]
-    names = paperset.choose(asked)
+    typed = [name for text in only for name in text.split(",")]
+    names = sets.choose(typed)
     chosen = options.open_inputs(inputs)
     most = FEW if n is None else None
     n = options.usual(n, chosen)
     chosen.dataset.first(n)
-    names = paperset.fitting(names, chosen.dataset)
+    names = sets.fitting(names, chosen.dataset)
     if chosen.dataset.parts is None:
         digit = example.chosen(chosen.dataset, digit)
         chosen.dataset.nth_of_class(digit, index)
-    settings = paperset.Settings(
-        n, digit, index, seed, writing.progress, writing.command_line(), most
-    )
+    settings = sets.Settings(n, digit, index, seed, writing.progress, writing.command_line(), most)
     with writing.looking(figure):
-        entries, failed = paperset.make(
+        entries, failed = sets.make(
             chosen,
             figure["output"],
             names,
@@ -60,7 +58,7 @@ def command(style, only, n, digit, index, seed, figure, inputs):
             column=column(figure["venue"]),
         )
     click.echo(f"{len(entries)} figures in {figure['output']}")
-    empty = set(names) - {entry.analysis for entry in entries} - set(failed) if asked else ()
+    empty = set(names) - {entry.analysis for entry in entries} - set(failed) if typed else ()
     if empty:
         listed = ", ".join(sorted(name.replace("_", "-") for name in empty))
         raise click.ClickException(f"of this network and these images there is no figure: {listed}")

@@ -81,6 +81,8 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
             click.echo(f"no results in {FOLDER}: these are the shipped ones", err=True)
     else:
         plan = reproduce.Plan(folder=where, **shared)
+        if sharing.is_empty(task, len(reproduce.runs(table, seeds, plan, rows))):
+            return
         try:
             with distributed.team(choose_device(device)) as (team, device):
                 leads = team.leads

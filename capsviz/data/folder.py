@@ -14,6 +14,10 @@ SEED = 0  # of the split of a folder that is not split already
 SHARES = {"validation": 0.1, "test": 0.2}
 
 
+class NoFolderError(FileNotFoundError, ValueError):
+    """The data are not there, for the request does not say where: on the command line its fault."""
+
+
 def load(split, root=None, *, image_size=28, channels=1, download=True):
     """Class folders of pictures.
 
@@ -28,17 +32,17 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
 
     Raises
     ------
-    FileNotFoundError  if `root` is not given or has no class folders.
+    FileNotFoundError  if `root` is not given, which is a ValueError too, or has no class folders.
     ValueError         for pictures that cannot be read, or other channels.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
-    if root is None or not Path(root).is_dir():
-        raise FileNotFoundError(
-            "the data set 'folder' needs --data-dir with class folders in it, "
-            + ("and none was named" if root is None else f"but there is no folder {root}")
-        )
+    needed = "the data set 'folder' needs --data-dir with class folders in it"
+    if root is None:
+        raise NoFolderError(f"{needed}, and none was named")
     root = Path(root)
+    if not root.is_dir():
+        raise FileNotFoundError(f"{needed}, but there is no folder {root}")
     ready = {name for name in SPLITS if (root / name).is_dir()}
     if split in ready:
         source, index = root / split, None

@@ -81,12 +81,12 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
 def lengths(table: str, folder: Path) -> list[int]:
     """Epochs of the runs that there are results of, of two rows or more: to compare them."""
     runs = {cell.run for cell in get(table).cells()}
-    found: dict[int, set[str]] = {}
+    by_length: dict[int, set[str]] = {}
     for path in folder.glob("[0-9]*-epochs/*-[0-9]*.json"):
         name = path.stem.rpartition("-")[0]
         if name in runs:
-            found.setdefault(int(path.parent.name.removesuffix("-epochs")), set()).add(name)
-    return sorted(n for n, rows in found.items() if len(rows) > 1)
+            by_length.setdefault(int(path.parent.name.removesuffix("-epochs")), set()).add(name)
+    return sorted(n for n, rows in by_length.items() if len(rows) > 1)
 
 
 def paths_of(cell: Cell, folder: Path) -> list[Path]:

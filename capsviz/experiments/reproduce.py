@@ -77,18 +77,11 @@ def run(
                        other recipes or in another precision.
     FileNotFoundError  if the data of no row are there.
     """
-    if seeds < 1:
-        raise ValueError(f"expected at least 1 seed, got {seeds}")
-    cells, team = choose_rows(table, rows), team or Team()
-    epochs = plan.epochs
-    if epochs is None:
-        epochs = getattr(get(table), "EPOCHS", EPOCHS)
-        plan = replace(plan, epochs=epochs)
-    runs = [(cell, recipe(cell, seed, plan)) for seed in range(seeds) for cell in cells]
-    runs = share(runs, task)
+    team, epochs = team or Team(), _epochs(plan, table)
+    own_share = share(runs(table, seeds, plan, rows), task)
     device, missing = torch.device(device), {}
-    team.in_turn(lambda: _require_all_usable(table, plan.folder, runs, device))
-    for cell, own in runs:
+    team.in_turn(lambda: _require_all_usable(table, plan.folder, own_share, device))
+    for cell, own in own_share:
         path, name = result_path(plan.folder, cell.run, own), own.dataset
         if team.agree(team.leads and path.exists()) or name in missing:
             continue
@@ -107,9 +100,22 @@ def run(
         if team.leads:
             write_text(path, json.dumps(card) + "\n")
         report(f"{path.stem}: test error {card['results']['test']['error_percent']:.2f} %")
-    if missing and len(missing) == len({own.dataset for _, own in runs}):
+    if missing and len(missing) == len({own.dataset for _, own in own_share}):
         raise next(iter(missing.values()))
     return epochs
+
+
+def runs(table: str, seeds: int, plan: Plan, rows: Sequence[str] = ()) -> list[tuple[Cell, Recipe]]:
+    """Every run of a table, seed by seed: its row, and how it is trained. Raises as `run`."""
+    if seeds < 1:
+        raise ValueError(f"expected at least 1 seed, got {seeds}")
+    plan, cells = replace(plan, epochs=_epochs(plan, table)), choose_rows(table, rows)
+    return [(cell, recipe(cell, seed, plan)) for seed in range(seeds) for cell in cells]
+
+
+def _epochs(plan: Plan, table: str) -> int:
+    """Of each run: the plan's, or those of the table."""
+    return getattr(get(table), "EPOCHS", EPOCHS) if plan.epochs is None else plan.epochs
 
 
 def choose_rows(table: str, rows: Sequence[str]) -> list[Cell]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from capsviz.foreign.device import without_cuda
 from capsviz.foreign.layout import Roles
 from capsviz.foreign.report import Fact, written
-from capsviz.foreign.taps import Entry, PassEnd, Tap, TapPass
+from capsviz.foreign.taps import ChildEntry, Entry, PassEnd, Tap, TapPass
 from capsviz.foreign.variables import Variable
 from capsviz.nn.models import Scores
 
@@ -31,6 +31,7 @@ class Recipe:
     scores: Callable | None = None  # of the output; None: norms of the poses
     taps: list[Tap] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
+    child_entry: ChildEntry | None = None  # None: children cannot be put in
     variables: dict[str, tuple[Variable, Roles]] = field(default_factory=dict)
     of_output: dict[str, Callable] = field(default_factory=dict)  # parts by a function
     of_modules: dict[str, nn.Module] = field(default_factory=dict)  # parts by a module's output
@@ -82,7 +83,9 @@ class Bare(nn.Module):
         """What was found, with its evidence, and what can be done with it."""
         return written(self)
 
-    def passed(self, images: Tensor, taps=(), entries=(), couplings=None, until=None):
+    def passed(
+        self, images: Tensor, taps=(), entries=(), couplings=None, until=None, children=None
+    ):
         """The output of one pass, and what the taps took: too many where it needs more images."""
         recipe = self.recipe
         if tuple(images.shape[1:]) != recipe.image_shape:
@@ -93,7 +96,8 @@ class Bare(nn.Module):
         if len(images) < recipe.smallest:
             images = images.repeat(recipe.smallest, 1, 1, 1)[: recipe.smallest]
         images = recipe.normalised(images)
-        mode, output = TapPass(self.network, list(taps), list(entries), couplings, until), None
+        tapped = (list(taps), list(entries), couplings, until, children)
+        mode, output = TapPass(self.network, *tapped), None
         with without_cuda() if recipe.cuda else nullcontext(), suppress(PassEnd):
             output = mode.run(lambda: recipe.call(self.network, images))
         return output, mode

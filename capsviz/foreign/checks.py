@@ -24,7 +24,7 @@ def put_grid(wrapped: Wrapped, grid, batch: int, images: Tensor) -> None:
         return wrapped.capsules(some, part)
 
     shape = wrapped.recipe.image_shape
-    rows, columns = places.seen_ranges(capsules, shape, batch, images)
+    rows, columns = places.ranges_of_sight(capsules, shape, batch, images)
     if grid == "probe":
         result = places.arranged(rows, columns, shape)
         if result.grid is not None:
@@ -43,6 +43,23 @@ def put_grid(wrapped: Wrapped, grid, batch: int, images: Tensor) -> None:
         )
     wrapped.grid, wrapped.fields = grid, places.fields_of(rows, columns, grid)
     wrapped.facts.append(Fact("grid", f"{grid}, as given; its places' fields by impulses"))
+
+
+def put_children(wrapped: Wrapped, images: Tensor) -> None:
+    """Whether children can be put in: those of images must give what the images do."""
+    if wrapped.recipe.child_entry is None:
+        return
+    shown = wrapped.look(images, keep=("primary", "lengths"))
+    try:
+        again = wrapped.from_children(shown["primary"]).activations
+        off = float((again - shown["lengths"]).abs().max())
+        why = None if off <= SAME else f"scores then differ by {off:.2g}"
+    except Exception as error:  # whatever somebody's code does with other tensors
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
+    if why is not None:
+        wrapped.recipe.child_entry = None
+        finding = f"can be read, not replaced: more of an image reaches the classes ({why})"
+        wrapped.facts.append(Fact("children", finding))
 
 
 def checked(wrapped: Bare, images: Tensor) -> Bare:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from capsviz.foreign import outputs
-from capsviz.foreign import poses as made
+from capsviz.foreign import poses as class_poses
 from capsviz.foreign.decoding import Decoder
 from capsviz.foreign.following import rows
 from capsviz.foreign.leaves import tensors
@@ -41,7 +41,7 @@ def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -
         return
     names = outputs.find_reconstruction(output, images, shape)
     values = outputs.values_of_scores(output, batch, recipe.classes)
-    masked = made.of_layer(flow, routed[0].rounds, values, tensors(output)).masked
+    masked = class_poses.of_layer(flow, routed[0].rounds, values, tensors(output)).masked
     decoders: dict[str, list[Decoder]] = {}
     reason = (
         "no output has the size of an image"
@@ -101,9 +101,9 @@ def _others(images: Tensor) -> Tensor:
 
 def _off(wrapped: Wrapped, name: str, decoder: Decoder, images: Tensor) -> float:
     """How far its pictures of these images are from the network's own, whichever pose that kept."""
-    seen = wrapped.look(images, keep=("poses", "lengths"))
+    traced = wrapped.look(images, keep=("poses", "lengths"))
     own = outputs.pick(wrapped.passed(images)[0], name).reshape(images.shape)
-    poses, winners = seen["poses"][-1], seen["lengths"].argmax(1)
+    poses, winners = traced["poses"][-1], traced["lengths"].argmax(1)
     off = torch.full((len(images),), torch.inf).to(images)
     for shift in range(poses.shape[1]):
         drawn = decoder(poses, (winners + shift) % poses.shape[1])

@@ -96,7 +96,7 @@ def followed(flow: Flow, turn: Round, end: int) -> Followed:
                 masked.append(Masked(event, (), alone=True))
                 new = True
             break
-        known = event.index in reached and not _only_made(event)
+        known = event.index in reached and not _is_allocation(event)
         if new is None and known and event.index < end:
             roles = parallel(last, event.outputs[0])
             if roles is not None:
@@ -117,10 +117,10 @@ def _hidden(flow: Flow, event: Event, position: int, size: int) -> bool:
     if own.numel() != size or isinstance(own, nn.Parameter):
         return False
     source = flow.sources[event.index][position]
-    return not flow.from_images(event, position) or _only_made(flow.events[source[0]])
+    return not flow.from_images(event, position) or _is_allocation(flow.events[source[0]])
 
 
-def _only_made(event: Event) -> bool:
+def _is_allocation(event: Event) -> bool:
     """Whether an event gives numbers that are yet to be written."""
     return event.name.endswith("_like") or event.name.startswith("new_")
 
@@ -141,9 +141,9 @@ def parallel(place: Place, tensor: Tensor) -> Roles | None:
             continue
         left = iter(role for role, _ in order)
         roles = tuple(next(left) if n > 1 else "." for n in tensor.shape)
-        found = rows(tensor, roles).double()
-        long, short = expected.norm(dim=2), found.norm(dim=2)
-        alike = (found * expected).sum(2) >= (1 - tolerance) * long * short
+        other = rows(tensor, roles).double()
+        long, short = expected.norm(dim=2), other.norm(dim=2)
+        alike = (other * expected).sum(2) >= (1 - tolerance) * long * short
         if bool(alike.all() and long.any() and ((long > 0) == (short > 0)).all()):
             return roles
     return None

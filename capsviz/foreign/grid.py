@@ -38,11 +38,11 @@ def probe(capsules: Callable[[Tensor], Tensor], image_shape, batch: int, like: T
     batch        images at a time, always as many.
     like         a tensor of the network's type and device.
     """
-    rows, columns = seen_ranges(capsules, image_shape, batch, like)
+    rows, columns = ranges_of_sight(capsules, image_shape, batch, like)
     return arranged(rows, columns, image_shape)
 
 
-def seen_ranges(capsules, image_shape, batch: int, like: Tensor) -> tuple[Tensor, Tensor]:
+def ranges_of_sight(capsules, image_shape, batch: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """First and last image row, then column, that change each capsule: (I, 2) each, -1 for none."""
     _, height, width = image_shape
     lines = [(1, row) for row in range(height)] + [(2, column) for column in range(width)]

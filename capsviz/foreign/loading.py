@@ -79,7 +79,7 @@ def _speaking(module: nn.Module, card: dict, image_shape, classes) -> nn.Module:
     if not hasattr(module, "config") and image_shape is not None and classes is not None:
         module.config = {"image_shape": tuple(image_shape), "classes": classes}
     card["model"]["config"] = dict(getattr(module, "config", {}))
-    module.card = {**dict(getattr(module, "card", {})), **card}
+    module.card = {**dict(getattr(module, "card", None) or {}), **card}
     return module
 
 

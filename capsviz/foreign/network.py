@@ -12,6 +12,7 @@ from capsviz.foreign.layout import arrange
 from capsviz.foreign.leaves import tensors
 from capsviz.foreign.variables import watching
 from capsviz.nn.models import Output
+from capsviz.nn.routing import Parents
 
 PER_ROUND = ("logits", "couplings", "weights", "poses")
 
@@ -53,12 +54,30 @@ class Wrapped(Bare):
             traced["lengths"], None if poses is None else poses[-1], traced.get("primary")
         )
 
-    def look(self, images: Tensor, *, keep, couplings=None, iterations=None) -> dict[str, Tensor]:
-        """One pass for `capsviz.tracing`.
+    def from_children(
+        self, children: Tensor, activations: Tensor | None = None, *, couplings=None
+    ) -> Parents:
+        """The classes, of children (B, I, D) that need not be those of an image.
+
+        Activations are what the network makes of the children. ValueError where children, or
+        couplings of single iterations, cannot be put in.
+        """
+        if isinstance(couplings, list):
+            raise ValueError("couplings of single iterations of this network cannot be replaced")
+        images = children.new_zeros(len(children), *self.recipe.image_shape)
+        options = {"keep": ("poses", "lengths"), "couplings": couplings, "children": children}
+        shown = self.look(images, **options)
+        return Parents(shown["poses"][-1] if "poses" in shown else None, shown["lengths"])
+
+    def look(
+        self, images: Tensor, *, keep, couplings=None, iterations=None, children=None
+    ) -> dict[str, Tensor]:
+        """One pass for `capsviz.tracing`; `children` (B, I, D) in place of those of the images.
 
         Raises
         ------
-        ValueError  for couplings where they cannot be put in, or iterations that are not its own.
+        ValueError  for couplings or children where they cannot be put in, or iterations that are
+                    not its own.
         """
         recipe, count = self.recipe, len(images)
         names = {"primary" if part == "children" else part for part in keep}
@@ -66,6 +85,11 @@ class Wrapped(Bare):
             names.add("poses")
         if couplings is not None:
             couplings = self._theirs(couplings, images)
+        put = None
+        if children is not None:
+            if recipe.child_entry is None:
+                raise ValueError("children of this network can be read at most, not replaced")
+            put = (recipe.child_entry, self._in_their_order(children, images))
         taps = [tap for tap in recipe.taps if tap.part in names]
         readings: dict[str, list[Tensor]] = {}
         with ExitStack() as stack:
@@ -75,10 +99,12 @@ class Wrapped(Bare):
                     stack.enter_context(_output_of(module, readings.setdefault(part, [])))
             variables = [v for part, (v, _) in recipe.variables.items() if part in names]
             stack.enter_context(watching(variables))
-            output, mode = self.passed(images, taps, recipe.entries, couplings)
+            output, mode = self.passed(images, taps, recipe.entries, couplings, children=put)
         readings.update(mode.readings)
         if couplings is not None and not mode.exchanges:
             raise ValueError("couplings were not put in: this pass did not come where they enter")
+        if put is not None and not mode.puts:
+            raise ValueError("children were not put in: this pass did not come where they enter")
         for part, (variable, roles) in recipe.variables.items():
             if part in names:
                 target = {"votes": "BIJE", "primary": "BID", "poses": "BJE"}.get(part, "BIJ")
@@ -153,19 +179,23 @@ class Wrapped(Bare):
                 "couplings of this network can be read, but not replaced: they are not the "
                 "operand of a product that capsviz sees"
             )
-        count = max(len(images), recipe.smallest)
         if couplings.dim() == 2:
             couplings = couplings[None]
-        if len(couplings) < count:
-            couplings = couplings[:1].expand(count, -1, -1)
         expected = (recipe.children, recipe.classes)
         if tuple(couplings.shape[1:]) != expected:
             raise ValueError(f"expected couplings of {expected}, got {tuple(couplings.shape[1:])}")
-        if self.order is not None:
-            back = torch.empty_like(self.order)
-            back[self.order] = torch.arange(len(back))
-            couplings = couplings.index_select(1, back.to(couplings.device))
-        return couplings
+        return self._in_their_order(couplings, images)
+
+    def _in_their_order(self, values: Tensor, images: Tensor) -> Tensor:
+        """Values (B, I, ·) for the children in the network's own order; one image's for all."""
+        count = max(len(images), self.recipe.smallest)
+        if len(values) < count:
+            values = values[:1].expand(count, -1, -1)
+        if self.order is None:
+            return values
+        back = torch.empty_like(self.order)
+        back[self.order] = torch.arange(len(back))
+        return values.index_select(1, back.to(values.device))
 
     @contextmanager
     def _iterating(self, iterations: int | None):

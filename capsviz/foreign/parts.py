@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from capsviz.foreign import outputs, vectors
-from capsviz.foreign import poses as made
+from capsviz.foreign import poses as class_poses
 from capsviz.foreign.bare import Bare
 from capsviz.foreign.flow import Flow
 from capsviz.foreign.layers import Layer
@@ -13,7 +13,7 @@ from capsviz.foreign.leaves import tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
 from capsviz.foreign.sources import put_source
-from capsviz.foreign.taps import tap_of_place, taps_of_layer
+from capsviz.foreign.taps import ChildEntry, tap_of_place, taps_of_layer
 
 
 def put_layer(wrapped: Wrapped, flow: Flow, layer: Layer, others: list[Layer]) -> None:
@@ -55,7 +55,9 @@ def put_vectors(
         if isinstance(place, str):
             wrapped.facts.append(Fact("children", f"not seen: {place}; name them by children="))
         else:
-            recipe.taps.append(tap_of_place("primary", place, "BID"))
+            tap = tap_of_place("primary", place, "BID")
+            recipe.taps.append(tap)
+            recipe.child_entry = ChildEntry(tap.site, tap.name, place.position, place.roles)
             size = [
                 n for n, role in zip(place.tensor.shape, place.roles, strict=True) if role == "D"
             ]
@@ -67,19 +69,19 @@ def put_vectors(
         put_source(wrapped, "poses", poses, batch, output)
     elif last is not None:
         values = outputs.values_of_scores(output, batch, recipe.classes, scores)
-        found = made.of_layer(flow, routed[0].rounds, values, tensors(output))
+        own = class_poses.of_layer(flow, routed[0].rounds, values, tensors(output))
         by_site = {}
-        for place in found.places:
+        for place in own.places:
             by_site[place.event.site] = tap_of_place("poses", place, "BJE")
         recipe.taps += by_site.values()
-        place = found.places[-1]
+        place = own.places[-1]
         how = "made by" if place.position < 0 else "what is given to"
         wrapped.facts.append(
             Fact("poses", f"(B, {recipe.classes}, {last.count('E')}), {how} "
                  f"{place.event.name} in {place.event.place}")
         )  # fmt: skip
-        if found.doubt is not None:
-            wrapped.facts.append(Fact("poses", found.doubt))
+        if own.doubt is not None:
+            wrapped.facts.append(Fact("poses", own.doubt))
 
 
 def put_scores(wrapped: Bare, output, flow, batch, scores, routed) -> None:

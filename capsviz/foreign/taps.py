@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from capsviz.foreign.layers import Layer
 from capsviz.foreign.layout import Roles, arrange, embed
-from capsviz.foreign.leaves import tensors
+from capsviz.foreign.leaves import replaced, tensors
 from capsviz.foreign.products import Product
 from capsviz.foreign.recorder import Event, Pass, Site, name_of
 from capsviz.foreign.vectors import Place
@@ -32,6 +32,15 @@ class Entry(NamedTuple):
     site: Site
     name: str
     product: Product
+    roles: Roles
+
+
+class ChildEntry(NamedTuple):
+    """Where children can be put in: an input of an event."""
+
+    site: Site
+    name: str
+    position: int
     roles: Roles
 
 
@@ -107,15 +116,17 @@ class TapPass(Pass):
         entries: list[Entry] = (),
         couplings: Tensor | None = None,
         until: str | None = None,
+        children: tuple[ChildEntry, Tensor] | None = None,
     ):
         super().__init__(network)
+        self.children, self.puts = children, 0
         self.until = until
         self.couplings, self.readings, self.exchanges = couplings, {}, 0
         self.taps: dict[Site, list[Tap]] = {}
         self.entries = {entry.site: entry for entry in entries} if couplings is not None else {}
         for tap in taps:
             self.taps.setdefault(tap.site, []).append(tap)
-        known = [*taps, *self.entries.values()]
+        known = [*taps, *self.entries.values(), *([] if children is None else children[:1])]
         self.names = {one.name for one in known}
         self.innermost = {one.site.stack[0] for one in known}
 
@@ -129,6 +140,8 @@ class TapPass(Pass):
             return function(*args, **kwargs)
         site = self.site(frame)
         taps = [tap for tap in self.taps.get(site, ()) if tap.name == name]
+        if self.children is not None and (site, name) == self.children[0][:2]:
+            args, kwargs = self._with_children(args, kwargs)
         inputs = tensors((args, kwargs))
         reads = [(tap.part, tap.read(inputs, ())) for tap in taps if not tap.after]
         entry = self.entries.get(site)
@@ -149,6 +162,13 @@ class TapPass(Pass):
         if self.until in self.readings:
             raise PassEnd
         return result
+
+    def _with_children(self, args, kwargs):
+        entry, children = self.children
+        own = tensors((args, kwargs))[entry.position]
+        placed = embed(children, "BID", entry.roles, tuple(own.shape)).to(own)
+        self.puts += 1
+        return replaced((args, kwargs), {id(own): placed.expand_as(own).contiguous()})
 
     def _put_in(self, entry: Entry, inputs, function, args, kwargs):
         own = entry.product.weights(inputs)

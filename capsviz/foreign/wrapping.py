@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from capsviz.foreign import parts
 from capsviz.foreign.bare import Bare, Recipe
-from capsviz.foreign.checks import checked, put_grid
+from capsviz.foreign.checks import checked, put_children, put_grid
 from capsviz.foreign.compiled import as_written
 from capsviz.foreign.decoders import put_decoder
 from capsviz.foreign.device import without_cuda
@@ -122,6 +122,7 @@ def wrap(
         recipe.image_bytes = _bytes(flow) // batch
         put_grid(wrapped, grid, batch, images)
         checked(wrapped, images)
+        put_children(wrapped, images)
         put_peculiarities(wrapped, images, routed)
         put_iterations(wrapped, images, routed)
     return wrapped

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from capsviz.figures import COLOURS
 from capsviz.leaderboard.columns import COLUMNS, Column
 from capsviz.leaderboard.rows import Row
-from capsviz.leaderboard.words import given
+from capsviz.leaderboard.words import is_constructed
 from capsviz.statistics.estimate import Estimate
 
 GREY = "#7F7F7F"
@@ -52,7 +52,7 @@ def draw(table: Sequence[Row], width: float) -> Figure:
     figure = Figure(figsize=(width, down * (line * len(names) + REST)))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes, (column, numbers) in zip(grid.flat, panels, strict=False):
-        _panel(axes, numbers, column.level, [given(row, column) for row in table])
+        _panel(axes, numbers, column.level, [is_constructed(row, column) for row in table])
         axes.set_title(column.title, fontsize=6.5, pad=3)
         if column.form.endswith("%"):
             axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))

@@ -136,11 +136,13 @@ def _of_shipped(name: str) -> str | None:
 
 
 def shipped() -> list[Path]:
-    """Folders of the results that come with capsviz: those of seeds, and the figures' numbers."""
+    """Folders of the results that come with capsviz: those of seeds, the figures' numbers, and
+    those of single networks for the leaderboard alone."""
     trained = discovery.folder(checkpoint.SHIPPED) / "seeds"
     seeds = sorted(path.parent for path in trained.glob(f"*/{RUNS}"))
     figures = discovery.root() / "figures"
-    return [*seeds, *([figures] if figures.is_dir() else [])]
+    singles = sorted(path for path in figures.glob("leaderboard/*") if path.is_dir())
+    return [*seeds, *([figures] if figures.is_dir() else []), *singles]
 
 
 def _read(place: Path) -> tuple[list[Network], list[Record]]:

@@ -11,7 +11,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import in_a_row
 from capsviz.tracing.construction import BY_CONSTRUCTION
 
-GIVEN = "†"  # what a routing does by construction
+CONSTRUCTED = "†"  # what a routing does by construction
 SEVERAL = 3  # training runs, of each network: what is said of fewer would be of these weights
 
 
@@ -46,20 +46,20 @@ def _cell(cell: Cell | None, column: Column, row: Row) -> str:
     if cell is None:
         return NONE
     apart = cell.runs != len(row.network.seeds) and bool(row.network.digests)
-    marks = f" ({_runs(cell.runs)})" * apart + GIVEN * given(row, column)
+    marks = f" ({_runs(cell.runs)})" * apart + CONSTRUCTED * is_constructed(row, column)
     return _interval(cell.estimate, column.form) + marks
 
 
-def given(row: Row, column: Column) -> bool:
+def is_constructed(row: Row, column: Column) -> bool:
     """Whether a number is its routing's by construction, and no result of training."""
     return column.title in BY_CONSTRUCTION.get(row.network.routing or "", ())
 
 
-def _may_be_given(row: Row, column: Column) -> bool:
+def _may_be_constructed(row: Row, column: Column) -> bool:
     """Of a network whose routing is not known: what some routing does by construction."""
     if row.network.routing is None:
         return any(column.title in titles for titles in BY_CONSTRUCTION.values())
-    return given(row, column)
+    return is_constructed(row, column)
 
 
 def _runs(number: int) -> str:
@@ -80,7 +80,7 @@ def caption() -> str:
     )
     return (
         f"Each number with its 95 % interval: over images for one training run, over runs and "
-        f"images for several. {NONE}: no result; {GIVEN}: what such a routing does by "
+        f"images for several. {NONE}: no result; {CONSTRUCTED}: what such a routing does by "
         f"construction, whatever it has learned. {columns[0].upper()}{columns[1:]}. Rows of other "
         "data sets, and of other numbers of images, are not to be compared."
     )
@@ -106,7 +106,7 @@ def claims(table: Sequence[Row]) -> list[str]:
             for row in table
             if (cell := row.cells.get(column.title)) is not None
             and cell.runs >= SEVERAL
-            and not _may_be_given(row, column)
+            and not _may_be_constructed(row, column)
         ]
         for row, cell in having:
             lines += _of_one(row, cell, column)

@@ -1,7 +1,7 @@
 """A layer of capsules above capsules: fully connected or convolutional, vector or matrix poses.
 
 Places of a convolutional layer see the children of a window; in a routing that lets them, all
-parents that see a child compete for it (`routing._links`). Poses are flat everywhere; a matrix
+parents that see a child compete for it (`nn.links`). Poses are flat everywhere; a matrix
 M (r, d) is its rows one after the other, and votes are M times the transpose of W (e, d): as the
 rows of M were vectors each.
 """
@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, einsum, nn
 
 from capsviz.nn.computation import is_literal, without_autocast
-from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._links import (
+from capsviz.nn.links import (
     Links,
     convolution_links,
     fuse_places,
     of_slots,
     route_places,
 )
+from capsviz.nn.routing import Parents, Routing
 from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
 
 
@@ -90,15 +90,17 @@ class CapsuleLayer(RoutingLayer):
         self.require_options(options, learned)
         self.options |= options
 
-    def forward(self, poses: Tensor, activations: Tensor | None = None) -> Parents:
+    def forward(self, poses: Tensor, activations: Tensor | None = None, couplings=None) -> Parents:
         """Parents of children (B, count, D): poses (B, J * rows * columns, E), activations.
 
-        `activations` (B, count) of the children; None: the lengths of their poses. Parent
-        (type * rows + row) * columns + column is of that type at that place of `grid`.
+        `activations` (B, count) of the children; None: the lengths of their poses; `couplings` in
+        place of the routing's own. Parent (type * rows + row) * columns + column is of that type at
+        that place of `grid`.
         """
+        literally = is_literal() or couplings is not None
         reads_poses = "children" in self._takes[self._route]
-        if self._fused is None or is_literal() or (reads_poses and self.coordinates is not None):
-            _, routing = self.route(poses, activations)
+        if self._fused is None or literally or (reads_poses and self.coordinates is not None):
+            _, routing = self.route(poses, activations, couplings=couplings)
             parents = Parents(routing.poses[-1], routing.activations[-1])
         else:
             with without_autocast(poses.device):

@@ -56,9 +56,9 @@ class ClassCapsules(RoutingLayer):
         floor: float | None = None,
     ):
         super().__init__(routing, iterations, children)
-        asked = {"detach": detach or None, "leaky": leaky or None, "floor": floor}
-        asked["final_temperature"] = final_temperature
-        self.options |= {name: value for name, value in asked.items() if value is not None}
+        chosen = {"detach": detach or None, "leaky": leaky or None, "floor": floor}
+        chosen["final_temperature"] = final_temperature
+        self.options |= {name: value for name, value in chosen.items() if value is not None}
         learned = self.initial(parents, child_dimensions, parent_dimensions)
         if final_temperature is not None:
             of_classes = em.class_parameters(parents, final_temperature, floor or em.FLOOR)
@@ -88,13 +88,14 @@ class ClassCapsules(RoutingLayer):
         """Poses of the parents: (B, I, D) -> (B, J, E); see `couple`."""
         return self.couple(primary).poses
 
-    def couple(self, primary: Tensor, activations: Tensor | None = None) -> Parents:
+    def couple(self, primary: Tensor, activations: Tensor | None = None, couplings=None) -> Parents:
         """Poses and activations of the parents, by the routing's fused form if it can.
 
         Parameters
         ----------
         primary      (B, I, D).
         activations  (B, I) of the children, for a routing that asks for them; None: their lengths.
+        couplings    in place of its own, as its `route` takes them.
 
         Returns
         -------
@@ -102,8 +103,9 @@ class ClassCapsules(RoutingLayer):
         """
         with without_autocast(primary.device):
             primary = self.exact(primary)
-            if self._fused is None or is_literal():
-                routed = self._routed(self.votes(primary), primary, activations, None, None)
+            if self._fused is None or is_literal() or couplings is not None:
+                votes = self.votes(primary)
+                routed = self._routed(votes, primary, activations, couplings, None)
                 parents = Parents(routed.poses[-1], routed.activations[-1])
             else:
                 options = self.inputs(self._fused, primary, activations)

@@ -122,7 +122,7 @@ def _layers(model: nn.Module, image_shape: tuple[int, int, int]) -> list[Layer]:
     return layers
 
 
-def _parents(J: int, E: int, children: Tensor, activations: Tensor | None = None) -> Parents:
+def _parents(J: int, E: int, children: Tensor, activations=None, couplings=None) -> Parents:
     """Parents of the right shape, for nothing."""
     return Parents(children.new_empty(len(children), J, E), children.new_empty(len(children), J))
 

@@ -120,6 +120,11 @@ def multi_hot(labels: Tensor, classes: int) -> Tensor:
     return one_hot(several, classes).amax(1)
 
 
+def agreement(votes: Tensor, poses: Tensor) -> Tensor:
+    """û_ij · p_j: votes (..., I, J, E) and poses (..., J, E) -> (..., I, J)."""
+    return torch.einsum("...ije,...je->...ij", votes, poses)
+
+
 def mask(poses: Tensor, classes: Tensor) -> Tensor:
     """Zero all poses but one per image, and lay them out for a decoder (section 4.1).
 

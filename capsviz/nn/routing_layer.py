@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from capsviz.discovery import parameters, unknown
 from capsviz.nn import routing as routings
+from capsviz.nn.evidence import evidence
 from capsviz.nn.functional import lengths
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Routing
-from capsviz.nn.routing._evidence import evidence
 
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
 

@@ -68,7 +68,7 @@ def mnist_style(
     inverted, small = (1 - grey, 1 - small) if dark else (grey, small)
     if prepared:
         return Steps(grey, inverted, inverted, inverted, inverted, dark, True)
-    alone, mask = foreground.find_ink(small)
+    alone, mask = foreground.find_strokes(small)
     rows, columns = (np.flatnonzero(mask.any(axis)) for axis in (1, 0))
     box = alone[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     cropped = thicken(box, BOX * min(size))

@@ -84,7 +84,7 @@ def _shrink(side: slice) -> slice:
     return slice(side.start + by, side.stop - by)
 
 
-def find_ink(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bright ink (h, w) on any ground -> the ink alone (h, w) in [0, 1], and where it is (h, w).
 
     What stands out of the ground is cut at Otsu's threshold; half of it counts as no ink, the

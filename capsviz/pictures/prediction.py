@@ -16,7 +16,6 @@ from capsviz.nn.functional import reconstruction_loss
 from capsviz.pictures import foreground
 from capsviz.statistics.detection import Limits
 from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
-from capsviz.tracing.finite import require_finite
 from capsviz.tracing.reconstruction import distance as distance_of
 
 BATCH = 64  # pictures that are taken at a time, at most
@@ -73,8 +72,7 @@ def predict(
     if reconstructs(model):
         traced = trace(model, images, keep=("lengths", "reconstruction"))
         assert traced.lengths is not None and traced.reconstruction is not None  # they are kept
-        lengths = require_finite(traced.lengths, "the lengths of the capsules")
-        decoded = traced.reconstruction
+        lengths, decoded = traced.lengths, traced.reconstruction
         errors = reconstruction_loss(traced.images, decoded).tolist()
         distances = distance_of(traced.images, decoded).tolist()
     else:

@@ -5,12 +5,14 @@ TIE = 1e-6  # activations that differ by less are alike
 
 
 def number(value: float, form: str) -> str:
-    """A number by Python's format, e.g. ".1%", with a space before the sign: "98.9 %"."""
-    return format(value, form).replace("%", " %")
+    """A number by Python's format, e.g. ".1%", with a space before the sign: "98.9 %"; NaN: "–"."""
+    return "–" if value != value else format(value, form).replace("%", " %")
 
 
 def with_interval(value: float, interval, form: str) -> str:
-    """A number and its interval (low, high): "98.9 % [98.0 %, 99.4 %]"."""
+    """A number and its interval (low, high): "98.9 % [98.0 %, 99.4 %]"; "–" where there is none."""
+    if value != value:
+        return number(value, form)
     low, high = (number(end, form) for end in interval)
     return f"{number(value, form)} [{low}, {high}]"
 

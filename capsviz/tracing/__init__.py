@@ -11,6 +11,11 @@ Any capsule network can be traced, and so analysed, that has
                                        for each layer, where several are routed; None: no places,
                                        so no maps
     receptive_field(row, column)       -> two slices: the image rows and columns a capsule sees
+and, if its children can be replaced,
+    from_children(children (B,I,D), activations (B,I), *, layer=-1, couplings=None)
+                                       -> poses and activations (B,J) of the classes, `couplings` of
+                                          that layer (B,I,J), or a list with those of each
+                                          iteration, None where it routes
 A network with one routed layer needs no `layer`, one whose couplings cannot be replaced no
 `couplings`; one that cannot decode says so by `decoder = None`; one whose poses are matrices has
 `pose_shape`, e.g. (4, 4). `capsviz.wrap` makes all this of a network that knows nothing of it. What
@@ -23,8 +28,8 @@ from capsviz.tracing.interventions import (
     INTERVENTIONS,
     control_couplings,
     coupling_sd,
+    coupling_totals,
     even_couplings,
-    given_away,
 )
 from capsviz.tracing.modes import evaluating, inference
 from capsviz.tracing.outputs import (
@@ -38,7 +43,7 @@ from capsviz.tracing.outputs import (
 from capsviz.tracing.places import extent
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import remember
-from capsviz.tracing.rerouting import routes_again, under_couplings
+from capsviz.tracing.rerouting import from_children, routes_again, under_couplings
 
 __all__ = [
     "CHUNK_BYTES",
@@ -51,12 +56,13 @@ __all__ = [
     "Trace",
     "control_couplings",
     "coupling_sd",
+    "coupling_totals",
     "decode",
     "evaluating",
     "even_couplings",
     "extent",
     "features",
-    "given_away",
+    "from_children",
     "images_at_a_time",
     "inference",
     "reconstructs",

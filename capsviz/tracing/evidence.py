@@ -115,18 +115,18 @@ def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:
     Parameters
     ----------
     images  (B, C, H, W) in [0, 1].
-    fields  of `seen_by_places`.
+    fields  of `fields_of_places`.
     """
     maps, brightness = maps.double(), images.double().sum(1)
     total = torch.einsum("rchw,bhw->brc", fields, brightness)
-    inked = total > 0
-    weights = torch.where(inked, maps / total.where(inked, total.new_ones(())), 0.0)
-    by_ink = torch.einsum("brc,rchw->bhw", weights, fields) * brightness
+    lit = total > 0
+    weights = torch.where(lit, maps / total.where(lit, total.new_ones(())), 0.0)
+    by_brightness = torch.einsum("brc,rchw->bhw", weights, fields) * brightness
     evenly = fields / fields.sum((2, 3), keepdim=True).clamp_min(1)
-    return by_ink + torch.einsum("brc,rchw->bhw", maps * ~inked, evenly)
+    return by_brightness + torch.einsum("brc,rchw->bhw", maps * ~lit, evenly)
 
 
-def seen_by_places(model) -> Tensor:
+def fields_of_places(model) -> Tensor:
     """Which pixels each place of a network's grid sees: (rows, columns, H, W) double, 0 or 1."""
     _, rows, columns = model.grid
     _, height, width = model.config["image_shape"]

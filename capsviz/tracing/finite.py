@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from capsviz.tracing.record import PER_ITERATION
+
+READ = {  # parts of a trace that are read as they are, in words
+    "last": "activations",
+    "activations": "activations",
+    "children": "children",
+    "couplings": "couplings",
+    "poses": "poses",
+    "reconstruction": "reconstructions",
+}
+
 
 class NotFiniteError(ArithmeticError, ValueError):
     """NaN or infinite results: weights that are damaged, or a precision that is too low."""
@@ -25,3 +36,22 @@ def require_finite(values: Tensor, what: str) -> Tensor:
             f"{int(wrong[0])}: the weights are damaged, or overflow in this precision"
         )
     return values
+
+
+def require_finite_parts(parts: dict[str, Tensor], model) -> None:
+    """NotFiniteError, with the network's name, for parts of a trace of which one is no number.
+
+    Votes, logits, weights and evidence are not looked at: what becomes of them is.
+    """
+    for part, words in READ.items():
+        values = parts.get(part)
+        if values is None or values.sum().isfinite():  # NaN and infinity are still in the sum
+            continue
+        require_finite(
+            values.movedim(int(part in PER_ITERATION), 0), f"the {words} of {name(model)}"
+        )
+
+
+def name(model) -> str:
+    """A network in an error message."""
+    return f"the network '{(getattr(model, 'card', None) or {}).get('name', type(model).__name__)}'"

@@ -11,6 +11,7 @@ from torch import Tensor
 from capsviz import memory
 from capsviz.nn.quantity import Quantity
 from capsviz.tracing import record, verification
+from capsviz.tracing.finite import require_finite_parts
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
 from capsviz.tracing.modes import inference
 from capsviz.tracing.places import extent
@@ -54,9 +55,11 @@ def trace(
 
     Raises
     ------
-    ValueError   for images that are not (N, C, H, W) in [0, 1], an unknown part or intervention, or
-                 what the network's `look` does not take or give.
-    MemoryError  if what is to be kept would not fit, with its size.
+    ValueError      for images that are not (N, C, H, W) in [0, 1], an unknown part or intervention,
+                    or what the network's `look` does not take or give.
+    NotFiniteError  a ValueError, for activations, poses, couplings, children or reconstructions
+                    that are NaN or infinite: the largest of them would be the first class.
+    MemoryError     if what is to be kept would not fit, with its size.
     """
     keep = (keep,) if isinstance(keep, str) else tuple(keep)
     whole, parts = keep == KEEP, record.fields_of(keep)
@@ -127,6 +130,7 @@ class _Pass:
             for name in self.parts
             if pieces[name]
         }
+        require_finite_parts(joined, self.model)
         return Trace(
             images=images.cpu(),
             grid=_grid(self.model, self.layer),

@@ -24,7 +24,7 @@ INTERVENTIONS = ("uniform", "random", "shuffled", "matched")
 OF_OWN = ("shuffled", "matched")  # those that need each image's own couplings
 
 
-def given_away(couplings: Tensor) -> Tensor:
+def coupling_totals(couplings: Tensor) -> Tensor:
     """What each child gives to all parents in the first iteration: (R, N, I, J) -> (I, 1) double.
 
     1 for couplings 1/J, exactly: they are held against 1/J as their own type has it.
@@ -41,7 +41,7 @@ def even_couplings(own: Tensor) -> Tensor:
     in their type.
     """
     shape = own.shape[2:]
-    return (torch.full(shape, 1 / shape[-1], dtype=own.dtype) * given_away(own)).to(own.dtype)
+    return (torch.full(shape, 1 / shape[-1], dtype=own.dtype) * coupling_totals(own)).to(own.dtype)
 
 
 def coupling_sd(couplings: Tensor, even: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Ten
         keys = torch.stack([torch.rand(R, I, generator=generator) for _ in range(B)], 1)
         return own.cpu().gather(2, keys.argsort(2)[..., None].expand(R, B, I, J))
     draws = torch.cat([random_couplings((1, I, J), generator=generator) for _ in range(B)])
-    draws = draws * given_away(own)
+    draws = draws * coupling_totals(own)
     if kind == "random":
         return draws[None].float()
     return _matched(own.cpu().double(), even.double(), draws).float()

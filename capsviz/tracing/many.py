@@ -12,11 +12,14 @@ from capsviz.tracing.interventions import even_couplings
 ROUNDS = 100  # of attempts to part couples of equal class
 
 
-def last_couplings(model, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Own couplings (N, I, J) of the last iteration, even ones (I, J), and classes read (N,)."""
+def last_couplings(model, images: Tensor, *, layer: int = -1) -> tuple[Tensor, Tensor, Tensor]:
+    """Own couplings (N, I, J) of the last iteration, even ones (I, J), and classes read (N,).
+
+    Of another `layer` than the last its parents are read.
+    """
     own, read = [], []
     for batch in images.split(CHUNK_IMAGES):
-        traced = trace(model, batch, keep=("couplings", "lengths"))
+        traced = trace(model, batch, layer=layer, keep=("couplings", "lengths"))
         assert traced.couplings is not None and traced.lengths is not None
         require_all_to_all(traced.couplings)
         own.append(traced.couplings[-1].clone())
@@ -37,8 +40,8 @@ def require_all_to_all(couplings: Tensor) -> None:
     """ValueError for couplings of a layer whose places see some children only."""
     if couplings.dim() != 4:
         raise ValueError(
-            "couplings are exchanged child by child, expected a last layer in which all parents "
-            f"see all children, got couplings of the shape {tuple(couplings.shape)}"
+            "couplings are exchanged child by child, expected a layer in which all parents see all "
+            f"children, got couplings of the shape {tuple(couplings.shape)}"
         )
 
 

@@ -1,9 +1,9 @@
 """What an analysis needs of a network, told before anything is computed.
 
 An analysis says so by NEEDS, a tuple of parts of a trace, "grid" (its children have places),
-"decode", "iterations" (more than one pass can be asked for) and "interventions" (it takes other
-couplings). None at all: scores are enough,
-and networks without capsules will do.
+"decode", "iterations" (more than one pass can be asked for), "interventions" (it takes other
+couplings) and "from_children" (its children can be replaced). None at all: scores are enough, and
+networks without capsules will do.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ WORDS = {
     "decode": "decoder",
     "iterations": "iterations that can be asked for",
     "interventions": "couplings that can be replaced",
+    "from_children": "way from other children to its classes (`from_children`)",
 }
 
 
@@ -35,6 +36,8 @@ def missing(model, needs: Sequence[str]) -> list[str]:
         "decode": reconstructs(model),
         "iterations": getattr(getattr(model, "recipe", model), "iterations", True) is not None,
         "interventions": bool(getattr(getattr(model, "recipe", None), "entries", True)),
+        "from_children": hasattr(model, "from_children")
+        and getattr(getattr(model, "recipe", None), "child_entry", True) is not None,
     }
     return [name for name in needs if not presence.get(name, name in parts)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from capsviz.tracing.finite import require_finite
+from capsviz.tracing.finite import name, require_finite
 from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
 from capsviz.tracing.modes import inference
 from capsviz.tracing.requests import check_images
@@ -50,8 +50,7 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
         with inference(model):
             parts = images.split(chunk or images_at_a_time(model))
             values = torch.cat([model(part.to(like)).lengths.cpu() for part in parts])
-    name = (getattr(model, "card", None) or {}).get("name", type(model).__name__)
-    return require_finite(values, f"the scores of the network '{name}'")
+    return require_finite(values, f"the scores of {name(model)}")
 
 
 def score_name(model, images: Tensor | None = None) -> str:

@@ -129,7 +129,7 @@ def parts_from(values: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Ten
         elif value is None and part == "last":
             value = last_activations(values)
         if value is not None:
-            fields[part] = value
+            fields[part] = value.detach() if isinstance(value, Tensor) else value
     return fields
 
 

@@ -1,4 +1,4 @@
-"""What a network says under other couplings, or without some children: children are made once.
+"""What a network says under other couplings, or of other children: children are made once.
 
 A network whose `encode` gives its children, and whose `capsules` route them, is asked for these
 once a chunk of images, and routed as often as there are couplings, or children left out. Any other
@@ -8,6 +8,7 @@ is traced anew for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.modes import inference
+from capsviz.tracing.needs import require
 from capsviz.tracing.requests import check_images
 
 
@@ -58,6 +60,44 @@ def under_couplings(
             activations.append(routed.activations[-1].cpu())
         parts.append(torch.stack(activations))
     return torch.cat(parts, 1)
+
+
+def from_children(
+    model,
+    children: Tensor,
+    activations: Tensor | None = None,
+    *,
+    layer: int = -1,
+    couplings: Tensor | Sequence[Tensor | None] | None = None,
+) -> Tensor:
+    """Activations (N, J) of the classes, of children that need not be those of an image.
+
+    Parameters
+    ----------
+    children     (N, I, D) of a routed layer, on any device.
+    activations  (N, I) of the children; None: their lengths.
+    layer        number of the layer, as an index.
+    couplings    (N, I, J) of that layer in place of its own, in every iteration; or a list, of one
+                 for each iteration, None where it routes by itself.
+
+    Raises
+    ------
+    ValueError  for a network without `from_children`.
+    """
+    require(model, ("from_children",), "an exchange of children")
+    like, parts = next(model.parameters(), children), []
+    more: dict[str, Any] = {} if layer == -1 else {"layer": layer}
+    with inference(model):
+        for rows in torch.arange(len(children)).split(images_at_a_time(model)):
+            if isinstance(couplings, Tensor):
+                more["couplings"] = couplings[rows].to(like)
+            elif couplings is not None:
+                each = (None if one is None else one[rows].to(like) for one in couplings)
+                more["couplings"] = list(each)
+            active = None if activations is None else activations[rows].to(like)
+            _, classes = model.from_children(children[rows].to(like), active, **more)
+            parts.append(classes.cpu())
+    return torch.cat(parts)
 
 
 def chunks(

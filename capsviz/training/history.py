@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from glob import escape
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from capsviz import checkpoint
+from capsviz import checkpoint, files
 from capsviz.checkpoint import tensors as stored
 from capsviz.checkpoint import unfinished
 from capsviz.checkpoint.unfinished import STATE
-from capsviz.files import write_text
 from capsviz.nn import objectives
 from capsviz.training.optimisation import Average, parameters
 from capsviz.training.recipe import Recipe, differing, resolve_precision
@@ -77,11 +77,12 @@ def best_path(output: Path, history: list[Epoch]) -> Path:
     return output / f"best-{best_epoch(history)}.safetensors"
 
 
-def clear(output: Path) -> None:
-    """Remove what a run has left that was killed while it wrote."""
-    for begun in (f".{STATE}.*", ".best-*", ".epochs*"):
-        for stray in output.glob(begun):
-            stray.unlink()
+def clear(output: Path, name: str | None = None) -> None:
+    """Remove what a run, and its weights by a name, have left that was killed while it wrote."""
+    files.clear(output, STATE, "best-*.safetensors", "epochs.csv")
+    if name is not None:
+        files.clear(output, *(f"{escape(name)}.{end}" for end in ("safetensors", "json", "toml")))
+        files.clear(output / "epochs", *(f"{escape(name)}-*.{e}" for e in ("safetensors", "json")))
 
 
 def keep_best(output: Path, model: nn.Module, history: list[Epoch]) -> None:
@@ -178,7 +179,7 @@ def restore(
 
 def write_csv(output: Path, history: list[Epoch]) -> None:
     """Write `epochs.csv`: a kill may come between the state and its last line."""
-    write_text(output / "epochs.csv", _csv(history))
+    files.write_text(output / "epochs.csv", _csv(history))
 
 
 def _precision(recipe: Recipe, model: nn.Module) -> str:

@@ -159,7 +159,6 @@ def _fit(recipe, splits, output, past, device, resume, team, report, keep, card)
         nonlocal writer
         writer = writer or Writer(output / "tensorboard", splits["validation"], past)
         writer(epoch, model)
-        keep(epoch, model)
         report(
             f"epoch {epoch.epoch}/{recipe.epochs}: loss {epoch.train_loss:.4f}, "
             f"validation accuracy {epoch.validation_accuracy:.2%}, {epoch.seconds:.0f} s"
@@ -168,7 +167,7 @@ def _fit(recipe, splits, output, past, device, resume, team, report, keep, card)
     try:
         return fit(
             recipe, splits["train"], splits["validation"], output,
-            device=device, resume=resume, team=team, card=card,
+            device=device, resume=resume, team=team, card=card, keep=keep,
             report=report if team.leads else lambda line: None, on_step=on_step, on_epoch=on_epoch,
         )  # fmt: skip
     finally:
@@ -179,10 +178,13 @@ def _fit(recipe, splits, output, past, device, resume, team, report, keep, card)
 
 def _stored(path: Path, recipe: Recipe) -> dict | None:
     """The card of a run that ended: its test set is not read a second time."""
-    if not path.is_file():
+    try:
+        card = checkpoint.read_card(path)
+        whole = card["weights"].get("sha256") == checkpoint.sha256(path)
+    except (FileNotFoundError, ValueError):  # it was killed before all was written
         return None
-    card = checkpoint.read_card(path)
-    return card if "results" in card and not differing(card.get("recipe", {}), recipe) else None
+    whole = whole and "results" in card and path.with_suffix(".toml").is_file()
+    return card if whole and not differing(card.get("recipe", {}), recipe) else None
 
 
 def store(

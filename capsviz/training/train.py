@@ -49,6 +49,7 @@ def fit(
     resume: bool = False,
     team: Team | None = None,
     card: Mapping | None = None,
+    keep: Callable[[Epoch, nn.Module], None] | None = None,
     report: Callable[[str], None] = lambda line: None,
     on_step: Callable[[int, int, int, float, float], None] | None = None,
     on_epoch: Callable[[Epoch, nn.Module], None] | None = None,
@@ -71,6 +72,8 @@ def fit(
                 evaluates, calls `on_epoch` and writes.
     card        what is said of the run before it is evaluated: with it the state of a run that has
                 not ended can be opened as a checkpoint.
+    keep        called as `on_epoch`, but before the epoch counts as finished: what it writes is
+                there of every epoch that is not trained again.
     report      is given a line when memory is short: batches are then computed in parts, whose
                 gradients add up to the same step, but for rounding. And a line for what
                 `recipe.init_from` gave, and one if the run stops early.
@@ -96,7 +99,7 @@ def fit(
     optimiser = build_optimiser(model, recipe)
     code, state = commit(), None
     if team.leads:
-        history.clear(output)
+        history.clear(output, card["name"] if card is not None else None)
         state = history.read(output)
     state = team.agree(state)
     if state is not None:
@@ -142,6 +145,8 @@ def fit(
                     )
                 )
                 history.keep_best(output, model, record)
+                if keep is not None:
+                    keep(record[-1], model)
             history.save(output, recipe, model, optimiser, average, record, card)
             if on_epoch is not None:
                 with weights_that_count(model, average):

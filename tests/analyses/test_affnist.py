@@ -110,10 +110,12 @@ def test_tasks_share_out_networks_times_seeds_and_draw_nothing(tmp_path, monkeyp
     )
     monkeypatch.setattr(series_of.transforms, "store", lambda *_: None)
     monkeypatch.chdir(tmp_path)
+    words = ["affnist", "--run", "--seeds", "2", "--folder", "shared", "--task"]
     for i in (1, 2, 3):
-        words = ["affnist", "--run", "--seeds", "2", "--task", f"{i}/3", "--folder", "shared"]
-        done = CliRunner().invoke(main, words)
+        done = CliRunner().invoke(main, [*words, f"{i}/3"])
         assert done.exit_code == 0 and not done.stdout, done.output
+    done = CliRunner().invoke(main, [*words, "14/14"])
+    assert done.exit_code == 0 and done.stderr == "nothing for task 14/14: there are 12 runs\n"
     everything = [(name, seed) for seed in range(2) for name in series_of.experiment.NETWORKS]
     assert sorted(ran) == sorted(everything) and ran[1] == everything[3]
 

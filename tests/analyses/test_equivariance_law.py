@@ -282,6 +282,38 @@ def test_a_law_is_above_fresh_networks_only_where_it_explains_something(result):
     assert none in text and "below freshly initialised networks: half" in text
 
 
+class CentreOfMass(Foreign):
+    """The pose of every class: where the bright pixels lie, which a shift adds to."""
+
+    peculiar = {"norms": "a place is no activation", "votes": "it has none"}  # noqa: RUF012
+
+    def look(self, images, *, keep, couplings=None, iterations=None):
+        shown = super().look(images, keep=keep, couplings=couplings)
+        whole = images.sum((1, 2, 3))
+        rows, columns = (torch.arange(float(n)) for n in images.shape[2:])
+        x, y = (images * columns).sum((1, 2, 3)) / whole, (images * rows[:, None]).sum((1, 2, 3))
+        shown["poses"] = torch.stack([x, y / whole], -1)[None, :, None].expand(1, -1, 3, -1)
+        return shown
+
+
+def test_where_one_shift_is_the_whole_law_nothing_is_left_of_the_change(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.zeros(48, 1, 21, 19)
+    images[:, :, 7:12, 7:11] = torch.rand(48, 1, 5, 4, generator=generator)
+    model = CentreOfMass((1, 21, 19), classes=3, grid=(2, 3, 2), E=2).eval()
+    result = law.compute(
+        [model], images, torch.arange(48) % 3, names=["net"], dataset="noise",
+        reach={"shift-x": 4.0}, resamples=100,
+    )  # fmt: skip
+    assert np.isnan(result.change.value[0]).all() and np.isfinite(result.change.value[1]).all()
+    assert result.explained.value[0, 0, words.SHIFT] == pytest.approx(1)
+    text = equivariance.findings(result)
+    assert "one shift is the whole law" in text and "nan" not in text
+    assert_fits(figures.draw("equivariance", result, "single"))
+    _, rows, _ = words.table(result)
+    assert rows[1][3] == "–"
+
+
 def test_a_network_that_cannot_be_built_anew_has_no_control_and_says_so():
     model = Foreign((1, 21, 19), classes=3, grid=(2, 3, 2)).eval()
     images = torch.rand(48, 1, 21, 19, generator=torch.Generator().manual_seed(0))

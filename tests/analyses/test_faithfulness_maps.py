@@ -192,7 +192,7 @@ def test_convolutions_of_a_capsule_network_are_met_though_no_module_is_called(ti
     assert left_out == [] and {n for n in found if "Grad-CAM" in n} == {
         "Grad-CAM, first convolution", "Grad-CAM, last convolution"
     }  # fmt: skip
-    assert list(found)[:2] == [maps.RANDOM, maps.INK]
+    assert list(found)[:2] == [maps.RANDOM, maps.BRIGHTNESS]
     for one in found.values():
         assert one.order.shape == one.contributions.shape == (8, 21, 19)
         assert one.order.dtype == torch.double and not one.order.requires_grad
@@ -200,7 +200,7 @@ def test_convolutions_of_a_capsule_network_are_met_though_no_module_is_called(ti
 
 
 def test_evidence_in_pixels_keeps_its_sum_and_black_pixels_get_none(tiny, tiny_images):
-    fields = evidence.seen_by_places(tiny)
+    fields = evidence.fields_of_places(tiny)
     assert fields.shape == (3, 2, 21, 19) and (fields.sum((2, 3)) == 17 * 17).all()
     images = tiny_images * (tiny_images > 0.6)
     images[0] = 0
@@ -241,7 +241,7 @@ def test_maps_that_do_not_know_the_network_stay_what_they_were(tiny, tiny_images
         found = randomised.correlations(tiny, some, tiny_images, classes, parts, generator)
     names = [one.name for one in some]
     assert found[names.index(maps.RANDOM)].isnan().all()
-    torch.testing.assert_close(found[names.index(maps.INK)], torch.ones(3, 8).double())
+    torch.testing.assert_close(found[names.index(maps.BRIGHTNESS)], torch.ones(3, 8).double())
     of_children = found[names.index(maps.CHILDREN)]
     torch.testing.assert_close(of_children[0], torch.ones(8).double())  # the class's layer alone
     assert of_children[1].mean() < 0.9
@@ -263,7 +263,13 @@ def test_what_a_network_has_no_map_for_is_said(generator, monkeypatch):
     found, left_out = maps_of(model, images, torch.tensor([0, 1]))
     assert maps.ROUTED not in found and "lie at no places" in left_out[0]
     found, left_out = maps_of(Plain(), images[..., :4, :5], torch.tensor([0, 1]))
-    assert set(found) == {maps.RANDOM, maps.INK, "gradient", "integrated gradients", "occlusion"}
+    assert set(found) == {
+        maps.RANDOM,
+        maps.BRIGHTNESS,
+        "gradient",
+        "integrated gradients",
+        "occlusion",
+    }
     assert "has no capsules" in left_out[0] and "no Grad-CAM" in left_out[1]
 
     class Closed(Foreign):
@@ -272,7 +278,7 @@ def test_what_a_network_has_no_map_for_is_said(generator, monkeypatch):
 
     fields = torch.ones(2, 2, 21, 19, dtype=torch.double)
     fields[0, 0, 0] = 0  # places that do not all see the same
-    monkeypatch.setattr(evidence, "seen_by_places", lambda model: fields)
+    monkeypatch.setattr(evidence, "fields_of_places", lambda model: fields)
     closed = Closed((1, 21, 19), 3, grid=(3, 2, 2)).eval()
     found, left_out = maps_of(closed, images, torch.tensor([0, 1]))
     assert maps.ROUTED in found and maps.UNIFORM not in found
@@ -301,5 +307,5 @@ def test_where_every_place_sees_the_whole_image_there_is_no_map_of_places(images
 
     model = Foreign(SHAPE, 3, grid=(2, 2, 2)).eval()
     found, left_out = maps_of(model, images, torch.tensor([0, 1, 2] * 2))
-    assert not {maps.ROUTED, maps.UNIFORM, maps.CHILDREN} & set(found) and maps.INK in found
+    assert not {maps.ROUTED, maps.UNIFORM, maps.CHILDREN} & set(found) and maps.BRIGHTNESS in found
     assert left_out[0].startswith("no routing map: every place sees the whole image")

@@ -184,10 +184,19 @@ def test_a_dictionary_counts_rounded_trees_of_the_class_that_is_read():
     assert result.entropy_bits.value[1] == pytest.approx(1.5 / 2)
     assert result.child_bits[0] == pytest.approx(one / 4)
     assert result.bound_bits == pytest.approx((2 + 1) / 2)
+    assert np.isfinite(result.entropy_bits.ci95).all()
     edges = np.linspace(-0.05, 1.05, 12)  # of the published code
     values = np.random.default_rng(0).random(999)
     mine = dictionary.rounded(torch.tensor(values), 11).numpy() * 10
     np.testing.assert_allclose(mine, np.digitize(values, edges) - 1)
+
+
+def test_an_entropy_at_its_bound_has_no_upper_end():
+    couplings = torch.linspace(0, 1, 8)[:, None, None].expand(8, 3, 2)
+    bits = dictionary.dictionary(couplings, torch.arange(8) % 2, (3, 101)).entropy_bits
+    assert float(bits.value[1]) == float(bits.low[1]) == 2
+    assert np.isnan(bits.high).tolist() == [False, True]
+    assert words._bits(bits[1]) == "2.00 bits [2.00, –]"
 
 
 def test_a_fixed_routing_has_one_tree_and_no_entropy(images, labels, others):

@@ -20,6 +20,7 @@ from capsviz.analyses.parse_tree import measure, variance
 from capsviz.analyses.parse_tree.words import COMPONENTS
 from capsviz.cli import main
 from capsviz.cli.inputs import Inputs
+from capsviz.cli.other_images import Others
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
 from capsviz.tracing import trace, under_couplings
@@ -257,6 +258,19 @@ def test_a_tree_of_pixels_moves_with_the_image_and_one_of_places_stays(moving, g
     expected = 0 if moving else 1
     np.testing.assert_allclose(values[0, expected], 1, atol=1e-4)
     assert (values[0, 1 - expected] < 0.9).all() and (values[0, 2] < 0.9).all()
+
+
+def test_of_a_tree_that_never_changes_nothing_is_left_to_move(generator):
+    model = ForeignOnGrid((1, 15, 12), 3, grid=(1, 5, 4)).eval()
+    model.moving = False
+    rows, labels = torch.rand(90, 1, 15, 12, generator=generator), torch.arange(90) % 3
+    others = Others(rows[30:], labels[30:], "60 others")
+    result = measured(model, rows[:30], labels[:30], others, seeds=0)
+    whole, rest = result.correlation
+    assert float(whole.value[1]) == pytest.approx(1) and np.isnan(rest.value).all()
+    text = parse_tree.findings(result)
+    assert text.count("the tree stays at its place") == 1 and "nothing is left of any tree" in text
+    assert_fits(figures.draw("parse_tree", result, "double"))
 
 
 @pytest.mark.parametrize(

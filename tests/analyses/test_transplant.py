@@ -8,6 +8,7 @@ import torch
 from conftest import build_self_routing, build_strong, build_tiny
 from elsewhere import elsewhere
 from foreign import Foreign
+from noise import spread_out
 from page import assert_fits, assert_redrawn
 
 from capsviz import figures
@@ -22,16 +23,6 @@ CLASSES = ["a", "b", "c"]
 @pytest.fixture
 def model():
     return build_strong()
-
-
-def spread_out(model, n, generator):
-    """n images that the network reads as several classes."""
-    images = torch.rand(20 * n, 1, 21, 19, generator=generator)
-    images *= torch.rand(20 * n, 1, 1, 1, generator=generator)
-    read = trace(model, images, keep=("lengths",)).lengths.argmax(1)
-    counts = read.bincount(minlength=3)
-    some = [(read == k).nonzero().flatten()[:n] for k in range(3) if counts[k]]
-    return images[torch.cat(some)][torch.randperm(sum(map(len, some)), generator=generator)]
 
 
 @pytest.fixture

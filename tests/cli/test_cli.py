@@ -237,6 +237,13 @@ def test_a_wrong_request_gets_one_line_and_writes_nothing(run, tmp_path, args, w
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
+@pytest.mark.parametrize("command", ["evaluate", "train", "rotate"])
+def test_a_folder_that_is_not_named_was_asked_wrongly_and_one_that_is_absent_was_not(run, command):
+    words = (command, "--dataset", "folder")
+    assert run(*words).exit_code == 2
+    assert run(*words, "--data-dir", "nowhere").exit_code == 1
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is here")
 def test_cuda_without_cuda_is_refused(run):
     assert_refused(run("rotate", *DIGITS, "--device", "cuda"), "device 'cuda' is not available")

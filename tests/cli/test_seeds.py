@@ -167,6 +167,13 @@ def test_tasks_share_out_the_runs_and_the_last_one_joins_them(runs, monkeypatch)
     assert transplant("--seeds-of", "runs/x-*", "--task", "1/2", "--force").exit_code == 0
 
 
+def test_a_task_for_which_no_run_is_left_does_nothing_and_is_no_error(runs):
+    done = transplant("--seeds-of", "runs/x-*", "--task", "4/5")
+    assert done.exit_code == 0 and done.stdout == ""
+    assert done.stderr == "nothing for task 4/5: there are 3 runs\n"
+    assert not (runs.parent / "out").exists()
+
+
 def test_what_a_killed_task_began_is_measured_again(runs, monkeypatch):
     def killed(*_, **__):
         raise KeyboardInterrupt

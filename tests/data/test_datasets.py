@@ -287,8 +287,9 @@ def test_colour_folders_keep_three_channels(tmp_path):
 
 
 def test_a_folder_without_classes_or_with_a_broken_picture_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="needs --data-dir"):
-        data.load("folder", "train")
+    for kind in (FileNotFoundError, ValueError):
+        with pytest.raises(kind, match="needs --data-dir"):
+            data.load("folder", "train")
     with pytest.raises(FileNotFoundError, match="no folder of class folders"):
         data.load("folder", "train", tmp_path)
     make_folder(tmp_path, {"a": 10, "b": 10})

@@ -1,6 +1,8 @@
 """The series: stopping at the target, going on after a kill, and what a result says."""
 
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from capsviz.experiments import affnist as generalisation
 from capsviz.experiments.affnist import Plan, read, result_path, run
 from capsviz.experiments.affnist import scores as affine_scores
 from capsviz.experiments.affnist.scores import pack, unpack
+from capsviz.files import LOCK, locked
 from capsviz.nn import models
 
 
@@ -80,6 +83,52 @@ def test_a_full_series_has_both_results_and_makes_neither_again(little, tmp_path
     assert [path.read_bytes() for path in paths] == before and lines == []
     assert [r["state"] for r in read(tmp_path)] == ["full", "matched"]
     assert json.loads(before[1])["training"]["epoch"] == 2
+
+
+def test_a_run_that_is_killed_at_any_of_its_writes_goes_on_to_the_same_end(
+    little, tmp_path, monkeypatch
+):
+    replace, written = os.replace, []
+
+    def lasting(folder):
+        """Names and contents of what a run leaves, without times."""
+        paths = [path for path in folder.rglob("*") if path.is_file() and path.name != LOCK]
+        results = {path.name: json.loads(path.read_text()) for path in folder.glob("*.json")}
+        scored = {name: (one["test"], one["affnist_like"]) for name, one in results.items()}
+        return {path.relative_to(folder) for path in paths}, scored
+
+    def last_write(number):
+        def write(temporary, path):
+            written.append(path)
+            if len(written) == number:
+                shutil.copy(temporary, f"{path.parent}/.{path.name}.abcd_123")  # as a kill leaves
+                raise KeyboardInterrupt
+            replace(temporary, path)
+
+        written.clear()
+        return write
+
+    monkeypatch.setattr(os, "replace", last_write(0))
+    run("resnet", 0, plan(tmp_path / "whole", checks=2, batch_size=16))
+    writes = written.copy()
+    assert len(writes) > 7
+    for number in range(1, len(writes) + 1):
+        folder = tmp_path / f"killed-{number}"
+        monkeypatch.setattr(os, "replace", last_write(number))
+        with pytest.raises(KeyboardInterrupt):
+            run("resnet", 0, plan(folder, checks=2, batch_size=16))
+        monkeypatch.setattr(os, "replace", replace)
+        run("resnet", 0, plan(folder, checks=2, batch_size=16))
+        assert lasting(folder) == lasting(tmp_path / "whole"), writes[number - 1]
+
+
+def test_two_processes_do_not_train_one_contender(little, tmp_path):
+    with (
+        locked(tmp_path / "runs" / "resnet-0"),
+        pytest.raises(BlockingIOError, match="is training in"),
+    ):
+        run("resnet", 0, plan(tmp_path))
+    assert not list(tmp_path.glob("*.json"))
 
 
 @pytest.mark.parametrize("ema", [None, 0.9])

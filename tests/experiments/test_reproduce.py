@@ -410,6 +410,16 @@ def test_the_command_lists_tables_and_refuses_wrong_input(tmp_path):
         assert not any(tmp_path.iterdir())
 
 
+def test_a_task_for_which_no_run_is_left_does_nothing_and_is_no_error(table, tmp_path):
+    words = ["reproduce", "any", "--folder", str(tmp_path), "--task", "7/8"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0 and done.stdout == ""
+    assert done.stderr == "nothing for task 7/8: there are 6 runs\n"
+    assert not any(tmp_path.iterdir())
+    for wrong in (("--seeds", "0"), ("--epochs", "0"), ("--rows", "other")):
+        assert CliRunner().invoke(main, [*words, *wrong]).exit_code == 2
+
+
 def test_the_command_prints_the_runs_it_made_though_longer_ones_are_there(table, tmp_path):
     for name in ("with", "without"):
         write(tmp_path, name, 0, card(0.3, epochs=10))

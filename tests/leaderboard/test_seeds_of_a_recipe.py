@@ -12,6 +12,7 @@ from capsviz.leaderboard.columns import COLUMNS
 from capsviz.statistics.replicates import count
 
 SHIPPED = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
+SINGLES = sorted((discovery.root() / "figures/leaderboard").glob("*"))
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +61,30 @@ def test_a_leaderboard_reads_them(folder_of_seeds):
 
 def test_a_command_that_fails_is_left_out_and_says_why(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = seeds.measure(tmp_path, "rotate", 30)
+    words = seeds.measure(tmp_path, "rotate", 30, ["--seeds-of", "runs/x-*"])
     assert words.startswith("left out: Error: --seeds-of") and "matches no training run" in words
     assert not list(tmp_path.iterdir())
+
+
+def test_results_of_one_network_are_kept_by_their_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "draw", empty_page)
+    for n in (100, 99):  # the second in place of the first
+        place = tmp_path / f"of-{n}"
+        place.mkdir()
+        monkeypatch.chdir(place)
+        told = seeds.measure(tmp_path, "transplant", n, ["--checkpoint", "digits-uniform"])
+        assert told.endswith("s of CPU"), told
+    (path,) = tmp_path.glob("*.json")
+    assert "-99-images" in path.name
+    rows = leaderboard.rows(leaderboard.Sources.read(["digits-uniform", tmp_path]))
+    assert set(rows[0].cells) == {"transplant"}
+
+
+@pytest.mark.parametrize("folder", SINGLES, ids=[path.name for path in SINGLES])
+def test_results_of_single_networks_are_of_the_weights_that_are_shipped(folder):
+    digest = checkpoint.read_card(checkpoint.find(folder.name))["weights"]["sha256"]
+    for path in folder.iterdir():
+        assert figures.read_result(path)[1]["provenance"]["weights_sha256"] == digest
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=[path.name for path in SHIPPED])

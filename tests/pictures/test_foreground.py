@@ -48,7 +48,7 @@ def test_dark_corners_do_not_hide_which_is_the_ink(bright):
 def test_ink_is_found_where_it_is_on_a_slope_of_light():
     truth = two_bars()
     slope = np.linspace(0, 0.5, 90, dtype=np.float32)
-    alone, mask = foreground.find_ink(0.4 * truth + slope)
+    alone, mask = foreground.find_strokes(0.4 * truth + slope)
     assert np.array_equal(mask, truth > 0)
     assert np.allclose(alone[truth > 0], 1, atol=0.05) and alone[truth == 0].max() == 0
 
@@ -57,18 +57,18 @@ def test_dirt_and_what_touches_the_border_is_dropped():
     dirty = two_bars()
     dirty[30, 80] = dirty[55:57, 40] = 1  # specks
     dirty[:, :3] = 1  # the edge of the table
-    assert np.array_equal(foreground.find_ink(dirty)[1], two_bars() > 0)
+    assert np.array_equal(foreground.find_strokes(dirty)[1], two_bars() > 0)
 
 
 def test_ink_that_reaches_the_border_is_kept_where_there_is_no_other():
     touching = np.zeros((60, 90), np.float32)
     touching[0:40, 30:36] = 1
-    assert np.array_equal(foreground.find_ink(touching)[1], touching > 0)
+    assert np.array_equal(foreground.find_strokes(touching)[1], touching > 0)
 
 
 def test_a_slope_of_light_alone_shows_no_ink():
     with pytest.raises(ValueError, match="no ink"):
-        foreground.find_ink(np.tile(np.linspace(0, 1, 90, dtype=np.float32), (60, 1)))
+        foreground.find_strokes(np.tile(np.linspace(0, 1, 90, dtype=np.float32), (60, 1)))
 
 
 def test_a_sheet_of_paper_on_a_table_is_found(digits):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.words import LONGEST, shortened, strongest, told
+from capsviz.statistics.words import LONGEST, number, shortened, strongest, told
 
 
 def test_long_names_are_shortened_and_stay_different():
@@ -14,6 +14,12 @@ def test_long_names_are_shortened_and_stay_different():
         short = shortened(long)
         assert len(set(short)) == len(long) and max(map(len, short)) <= LONGEST
     assert shortened(["cat", "dog"]) == ["cat", "dog"] and shortened(same)[2] == "cat"
+
+
+def test_what_is_no_number_is_a_dash():
+    assert number(float("nan"), ".1%") == "–" and number(0.5, ".1%") == "50.0 %"
+    nothing = Estimate(np.array(np.nan), np.full(2, np.nan))
+    assert f"{nothing:.2f}" == "–" and f"{nothing * -1:.1%}" == "–"
 
 
 def test_where_all_are_alike_none_is_the_strongest():

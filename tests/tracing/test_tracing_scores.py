@@ -6,7 +6,7 @@ import torch
 
 from capsviz import checkpoint
 from capsviz.cli.errors import errors
-from capsviz.tracing import score_name, scores
+from capsviz.tracing import score_name, scores, trace
 
 
 class Plain(torch.nn.Module):
@@ -40,6 +40,51 @@ def test_a_command_could_not_read_nan_and_was_not_asked_wrongly(tiny, tiny_image
     with pytest.raises(click.ClickException, match="no numbers") as caught, errors():
         scores(tiny, tiny_images)
     assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (None, "activations"),  # all parts
+        ("lengths", "activations"),
+        ("couplings", "couplings"),
+        ("primary", "children"),
+    ],
+)
+def test_no_part_of_a_trace_that_is_read_is_nan(tiny, tiny_images, part, words):
+    with torch.no_grad():
+        tiny.conv1.bias[0] = torch.nan
+    options = {} if part is None else {"keep": part}
+    with pytest.raises(ValueError, match=f"the {words} of the network .* for 8 of 8 images"):
+        trace(tiny, tiny_images, chunk=3, **options)
+
+
+def test_the_image_whose_activations_are_infinite_is_named(tiny, tiny_images):
+    def look(images, **options):
+        shown = type(tiny).look(tiny, images, **options)
+        for part in {"poses", "activations"} & set(shown):
+            shown[part][:, images.flatten(1).sum(1) == 0] = torch.inf
+        return shown
+
+    tiny.look = look
+    images = tiny_images.clone()
+    images[[5, 6]] = 0
+    with pytest.raises(ValueError, match=r"for 2 of 8 images .* first for image 5"):
+        trace(tiny, images, keep=("activations",), chunk=2)
+
+
+def test_a_trace_of_parameters_has_no_gradient(tiny, tiny_images):
+    own = trace(tiny, tiny_images, keep=("couplings",)).couplings
+    held = torch.nn.Parameter(own)
+
+    def look(images, **options):
+        shown = type(tiny).look(tiny, images, **options)
+        if "couplings" in shown:
+            shown["couplings"] = held[:, : len(images)]
+        return shown
+
+    tiny.look = look
+    assert trace(tiny, tiny_images).couplings.numpy().shape == own.shape
 
 
 def test_a_network_without_a_card_is_named_by_its_class(tiny_images):

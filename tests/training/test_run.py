@@ -1,6 +1,9 @@
 """A whole run: what is stored is what was measured, and a finished run is not measured again."""
 
 import json
+import os
+import shutil
+import tempfile
 from dataclasses import replace
 
 import pytest
@@ -12,8 +15,8 @@ from thirds import two_thirds
 from capsviz import checkpoint, data, files
 from capsviz.cli.inputs import open_inputs
 from capsviz.data import multimnist
+from capsviz.training import history, train
 from capsviz.training import run as pipeline
-from capsviz.training import train
 from capsviz.training.evaluate import evaluate
 from capsviz.training.recipe import Recipe
 from capsviz.training.thresholds import thresholds
@@ -94,6 +97,27 @@ def test_a_finished_run_does_not_read_the_test_set_again(finished, splits, monke
     assert again == (path, card)
 
 
+@pytest.mark.parametrize("killed", ["before the card", "in the card", "before the recipe"])
+def test_a_run_that_was_killed_while_it_ended_is_ended(finished, splits, tmp_path, killed):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    (folder / "x.toml").unlink()
+    if killed != "before the recipe":
+        (folder / "x.json").unlink()
+    if killed == "in the card":
+        (folder / "x.json").write_text('{"format": 1, "na')
+    path, _ = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
+    assert checkpoint.load(path).card["results"] == finished[2]["results"]
+    assert checkpoint.sha256(path) == checkpoint.sha256(finished[1])
+    assert (folder / "x.toml").is_file()
+
+
+def test_a_card_of_other_weights_does_not_end_a_run(finished, splits, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    (folder / "x.safetensors").write_bytes(b"those of a longer run, whose card was never written")
+    path, _ = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
+    assert checkpoint.sha256(path) == checkpoint.sha256(finished[1])
+
+
 def test_weights_of_every_nth_epoch_are_kept_as_checkpoints(splits, tmp_path):
     recipe = replace(RECIPE, epochs=4, limit=64, keep="last")
     told = {"device": torch.device("cpu"), "save_every": 2}
@@ -109,6 +133,39 @@ def test_weights_of_every_nth_epoch_are_kept_as_checkpoints(splits, tmp_path):
     with pytest.raises(ValueError, match="--save-every must be at least 1 epoch, got 0"):
         pipeline.run("y", recipe, splits, tmp_path / "y", **{**told, "save_every": 0})
     assert not (tmp_path / "y").exists()
+
+
+def test_weights_of_an_epoch_are_kept_of_a_run_that_is_stopped_as_the_epoch_ends(
+    splits, tmp_path, monkeypatch
+):
+    recipe, save = replace(RECIPE, epochs=3, limit=64), history.save
+    how = {"device": torch.device("cpu"), "save_every": 1}
+
+    def stopped(*state):
+        save(*state)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(history, "save", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run("x", recipe, splits, tmp_path, **how)
+    monkeypatch.setattr(history, "save", save)
+    pipeline.run("x", recipe, splits, tmp_path, **how, resume=True)
+    kept = sorted(path.name for path in (tmp_path / "epochs").glob("*.safetensors"))
+    assert kept == ["x-1.safetensors", "x-2.safetensors", "x-3.safetensors"]
+
+
+def test_what_was_half_written_is_cleared_away_and_nothing_else(finished, splits, tmp_path):
+    folder = shutil.copytree(finished[0], tmp_path / "run")
+    (folder / "x.toml").unlink()  # it was killed before the end
+    (folder / "epochs").mkdir()
+    for name in ("x.safetensors", "x.json", "x.toml", "epochs/x-1.json", "epochs/x-12.safetensors"):
+        path = folder / name
+        os.close(tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")[0])
+    others = {folder / ".y.json.abcdefgh", folder / ".x.json.backup", folder / ".x"}
+    for path in others:
+        path.write_text("not ours")
+    pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
+    assert set(folder.rglob(".*")) == others | {folder / files.LOCK}
 
 
 def test_two_processes_do_not_train_in_one_folder(splits, tmp_path):

@@ -49,19 +49,19 @@ def _look(s: int) -> dict:
 def _rows(axes, result, estimate, f):
     """A row for each law, a point with its interval for each kind of vector."""
     S, L = len(result.sources), len(result.laws)
-    y, low = np.arange(L), float(estimate.low[:, f].min())
-    left = max(LOWEST, min(0.0, low) - 0.05)
+    y, low = np.arange(L), np.fmin.reduce(estimate.low[:, f], None, initial=0.0)  # some may be NaN
+    left = max(LOWEST, low - 0.05)
     for s in range(S):
         look = _look(s)
         at = y + (s - (S - 1) / 2) * 0.7 / S
         values = estimate.value[s, f]
-        inside = values >= left
+        inside, below = values >= left, values < left
         ends = np.maximum(estimate.ci95[s, f], left)
         axes.hlines(at[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
         axes.plot(values[inside], at[inside], linestyle="none", **look)
-        if not inside.all():
+        if below.any():
             arrow = look | {"marker": "<", "fillstyle": "none"}  # beyond the left edge
-            axes.plot([left] * sum(~inside), at[~inside], linestyle="none", clip_on=False, **arrow)
+            axes.plot([left] * sum(below), at[below], linestyle="none", clip_on=False, **arrow)
     for law in BASELINES[1:]:
         axes.axhline(law - 0.5, color="#BBBBBB", linewidth=0.5)
     axes.axhline(BASELINES[0] + 0.5, color="#BBBBBB", linewidth=0.5)

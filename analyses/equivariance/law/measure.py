@@ -16,6 +16,7 @@ from capsviz.tracing import features
 from capsviz.transforms.warps import family_matrix, warp
 
 PIXELS = None  # in the place of a network
+NOTHING = 1e-8  # of the squares of all changes: about their mean so little is rounding
 WHOLE_DOWN, HALF_DOWN, HALF_UP, WHOLE_UP = range(1, 5)  # in vectors by size
 
 
@@ -35,7 +36,7 @@ class Errors(NamedTuple):
 
     predicted: np.ndarray  # (L, N) by each law
     spread: np.ndarray  # (N,) by the class's mean vector under that warp
-    change: np.ndarray  # (N,) by the class's mean change
+    change: np.ndarray  # (N,) by the class's mean change; NaN where that is all of it
     dimensions: int  # numbers in a vector
 
 
@@ -104,7 +105,10 @@ def of_vectors(values: np.ndarray, data: Data) -> Errors:
             order.append(test)
     back = np.argsort(np.concatenate(order))
     joined = [np.concatenate(rows, -1)[..., back] for rows in zip(*parts, strict=True)]
-    return Errors(*joined, values.shape[2])
+    predicted, spread, change, whole = joined
+    if change.sum() <= NOTHING * max(whole.sum(), spread.sum()):
+        change = np.full_like(change, np.nan)
+    return Errors(predicted, spread, change, values.shape[2])
 
 
 def _centred(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -116,7 +120,8 @@ def _centred(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def of_class(test: np.ndarray, training: np.ndarray, one_map, one_matrix):
-    """The fields of `Errors`, of images (5, N, E) by fits on others of their class (5, M, E).
+    """The fields of `Errors`, of images (5, N, E) by fits on others of their class (5, M, E), and
+    the squares (N,) of the whole change.
 
     The map of all classes, and their matrix between vectors less the mean of the class, are of fits
     on all classes.
@@ -140,6 +145,7 @@ def of_class(test: np.ndarray, training: np.ndarray, one_map, one_matrix):
         np.stack([_squares(one - after) for one in predictions]),
         _squares(after - ends.mean(1, keepdims=True)),
         _squares(change),
+        _squares(after - before),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from capsviz.statistics.words import in_a_row
+import numpy as np
+
+from capsviz.statistics.words import in_a_row, number
 
 LAWS = (
     "own map, whole warp",
@@ -14,6 +16,9 @@ LAWS = (
 )
 OWN, TWICE, EXTRAPOLATED, ONE_MATRIX, ONE_MAP, SHIFT = range(len(LAWS))
 BASELINES = (OWN, SHIFT)  # that a law is compared with, none themselves
+ALONE = (
+    "all images of a class change alike: one shift is the whole law, and R2 of the change is none"
+)
 LESS = "less than the own map: "
 
 
@@ -31,7 +36,7 @@ def findings(result) -> str:
             parts = []
             for field in ("explained", "change"):
                 first, *rest = getattr(result, field)[:, f, law]
-                values = ", ".join(f"{one.value:.2f}" for one in rest)
+                values = ", ".join(number(float(one.value), ".2f") for one in rest)
                 parts.append(f"{first:.2f}{f' ({values})' if values else ''}")
             lines.append(f"  {words}: {parts[0]}; change {parts[1]}")
         lines += [verdict(result, f), *seeds(result, f)]
@@ -56,6 +61,8 @@ def verdict(result, f: int) -> str:
         ends = sorted(less.ci95)
         parts.append(f"{words} {float(less.value):.2f} [{ends[0]:.2f}, {ends[1]:.2f}]")
     text = f"{LESS}{', '.join(parts)}"
+    if np.isnan(result.change.value[0, f]).any():
+        return f"{text}; {ALONE}"
     if not fresh_kinds(result):
         return text
     told = {

@@ -28,8 +28,8 @@ def examine(candidate: Candidate) -> Judgement:
     *inner, last = [one.total.outputs[0] for one in own[0].rounds]
     if not last.requires_grad:
         before = structure.flow.ancestors(own[0].rounds[-1].event.index)
-        made = [tensor for index in before for tensor in structure.flow.events[index].outputs]
-        if any(tensor.requires_grad for tensor in made):
+        earlier = [tensor for index in before for tensor in structure.flow.events[index].outputs]
+        if any(tensor.requires_grad for tensor in earlier):
             return fails("no gradient comes to the votes: what makes them learns nothing", cut=1)
         raise UnseenError("no pass has a gradient")
     if not inner:
@@ -47,9 +47,9 @@ def _reached(inner: list[Tensor], last: Tensor) -> int:
         return 0
     try:
         with torch.enable_grad():
-            found = torch.autograd.grad(last.sum(), live, allow_unused=True)
+            gradients = torch.autograd.grad(last.sum(), live, allow_unused=True)
     except RuntimeError as error:  # of an operation in place, a function without a backward
         raise UnseenError(
             f"no gradient can be had: {' '.join(str(error).split())[:120]}"
         ) from error
-    return sum(one is not None for one in found)
+    return sum(one is not None for one in gradients)

@@ -57,7 +57,7 @@ def _margins(losses: Losses, rest: float) -> tuple[float, float] | None:
 
     Of k (m - v)², roots of the loss are straight in v, and zero at the margin m.
     """
-    found = []
+    margins = []
     for points, at in (
         ((0.2, 0.4, 0.6), lambda v: losses.at(v, 0.05)),
         ((0.8, 0.6, 0.4), lambda v: losses.at(0.95, v)),
@@ -70,5 +70,5 @@ def _margins(losses: Losses, rest: float) -> tuple[float, float] | None:
         straight = abs(first + slope * (points[1] - points[0]) - middle) < 0.005 * middle
         if not straight or slope == 0:
             return None
-        found.append(points[0] - first / slope)
-    return found[0], found[1]
+        margins.append(points[0] - first / slope)
+    return margins[0], margins[1]

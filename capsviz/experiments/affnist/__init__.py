@@ -41,7 +41,7 @@ from capsviz.experiments.affnist.scores import (
     right,
     score,
 )
-from capsviz.files import write_text
+from capsviz.files import clear, locked, write_text
 from capsviz.provenance import hardware, provenance
 from capsviz.training.history import Epoch
 from capsviz.training.optimisation import Average, weights_that_count
@@ -127,14 +127,21 @@ def run(
 
     Raises
     ------
-    ValueError  if the folder holds results, or a run begun, on other terms; a full training may be
-                lengthened.
+    ValueError       if the folder holds results, or a run begun, on other terms; a full training
+                     may be lengthened.
+    BlockingIOError  if another process is training this contender there.
     """
-    settings, conditions = recipe(network, seed, plan), terms(plan, device)
-    output = plan.folder / "runs" / f"{network}-{seed}"
-    output.mkdir(parents=True, exist_ok=True)
-    weights = output / "matched.safetensors"
+    settings, output = recipe(network, seed, plan), plan.folder / "runs" / f"{network}-{seed}"
+    with locked(output):
+        _run(network, seed, plan, settings, output, root, device, report, on_step)
+
+
+def _run(network, seed, plan, settings, output, root, device, report, on_step) -> None:
+    """`run`, in a folder that no other process writes to."""
+    conditions, weights = terms(plan, device), output / "matched.safetensors"
     matched, full = (result_path(plan.folder, network, seed, state) for state in STATES)
+    clear(output, weights.name, "terms.json")
+    clear(plan.folder, matched.name, full.name)
     have_matched = complete(matched, conditions, ("epochs",))
     have_full = not plan.full or complete(full, conditions, ())
     if have_matched and have_full:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from capsviz.files import write_text
+from capsviz.files import LOCK, write_text
 
 NETWORKS: dict[
     str, tuple[str, dict]
@@ -64,7 +64,7 @@ def begin(folder: Path, conditions: dict, apart: tuple[str, ...]) -> None:
     A folder that was begun without them goes on as it is.
     """
     path = folder / "terms.json"
-    if all(other == path for other in folder.iterdir()):
+    if {other.name for other in folder.iterdir()} <= {path.name, LOCK}:
         write_text(path, json.dumps(conditions) + "\n")
     elif path.exists():
         try:

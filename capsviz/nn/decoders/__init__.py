@@ -53,9 +53,9 @@ class Decoder(nn.Module):
             )
         self.layers = module.layers(inputs, self.image_shape, norm=norm, **options)
         if not isinstance(self.layers, nn.Sequential):
-            given = type(self.layers).__name__
+            kind = type(self.layers).__name__
             raise ValueError(
-                f"`layers` of the decoder '{name}' gives a {given}, expected an nn.Sequential"
+                f"`layers` of the decoder '{name}' gives a {kind}, expected an nn.Sequential"
             )
 
     def forward(self, poses: Tensor, classes: Tensor) -> Tensor:

@@ -83,3 +83,13 @@ def chosen(image_shape: tuple[int, int, int], classes: int, options: dict) -> Co
         config = replace(config, objective=getattr(module, "OBJECTIVE", "margin"))
     check(config)
     return config
+
+
+def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
+    """What the routing of a layer takes as its temperature, by name, if it takes any."""
+    if "final_temperature" not in signature(routing.get(config.routing).route).parameters:
+        return {}
+    types, rows, columns = grid
+    slots = types * (rows * columns if kernel is None else kernel**2)
+    final = config.final_temperature
+    return {"final_temperature": parents / slots if final is None else final}

@@ -26,6 +26,7 @@ from capsviz.nn.children import Capsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import convolve
+from capsviz.nn.evidence import by_round
 from capsviz.nn.models import Output
 from capsviz.nn.models._capsnet_config import (
     KERNEL,
@@ -38,19 +39,13 @@ from capsviz.nn.models._capsnet_config import (
 from capsviz.nn.models._class_poses import ClassPoses
 from capsviz.nn.models._settings import settings_from
 from capsviz.nn.primary_capsules import PrimaryCapsules
-from capsviz.nn.routing._evidence import by_round
+from capsviz.nn.routing import Parents
 from capsviz.nn.routing_layer import initial_std
 
 __all__ = ["PRESETS", "CapsNet", "build"]
 
-INSIDE_ROUTING = {
-    "votes",
-    "logits",
-    "couplings",
-    "weights",
-    "evidence",
-    "poses",
-}  # parts of a trace that need its votes
+# Parts of a trace that need its votes
+INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}
 
 
 def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNet":
@@ -155,8 +150,14 @@ class CapsNet(ClassPoses):
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> lengths (B, J), poses (B, J, E), primary (B, I, D)."""
         primary, active = self.encode(images)
-        poses, activations = self.capsules.couple(primary, active)
+        poses, activations = self.from_children(primary, active)
         return Output(activations, poses, primary)
+
+    def from_children(
+        self, children: Tensor, activations: Tensor | None = None, *, couplings=None
+    ) -> Parents:
+        """The classes, of children (B, I, D) that need not be those of an image."""
+        return self.capsules.couple(children, activations, couplings)
 
     def look(
         self,

@@ -13,7 +13,6 @@ asks for batch norm of parents, each layer has one.
 
 from collections.abc import Collection
 from dataclasses import asdict
-from inspect import signature
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +21,12 @@ from capsviz.nn import children, decoders, functional, routing, stems
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
+from capsviz.nn.evidence import by_round
 from capsviz.nn.models import Output
 from capsviz.nn.models._class_poses import ClassPoses
-from capsviz.nn.models._matrix_config import KERNELS, Config, chosen
+from capsviz.nn.models._matrix_config import KERNELS, Config, chosen, temperature
 from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing
-from capsviz.nn.routing._evidence import by_round
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
 
@@ -77,7 +76,7 @@ class MatrixCapsNet(ClassPoses):
                 routing=config.routing,
                 iterations=config.iterations,
                 std=STDS[n],
-                **self._temperature(grid, parents[n], kernels[n]),
+                **temperature(config, grid, parents[n], kernels[n]),
             )
             for n, grid in enumerate(config.grids)
         )
@@ -92,15 +91,6 @@ class MatrixCapsNet(ClassPoses):
                 config.decoder, config.classes, numbers, config.image_shape,
                 norm=config.decoder_norm, **sizes,
             )  # fmt: skip
-
-    def _temperature(self, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
-        takes = signature(routing.get(self.settings.routing).route).parameters
-        if "final_temperature" not in takes:
-            return {}
-        types, rows, columns = grid
-        slots = types * (rows * columns if kernel is None else kernel**2)
-        final = self.settings.final_temperature
-        return {"final_temperature": parents / slots if final is None else final}
 
     @property
     def config(self) -> dict:
@@ -121,10 +111,26 @@ class MatrixCapsNet(ClassPoses):
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> activations (B, J), poses (B, J, 16), primary."""
         primary, active = self.encode(images)
-        poses, activations = primary, active
-        for n, layer in enumerate(self.layers):
-            poses, activations = self._normed(n, layer(poses, activations))
+        poses, activations = self.from_children(primary, active, layer=0)
         return Output(activations, poses, primary)
+
+    def from_children(
+        self,
+        children: Tensor,
+        activations: Tensor | None = None,
+        *,
+        layer: int = -1,
+        couplings=None,
+    ) -> Parents:
+        """The classes, of children (B, count, 16) of a layer that need not be those of an image.
+
+        Couplings are put in, in that layer alone; ValueError for a layer that is not there.
+        """
+        parents = Parents(children, activations)
+        for n in range(self._number(layer), len(self.layers)):
+            parents = self._normed(n, self.layers[n](*parents, couplings))
+            couplings = None
+        return parents
 
     def look(
         self,
@@ -137,44 +143,45 @@ class MatrixCapsNet(ClassPoses):
     ) -> dict[str, Tensor]:
         """One forward pass for `capsviz.tracing`, which shows one routed layer of the three.
 
-        Couplings are put in, and iterations changed, in that layer alone.
-
-        Raises
-        ------
-        ValueError  for a layer that is not there, or iterations of a routing that has one pass.
+        Couplings are put in, and iterations changed, in that layer alone; ValueError for a layer
+        that is not there, or iterations of a routing that has one pass.
         """
-        if not -len(self.layers) <= layer < len(self.layers):
-            raise ValueError(
-                f"this network has {len(self.layers)} routed layers: expected layer "
-                f"{-len(self.layers)} to {len(self.layers) - 1}, got {layer}"
-            )
+        number = self._number(layer)
+        capsules, norm = self.layers[number], self.norms[number]
         poses, active = self.encode(images)
-        parts = {}
-        for n, capsules in enumerate(self.layers):
-            if n != layer % len(self.layers):
-                poses, active = self._normed(n, capsules(poses, active))
-                continue
-            active = functional.lengths(poses) if active is None else active
-            votes, routed = capsules.route(
-                poses, active, couplings=couplings, iterations=iterations
-            )
-            parts = {"primary": poses, "child_activations": active, "votes": votes}
-            routed = self._each_normed(n, routed)
-            parts |= routed._asdict()
-            if capsules.links is not None:
-                parts["links"] = capsules.links
-            if capsules.weighs:
-                parts["weights"] = capsules.weights(routed.couplings, active)
-            if "evidence" in keep and routing.has_evidence(self.settings.routing):
-                parts["evidence"] = by_round(capsules.evidence, votes, routed, active)
-                if isinstance(norm := self.norms[n], ParentNorm):
-                    parts["evidence"] = parts["evidence"] / norm.logit_std
-                parts["quantity"] = capsules.quantity
-            poses, active = capsules.by_type(routed.poses[-1], routed.activations[-1])
-        parts["lengths"] = active if layer % len(self.layers) == 2 else parts["activations"][-1]
+        for n in range(number):
+            poses, active = self._normed(n, self.layers[n](poses, active))
+        active = functional.lengths(poses) if active is None else active
+        votes, routed = capsules.route(poses, active, couplings=couplings, iterations=iterations)
+        parts = {"primary": poses, "child_activations": active, "votes": votes}
+        routed = self._each_normed(number, routed)
+        parts |= routed._asdict()
+        if capsules.links is not None:
+            parts["links"] = capsules.links
+        if capsules.weighs:
+            parts["weights"] = capsules.weights(routed.couplings, active)
+        if "evidence" in keep and routing.has_evidence(self.settings.routing):
+            parts["evidence"] = by_round(capsules.evidence, votes, routed, active)
+            if isinstance(norm, ParentNorm):
+                parts["evidence"] = parts["evidence"] / norm.logit_std
+            parts["quantity"] = capsules.quantity
+        parts["lengths"] = routed.activations[-1]
         if self.decoder is not None and "reconstruction" in keep:
+            poses, active = capsules.by_type(routed.poses[-1], routed.activations[-1])
+            if number + 1 < len(self.layers):
+                poses, active = self.from_children(poses, active, layer=number + 1)
             parts["reconstruction"] = self.decode(poses, functional.predict(active))
         return parts
+
+    def _number(self, layer: int) -> int:
+        """Of a routed layer by any index; ValueError for one that is not there."""
+        count = len(self.layers)
+        if not -count <= layer < count:
+            raise ValueError(
+                f"this network has {count} routed layers: expected layer {-count} to {count - 1}, "
+                f"got {layer}"
+            )
+        return layer % count
 
     def _normed(self, layer: int, parents: Parents) -> Parents:
         """Parents of a layer (B, J * places, E), with batch norm by type where the routing asks."""
@@ -220,13 +227,8 @@ class MatrixCapsNet(ClassPoses):
         Where the places of a layer compete for its children, as in EM routing, what lies elsewhere
         has its say in how votes are shared out.
         """
-        start, jump, size = stems.field(KERNELS[: 2 + layer % len(self.layers)])
-        _, height, width = self.settings.image_shape
-        ends = []
-        for place, side in ((row, height), (column, width)):
-            first = start + place * jump
-            ends.append(slice(max(0, first), min(side, first + size)))
-        return ends[0], ends[1]
+        layers = KERNELS[: 2 + layer % len(self.layers)]
+        return stems.window(layers, self.settings.image_shape, row, column)
 
     @property
     def image_bytes(self) -> int:

@@ -13,6 +13,8 @@ and may offer
                         what each vote adds to what the parent's activation is read from, said in
                         words by QUANTITY; default: `weights` times the vote's part along the
                         parent's pose
+`couplings` replace its own in every iteration; one that iterates takes a list of them, too, None
+where it couples by itself.
 The signatures of `route` and `fused` say what a routing needs: `iterations` (without it there is
 one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves, its `parameters`,
 and the options `bias`, `detach` and `leaky`.

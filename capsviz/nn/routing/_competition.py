@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from capsviz.nn.links import Links
 from capsviz.nn.routing._attend import _blocks
-from capsviz.nn.routing._links import Links
 
 
 class Alone:
@@ -65,7 +65,7 @@ class Places(Alone):
         return [slice(start, min(start + step, positions)) for start in range(0, positions, step)]
 
     def softmax(self, logits, block):
-        mask, child, count, _ = _seen(self.links, block.start, block.stop)
+        mask, child, count, _ = _slots(self.links, block.start, block.stop)
         peaks = self._by_image(logits.detach().amax(1)).masked_fill(~mask, -torch.inf)
         highest = peaks.new_full((len(peaks), count), -torch.inf)
         highest.scatter_reduce_(1, child.expand(len(peaks), -1), peaks, "amax")
@@ -76,13 +76,13 @@ class Places(Alone):
         return shares / self.total(shares.sum(1), block).masked_fill(~slot_mask[:, 0], 1)[:, None]
 
     def total(self, values, block):
-        _, child, count, _ = _seen(self.links, block.start, block.stop)
+        _, child, count, _ = _slots(self.links, block.start, block.stop)
         flat = self._by_image(values)
         sums = flat.new_zeros(len(flat), count).index_add_(1, child, flat)
         return self._by_slot(sums[:, child], block)
 
     def sharers(self, parents, block):
-        places = _seen(self.links, block.start, block.stop).places
+        places = _slots(self.links, block.start, block.stop).places
         return (parents * places).view(-1, 1, len(self.links.child))
 
     def _by_image(self, values: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class Places(Alone):
         return values.unflatten(1, (slots, -1)).transpose(0, 1).flatten(1)
 
 
-class Seen(NamedTuple):
+class Slots(NamedTuple):
     """What the slots (n * Q) of a block see."""
 
     mask: Tensor  # is there a child
@@ -120,11 +120,11 @@ def _ends(links: Links) -> tuple[int, ...]:
 
 @lru_cache(256)
 @torch.inference_mode(False)  # which would keep them from training later
-def _seen(links: Links, start: int, stop: int) -> Seen:
+def _slots(links: Links, start: int, stop: int) -> Slots:
     child = links.child[:, start:stop].T.flatten()
     numbers = [number for number in child.tolist() if number >= 0]
     first = min(numbers, default=0)
     count = max(numbers, default=first) - first + 1
     mask, child = child >= 0, (child - first).clamp_min(0)
     places = torch.bincount(child[mask], minlength=count)[child].clamp_min(1)
-    return Seen(mask, child, count, places)
+    return Slots(mask, child, count, places)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from capsviz.nn.links import Links, of_places, of_slots
 from capsviz.nn.routing import Parents, check_iterations
 from capsviz.nn.routing._attend import batch_last
 from capsviz.nn.routing._competition import Alone, Places
-from capsviz.nn.routing._links import Links, of_places, of_slots
 from capsviz.nn.routing._mixture import ALONE, Moments, mixture
 from capsviz.nn.routing._parts import check_shape, per_mass, require
 

@@ -82,6 +82,6 @@ class _Function:
 def _misshapen(result, shapes: tuple) -> Iterator[str]:
     """Fields of a result that are no tensors of these shapes."""
     for field, value, shape in zip(result._fields, result, shapes, strict=True):
-        found = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        if found != shape:
-            yield f"gives {field} {found}, expected {shape}".replace("'", "")
+        actual = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        if actual != shape:
+            yield f"gives {field} {actual}, expected {shape}".replace("'", "")

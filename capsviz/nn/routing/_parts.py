@@ -25,11 +25,6 @@ def summed(weights: Tensor, votes: Tensor) -> Tensor:
     return einsum("...ij,...ije->...je", weights, votes)
 
 
-def agreement(votes: Tensor, poses: Tensor) -> Tensor:
-    """û_ij · p_j: votes (..., I, J, E) and poses (..., J, E) -> (..., I, J)."""
-    return einsum("...ije,...je->...ij", votes, poses)
-
-
 def stretch(logits: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
     """Logits moved and scaled to reach from 0 to 1 along `dim`, J, and what they were divided by.
 

@@ -11,7 +11,7 @@ from capsviz.nn.routing import Routing, stack
 def iterate(
     votes: Tensor,
     iterations: int,
-    couplings: Tensor | None,
+    couplings: Tensor | Sequence[Tensor | None] | None,
     *,
     shares: Callable[[Tensor], Tensor],
     parents: Callable[[Tensor, int], tuple[Sequence[Tensor], Sequence[Tensor]]],
@@ -21,8 +21,11 @@ def iterate(
 
     Parameters
     ----------
-    votes, iterations, couplings
+    votes, iterations
              as a routing's `route` takes them.
+    couplings
+             (B, I, J), or a shape that broadcasts to it, for every round; or a list of one for
+             each round, None where the logits' shares are its couplings.
     shares   (..., I, J) of logits -> couplings.
     parents  of the couplings and the number of the round, from 0: their poses and activations
              (without, these are lengths), and what `logits` reads of them.
@@ -31,10 +34,16 @@ def iterate(
     current = torch.zeros_like(votes[..., 0])
     history = []
     for iteration in range(iterations):
-        coupling = shares(current) if couplings is None else couplings.to(votes)
+        replaced = of_round(couplings, iteration)
+        coupling = shares(current) if replaced is None else replaced.to(votes)
         coupling = coupling.expand(current.shape)
         outcome, state = parents(coupling, iteration)
         history.append((current, coupling, *outcome))
         if iteration + 1 < iterations:
             current = logits(current, *state)
     return stack(history)
+
+
+def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:
+    """What replaces the couplings of a round, from 0, if one for each may be listed; or None."""
+    return couplings[iteration] if isinstance(couplings, list | tuple) else couplings

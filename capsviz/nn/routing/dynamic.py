@@ -4,12 +4,15 @@
 straight from the children, without ever holding the votes (see `_attend`).
 """
 
+from collections.abc import Sequence
+
 from torch import Tensor, einsum, zeros
 
 from capsviz.nn.functional import leaky_softmax, lengths, squash
 from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, stack
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import exact
+from capsviz.nn.routing._rounds import of_round
 
 
 @exact
@@ -18,7 +21,7 @@ def route(
     *,
     iterations: int = 3,
     bias: Tensor | None = None,
-    couplings: Tensor | None = None,
+    couplings: Tensor | Sequence[Tensor | None] | None = None,
     detach: bool = False,
     leaky: bool = False,
 ) -> Routing:
@@ -34,7 +37,8 @@ def route(
     iterations  rounds of agreement, at least 1; the paper uses 3.
     bias        (J, E) added to every parent's input in each iteration, as the authors' code does.
     couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
-                the softmax of the logits: an intervention. The logits are still recorded.
+                the softmax of the logits: an intervention; or a list, of one for each iteration,
+                or None for its own. The logits are still recorded.
     detach      let gradients flow through the last iteration only, its couplings as constants.
     leaky       couple each child also to no parent: one more logit, fixed at zero, in its softmax,
                 whose share is dropped (`functional.leaky_softmax`, as the authors' code does).
@@ -54,10 +58,11 @@ def route(
     logits = zeros(B, I, J, dtype=votes.dtype, device=votes.device)  # b_ij
     history = []
     for iteration in range(iterations):
-        if couplings is None:
+        replaced = of_round(couplings, iteration)
+        if replaced is None:
             coupling = leaky_softmax(logits, 2) if leaky else logits.softmax(2)  # c_ij
         else:
-            coupling = couplings.to(votes).expand(B, I, J)
+            coupling = replaced.to(votes).expand(B, I, J)
         total = einsum("bij,bije->bje", coupling, votes)  # s_j
         poses = squash(total if bias is None else total + bias)  # v_j
         history.append((logits, coupling, poses))

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
+from capsviz.nn.functional import agreement
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
 from capsviz.nn.routing._attend import attend, batch_last
-from capsviz.nn.routing._parts import agreement, check_shape, exact, summed
+from capsviz.nn.routing._parts import check_shape, exact, summed
 from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route"]

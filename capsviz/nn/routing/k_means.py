@@ -8,10 +8,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from capsviz.nn.functional import EPSILON, lengths
+from capsviz.nn.functional import EPSILON, agreement, lengths
 from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
 from capsviz.nn.routing._attend import attend, batch_last
-from capsviz.nn.routing._parts import agreement, exact, summed
+from capsviz.nn.routing._parts import exact, summed
 from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["fused", "route"]

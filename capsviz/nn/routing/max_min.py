@@ -6,10 +6,10 @@ arXiv:1903.09662.
 
 from torch import Tensor
 
-from capsviz.nn.functional import lengths, squash
+from capsviz.nn.functional import agreement, lengths, squash
 from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes
 from capsviz.nn.routing._attend import attend, batch_last
-from capsviz.nn.routing._parts import agreement, exact, stretch, summed
+from capsviz.nn.routing._parts import exact, stretch, summed
 from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["fused", "route"]

@@ -8,10 +8,10 @@ import math
 import torch
 from torch import Tensor
 
-from capsviz.nn.functional import lengths, squash_exp
+from capsviz.nn.functional import agreement, lengths, squash_exp
 from capsviz.nn.routing import Parents, Routing, check_votes, stack
 from capsviz.nn.routing._attend import attend, batch_last
-from capsviz.nn.routing._parts import agreement, check_shape, exact, summed
+from capsviz.nn.routing._parts import check_shape, exact, summed
 
 __all__ = ["fused", "parameters", "route"]
 CHILDREN = "squash_exp"  # see nn/children.py

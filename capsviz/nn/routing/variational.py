@@ -12,10 +12,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from capsviz.nn.links import Links, check_links, of_slots, softmax
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, check_iterations
 from capsviz.nn.routing._gaussians import fused_rounds
-from capsviz.nn.routing._links import Links, check_links, of_slots, softmax
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
 from capsviz.nn.routing._rounds import iterate
 

@@ -47,13 +47,7 @@ class Stem(nn.Module):
 
     def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
         """Rows and columns of the image that the capsules of one place can see."""
-        _, height, width = self.image_shape
-        start, jump, size = field(self.layers)
-        ends = []
-        for place, side in ((row, height), (column, width)):
-            first = start + place * jump
-            ends.append(slice(max(0, first), min(side, first + size)))
-        return ends[0], ends[1]
+        return window(self.layers, self.image_shape, row, column)
 
 
 def available() -> list[str]:
@@ -94,3 +88,13 @@ def field(layers) -> tuple[int, int, int]:
         size += (kernel - 1) * jump
         jump *= stride
     return start, jump, size
+
+
+def window(layers, image_shape, row: int, column: int) -> tuple[slice, slice]:
+    """Rows and columns of images (C, H, W) that a place after the layers sees."""
+    start, jump, size = field(layers)
+    rows, columns = (
+        slice(max(0, start + place * jump), min(side, start + place * jump + size))
+        for place, side in zip((row, column), image_shape[1:], strict=True)
+    )
+    return rows, columns

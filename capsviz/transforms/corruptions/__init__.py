@@ -70,8 +70,8 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
     for part in images.detach().float().cpu().split(CHUNK):
         parts.append(module.corrupt(part, generator))
         if getattr(parts[-1], "shape", None) != part.shape:
-            given = getattr(parts[-1], "shape", type(parts[-1]).__name__)
-            raise ValueError(f"the corruption '{name}' gives {given} of images {part.shape}")
+            shape = getattr(parts[-1], "shape", type(parts[-1]).__name__)
+            raise ValueError(f"the corruption '{name}' gives {shape} of images {part.shape}")
     corrupted = torch.cat(parts)
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
 

@@ -8,6 +8,7 @@ from draws import draw
 
 import capsviz
 from capsviz.nn import models, routing
+from capsviz.nn.links import Links
 from capsviz.tracing import verification
 
 SHAPE = (1, 17, 15)  # grids of 9 x 8, 4 x 3 and 2 x 1 places
@@ -77,9 +78,7 @@ def test_it_is_em_routing_layer_by_layer(images):
             for slot, (_, _, y, z) in enumerate(where[0]):
                 votes[0, 0, slot, :, 3] += (y + 0.5) / rows
                 votes[0, 0, slot, :, 7] += (z + 0.5) / columns
-        links = routing._links.Links(
-            torch.tensor([[s[0] for s in slots] for slots in where]), count
-        )
+        links = Links(torch.tensor([[s[0] for s in slots] for slots in where]), count)
         found = routing.get("em").route(
             votes, iterations=2, activations=presence[None], links=links,
             final_temperature=layer.parent_types / len(where[0]),
@@ -141,6 +140,23 @@ def test_a_layer_takes_couplings_and_the_others_route_on(layer, images):
     sums = even.couplings[-1].sum((1, 3)) if layer < 2 else even.couplings[-1].sum(2)
     if layer == 2:
         torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+@pytest.mark.parametrize("name", ["em", "inverted_attention", "variational"])
+def test_the_classes_follow_from_the_children_of_any_layer(name, images):
+    model = build(routing=name)
+    with torch.inference_mode():
+        plain = model(images)
+        for layer in (0, 1, 2, -1):
+            seen = capsviz.trace(model, images, layer=layer)
+            children = (seen.children, seen.child_activations)
+            for couplings in (None, seen.couplings[-1]) if layer in (2, -1) else (None,):
+                again = model.from_children(*children, layer=layer, couplings=couplings)
+                looked = capsviz.trace(model, images, couplings=couplings)
+                expected = plain.lengths if couplings is None else looked.lengths
+                torch.testing.assert_close(again.activations, expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="expected layer -3 to 2, got 3"):
+        model.from_children(*children, layer=3)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2, -1])

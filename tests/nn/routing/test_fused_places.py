@@ -6,9 +6,7 @@ from cases import FUSED, close, learned, rounds, takes
 from draws import B, D, E, J, draw
 
 from capsviz.nn import routing
-from capsviz.nn.routing import _attend
-from capsviz.nn.routing._competition import Places
-from capsviz.nn.routing._links import (
+from capsviz.nn.links import (
     Links,
     convolution_links,
     fuse_places,
@@ -16,6 +14,8 @@ from capsviz.nn.routing._links import (
     route_places,
     softmax,
 )
+from capsviz.nn.routing import _attend
+from capsviz.nn.routing._competition import Places
 
 WINDOWS, _ = convolution_links((3, 3, 4), 2, 1)  # 36 children, 6 places of 12 slots
 STRIDED, _ = convolution_links((3, 5, 5), 3, 2)

@@ -54,6 +54,22 @@ def test_the_first_iteration_has_zero_logits_and_even_couplings(name):
     assert (found.couplings[0] - found.couplings[0, 0, 0, 0]).abs().max() < 1e-12
 
 
+@every_iterative
+def test_couplings_are_replaced_in_the_iterations_that_are_listed(name):
+    votes, options = drawn(name)
+    own, other = run(name, votes, options, 3), draw(B, I, J, seed=7).softmax(2)
+    whole = run(name, votes, {**options, "couplings": other}, 3)
+    for listed, expected in (([None] * 3, own), (list(own.couplings), own), ([other] * 3, whole)):
+        for a, b in zip(
+            run(name, votes, {**options, "couplings": listed}, 3), expected, strict=True
+        ):
+            close(a, b)
+    late = run(name, votes, {**options, "couplings": [None, other, None]}, 3)
+    close(late.poses[0], own.poses[0])
+    close(late.couplings[1], other)
+    assert (late.couplings[2] - own.couplings[2]).abs().max() > 1e-6  # it routes on from there
+
+
 @every_routing
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 100.0])
 def test_couplings_sum_to_what_a_child_gives_away(name, scale):

@@ -8,7 +8,7 @@ from draws import B, D, E, J, draw
 from scipy.special import digamma
 
 from capsviz.nn import routing
-from capsviz.nn.routing._links import Links, convolution_links, of_slots, route_places, softmax
+from capsviz.nn.links import Links, convolution_links, of_slots, route_places, softmax
 
 GRID, KERNEL, STRIDE = (2, 3, 4), 2, 1  # 24 children, 6 places of 8 slots
 LINKS, PLACES = convolution_links(GRID, KERNEL, STRIDE)

@@ -6,9 +6,9 @@ import torch
 from cases import as_routing, by_pair, close, drawn, equal, full
 from draws import E, I, J, draw
 
-from capsviz.nn.functional import squash_exp
+from capsviz.nn.functional import agreement, squash_exp
 from capsviz.nn.routing import self_attention
-from capsviz.nn.routing._parts import agreement, summed
+from capsviz.nn.routing._parts import summed
 
 
 def test_route_is_the_literal_loops():

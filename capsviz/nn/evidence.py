@@ -5,9 +5,8 @@ from inspect import signature
 import torch
 from torch import Tensor
 
-from capsviz.nn.functional import lengths
+from capsviz.nn.functional import agreement, lengths
 from capsviz.nn.routing import Routing, get
-from capsviz.nn.routing._parts import agreement
 
 
 def evidence(

@@ -1,0 +1,75 @@
+"""How long whole commands take, cold, with the shipped `mnist`: analyses of causes, the figure set.
+
+    python -m benchmarks.durations [NAME]...
+
+Each runs once in a process of its own, as a newcomer would type it; what is measured is added to
+results/durations.json.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tempfile
+import time
+
+import click
+
+from benchmarks import RESULTS
+from benchmarks.clock import about, python
+from capsviz.files import write_text
+
+RESULT = RESULTS / "durations.json"
+AIMS_S = {  # a command without its output -> seconds on two cores
+    "transplant --n 1000": 120,
+    "faithfulness --n 200": 180,
+    "parse-tree --n 1000": 120,
+    "importance --n 200": 120,
+    "equivariance --law --n 200": 180,
+    "probes --n 1000": 120,
+    "parts --n 200": 120,
+    "figures": 180,
+}
+
+
+@click.command(help=__doc__.partition("\n")[0])
+@click.argument("names", nargs=-1)
+def command(names):
+    """Time the commands, or those that begin with one of the names."""
+    for words in AIMS_S:
+        if names and words.split()[0] not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            python("-m", "capsviz", *shlex.split(words), "--output", folder, "--force")
+            seconds = round(time.perf_counter() - start, 1)
+        click.echo(f"capsviz {words}: {seconds} s", err=True)
+        known = read()
+        known[words] = {"seconds": seconds, "about": about()}
+        write_text(RESULT, json.dumps(known, indent=1) + "\n")
+
+
+def read() -> dict:
+    """What was measured so far, by command."""
+    return json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
+
+
+def table() -> str:
+    """For docs/speed.md, from the result file."""
+    known = read()
+    rows = ["| command | time | aim |", "| :-- | --: | --: |"]
+    for words, aim in AIMS_S.items():
+        if words in known:
+            seconds = known[words]["seconds"]
+            missed = " (missed)" if seconds > aim else ""
+            rows.append(f"| `capsviz {words}` | {seconds:.0f} s | ≤ {aim} s{missed} |")
+    machines = dict.fromkeys(
+        f"{one['about']['processor']}, {one['about']['hardware']}" for one in known.values()
+    )
+    return "\n".join(
+        [*rows, "", f"With the shipped `mnist`, each once, cold, on {'; '.join(machines)}."]
+    )
+
+
+if __name__ == "__main__":
+    command()

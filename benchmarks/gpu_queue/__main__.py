@@ -1,0 +1,7 @@
+"""Run the queue."""
+
+import sys
+
+from benchmarks.gpu_queue import main
+
+sys.exit(main())

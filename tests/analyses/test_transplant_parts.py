@@ -1,0 +1,371 @@
+"""Transplant part by part and iteration by iteration: what is whose, and what follows from it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import build_self_routing, build_strong, build_tiny
+from foreign import Foreign
+from noise import CLASSES, spread_out
+from page import assert_redrawn
+
+import capsviz
+from capsviz.analyses import transplant
+from capsviz.analyses.transplant import by_iteration, by_part, mixtures
+from capsviz.nn import models
+from capsviz.nn.capsule_layer import CapsuleLayer
+from capsviz.nn.models.matrix_capsnet import MatrixCapsNet
+from capsviz.statistics.replicates import over_runs
+from capsviz.tracing import trace
+
+ASKED = {"classes": CLASSES, "dataset": "noise"}
+
+
+@pytest.fixture
+def model():
+    return build_strong()
+
+
+@pytest.fixture
+def images(model, generator):
+    return spread_out(model, 10, generator)
+
+
+def build_matrix(**options):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        small = {"channels": 5, "types": (2, 3, 4), "hidden": (6, 7)}
+        model = models.build("matrix_capsnet", (1, 21, 19), 3, **{**small, **options}).eval()
+        for layer in model.layers:
+            torch.nn.init.normal_(layer.weight, std=0.8)
+        return model
+
+
+NETWORKS = {
+    "dynamic": build_strong,
+    "em": lambda: build_tiny(routing="em"),
+    "self_attention": lambda: build_tiny(routing="self_attention"),
+    "self_routing": build_self_routing,
+    "inverted_attention": lambda: build_tiny(routing="inverted_attention"),
+    "matrix": lambda: build_matrix(routing="dynamic"),
+}
+
+
+def two_of_unlike_class(model, images):
+    """A `Layer` of children, and two pairs of one couple of images."""
+    state = mixtures.layer_of(model, images, "children", -1)
+    first, other = mixtures.pairs_of(state.read, torch.Generator().manual_seed(0))
+    return state, first[:2], other[:2]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_all_children_of_another_image_are_that_image_and_none_its_own(name, generator):
+    model = NETWORKS[name]()
+    images = torch.rand(12, 1, 21, 19, generator=generator)
+    for layer in range(3) if name == "matrix" else [-1]:
+        number = mixtures.check(model, images, "children", layer)
+        state = mixtures.layer_of(model, images, "children", number)
+        first, other = torch.arange(12), torch.arange(12).roll(1)
+        for chosen, whose in ((True, other), (False, first)):
+            some = torch.full((state.count,), chosen)
+            after = mixtures.mixed(model, state, first, other, some)
+            expected = trace(model, images, keep=("lengths",)).lengths[whose]
+            torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_with_all_children_of_the_unlike_image_all_are_read_as_its_class(model, images):
+    result = by_part.evaluate(model, images, of="children", **ASKED)
+    for kind, own in result.some_own.items():
+        assert result.some_partner[kind].value[-1] == 1 and own.value[-1] == 0
+    assert result.off < 1e-6 and "by construction" in transplant.findings(result)
+    poses = by_part.evaluate(model, images, of="poses", **ASKED)
+    assert poses.off > 1e-3 and "by construction" not in transplant.findings(poses)
+
+
+def test_no_part_exchanged_leaves_the_image_its_own(model, images):
+    own = trace(model, images, keep=("couplings", "lengths"))
+    for of in mixtures.OF:
+        state = mixtures.layer_of(model, images, of, -1)
+        some = torch.zeros(state.count, dtype=torch.bool)
+        first, other = torch.arange(len(images)), torch.arange(len(images)).roll(1)
+        after = mixtures.mixed(model, state, first, other, some)
+        back = trace(model, images, keep=("lengths",), couplings=own.couplings[-1]).lengths
+        expected = back if of == "couplings" else own.lengths
+        torch.testing.assert_close(after, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_couplings_that_are_even_in_every_image_change_nothing(generator):
+    model = build_tiny(routing="uniform")
+    model.capsules.weight.data.mul_(40)
+    images = spread_out(model, 10, generator)
+    result = by_part.evaluate(model, images, of="couplings", **ASKED)
+    for kind in result.kinds:
+        assert np.abs(result.own_change[kind].value).max() < 1e-7
+        assert np.abs(result.partner_change[kind].value).max() < 1e-7
+        assert (result.own[kind].value == 1).all() and (result.partner[kind].value == 0).all()
+
+
+def routed(votes, couplings=None, rounds=3):
+    """Lengths by loops over children and parents; `couplings` by round replace its own."""
+    I, J, E = len(votes), len(votes[0]), len(votes[0][0])
+    logits = [[0.0] * J for _ in range(I)]
+    for r in range(rounds):
+        if couplings is not None and couplings[r] is not None:
+            c = couplings[r]
+        else:
+            c = [[math.exp(b) / sum(map(math.exp, row)) for b in row] for row in logits]
+        poses = []
+        for j in range(J):
+            s = [sum(c[i][j] * votes[i][j][e] for i in range(I)) for e in range(E)]
+            n = math.hypot(*s)
+            poses.append([n / (1 + n * n) * x for x in s])
+        for i in range(I):
+            for j in range(J):
+                logits[i][j] += sum(a * b for a, b in zip(votes[i][j], poses[j], strict=True))
+    return [math.hypot(*pose) for pose in poses]
+
+
+def literal_votes(model, children):
+    """votes[i][j][e] = Σ_d W_ijed u_id, by loops."""
+    weight = model.capsules.weight.tolist()
+    return [
+        [[sum(w * x for w, x in zip(row, u, strict=True)) for row in matrix] for matrix in of_child]
+        for of_child, u in zip(weight, children, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("of", ["children", "poses"])
+def test_one_capsule_exchanged_is_what_loops_make_of_it(of, model, images):
+    model = model.double()
+    state, first, other = two_of_unlike_class(model, images.double())
+    state = state._replace(of=of)
+    chosen = torch.zeros(state.count, dtype=torch.bool)
+    chosen[7] = True
+    after = mixtures.mixed(model, state, first, other, chosen)
+    for k in range(2):
+        children, theirs = (state.children[one[k]].tolist() for one in (first, other))
+        own = routed(literal_votes(model, children))
+        scale = math.hypot(*children[7]) / math.hypot(*theirs[7]) if of == "poses" else 1
+        children[7] = [scale * x for x in theirs[7]]
+        expected = routed(literal_votes(model, children))
+        np.testing.assert_allclose(after[k], expected, rtol=1e-9)
+        assert np.abs(np.subtract(own, expected)).max() > 1e-6
+
+
+@pytest.mark.parametrize("mode", ["alone", "onward"])
+@pytest.mark.parametrize("r", [0, 1, 2])
+def test_couplings_of_one_iteration_are_what_loops_make_of_them(mode, r, model, images):
+    model = model.double()
+    state, first, other = two_of_unlike_class(model, images.double())
+    own = trace(model, images.double(), keep=("couplings",)).couplings[-1]
+    which = by_iteration.listed(mode, r, 3)
+    assert which == [k == r or (mode == "onward" and k >= r) for k in range(3)]
+    given = [own[other] if one else None for one in which]
+    after = mixtures.under(model, state, first, given)
+    for k in range(2):
+        votes = literal_votes(model, state.children[first[k]].tolist())
+        theirs = own[other[k]].tolist()
+        expected = routed(votes, [theirs if one else None for one in which])
+        np.testing.assert_allclose(after[k], expected, rtol=1e-9)
+
+
+def test_where_poses_have_activations_beside_them_these_stay_the_images_own(generator):
+    own, others = (torch.randn(4, 6, 16, generator=generator) for _ in range(2))
+    beside = torch.rand(4, 6, generator=generator)
+    assert torch.equal(mixtures.posed(own, others, beside), others)
+    turned = mixtures.posed(own, others, own.norm(dim=2))
+    torch.testing.assert_close(turned.norm(dim=2), own.norm(dim=2))
+    cosine = torch.cosine_similarity(turned, others, dim=2)
+    torch.testing.assert_close(cosine, torch.ones_like(cosine))
+    assert not mixtures.posed(own, others * 0, own.norm(dim=2)).any()
+
+
+def test_parts_are_each_type_and_each_place_and_the_control_has_as_many(model, images, monkeypatch):
+    chosen, real = [], mixtures.mixed
+
+    def spy(*arguments):
+        chosen.append(arguments[-1])
+        return real(*arguments)
+
+    monkeypatch.setattr(mixtures, "mixed", spy)
+    result = by_part.evaluate(model, images, of="children", **ASKED)
+    grid = torch.arange(12).view(2, 3, 2)
+    whole = [one for one in chosen if one.dim() == 1 and 0 < one.sum() < 12]
+    parts = [set(one.nonzero().flatten().tolist()) for one in whole]
+    types, places = list(grid.flatten(1)), list(grid.flatten(1).T)
+    assert parts == [set(one.tolist()) for one in types + places]
+    draws = by_part.DRAWS
+    at_random = [one for one in chosen if one.dim() == 2]
+    assert all((one.sum(1) == 6).all() for one in at_random[:draws])
+    assert all((one.sum(1) == 2).all() for one in at_random[draws : 2 * draws])
+    assert len(at_random[0].unique(dim=0)) > 2  # another draw for each pair
+    assert result.sizes == {"types": 6, "places": 2} and result.kinds == ["types", "places"]
+    assert len(result.own["types"]) == 1 + 2 and len(result.own["places"]) == 1 + 6
+    for kind in result.kinds:
+        shares = (result.own[kind], result.partner[kind], result.neither[kind])
+        np.testing.assert_allclose(sum(one.value for one in shares), 1)
+
+
+def test_shares_are_those_of_whole_types_and_places_and_end_at_all(model, images):
+    result = by_part.evaluate(model, images, of="children", **ASKED)
+    expected = {"types": [1 / 2, 1], "places": [2 / 6, 3 / 6, 4 / 6, 5 / 6, 1]}
+    for kind, shares in result.shares.items():
+        assert len(result.some_own[kind]) == len(shares) and shares[-1] == 1
+        named = kind.split()[-1]
+        np.testing.assert_allclose(shares, expected.get(named, shares))
+
+
+def test_the_part_that_is_named_is_picked_on_other_couples_than_it_is_measured_on():
+    changes = torch.zeros(1 + 4, 40)
+    of_couples = changes.unflatten(1, (-1, 2))
+    of_couples[1 + 2, ::2] = 0.3  # the best of the first half
+    of_couples[1 + 1, 1::2] = 0.9  # of the second, in which it is not picked
+    of_couples[1 + 2, 1::2] = 0.1
+    of_couples[0] = 0.05
+    best, change = by_part.first_of(of_couples.flatten(1), seed=0)
+    assert best == 2
+    np.testing.assert_allclose(change.value, [0.05, 0.1], rtol=1e-6)
+
+
+def test_without_places_capsules_are_groups_by_number():
+    state = mixtures.Layer("children", -1, None, torch.zeros(2, 200, 4), None, None, None, None)
+    (members,) = by_part.members(state).values()
+    assert len(members) == by_part.MOST and (members.sum(0) == 1).all()
+    assert set(members.sum(1).tolist()) == {3, 4}
+
+
+def test_a_network_whose_couplings_alone_can_be_replaced_gives_the_same_by_part(
+    model, images, monkeypatch
+):
+    expected = by_part.evaluate(model, images, of="couplings", **ASKED)
+    monkeypatch.delattr(type(model), "from_children")
+    monkeypatch.setattr(type(model), "forward", None)
+    found = by_part.evaluate(model, images, of="couplings", **ASKED)
+    for kind in expected.kinds:
+        change = found.partner_change[kind].value
+        np.testing.assert_allclose(change, expected.partner_change[kind].value, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "match"),
+    [
+        (lambda: Foreign((1, 21, 19), 3).eval(), {"of": "children"}, "no way from other children"),
+        (lambda: Foreign((1, 21, 19), 3).eval(), {"of": "poses"}, "no way from other children"),
+        (lambda: Foreign((1, 21, 19), 3).eval(), {"by": "iterations"}, "no way from other childr"),
+        (build_strong, {"of": "children", "layer": 1}, "one routed layer, expected layer 0 or -1"),
+        (build_strong, {"of": "votes"}, "unknown part of a network 'votes', expected one of: coup"),
+        (build_matrix, {"of": "couplings", "layer": 3}, "3 routed layers: expected layer 0 to 2"),
+        (build_matrix, {"of": "couplings", "layer": 0}, "all parents see all children, got coup"),
+        (build_self_routing, {"by": "iterations"}, "one pass: expected a routing with iterations"),
+    ],
+)
+def test_what_cannot_be_exchanged_is_refused_in_a_line_before_it_is(
+    build, options, match, images, monkeypatch
+):
+    monkeypatch.setattr(mixtures, "layer_of", None)
+    by = options.pop("by", None)
+    evaluate = by_iteration.evaluate if by else by_part.evaluate
+    with pytest.raises(ValueError, match=match) as refusal:
+        evaluate(build(), images, **options, **ASKED)
+    assert "\n" not in str(refusal.value)
+
+
+def test_images_that_make_too_few_couples_are_refused(model, images):
+    with pytest.raises(ValueError, match="0 couples"):
+        by_part.evaluate(model, images[:1].repeat(9, 1, 1, 1), of="children", **ASKED)
+
+
+def test_couplings_of_a_layer_below_that_sees_all_children_are_exchanged(images, monkeypatch):
+    """Its parents are the children of the classes: from there on routing runs by itself."""
+    model = build_matrix(routing="dynamic")
+    grids = [model.grids[0], model.grids[1], (4, 1, 1)]
+    monkeypatch.setattr(MatrixCapsNet, "grids", property(lambda self: grids))
+    for n, parents in ((1, 4), (2, 3)):
+        shape = {"child_pose": (4, 4), "parent_pose": (4, 4), "std": 0.3}
+        model.layers[n] = CapsuleLayer(grids[n], parents, routing="dynamic", **shape)
+    number = mixtures.check(model, images, "couplings", 1)
+    state = mixtures.layer_of(model, images, "couplings", number)
+    first, other = torch.arange(6), torch.arange(6).roll(1)
+    some = torch.ones(state.count, dtype=torch.bool)
+    after = mixtures.mixed(model, state, first, other, some)
+    with torch.no_grad():
+        _, middle = model.layers[1].route(state.children[:6], couplings=state.couplings[other])
+        expected = model.layers[2](middle.poses[-1], middle.activations[-1]).activations
+    torch.testing.assert_close(after, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_own_couplings_in_the_last_iteration_and_others_in_all_are_the_whole_transplant(
+    model, images
+):
+    result = by_iteration.evaluate(model, images, **ASKED)
+    own, _, unlike = range(3)
+    assert [len(result.own[mode][own]) for mode in ("alone", "onward")] == [3, 3]
+    np.testing.assert_allclose(result.own_change["alone"].value[own, -1], 0, atol=1e-6)
+    for field in (result.own, result.partner, result.own_change, result.partner_change):
+        values = field["onward"].value[
+            unlike
+        ]  # dynamic routing: the last iteration is all there is
+        np.testing.assert_allclose(values, values[0], atol=1e-6)
+        np.testing.assert_allclose(field["alone"].value[unlike, -1], values[0], atol=1e-6)
+    assert "in iteration r alone: 1: " in transplant.findings(result)
+
+
+def test_two_draws_of_other_images_agree_within_their_intervals(digits):
+    model = capsviz.load("digits")
+    images, _ = digits
+    found = [
+        by_part.evaluate(model, some, of="children", classes=list("0123456789"), dataset="digits")
+        for some in (images[:180], images[180:])
+    ]
+    for kind in found[0].kinds:
+        one, other = (result.partner_change[kind][0] for result in found)
+        assert one.low < other.high and other.low < one.high
+        apart = [
+            a.low < b.high and b.low < a.high
+            for a, b in zip(*(list_of(r.partner_change[kind]) for r in found), strict=True)
+        ]
+        assert np.mean(apart) > 0.85
+
+
+def list_of(estimate):
+    return [estimate[k] for k in range(len(estimate))]
+
+
+@pytest.mark.parametrize("of", mixtures.OF)
+def test_figures_of_parts_stay_on_the_page_and_are_redrawn(of, model, images, tmp_path):
+    assert_redrawn("transplant", by_part.evaluate(model, images, of=of, **ASKED), tmp_path)
+
+
+def test_figures_of_iterations_and_without_places_are_redrawn(model, images, tmp_path, monkeypatch):
+    assert_redrawn("transplant", by_iteration.evaluate(model, images, **ASKED), tmp_path)
+    monkeypatch.setattr(type(model), "grid", None)
+    result = by_part.evaluate(model, images, of="poses", **ASKED)
+    assert result.kinds == ["children"] and result.grid is None
+    assert_redrawn("transplant", result, tmp_path)
+
+
+def test_types_of_several_runs_are_the_first_ones_and_places_their_mean(model, images):
+    runs = [by_part.evaluate(model, images, of="children", seed=k, **ASKED) for k in range(2)]
+    joined, of_first = over_runs(runs, transplant.OVER_RUNS)
+    assert joined.partner_change["places"].runs is not None
+    assert joined.partner_change["types"].runs is None
+    assert any("types" in field for field in of_first)
+    assert "in each run its own" in transplant.findings(joined)
+
+
+def test_the_command_takes_parts_and_iterations_and_refuses_what_they_ignore(analyse, tmp_path):
+    done = analyse("transplant", "--by", "capsules", "--n", "40")
+    assert done.exit_code == 0, done.output
+    assert list(tmp_path.glob("transplant-*couplings-by-capsules-40-images.svg"))
+    for words, said in (
+        (("--of", "votes"), "unknown part of a network 'votes'"),
+        (("--by", "classes"), "unknown way to exchange 'classes'"),
+        (("--of", "children", "--digit", "2"), "drop --digit"),
+        (("--of", "children", "--parts"), "drop --parts"),
+        (("--of", "poses", "--by", "iterations"), "got --of poses"),
+        (("--layer", "4"), "expected layer 0 or -1, got 4"),
+        (("--of", "children"), "no way from other children to its classes"),
+    ):
+        done = analyse("transplant", *words)
+        assert done.exit_code == 2 and said in done.stderr, done.output
