@@ -63,6 +63,8 @@ def table() -> str:
             seconds = known[words]["seconds"]
             missed = " (missed)" if seconds > aim else ""
             rows.append(f"| `capsviz {words}` | {seconds:.0f} s | ≤ {aim} s{missed} |")
+    if not known:
+        return "Not measured yet."
     machines = dict.fromkeys(
         f"{one['about']['processor']}, {one['about']['hardware']}" for one in known.values()
     )

@@ -51,7 +51,7 @@ from capsviz.statistics.threads import on_one_thread
 
 EXAMPLES = """
 capsviz equivariance --n 200  # about 7 min for all vectors
-capsviz equivariance --law --n 200  # about 2.5 min
+capsviz equivariance --law --n 200  # about 3 min
 """
 
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs

@@ -77,7 +77,7 @@ def over_fresh(result):
 
 def transplant(result):
     """Share of pairs read as the image whose couplings they got."""
-    if hasattr(result, "couples"):
+    if hasattr(result, "couples") and hasattr(result, "as_partner"):  # not of parts or iterations
         yield FIRST, result.as_partner[result.conditions.index("of an unlike image")]
 
 
