@@ -85,8 +85,10 @@ def statistics(
     }
     if reconstructs(model):
         real = None if fit_images is None else (fit_images.cpu(), fit_labels.cpu())
-        back = paths.cycle(model, images.cpu(), seed=seed)
-        led = paths.along(model, images.cpu(), real, seed=seed, progress=progress)
+        shown = images.cpu()
+        once = {"seed": seed, "looked": paths.poses_and_classes(model, shown)}
+        back = paths.cycle(model, shown, **once)
+        led = paths.along(model, shown, real, **once, progress=progress)
         more = [note for part in (back, led) for note in part.pop("notes", [])]
         fields |= {**back, **led, "notes": [*fields["notes"], *more]}
     else:

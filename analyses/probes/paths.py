@@ -41,13 +41,17 @@ def strips(model, first: Tensor, last: Tensor, classes) -> tuple[Tensor, Tensor]
     return path, (1 - t) * path[:, :1] + t * path[:, -1:]
 
 
-def cycle(model, images: Tensor, *, seed: int) -> dict:
+def cycle(model, images: Tensor, *, seed: int, looked=None) -> dict:
     """The fields of `Statistics` about decoding a pose and encoding the drawing again.
 
     Images of a class that is read but once are left out: there is no variance within it.
+
+    Parameters
+    ----------
+    looked  `poses_and_classes` of the images, where they are known.
     """
     generator = torch.Generator().manual_seed(seed)
-    poses, read = poses_and_classes(model, images)
+    poses, read = looked or poses_and_classes(model, images)
     several = torch.bincount(read, minlength=poses.shape[1])[read] > 1
     images, poses, read = images[several], poses[several], read[several]
     if len(images) < 2:
@@ -96,16 +100,17 @@ def couples(read: Tensor, generator: torch.Generator) -> Tensor:
     return pairs[torch.randperm(len(pairs), generator=generator)[:COUPLES]]
 
 
-def along(model, images: Tensor, real=None, *, seed: int, progress=iter) -> dict:
+def along(model, images: Tensor, real=None, *, seed: int, looked=None, progress=iter) -> dict:
     """The fields of `Statistics` about paths between couples of images.
 
     Parameters
     ----------
-    real  images (M, C, H, W) and classes (M,) that drawings are compared with; None: the images
-          themselves, those of the couple left out.
+    real    images (M, C, H, W) and classes (M,) that drawings are compared with; None: the images
+            themselves, those of the couple left out.
+    looked  `poses_and_classes` of the images, where they are known.
     """
     generator = torch.Generator().manual_seed(seed)
-    _, read = poses_and_classes(model, images)
+    _, read = looked or poses_and_classes(model, images)
     pairs = couples(read, generator)
     if len(pairs) < 2:
         return {"notes": [f"{len(pairs)} couples are read as the same class: no paths"]}
