@@ -25,9 +25,9 @@ FINDINGS = (
 )
 HEAD = """# What we found
 
-{count} things that the shipped networks show when one looks inside: on digits, of `mnist` unless
+{count} things that shipped networks show inside: on digits, of `mnist` unless
 another is named, with 95 % intervals and, in brackets, training runs. A child is a primary
-capsule, a parent a class capsule; couplings are the shares in which a child gives its vote to
+capsule, a parent a class capsule; couplings are the shares of its vote that a child gives
 parents. The [gallery](gallery.md) reads the numbers.
 """
 

@@ -64,7 +64,7 @@ def transplant() -> Finding:
         and result.as_partner[UNLIKE].low > 0.5
         and result.as_own[SHUFFLED].low > 0.5,
         f"Couplings have a standard deviation of {value(result.coupling_sd[0], '.4f')} about 1/10. "
-        "Yet an image with its own votes and the couplings of an image of another class is read as "
+        "Yet an image with its own votes and another's couplings, of another class, is read as "
         f"that class in {result.as_partner[UNLIKE]:.1%} of {result.n:,} pairs. "
         f"{elsewhere.lstrip()}",
         picture(one),
