@@ -5,12 +5,12 @@ belongs; nobody has to agree.
 """
 
 import torch
-from torch import Tensor, einsum
-from torch.utils.checkpoint import checkpoint
+from torch import Tensor
 
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, check_votes, stack
 from capsviz.nn.routing._attend import batch_last
+from capsviz.nn.routing._chosen import chosen, product
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
@@ -68,7 +68,7 @@ def route(
     require("self_routing", "poses as children", children, "(B, I, D)")
     check_shape("children", children, "B, I, D", (B, I, children.shape[-1]))
     _check(activations, children, weight, bias, J)
-    logits = classified(children.to(votes), weight, bias, J)
+    logits = classified(children.to(votes).permute(1, 2, 0), weight, bias, J).permute(2, 0, 1)
     coupling = logits.softmax(2) if couplings is None else couplings.to(votes)
     coupling = coupling.expand(B, I, J)
     mass = coupling * activations.to(votes)[..., None]
@@ -89,7 +89,7 @@ def fused(
 ) -> Parents:
     """Parents equal to those of `route` on the votes `matrices @ children`, never held.
 
-    A parent's pose is one matrix product of weighted children, made again for the gradient.
+    A parent's pose is a sum of weighted votes, see `_chosen`.
 
     Parameters
     ----------
@@ -101,25 +101,13 @@ def fused(
     ------
     ValueError  if shapes do not fit, or activations are missing.
     """
-    _, matrices = batch_last(children, matrices)
+    u, matrices = batch_last(children, matrices)
     J = matrices.shape[1]
     _check(activations, children, weight, bias, J)
-    children, activations = children.to(matrices), activations.to(matrices)
-    coupling = classified(children, weight, bias, J).softmax(2)
-    mass = coupling * activations[..., None]
-    share = per_mass(mass, mass.sum(1, keepdim=True))
-    inputs = zip(share.unbind(2), matrices.unbind(1), strict=True)
-    poses = [
-        checkpoint(_mean, children, *pair, use_reentrant=False, preserve_rng_state=False)
-        for pair in inputs
-    ]
-    return Parents(torch.stack(poses, 1), per_mass(mass.sum(1), activations.sum(1, keepdim=True)))
-
-
-def _mean(children: Tensor, share: Tensor, matrices: Tensor) -> Tensor:
-    """Weighted sum of votes for one parent: (B, I, D), (B, I) and (I, E, D) -> (B, E)."""
-    weighted = children * share[..., None]
-    return weighted.flatten(1) @ matrices.transpose(1, 2).flatten(0, 1)
+    active = activations.to(u).T
+    mass, first = chosen(u, matrices, classified(u, weight, bias, J), active)
+    poses = per_mass(first, mass[:, None])
+    return Parents(poses.permute(2, 0, 1), per_mass(mass, active.sum(0)).T)
 
 
 def _check(
@@ -137,12 +125,12 @@ def _check(
 
 
 def classified(children: Tensor, weight: Tensor | None, bias: Tensor | None, J: int) -> Tensor:
-    """Logits (B, I, J) of children (B, I, D)."""
+    """Logits (I, J, B) of children (I, D, B)."""
     if weight is None:
-        logits = children.new_zeros(*children.shape[:2], J)
+        logits = children.new_zeros(len(children), J, children.shape[2])
     else:
-        logits = einsum("ijd,bid->bij", weight, children)
-    return logits if bias is None else logits + bias
+        logits = product(weight.to(children), children)
+    return logits if bias is None else logits + bias[..., None]
 
 
 def evidence(
