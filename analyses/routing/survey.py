@@ -11,7 +11,14 @@ from torch import Tensor
 
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import Z, paired_each, wilson_each
-from capsviz.tracing import INTERVENTIONS, control_couplings, coupling_sd, even_couplings, trace
+from capsviz.tracing import (
+    INTERVENTIONS,
+    control_couplings,
+    coupling_sd,
+    even_couplings,
+    parents_under,
+    trace,
+)
 from capsviz.tracing.many import winners
 from capsviz.tracing.measures import INSIDE, agreement, by_type, entropy
 
@@ -128,12 +135,11 @@ class Survey:
         own, even = traced.couplings[:R], even_couplings(traced.couplings)
         self._measure("", traced.votes, own, traced.poses[:R], labels)
         self.means["sd"].add(coupling_sd(own, even).T)
-        controls, measured = [], defaultdict(list)
-        for kind in INTERVENTIONS:
-            drawn = control_couplings(kind, own, self.generator)[-1]
-            replaced = trace(model, images, keep=("poses", "lengths"), couplings=drawn)
-            controls.append(replaced.lengths)
-            values = _measures(traced.votes, drawn[None], replaced.poses[-1:], labels)
+        measured = defaultdict(list)
+        controls = [control_couplings(kind, own, self.generator)[-1] for kind in INTERVENTIONS]
+        replaced = parents_under(model, images, controls)
+        for drawn, poses in zip(controls, replaced.poses, strict=True):
+            values = _measures(traced.votes, drawn[None], poses[None], labels)
             for name, value in (*values.items(), ("sd", coupling_sd(drawn, even)[:, None])):
                 measured[name].append(value)
         for name, value in measured.items():
@@ -145,7 +151,7 @@ class Survey:
         self.means["child"].add(traced.child_activations)
         largest = traced.child_activations.amax(0)
         self.largest = largest if self.largest is None else self.largest.maximum(largest)
-        self._count(torch.cat([rounds, torch.stack(controls)]), labels)
+        self._count(torch.cat([rounds, replaced.activations]), labels)
 
     def _measure(self, kind: str, votes, couplings, poses, labels: Tensor) -> None:
         for name, value in _measures(votes, couplings, poses, labels).items():

@@ -43,7 +43,7 @@ from capsviz.tracing.outputs import (
 from capsviz.tracing.places import extent
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import remember
-from capsviz.tracing.rerouting import from_children, routes_again, under_couplings
+from capsviz.tracing.rerouting import from_children, parents_under, routes_again, under_couplings
 
 __all__ = [
     "CHUNK_BYTES",
@@ -65,6 +65,7 @@ __all__ = [
     "from_children",
     "images_at_a_time",
     "inference",
+    "parents_under",
     "reconstructs",
     "remember",
     "require_decoder",

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from capsviz.nn.routing import Parents
 from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.modes import inference
@@ -26,14 +27,15 @@ def routes_again(model) -> bool:
     return hasattr(model, "encode") and hasattr(capsules, "route_votes")
 
 
-def under_couplings(
+def parents_under(
     model, images: Tensor, several: Sequence[Tensor | None], *, progress=iter
-) -> Tensor:
-    """Activations (K, N, J) of images (N, C, H, W) under K couplings, in every iteration.
+) -> Parents:
+    """Poses (K, N, J, E) and activations (K, N, J) of the classes under K couplings.
 
     Parameters
     ----------
-    several   couplings (N, I, J), or (I, J) for all images; None routes.
+    images    (N, C, H, W).
+    several   couplings (N, I, J), or (I, J) for all images, in every iteration; None routes.
     progress  wraps the chunks of images.
 
     Raises
@@ -43,13 +45,16 @@ def under_couplings(
     check_images(images)
     if not routes_again(model):
         traced = [
-            trace(model, images, keep=("lengths",), couplings=one) for one in progress(several)
+            trace(model, images, keep=("poses", "lengths"), couplings=one)
+            for one in progress(several)
         ]
-        return torch.stack([one.lengths for one in traced if one.lengths is not None])
-    parts = []
+        pairs = [(one.poses, one.lengths) for one in traced]
+        kept = [(poses[-1], lengths) for poses, lengths in pairs if poses is not None]
+        return Parents(*(torch.stack(part) for part in zip(*kept, strict=True)))
+    chunked = []
     for rows, primary, active in chunks(model, images, progress):
         votes = model.capsules.votes(primary)
-        activations = []
+        pairs = []
         for one in several:
             chosen = one
             if one is not None:
@@ -57,9 +62,20 @@ def under_couplings(
             routed = model.capsules.route_votes(
                 votes, primary, activations=active, couplings=chosen
             )
-            activations.append(routed.activations[-1].cpu())
-        parts.append(torch.stack(activations))
-    return torch.cat(parts, 1)
+            pairs.append((routed.poses[-1].cpu(), routed.activations[-1].cpu()))
+        chunked.append([torch.stack(part) for part in zip(*pairs, strict=True)])
+    return Parents(*(torch.cat(part, 1) for part in zip(*chunked, strict=True)))
+
+
+def under_couplings(
+    model, images: Tensor, several: Sequence[Tensor | None], *, progress=iter
+) -> Tensor:
+    """Activations (K, N, J) alone, as `parents_under` has them; poses are not asked for."""
+    if routes_again(model):
+        return parents_under(model, images, several, progress=progress).activations
+    check_images(images)
+    traced = [trace(model, images, keep=("lengths",), couplings=one) for one in progress(several)]
+    return torch.stack([one.lengths for one in traced if one.lengths is not None])
 
 
 def from_children(

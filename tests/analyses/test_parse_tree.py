@@ -23,7 +23,7 @@ from capsviz.cli.inputs import Inputs
 from capsviz.cli.other_images import Others
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
-from capsviz.tracing import trace, under_couplings
+from capsviz.tracing import parents_under, trace, under_couplings
 from capsviz.tracing.child_gradients import child_gradients
 
 CLASSES = noise.CLASSES
@@ -218,10 +218,13 @@ def under_even(model, images):
 def test_children_kept_for_several_couplings_say_what_a_trace_says(kind, images, generator):
     model = build_tiny(routing=kind)
     couplings = torch.rand(24, 12, 3, generator=generator)
-    said = under_couplings(model, images, [None, couplings, couplings[0]])
-    for one, asked in zip(said, (None, couplings, couplings[0]), strict=True):
-        expected = trace(model, images, keep=("lengths",), couplings=asked).lengths
-        torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-6)
+    several = [None, couplings, couplings[0]]
+    poses, said = parents_under(model, images, several)
+    assert torch.equal(said, under_couplings(model, images, several))
+    for k, asked in enumerate(several):
+        expected = trace(model, images, keep=("poses", "lengths"), couplings=asked)
+        torch.testing.assert_close(said[k], expected.lengths, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(poses[k], expected.poses[-1], rtol=1e-4, atol=1e-6)
 
 
 class ForeignOnGrid(Foreign):
