@@ -107,6 +107,22 @@ def test_the_l1_loss_sums_absolute_differences_over_the_pixels_of_each_image():
     torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_standardise_is_that_of_tensorflow_for_each_image(dtype):
+    images = torch.rand(3, 2, 4, 5).to(dtype)
+    images[2] = 0.25  # even: its deviation counts as 1 / sqrt(40)
+    images[1, 0, 0, 0] = 1
+    found = functional.standardise(images)
+    assert found.dtype == dtype
+    for image, made in zip(images.double(), found.double(), strict=True):
+        numbers = image.flatten().tolist()
+        mean = sum(numbers) / 40
+        deviation = max((sum((x - mean) ** 2 for x in numbers) / 40) ** 0.5, 40**-0.5)
+        expected = torch.tensor([(x - mean) / deviation for x in numbers]).view(2, 4, 5)
+        tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-5
+        torch.testing.assert_close(made, expected.double(), rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.parametrize("labels", [[2, 0, 2], [[2, 0], [1, 1], [3, 2]]])
 def test_multi_hot_marks_every_class_of_an_image(labels):
     expected = torch.zeros(3, 4, dtype=torch.long)

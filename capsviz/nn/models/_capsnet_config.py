@@ -22,6 +22,9 @@ class Config:
     image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
     classes: int = 10
     preset: str = "paper"  # or "authors": initial weights and the scale of primary votes
+    standardised: bool = (
+        False  # each image to mean 0 and deviation 1 first, as the authors' CIFAR-10
+    )
     stem: str = "paper"  # or a file in capsviz/nn/stems: "slim", "resnet"
     channels: int = 256  # of the paper's first convolution
     types: int = 32  # primary capsule types

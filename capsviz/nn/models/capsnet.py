@@ -136,6 +136,8 @@ class CapsNet(ClassPoses):
         expected = self.settings.image_shape
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
             raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+        if self.settings.standardised:
+            images = functional.standardise(images)
         if self.of_paper:
             features = convolve(images, self.conv1.weight, self.conv1.bias)
             return Capsules(self.primary(features.relu()))

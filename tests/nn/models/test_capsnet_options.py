@@ -7,7 +7,7 @@ import torch
 from conftest import build_strong, build_tiny
 
 from capsviz import checkpoint, data, memory
-from capsviz.nn import models
+from capsviz.nn import functional, models
 from capsviz.training import train
 from capsviz.training.evaluate import evaluate
 from capsviz.training.recipe import Recipe
@@ -15,6 +15,7 @@ from capsviz.training.recipe import Recipe
 CARD = {"name": "x", "dataset": {"name": "random", "classes": ["a", "b", "c"]}}
 YOUNGER = {  # options that the first cards do not have, and what they were
     "leaky": False,
+    "standardised": False,
     "decoder": "fully_connected",
     "decoder_norm": False,
     "reconstruction_metric": "l2",
@@ -194,3 +195,17 @@ def test_any_image_size_and_channels(options, shape):
     model = models.build("capsnet", shape, 4, types=1, channels=2, **options).eval()
     output = model(torch.rand(2, *shape))
     assert model.decode(output.poses, output.lengths.argmax(1)).shape == (2, *shape)
+
+
+def test_a_standardised_network_does_not_see_brightness_and_contrast_and_draws_them_as_they_are():
+    model = build_strong(standardised=True)
+    images = 0.2 + 0.6 * torch.rand(3, 1, 21, 19)
+    expected, other = model(images), model(0.1 + 0.5 * images)
+    torch.testing.assert_close(other.poses, expected.poses, rtol=0, atol=1e-5)
+    plain = build_strong()
+    assert (plain(images).poses - plain(0.1 + 0.5 * images).poses).abs().max() > 1e-3
+    made = plain(functional.standardise(images))
+    torch.testing.assert_close(expected.poses, made.poses, rtol=0, atol=1e-6)
+    dark = model.objective(expected, images, LABELS[:3]).reconstruction
+    light = model.objective(expected, images / 2, LABELS[:3]).reconstruction
+    assert (dark != light).all(), "the decoder's target is the image itself"
