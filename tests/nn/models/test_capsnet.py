@@ -202,13 +202,14 @@ def test_an_image_gives_the_same_alone_and_in_any_batch(name, batch, tiny_images
     model = build_strong(routing=name, primary="squash")
     with torch.inference_mode():
         whole = model(tiny_images)
-        made = model.decode(whole.poses, whole.lengths.argmax(1))
+        classes = whole.lengths.argmax(1)  # of a new classifier all are equal but for rounding
+        made = model.decode(whole.poses, classes)
         for start in range(0, 8, batch):
             here = slice(start, start + batch)
             part = model(tiny_images[here])
             for a, b in zip(part, whole, strict=True):
                 torch.testing.assert_close(a, b[here], rtol=0, atol=1e-5)
-            again = model.decode(part.poses, part.lengths.argmax(1))
+            again = model.decode(part.poses, classes[here])
             torch.testing.assert_close(again, made[here], rtol=0, atol=1e-5)
 
 
