@@ -6,6 +6,7 @@ import sys
 import tarfile
 
 import pytest
+from idx import write_idx
 
 from benchmarks import gpu_queue
 from benchmarks.gpu_queue import archives, processes
@@ -152,7 +153,9 @@ def test_goals_are_means_over_seeds_and_say_what_did_not_run(tmp_path):
     assert found["seconds to 99.7% of the validation images"]["measured"] == [None] * 3
 
 
-def test_a_trial_on_the_cpu_trains_packs_and_is_not_made_again(tmp_path, mnist_root, capsys):
+def test_a_trial_on_the_cpu_trains_packs_and_is_not_made_again(tmp_path, monkeypatch, capsys):
+    write_idx(tmp_path / "data" / "MNIST", 5_100, 20)
+    monkeypatch.setenv("CAPSVIZ_DATA", str(tmp_path / "data"))
     command = [str(tmp_path / "out"), "--work", str(tmp_path / "work"), "--device", "cpu"]
     command += ["--trial", "--only", "mnist-slim-pooled", "--seconds", "400"]
     assert gpu_queue.main(command) == 0

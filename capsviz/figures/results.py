@@ -70,10 +70,18 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
     path = Path(path)
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
-        about["width"]
     except FileNotFoundError as error:
         raise ValueError(f"there is no file '{path}'") from error
+    except ValueError as error:
+        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
+    return parse_result(about, path)
+
+
+def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
+    """The same of a document that was read already, which is used up; arrays are beside `path`."""
+    try:
+        analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
+        about["width"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
     module = discovery.load("capsviz.analyses", analysis, what="analysis")

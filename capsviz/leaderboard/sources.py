@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from capsviz import checkpoint, discovery
-from capsviz.figures import read_result
+from capsviz.figures.results import parse_result
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
 
@@ -154,7 +154,7 @@ def _read(place: Path) -> tuple[list[Network], list[Record]]:
     if place.name == RUNS and about is not None:
         return [_of_runs(place)], []
     if isinstance(about, dict) and "analysis" in about:
-        return [], [Record(*read_result(place), place)]
+        return [], [Record(*parse_result(about, place), place)]
     return [network(checkpoint.read_card(place))], []
 
 
@@ -171,12 +171,19 @@ def _holds_weights(folder: Path) -> bool:
 
 def _folder(place: Path) -> tuple[list[Network], list[Record]]:
     """Results of a folder, and the runs that they are of; other JSON files are passed over."""
+    states = [(path, path.stat()) for path in sorted(place.glob("*.json"))]
+    return _files(place, tuple((path, s.st_mtime_ns, s.st_size, s.st_ino) for path, s in states))
+
+
+@lru_cache(64)
+def _files(place: Path, states: tuple) -> tuple[list[Network], list[Record]]:
+    """The same by the state of its files, which are not read again while they stay as they are."""
     networks = [_of_runs(place / RUNS)] if (place / RUNS).is_file() else []
     records = []
-    for path in sorted(place.glob("*.json")):
+    for path, *_ in states:
         about = _json(path)
         if isinstance(about, dict) and {"analysis", "kind", "result"} <= set(about):
-            records.append(Record(*read_result(path), path))
+            records.append(Record(*parse_result(about, path), path))
     if not networks and not records:
         raise ValueError(f"'{place}' holds neither weights with a card nor results of capsviz")
     return networks, records
