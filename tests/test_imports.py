@@ -15,7 +15,7 @@ from capsviz import discovery
 FLOORS = (
     ("capsviz",),
     ("discovery",),
-    ("files", "memory", "plugins", "provenance", "validation"),
+    ("files", "memory", "provenance", "validation"),
     ("nn", "statistics"),
     ("checkpoint", "tracing", "transforms"),
     ("foreign", "pictures"),

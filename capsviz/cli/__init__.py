@@ -7,8 +7,9 @@ from copy import copy
 
 import click
 
-from capsviz import __version__, discovery, plugins
+from capsviz import __version__, discovery
 from capsviz.cli.errors import errors
+from capsviz.discovery import plugins
 from capsviz.nn import allocator
 
 ENDS = (click.ClickException, click.exceptions.Exit, click.Abort)  # of a command, as click has it

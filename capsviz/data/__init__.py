@@ -19,8 +19,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from capsviz import discovery, plugins
+from capsviz import discovery
 from capsviz.data._checks import check
+from capsviz.discovery import plugins
 from capsviz.transforms.augment import to_float
 
 SPLITS = ("train", "validation", "test")

@@ -9,7 +9,8 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from capsviz import discovery, plugins
+from capsviz import discovery
+from capsviz.discovery import plugins
 from capsviz.nn import children, objectives
 
 PACKAGE = "capsviz.nn.routing"

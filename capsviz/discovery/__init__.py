@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 PLUGINS = "CAPSVIZ_PLUGINS"
-CAPSVIZ = Path(__file__).resolve().parent
+CAPSVIZ = Path(__file__).resolve().parent.parent
 QUOTES = '"""'
 BESIDE = ("analyses", "trained")  # at the top of the repository, installed inside of capsviz
 
