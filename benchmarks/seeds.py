@@ -30,6 +30,7 @@ from capsviz.files import write_text
 ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
 DIGITS = 4  # of numbers that are kept
+LEFT_OUT = {"detect": ("examples",)}  # pictures of the first run, which need not be there
 DECIMALS = {"type_coupling": 2, "coupling": 3}  # of those that are many
 OF = {"law": "equivariance"}  # the command of those that are called otherwise
 FEW = {"detect": 100, "importance": 200, "parts": 200}  # images at most: these take long
@@ -132,6 +133,7 @@ def measure(folder: Path, name: str, images: int, networks: Sequence[str]) -> st
             earlier.unlink()
     for path in results:
         values = rounded(json.loads(path.read_text(encoding="utf-8")))
+        values["result"] |= dict.fromkeys(LEFT_OUT.get(name, ()))
         write_text(folder / path.name, json.dumps(values, separators=(",", ":")) + "\n")
     for path in Path(f"seeds/{name}").glob("*.npz"):
         shutil.copy(path, folder / path.name)

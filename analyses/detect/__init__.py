@@ -67,13 +67,13 @@ class Result(NamedTuple):
     undetected: Estimate  # (A,) share misread and not flagged; Wilson
     auroc: Estimate  # (A - 1, S) against the unchanged images; bootstrap
     gain: Estimate  # (A - 1, S - 1) AUROC of the winning capsule less that of each control; paired
-    examples: np.ndarray  # (A, 2, C, H, W) uint8: the first image of each set, its reconstruction
     missing: list[str]  # sets that were left out, and why
     eps: list[float]
     steps: int
     classes: list[str]
     dataset: str
     n: int
+    examples: np.ndarray | None = None  # (A, 2, C, H, W) uint8: the first image of each set, drawn
 
 
 def compute(
@@ -151,7 +151,7 @@ def compute(
 
 def parts(result: Result) -> tuple[str, ...]:
     """Names of its pictures."""
-    return ("", "distances", "examples")
+    return ("", "distances") if result.examples is None else ("", "distances", "examples")
 
 
 def plot(result: Result, *, width=7.16, part=""):
