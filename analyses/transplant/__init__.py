@@ -24,7 +24,9 @@ from it on, and the others route. Controls: A's own, given back, and those of a 
 
 Controls of the first: the couplings of another image of A's own class; the mean couplings of the
 data; A's own, shuffled among its children; noise with the standard deviation about uniform that A's
-own have; even couplings. A's own, given back in every iteration, say how much of the routing the
+own have; even couplings; and those of B, shuffled among its children: what they move as well is
+told by how much all children together give each class, and which child gives it does not matter.
+A's own, given back in every iteration, say how much of the routing the
 last iteration holds. The standard deviation about uniform stands beside each.
 
 A reader should see whether couplings that all lie near 1/J, as those of many trained networks do,

@@ -11,7 +11,14 @@ from torch import Tensor
 from capsviz import tracing
 from capsviz.statistics.comparison import compare_means
 from capsviz.statistics.estimate import Estimate
-from capsviz.tracing import CHUNK_IMAGES, control_couplings, coupling_sd, even_couplings, trace
+from capsviz.tracing import (
+    CHUNK_IMAGES,
+    control_couplings,
+    coupling_sd,
+    even_couplings,
+    trace,
+    under_couplings,
+)
 from capsviz.tracing.construction import reason
 from capsviz.tracing.many import couples, last_couplings, of_like_class, require_all_to_all, winners
 
@@ -75,7 +82,7 @@ def exchange(model, images: Tensor, *, seed: int) -> Exchange:
 def transplant(model, images: Tensor, *, seed: int, progress=iter) -> Outcomes:
     """Images (N, C, H, W) under every condition; none without an unlike and a like one."""
     own, even, read = last_couplings(model, images)
-    generator = torch.Generator().manual_seed(seed)
+    generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
     several = (torch.bincount(read)[read] > 1).nonzero().flatten()  # there is a like image, too
     pairs = several[couples(read[several], generator)]
     if pairs.numel() < 4:
@@ -98,34 +105,19 @@ def transplant(model, images: Tensor, *, seed: int, progress=iter) -> Outcomes:
             control_couplings("shuffled", own[None, here], generator)[-1],
             noise(own[here], even, generator),
             even.expand(len(rows), *even.shape),
+            control_couplings("shuffled", own[None, partner[rows]], others)[-1],
         )
-        parts.append(
-            tuple(
-                torch.stack(values)
-                for values in zip(
-                    *(
-                        _outcome(model, images[here], one, read[here], read[partner[rows]], even)
-                        for one in replaced
-                    ),
-                    strict=True,
-                )
-            )
-        )
+        said = under_couplings(model, images[here], replaced)
+        sd = torch.stack([coupling_sd(one, even) for one in replaced])
+        parts.append((*_outcome(said, read[here], read[partner[rows]]), sd))
     return Outcomes(*(torch.cat(values, 1) for values in zip(*parts, strict=True)))
 
 
-def _outcome(model, images, couplings, own: Tensor, partner: Tensor, even: Tensor):
-    """The fields of `Outcomes` for some pairs under one condition, each (P,)."""
-    lengths = trace(model, images, keep=("lengths",), couplings=couplings).lengths
-    read = winners(lengths)
-    return (
-        read == own,
-        read == partner,
-        read < 0,
-        lengths.gather(1, own[:, None])[:, 0],
-        lengths.gather(1, partner[:, None])[:, 0],
-        coupling_sd(couplings, even),
-    )
+def _outcome(said: Tensor, own: Tensor, partner: Tensor) -> tuple[Tensor, ...]:
+    """The fields of `Outcomes` but the last, of activations (K, P, J) and both classes (P,)."""
+    read = winners(said)
+    each = (classes.expand(len(said), -1)[..., None] for classes in (own, partner))
+    return read == own, read == partner, read < 0, *(said.gather(2, k)[..., 0] for k in each)
 
 
 def given(model) -> str | None:

@@ -18,8 +18,9 @@ CONDITIONS = (  # whose couplings
     "own, shuffled",
     "noise, equal sd",
     "even",
+    "unlike's, shuffled",  # results of before version 0.3 are without
 )
-OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN = range(len(CONDITIONS))
+OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN, UNLIKE_SHUFFLED = range(len(CONDITIONS))
 
 
 def caption(result) -> str:
@@ -93,6 +94,11 @@ def verdict(result) -> str:
     if result.given is not None:
         return f"{GIVEN}: {result.given}"
     partner, own = result.as_partner[UNLIKE], result.as_own[UNLIKE]
+    if partner.low > MOST and by_class(result):
+        return (
+            "the couplings decide the class by how much all children together give each: shuffled "
+            "among them those of the unlike image decide it, too"
+        )
     spread = [result.as_own[k] for k in (SHUFFLED, NOISE)]
     if partner.low > MOST:
         if min(float(one.low) for one in spread) > MOST:
@@ -107,3 +113,9 @@ def verdict(result) -> str:
     if max(float(partner.high), float(own.high)) <= MOST:
         return "neither couplings nor votes decide the class of most mixtures"
     return "too few pairs to say whether couplings or votes decide the class of most mixtures"
+
+
+def by_class(result) -> bool:
+    """Whether another's couplings decide most classes when shuffled among children, too."""
+    known = len(result.conditions) > UNLIKE_SHUFFLED
+    return known and float(result.as_partner[UNLIKE_SHUFFLED].low) > MOST

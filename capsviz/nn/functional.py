@@ -28,7 +28,7 @@ def standardise(images: Tensor) -> Tensor:
     wide = images.float() if images.dtype in (torch.float16, torch.bfloat16) else images
     offset = wide - wide.mean((1, 2, 3), keepdim=True)
     variance = offset.square().mean((1, 2, 3), keepdim=True)
-    return (offset * variance.clamp_min(1 / images[0].numel()).rsqrt()).to(images.dtype)
+    return (offset * variance.clamp_min(1 / images.shape[1:].numel()).rsqrt()).to(images.dtype)
 
 
 def squash(x: Tensor, dim: int = -1) -> Tensor:

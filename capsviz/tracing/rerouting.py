@@ -28,15 +28,21 @@ def routes_again(model) -> bool:
 
 
 def parents_under(
-    model, images: Tensor, several: Sequence[Tensor | None], *, progress=iter
+    model,
+    images: Tensor,
+    several: Sequence[Tensor | None],
+    *,
+    iterations: int | None = None,
+    progress=iter,
 ) -> Parents:
     """Poses (K, N, J, E) and activations (K, N, J) of the classes under K couplings.
 
     Parameters
     ----------
-    images    (N, C, H, W).
-    several   couplings (N, I, J), or (I, J) for all images, in every iteration; None routes.
-    progress  wraps the chunks of images.
+    images      (N, C, H, W).
+    several     couplings (N, I, J), or (I, J) for all images, in every iteration; None routes.
+    iterations  of routing, instead of the network's own.
+    progress    wraps the chunks of images.
 
     Raises
     ------
@@ -45,7 +51,7 @@ def parents_under(
     check_images(images)
     if not routes_again(model):
         traced = [
-            trace(model, images, keep=("poses", "lengths"), couplings=one)
+            trace(model, images, keep=("poses", "lengths"), couplings=one, iterations=iterations)
             for one in progress(several)
         ]
         pairs = [(one.poses, one.lengths) for one in traced]
@@ -60,7 +66,7 @@ def parents_under(
             if one is not None:
                 chosen = of_some(one, rows, len(images), votes.shape[1:3]).to(votes)
             routed = model.capsules.route_votes(
-                votes, primary, activations=active, couplings=chosen
+                votes, primary, activations=active, couplings=chosen, iterations=iterations
             )
             pairs.append((routed.poses[-1].cpu(), routed.activations[-1].cpu()))
         chunked.append([torch.stack(part) for part in zip(*pairs, strict=True)])

@@ -15,7 +15,7 @@ from capsviz import figures
 from capsviz.analyses import transplant
 from capsviz.analyses.transplant import measure, parts, words
 from capsviz.nn.functional import squash
-from capsviz.tracing import trace
+from capsviz.tracing import control_couplings, trace
 
 CLASSES = ["a", "b", "c"]
 
@@ -69,8 +69,13 @@ def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
     votes = trace(model, images, keep=("votes",)).votes
     outcomes = measure.transplant(model, images, seed=3)
     pairs = measure.couples(read, torch.Generator().manual_seed(3))
-    unlike = words.UNLIKE
+    unlike, other = words.UNLIKE, words.UNLIKE_SHUFFLED
+    donors = own[None, pairs.flip(1).flatten()]
+    shuffled = control_couplings("shuffled", donors, torch.Generator().manual_seed(4))[-1]
     for p, (a, b) in enumerate([(a, b) for c in pairs.tolist() for a, b in (c, c[::-1])]):
+        assert sorted(shuffled[p].tolist()) == sorted(own[b].tolist())
+        lengths = mixed(votes[a], shuffled[p])
+        assert bool(outcomes.partner[other, p]) == (int(lengths.argmax()) == read[b])
         lengths = mixed(votes[a], own[b])
         assert bool(outcomes.own[unlike, p]) == (int(lengths.argmax()) == read[a])
         assert bool(outcomes.partner[unlike, p]) == (int(lengths.argmax()) == read[b])
@@ -259,16 +264,23 @@ def test_images_may_be_on_another_device(model, images):
 def test_findings_follow_the_intervals(model, images):
     result = transplant.evaluate(model, images, classes=CLASSES, dataset="noise")
 
-    def verdict(partner, own, spread):
-        def shares(unlike, others):
-            values = np.array([others, unlike, *[others] * 5], float)
+    def verdict(partner, own, spread, shuffled=0.0):
+        def shares(unlike, others, moved):
+            values = np.array([others, unlike, *[others] * 5, moved], float)
             return result.as_own.__class__(values, np.stack([values - 0.05, values + 0.05], 1))
 
-        one = result._replace(as_partner=shares(partner, 0), as_own=shares(own, spread))
+        one = result._replace(
+            as_partner=shares(partner, 0, shuffled), as_own=shares(own, spread, 0)
+        )
         return transplant.verdict(one)
 
     assert "carry the class, however near uniform" in verdict(0.9, 0.1, 0.99)
     assert "see the controls" in verdict(0.9, 0.1, 0.4)
+    for spread in (0.4, 0.99):
+        assert "how much all children together give each" in verdict(0.9, 0.1, spread, 0.9)
+    names = ("as_own", "as_partner", "coupling_sd", "conditions", "tied")
+    older = result._replace(**{n: getattr(result, n)[: words.UNLIKE_SHUFFLED] for n in names})
+    assert words.findings(older) and not words.by_class(older)
     assert "the votes decide" in verdict(0.1, 0.9, 0.99)
     assert "neither" in verdict(0.4, 0.4, 0.99)
     assert "too few pairs to say" in verdict(0.52, 0.48, 0.99)

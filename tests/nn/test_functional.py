@@ -123,6 +123,10 @@ def test_standardise_is_that_of_tensorflow_for_each_image(dtype):
         torch.testing.assert_close(made, expected.double(), rtol=tolerance, atol=tolerance)
 
 
+def test_no_image_is_standardised_to_no_image():
+    assert functional.standardise(torch.zeros(0, 3, 8, 8)).shape == (0, 3, 8, 8)
+
+
 @pytest.mark.parametrize("labels", [[2, 0, 2], [[2, 0], [1, 1], [3, 2]]])
 def test_multi_hot_marks_every_class_of_an_image(labels):
     expected = torch.zeros(3, 4, dtype=torch.long)
