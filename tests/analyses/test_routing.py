@@ -23,7 +23,7 @@ from capsviz.nn import models
 from capsviz.nn.functional import lengths
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
-from capsviz.tracing import control_couplings, extent, measures, trace
+from capsviz.tracing import control_couplings, extent, measures, parents_under, trace
 
 NAMES = ["a", "b", "c"]
 DIGITS = list("0123456789")
@@ -517,17 +517,30 @@ def test_the_controls_of_a_leaky_network_give_as_much_as_uniform_couplings(
 ):
     replaced = []
 
-    def spy(*positional, **more):
-        replaced.append(more.get("couplings"))
-        return trace(*positional, **more)
+    def spy(model, images, several, **more):
+        replaced.extend(several)
+        return parents_under(model, images, several, **more)
 
-    monkeypatch.setattr(survey, "trace", spy)
+    monkeypatch.setattr(survey, "parents_under", spy)
     one_survey = survey.Survey(build_tiny(leaky=True), tiny_images, iterations=2, most=2, seed=0)
     one_survey.add(tiny_images, torch.arange(8) % 3)
-    uniform, random, shuffled, matched = [one for one in replaced if one is not None]
+    uniform, random, shuffled, matched = replaced
     for couplings in (uniform, random, matched):
         torch.testing.assert_close(couplings.sum(2), torch.full((8, 12), 3 / 4))
     assert abs(float(shuffled.sum(2).mean()) - 3 / 4) < 0.01  # as much as its own give
+
+
+def test_the_controls_have_the_iterations_that_are_asked_for(tiny_images):
+    """In EM the activation depends on the number of the iteration, whatever the couplings."""
+    model, labels = build_tiny(routing="em"), torch.arange(8) % 3
+    for rounds in (1, 5):
+        one = survey.Survey(model, tiny_images, iterations=rounds, most=rounds, seed=0)
+        one.add(tiny_images, labels)
+        uniform = one.by_rounds()["control_true_activation"].value[0]
+        traced = trace(model, tiny_images, couplings="uniform", iterations=rounds)
+        expected = traced.lengths[torch.arange(8), labels].double().mean()
+        assert uniform == pytest.approx(float(expected), abs=1e-5)
+    assert abs(uniform - one.by_rounds()["true_activation"].value[0]) > 1e-4
 
 
 def test_capsules_without_input_weights_are_dead(tiny, tiny_images):
