@@ -9,7 +9,8 @@ import pytest
 from benchmarks import findings
 from benchmarks.claims.claim import ROOT, Shipped, shipped
 from benchmarks.findings import couplings, finding, poses
-from capsviz.analyses.transplant.words import UNLIKE
+from capsviz.analyses.transplant.words import UNLIKE, UNLIKE_SHUFFLED
+from capsviz.nn import routing
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +63,34 @@ def test_a_finding_that_the_numbers_do_not_bear_out_is_not_written(monkeypatch):
 
 @pytest.mark.parametrize("name", ["dynamic", "self_attention", "uniform"])
 def test_a_network_that_the_finding_on_pooling_names_takes_it_away(monkeypatch, name):
-    """By its interval: of a routing one that overlaps, of even couplings one that does not."""
+    """By the interval of its difference, where that of even couplings overlaps pooling's own."""
 
     def other(names, column):
         far, words, files = of_stem(names, column)
         number = names.index(f"{name}-10-epochs") if f"{name}-10-epochs" in names else 0
-        high = far[0].low + (-0.001 if name == "uniform" else 0.001)
-        far[number] = replace(far[number], ci95=np.array([0.0, high])) if number else far[number]
+        wide = np.array([0.0, far[0].high])
+        far[number] = replace(far[number], ci95=wide) if number else far[number]
         return far, words, files
 
     of_stem = poses._of_stem
-    assert poses.affine().holds and "routed" in poses.affine().title
+    assert poses.affine().holds and "pooled less uniform +3.2 [+0.5, +5.9]" in poses.affine().seeds
     monkeypatch.setattr(poses, "_of_stem", other)
     assert not poses.affine().holds
+
+
+def test_shuffled_couplings_of_the_other_take_the_finding_on_couplings_away(monkeypatch):
+    result = shipped("transplant-mnist-1000-images.json").result
+    value, ends = result.as_partner.value.copy(), result.as_partner.ci95.copy()
+    value[UNLIKE_SHUFFLED], ends[UNLIKE_SHUFFLED] = 0.9, (0.85, 0.95)
+    assert couplings.transplant().holds
+    doctored(monkeypatch, couplings, as_partner=replace(result.as_partner, value=value, ci95=ends))
+    assert not couplings.transplant().holds
+
+
+def test_p_values_are_of_all_routings_that_are_shipped():
+    longer = findings.routings.longer_runs()
+    assert set(longer) == set(routing.available())
+    assert {len(runs) for runs in longer.values()} == {3}
 
 
 def test_pixels_that_are_less_lawful_take_the_finding_on_poses_away(monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 
 from capsviz.analyses.probes import dci, paths, vectors
 from capsviz.statistics.comparison import compare_explained, draw_resamples
-from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.statistics.intervals import student_interval
 from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import reconstructs
@@ -172,14 +172,6 @@ def explained(tested, seed: int) -> dict:
 def at_least(one: Estimate, floor: float) -> Estimate:
     """An estimate, cut off from below: what a probe loses by heart is not learned either."""
     return Estimate(np.maximum(one.value, floor), np.maximum(one.ci95, floor))
-
-
-def less(one: Estimate, other: Estimate) -> Estimate:
-    """The difference of two independent estimates, its interval from theirs (MOVER)."""
-    value = one.value - other.value
-    low = np.hypot(one.value - one.low, other.high - other.value)
-    high = np.hypot(one.high - one.value, other.value - other.low)
-    return Estimate(value, np.stack([value - low, value + high], -1))
 
 
 def concentrated(codes, classes) -> dict:

@@ -26,9 +26,9 @@ FINDINGS = (
 HEAD = """# What we found
 
 {count} things that shipped networks show inside: on digits, of `mnist` unless
-another is named, with 95 % intervals and, in brackets, training runs. A child is a primary
-capsule, a parent a class capsule; couplings are the shares of its vote that a child gives
-parents. The [gallery](gallery.md) reads the numbers.
+another is named, with 95 % intervals and, in brackets, training runs. Children are primary
+capsules, parents class capsules; couplings are the shares of its vote that a child gives.
+The [gallery](gallery.md) reads the numbers.
 """
 
 

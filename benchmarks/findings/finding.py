@@ -138,6 +138,14 @@ def statistics(folder: Path, analysis: str, kind: str) -> Iterator[tuple[str, Na
             yield f"trained/seeds/{folder.name}/{path.name}", result, len(about["runs"]["seeds"])
 
 
+def singles(analysis: str, kind: str) -> Iterator[Shipped]:
+    """Results that are shipped of single networks for the leaderboard alone."""
+    for path in sorted((discovery.root() / "figures/leaderboard").glob(f"*/{analysis}-*.json")):
+        result, about = read_result(path)
+        if about["kind"] == kind:
+            yield Shipped(result, about, f"figures/leaderboard/{path.parent.name}/{path.name}")
+
+
 def seeds(words: list[str]) -> str:
     """The words on seeds: the networks of several runs beside `mnist`, which is one."""
     return f"{NOT_REPEATED}; {'; '.join(words)}" if words else NOT_REPEATED

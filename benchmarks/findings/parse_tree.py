@@ -75,7 +75,7 @@ def stays() -> Finding:
         holds and correlation.difference[same].low > 0,
         "When a digit moves by one place of the grid, couplings at the places that it moved to "
         f"correlate with those before by {correlation[moved]:.2f}, at the same places by "
-        f"{correlation[same]:.2f}. They belong to places, as the transforms do.",
+        f"{correlation[same]:.2f}.",
         f"{picture(one)}-moved",
         "Trees of moved images",
         f"the other way {correlation[other]:.2f}; less the usual tree of the class "

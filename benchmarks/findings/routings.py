@@ -12,6 +12,7 @@ from capsviz.statistics.words import in_a_row
 
 AS_WELL = 0.002  # of accuracy
 NONE = "pooled"  # the stem without capsules
+LONGER = "trained/reproduce/10-epochs"  # of every routing on the stem
 
 
 def sharpness() -> Finding:
@@ -49,70 +50,80 @@ def sharpness() -> Finding:
         if row.cells["parents"].estimate.high < even.cells["parents"].estimate.low
     ]
     terms = even.network
-    p, best = smallest_p({name: row for name, row in rows.items() if row in sharper}, terms)
-    later = {LENGTH.sub("", name): row for name, row in longer.items()}
-    level = later.pop("uniform", None)
-    later.pop(NONE, None)
-    after = smallest_p(later, level.network)[0] if level is not None and later else float("nan")
+    used = {
+        f"trained/seeds/{row.network.name}" for row in (*rows.values(), without, *longer.values())
+    }
+    accuracies = {name: row.network.accuracy.runs for name, row in rows.items() if row in sharper}
+    p, best = smallest_p(accuracies, terms.accuracy.runs)
+    later = longer_runs()
+    after, nearest = smallest_p(later, later.pop("uniform"))
     return Finding(
         "Sharp couplings were not shown to read better than even ones",
         len(sharper) >= 3 and p * len(sharper) > 0.05 and after > 0.05,
-        f"{len(rows)} routings on one stem{without_them}, each with its own loss, trained briefly, "
-        "alike but for how wide mixtures begin. Effective parents and accuracy of "
-        f"{who}: {listed}. Nearest to better is {_words(best)}, "
-        f"{rows[best].network.accuracy:.1%}, Welch's one-sided p = {p:.3f}, not corrected for "
-        f"{len(sharper)}; after more epochs {after:.2f}.",
+        f"{len(rows)} routings on one stem{without_them}, each with its own children and loss, "
+        f"trained briefly. Effective parents and accuracy of {who}: {listed}. Nearest to better is "
+        f"{_words(best)}, {rows[best].network.accuracy:.1%}, Welch's one-sided p = {p:.3f}, not "
+        f"corrected for {len(sharper)}; after more epochs {_words(nearest)}, {after:.2f}.",
         ROUTINGS,
         "Routings on one stem",
         f"the stem without capsules, {without.network.accuracy:.1%}{_longer(longer)}{photographs}",
         f"{len(terms.seeds)} training runs of each",
         "accuracies over seeds that rise with sharpness",
-        sorted({f"trained/seeds/{row.network.name}"
-                for row in (*rows.values(), without, *longer.values())})
-        + files,
-    )  # fmt: skip
+        [*sorted(used), LONGER, *files],
+    )
 
 
-def smallest_p(rows: dict, even) -> tuple[float, str]:
+def longer_runs() -> dict[str, list[float]]:
+    """Test accuracy of each run of ten epochs, by routing; of the stem without capsules none."""
+    runs: dict[str, list[float]] = {}
+    folder = discovery.folder(checkpoint.SHIPPED) / "reproduce/10-epochs"
+    for path in sorted(folder.glob(f"{SLIM}*.json")):
+        name = path.stem.removeprefix(SLIM).rpartition("-")[0]
+        card = json.loads(path.read_text(encoding="utf-8"))
+        runs.setdefault(name, []).append(card["results"]["test"]["accuracy"])
+    runs.pop(NONE, None)
+    return runs
+
+
+def smallest_p(accuracies: dict, even) -> tuple[float, str]:
     """By Welch's one-sided test over training runs: who reads better than even couplings."""
     from scipy.stats import ttest_ind
 
     tests = {
-        name: ttest_ind(
-            row.network.accuracy.runs, even.accuracy.runs, equal_var=False, alternative="greater"
-        ).pvalue
-        for name, row in rows.items()
+        name: ttest_ind(runs, even, equal_var=False, alternative="greater").pvalue
+        for name, runs in accuracies.items()
     }
     best = min(tests, key=lambda name: tests[name])
     return float(tests[best]), best
 
 
 def _longer(rows: dict) -> str:
-    """What the same networks read after a longer training on all images, capsules first."""
+    """What even couplings, and no capsules, read after a longer training on all images."""
     if not rows:
         return ""
     (epochs,) = {int(LENGTH.search(name).group(1)) for name in rows}
-    order = sorted(rows, key=lambda name: (name.startswith(NONE), name))
+    order = [f"{name}-{epochs}-epochs" for name in ("uniform", NONE)]
     parts = [f"{_words(LENGTH.sub('', n))} {rows[n].network.accuracy:.2%}" for n in order]
     return f"; after {epochs} epochs of all images {', '.join(parts)}"
 
 
 def without_capsules() -> tuple[str, list[str]]:
-    """A ResNet-20 with capsules, routed and not, and without, on CIFAR-10; "" if not shipped."""
+    """A ResNet-20 with capsules, by each routing, and without, on CIFAR-10; "" if not shipped."""
     folder = discovery.folder(checkpoint.SHIPPED)
-    paths = [
-        folder / f"reproduce/15-epochs/{resnet.SHIPPED}{kind}-0.json"
-        for kind in ("", "-uniform", f"-{NONE}")
-    ]
-    if not all(path.is_file() for path in paths):
+    paths = sorted((folder / "reproduce/15-epochs").glob(f"{resnet.SHIPPED}*-0.json"))
+    each = {}
+    for path in paths:
+        name = path.stem.removeprefix(resnet.SHIPPED).removesuffix("-0").lstrip("-") or "dynamic"
+        test = json.loads(path.read_text(encoding="utf-8"))["results"]["test"]
+        each[name] = Estimate(test["accuracy"], test["accuracy_ci95"], test["n"])
+    if not {"uniform", NONE} < each.keys():
         return "", []
-    tests = [json.loads(path.read_text(encoding="utf-8"))["results"]["test"] for path in paths]
-    own, even, pooled = (
-        Estimate(test["accuracy"], test["accuracy_ci95"], test["n"]) for test in tests
-    )
+    pooled, even = each.pop(NONE), each.pop("uniform")
+    order = sorted(each, key=lambda name: -each[name].value)
+    ends = [f"{_words(order[k])} {each[order[k]]:.1%}" for k in (0, -1)]
     return (
-        f". CIFAR-10, ResNet-20, one run each: routed {own:.1%}, even {even:.1%}, without capsules "
-        f"{pooled:.1%}",
+        f". CIFAR-10, ResNet-20, one run each: even {even:.1%}, without capsules {pooled:.1%}, "
+        f"{len(each)} others from {ends[0]} to {ends[1]}",
         [f"trained/{path.relative_to(folder)}" for path in paths],
     )
 

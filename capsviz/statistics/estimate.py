@@ -84,6 +84,18 @@ class Estimate:
 FIELDS = tuple(part.name for part in fields(Estimate) if part.name != "draws")  # on disk
 
 
+def less(one: Estimate, other: Estimate) -> Estimate:
+    """The difference of two independent estimates, its interval from theirs.
+
+    By MOVER (Zou & Donner 2008): the margins added in squares. Of estimates on the same images it
+    is too wide where these go together.
+    """
+    value = one.value - other.value
+    low = np.hypot(one.value - one.low, other.high - other.value)
+    high = np.hypot(one.high - one.value, other.value - other.low)
+    return Estimate(value, np.stack([value - low, value + high], -1))
+
+
 def stack(estimates, axis: int = 0) -> Estimate:
     """Estimates of equal shape as one, along a new axis of values; n where it is one for all."""
     estimates = list(estimates)

@@ -15,7 +15,7 @@ from capsviz import figures
 from capsviz.analyses import probes
 from capsviz.analyses.probes import dci, measure, paths, vectors
 from capsviz.nn import models
-from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.estimate import Estimate, less
 from capsviz.tracing import trace
 
 M = 6  # measures
@@ -338,7 +338,7 @@ def test_poses_are_those_of_the_class_read(result):
 def test_of_independent_estimates_the_difference_is_mover():
     one = Estimate(np.array(0.8), np.array([0.7, 0.85]))
     other = Estimate(np.array(0.1), np.array([0.0, 0.3]))
-    gap = measure.less(one, other)
+    gap = less(one, other)
     assert float(gap.value) == pytest.approx(0.7)
     assert gap.ci95 == pytest.approx([0.7 - np.hypot(0.1, 0.2), 0.7 + np.hypot(0.05, 0.1)])
 

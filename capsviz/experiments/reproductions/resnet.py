@@ -5,7 +5,7 @@ parents of 16, one transform for each type of children. Children, objective and 
 routing's own, all else is shared, but for the initial weights of self-attention and max-min: the
 votes of a type's 64 children add up in one direction, and with the standard deviation of 0.1 of the
 others all classes begin at lengths of 0.99 and more, where their squashing is flat, are shortened
-together and stay at chance (self-attention: 10 % after five epochs). Theirs is 0.1 / sqrt(64).
+together and stay at chance in trials. Theirs is 0.1 / sqrt(64).
 """
 
 from capsviz.experiments.reproductions import Cell, by_routing, shipped_recipe
