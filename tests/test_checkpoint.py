@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -212,3 +213,13 @@ def test_what_cannot_be_built_anew_is_refused():
     changed.extra = torch.nn.Linear(2, 2)
     with pytest.raises(ValueError, match="other weights than it has"):
         checkpoint.fresh(changed)
+
+
+@pytest.mark.parametrize("wrong", [{"format": 99}, {"recipe": 3}, {"results": []}], ids=str)
+def test_cards_of_another_make_are_refused_in_a_line(tmp_path, wrong):
+    for ending in (".safetensors", ".json"):
+        shutil.copy(checkpoint.find("digits").with_suffix(ending), tmp_path / f"x{ending}")
+    card = json.loads((tmp_path / "x.json").read_text())
+    (tmp_path / "x.json").write_text(json.dumps(card | wrong))
+    with pytest.raises(ValueError, match=r"x\.json is not a card"):
+        checkpoint.load(tmp_path / "x.safetensors")

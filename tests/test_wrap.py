@@ -486,3 +486,13 @@ def test_the_routing_analysis_runs_on_each(kind, images):
 
     found = routing.compute(wrapped(kind), images[:1], classes=["a", "b", "c"])
     assert found.maps.shape == (3, 4, 3)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"image_shape": 28}, {"image_shape": (28,)}, {"classes": "10"}, {"classes": True}],
+    ids=str,
+)  # fmt: skip
+def test_sizes_that_are_none_are_refused_in_a_line(wrong):
+    sizes = {"image_shape": (1, 21, 19), "classes": 3} | wrong
+    with pytest.raises(ValueError, match=f"expected .*{next(iter(wrong))}"):
+        capsviz.wrap(torch.nn.Flatten(), **sizes)

@@ -91,10 +91,10 @@ def compute(
     J, E = poses.shape
     capsule = int(predict(traced.lengths)) if capsule is None else int(capsule)
     changes = np.zeros(E) if changes is None else np.asarray(changes, dtype=float)
-    if not 0 <= capsule < J or changes.shape != (E,):
-        raise ValueError(
-            f"expected a class from 0 to {J - 1} and {E} changes, got {capsule} and {changes.shape}"
-        )
+    if not 0 <= capsule < J:
+        raise ValueError(f"expected a class from 0 to {J - 1}, got {capsule}")
+    if changes.shape != (E,):
+        raise ValueError(f"expected {E} changes, one a dimension, got {changes.tolist()}")
     return Result(
         image=to_uint8(image[0]),
         warped=to_uint8(frame[0].float()),

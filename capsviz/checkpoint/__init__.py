@@ -25,6 +25,7 @@ from capsviz.files import write_text
 from capsviz.nn import models
 
 SHIPPED = "capsviz.trained"  # the folder of shipped weights, beside the package
+FORMAT = 1  # of cards
 PRIMARY = ".primary"  # ends the stem of a decoder that lies beside a network, and is none itself
 
 
@@ -79,9 +80,12 @@ def read_card(weights: Path) -> dict:
     path = weights.with_suffix(".json")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
-        for part in ("model", "dataset", "weights"):
+        known = [part for part in ("recipe", "training", "results", "thresholds") if part in card]
+        for part in ("model", "dataset", "weights", *known):
             if not isinstance(card[part], dict):
                 raise TypeError(f"'{part}' is no table")
+        if card.get("format", FORMAT) != FORMAT:
+            raise TypeError(f"format {card['format']!r}, expected {FORMAT}")
         card["dataset"]["name"], card["model"]["name"], card["model"]["config"]
         return card
     except FileNotFoundError as error:
@@ -133,7 +137,7 @@ def save(
         "stored_as": " and ".join(sorted(types)),
         "parameters": sum(p.numel() for p in model.parameters()),
     }
-    card = {"format": 1, **card, "model": network(model), "weights": weights}
+    card = {"format": FORMAT, **card, "model": network(model), "weights": weights}
     write_text(path.with_suffix(".json"), json.dumps(card, indent=1) + "\n")
     return path
 

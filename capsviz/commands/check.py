@@ -43,17 +43,25 @@ FUNCTION = "FILE.py:FUNCTION"
 @click.option(
     "--markdown", type=click.Path(path_type=Path, dir_okay=False), help="Write the report there."
 )
+@writing.force
 def command(
-    inputs, image_shape, classes, loss, train_data, test_data, iterations, new, as_json, markdown
-):
+    inputs, image_shape, classes, loss, train_data, test_data, iterations, new, as_json, markdown,
+    force,
+):  # fmt: skip
     """Check one network."""
     import torch
 
     from capsviz import checks
+    from capsviz.cli import naming
     from capsviz.cli.inputs import open_module
+    from capsviz.files import write_text
     from capsviz.foreign import open_function
     from capsviz.foreign import open_module as opened
 
+    if markdown is not None:
+        if markdown.exists() and not force:
+            raise ValueError(f"{markdown} exists: add --force to overwrite it, or name another")
+        naming.try_folder(markdown.parent)
     torch.manual_seed(0)  # networks without weights are drawn alike each time
     shape = _shape(inputs, image_shape, classes)
     module, part, name, notice = open_module(**inputs, data_wanted=not shape)
@@ -80,9 +88,10 @@ def command(
         raise ValueError(
             f"{error}; for other images name --dataset, or --image-shape C H W and --classes J"
         ) from error
-    if markdown is not None:
-        markdown.write_text(report.markdown(), encoding="utf-8")
     click.echo(writing.to_json(report.as_dict()) if as_json else report.text())
+    if markdown is not None:
+        markdown.parent.mkdir(parents=True, exist_ok=True)
+        write_text(markdown, report.markdown())
     click.get_current_context().exit(report.exit_status)
 
 

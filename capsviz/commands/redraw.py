@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -37,26 +38,41 @@ def command(files, output, formats, width, latex, venue, rc, font, force):
 
     with errors():
         formats = figures.check_formats(formats)
-        size = None if width is None and venue is None else width_for(width or "double", venue)
+        width_for(width or "double", venue)  # refuses what is none
     for path in files:
         result, about = figures.read_result(path)
+        size = about["width"]
+        if width is not None or venue is not None:
+            made = about.get("options", {}).get("width") or "double"
+            size = width_for(width or made, venue)
         stem = (output or path.parent) / path.stem
         if latex:
-            inches = figures.inches(size or about["width"])
             kinds = formats[:1] if options.typed("formats") else ()
-            for line in _environments(stem, result, about, kinds, inches, column(venue)):
-                click.echo(line)
+            with _of(path):
+                inches = figures.inches(size)
+                lines = [*_environments(stem, result, about, kinds, inches, column(venue))]
+            click.echo("\n".join(lines))
             continue
         naming.try_folder(stem.parent)
         for kind in formats:
             naming.refuse_existing(stem, force=force, kind=kind)
         old = about.get("look", {})
-        with figures.look(rc or old.get("rc"), font or old.get("font")):
-            written = figures.export(
-                stem, about["analysis"], result, formats, size or about["width"]
-            )
+        with figures.look(rc or old.get("rc"), font or old.get("font")), _of(path):
+            written = figures.export(stem, about["analysis"], result, formats, size)
         for one in written:
             click.echo(f"wrote {one}", err=True)
+
+
+@contextmanager
+def _of(path: Path):
+    """Around what is drawn of a file: numbers in it that do not fit together are told in a line."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"'{path}' cannot be drawn, its numbers do not fit together "
+            f"({type(error).__name__}: {error})"
+        ) from error
 
 
 def _environments(stem, result, about, kinds, inches, column):

@@ -45,7 +45,7 @@ def command(networks, n, only, digit, index, seed, output, force):
     if part.parts is None:
         digit = example.chosen(part, digit)
         part.nth_of_class(digit, index)
-    joined = "-".join(one.name for one in opened)
+    joined = "-".join(naming.label(one.source) if one.source else one.name for one in opened)
     path = output or Path("runs") / f"report-{joined}.html"
     if path.exists() and not force:
         raise ValueError(f"{path} is there already: add --force, or name another by --output")

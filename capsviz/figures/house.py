@@ -92,7 +92,7 @@ def read_rc(path: str | Path) -> dict[str, str]:
                 raise ValueError("expected NAME: VALUE")
             matplotlib.RcParams({name: value})
         except (ValueError, KeyError) as error:
-            words = " ".join(str(error).strip("\"'").split())
+            words = " ".join(str(error.args[0] if error.args else error).split())
             raise ValueError(f"{path}, line {number}: {words}") from error
         values[name] = value
     return values

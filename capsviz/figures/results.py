@@ -70,7 +70,7 @@ def read_result(path: Path) -> tuple[NamedTuple, dict]:
     path = Path(path)
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise ValueError(f"there is no file '{path}'") from error
     except ValueError as error:
         raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error

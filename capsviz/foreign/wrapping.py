@@ -95,6 +95,10 @@ def wrap(
         raise ValueError(f"this {type(network.network).__name__} is wrapped already")
     if grid not in (None, "probe") and not (isinstance(grid, tuple | list) and len(grid) == 3):
         raise ValueError(f"grid= must be (types, rows, columns), 'probe' or None, got {grid!r}")
+    if not isinstance(image_shape, tuple | list) or not 2 <= len(image_shape) <= 3:
+        raise ValueError(f"expected image_shape as (C, H, W), got {image_shape!r}")
+    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
+        raise ValueError(f"expected a number of classes, at least 2, got {classes!r}")
     network = as_written(network)
     shape = (1, *image_shape)[-3:] if len(image_shape) < 3 else tuple(image_shape)
     recipe = Recipe(call or (lambda net, images: net(images)), tuple(shape), classes)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.routing import Parents
+from capsviz.tracing.finite import require_finite_parts
 from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.modes import inference
@@ -49,6 +50,7 @@ def parents_under(
     ValueError  for a network whose couplings cannot be replaced.
     """
     check_images(images)
+    _check(several)
     if not routes_again(model):
         traced = [
             trace(model, images, keep=("poses", "lengths"), couplings=one, iterations=iterations)
@@ -70,7 +72,20 @@ def parents_under(
             )
             pairs.append((routed.poses[-1].cpu(), routed.activations[-1].cpu()))
         chunked.append([torch.stack(part) for part in zip(*pairs, strict=True)])
-    return Parents(*(torch.cat(part, 1) for part in zip(*chunked, strict=True)))
+    poses, activations = (torch.cat(part, 1) for part in zip(*chunked, strict=True))
+    require_finite_parts({"poses": poses, "activations": activations}, model)
+    return Parents(poses, activations)
+
+
+def _check(several: Sequence[Tensor | None]) -> None:
+    """ValueError for no couplings, or some that are not finite; TypeError for what is no tensor."""
+    if len(several) == 0:
+        raise ValueError("expected couplings, or None where the network routes: got an empty list")
+    for one in several:
+        if not (one is None or isinstance(one, Tensor)):
+            raise TypeError(f"expected couplings as tensors or None, got {type(one).__name__}")
+        if one is not None and not one.isfinite().all():
+            raise ValueError("expected couplings that are numbers, got some that are not finite")
 
 
 def under_couplings(
@@ -80,6 +95,7 @@ def under_couplings(
     if routes_again(model):
         return parents_under(model, images, several, progress=progress).activations
     check_images(images)
+    _check(several)
     traced = [trace(model, images, keep=("lengths",), couplings=one) for one in progress(several)]
     return torch.stack([one.lengths for one in traced if one.lengths is not None])
 
@@ -104,9 +120,15 @@ def from_children(
 
     Raises
     ------
-    ValueError  for a network without `from_children`.
+    ValueError  for a network without `from_children`, or couplings of another shape.
     """
     require(model, ("from_children",), "an exchange of children")
+    layer = -1 if layer == len(getattr(model, "grids", None) or [None]) - 1 else layer
+    each = list(couplings) if isinstance(couplings, list | tuple) else [couplings]
+    _check(each)
+    for one in each:
+        if one is not None and (one.dim() < 3 or len(one) != len(children)):
+            raise ValueError(f"expected couplings ({len(children)}, I, J), got {tuple(one.shape)}")
     like, parts = next(model.parameters(), children), []
     more: dict[str, Any] = {} if layer == -1 else {"layer": layer}
     with inference(model):
@@ -114,12 +136,13 @@ def from_children(
             if isinstance(couplings, Tensor):
                 more["couplings"] = couplings[rows].to(like)
             elif couplings is not None:
-                each = (None if one is None else one[rows].to(like) for one in couplings)
-                more["couplings"] = list(each)
+                more["couplings"] = [None if one is None else one[rows].to(like) for one in each]
             active = None if activations is None else activations[rows].to(like)
             _, classes = model.from_children(children[rows].to(like), active, **more)
             parts.append(classes.cpu())
-    return torch.cat(parts)
+    classes = torch.cat(parts)
+    require_finite_parts({"last": classes}, model)
+    return classes
 
 
 def chunks(

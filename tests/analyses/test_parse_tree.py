@@ -23,8 +23,9 @@ from capsviz.cli.inputs import Inputs
 from capsviz.cli.other_images import Others
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
-from capsviz.tracing import parents_under, trace, under_couplings
+from capsviz.tracing import from_children, parents_under, trace, under_couplings
 from capsviz.tracing.child_gradients import child_gradients
+from capsviz.tracing.finite import NotFiniteError
 
 CLASSES = noise.CLASSES
 GRID = (2, 3, 2)
@@ -225,6 +226,48 @@ def test_children_kept_for_several_couplings_say_what_a_trace_says(kind, images,
         expected = trace(model, images, keep=("poses", "lengths"), couplings=asked)
         torch.testing.assert_close(said[k], expected.lengths, rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(poses[k], expected.poses[-1], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("several", "kind", "words"),
+    [
+        ([], ValueError, "empty list"),
+        (["uniform"], TypeError, "got str"),
+        ([torch.full((12, 3), torch.nan)], ValueError, "not finite"),
+        ([torch.ones(5, 4)], ValueError, r"expected couplings"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("function", [parents_under, under_couplings])
+def test_couplings_that_are_none_are_refused(images, function, several, kind, words):
+    with pytest.raises(kind, match=words):
+        function(build_tiny(), images[:2], several)
+
+
+def test_networks_that_give_no_numbers_are_refused_under_couplings_too(images):
+    model = build_tiny()
+    children = trace(model, images[:2], keep=("children",)).children
+    with torch.no_grad():
+        model.capsules.weight[0] = torch.nan
+    for say in (
+        lambda: parents_under(model, images[:2], [None]),
+        lambda: from_children(model, children),
+    ):
+        with pytest.raises(NotFiniteError):
+            say()
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "self_attention", "uniform", "em"])
+def test_couplings_of_each_iteration_are_one_for_a_routing_of_one_pass(images, kind):
+    model = build_tiny(routing=kind)
+    traced = trace(model, images[:2])
+    rounds = len(traced.couplings)
+    listed = {"couplings": [None] * rounds, "layer": 0}
+    said = from_children(model, traced.children, traced.child_activations, **listed)
+    torch.testing.assert_close(said, traced.lengths, rtol=1e-4, atol=1e-6)
+    for wrong in ([None] * (rounds + 1), traced.couplings[-1][0], traced.couplings[-1][:1]):
+        with pytest.raises(ValueError, match="expected"):
+            from_children(model, traced.children, traced.child_activations, couplings=wrong)
 
 
 class ForeignOnGrid(Foreign):

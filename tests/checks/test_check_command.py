@@ -45,6 +45,11 @@ def test_a_failure_ends_with_status_1_and_says_how_to_mend_it(run, tmp_path):
     assert "✗ fails" in result.stdout and "mend:" in result.stdout and "§4" in result.stdout
     page = (tmp_path / "report.md").read_text()
     assert page.startswith("# net-AcrossPlaces") and "## A primary capsule is made of" in page
+    for flags, status in (((), 2), (("--force",), 1)):
+        (tmp_path / "report.md").write_text("mine")
+        again = run("--network", "net.py:AcrossPlaces", *SIZE, "--markdown", "report.md", *flags)
+        assert again.exit_code == status
+        assert ((tmp_path / "report.md").read_text() == "mine") == (status == 2)
 
 
 def test_a_network_that_wrap_refuses_is_checked(run):

@@ -106,6 +106,22 @@ def test_text_in_pdf_is_truetype(result, tmp_path):
     assert b"/Type3" not in content and b"/FontFile2" in content
 
 
+def test_at_a_venue_a_figure_is_as_wide_as_it_was_made_for(result, tmp_path):
+    for width, inches in (("single", "3.25in"), ("double", "6.75in")):
+        figures.save(tmp_path / width, "rotate", result, formats=["png"], options={"width": width})
+        words = ["redraw", str(tmp_path / f"{width}.json"), "--latex", "--venue", "icml"]
+        printed = CliRunner().invoke(main, words).stdout
+        assert f"width={inches}" in printed and ("figure*" in printed) == (width == "double")
+
+
+@pytest.mark.parametrize("field", ["angles_deg", "lengths"])
+def test_numbers_that_do_not_fit_together_are_told_in_a_line(result, tmp_path, field):
+    figures.save(tmp_path / "x", "rotate", result._replace(**{field: "x"}), formats=[])
+    said = CliRunner().invoke(main, ["redraw", str(tmp_path / "x.json"), "--format", "png"])
+    assert said.exit_code == 2 and "x.json' cannot be drawn" in said.stderr
+    assert len(said.stderr.splitlines()) == 1
+
+
 def test_files_that_hold_no_result_are_refused(tmp_path):
     path = tmp_path / "x.json"
     for text in ("", "[]", "{}", '{"analysis": "rotate", "kind": "Result", "result": {}}'):

@@ -50,6 +50,7 @@ __all__ = [
     "get",
     "has_evidence",
     "norms_parents",
+    "of_round",
     "quantity",
     "rounds",
     "stack",
@@ -150,3 +151,8 @@ def check_iterations(iterations: int) -> None:
     """Raise ValueError for fewer than one iteration."""
     if iterations < 1:
         raise ValueError(f"routing iterations must be at least 1, got {iterations}")
+
+
+def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:
+    """What replaces the couplings of a round, from 0, where one for each is listed; or None."""
+    return couplings[iteration] if isinstance(couplings, list | tuple) else couplings

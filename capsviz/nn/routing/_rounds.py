@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from capsviz.nn.routing import Routing, stack
+from capsviz.nn.routing import Routing, of_round, stack
 
 
 def iterate(
@@ -42,8 +42,3 @@ def iterate(
         if iteration + 1 < iterations:
             current = logits(current, *state)
     return stack(history)
-
-
-def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:
-    """What replaces the couplings of a round, from 0, if one for each may be listed; or None."""
-    return couplings[iteration] if isinstance(couplings, list | tuple) else couplings

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from torch import Tensor, einsum, zeros
 
 from capsviz.nn.functional import leaky_softmax, lengths, squash
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, stack
+from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, of_round, stack
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import exact
-from capsviz.nn.routing._rounds import of_round
 
 
 @exact
