@@ -1,7 +1,7 @@
 """Names of figures: what made them, so that two that differ never share one; nothing is lost.
 
 A figure is called ANALYSIS-CHECKPOINT-WHAT-OPTIONS: the checkpoint where its name is not in the
-rest, and every option that is not the default. Where a file of that name lies already, the command
+rest, several in their order, and every option that is not the default. Where a file of that name lies already, the command
 is refused before anything is computed, unless `--force` is given.
 """
 
@@ -61,12 +61,14 @@ def stem(
     options   those that are not the defaults, by their names on the command line.
     analysis  the networks stand behind its name, where the base begins with it, else at the end.
     """
-    named = _cut("-".join(one for one in networks if f"-{one}-" not in f"-{base}-"))
+    alone = len(networks) == 1 and f"-{networks[0]}-" in f"-{base}-"
+    named = "" if alone else _cut("-".join(networks))
     first = (analysis or base.partition("-")[0]).replace("_", "-")
     rest = base.removeprefix(first).removeprefix("-")
     begins = base == first or base.startswith(f"{first}-")
     name = "-".join(filter(None, (first, named, rest) if begins else (base, named)))
-    tail = [f"{key}{_value(value)}" for key, value in options.items() if _new(value, name)]
+    told = {key: one for key, one in options.items() if key == "baseline" or _new(one, name)}
+    tail = [f"{key}{_value(value)}" for key, value in told.items()]
     return "-".join(filter(None, (name, _cut("-".join(tail)))))
 
 

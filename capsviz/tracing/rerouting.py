@@ -124,7 +124,9 @@ def from_children(
     """
     require(model, ("from_children",), "an exchange of children")
     layer = -1 if layer == len(getattr(model, "grids", None) or [None]) - 1 else layer
-    each = list(couplings) if isinstance(couplings, list | tuple) else [couplings]
+    each: list[Tensor | None] = [None]
+    if couplings is not None:
+        each = [couplings] if isinstance(couplings, Tensor) else list(couplings)
     _check(each)
     for one in each:
         if one is not None and (one.dim() < 3 or len(one) != len(children)):

@@ -255,7 +255,7 @@ def test_the_command_compares_networks(blank, tmp_path, other):
         and values["worst"] is None
     )
     written = sorted(p.name for p in (tmp_path / "out").iterdir())
-    stem = "sweep-own-tiny-shift-x-digits-12-images-step-8-no-worst"
+    stem = "sweep-digits-own-tiny-shift-x-digits-12-images-step-8-no-worst"
     assert written == [f"{stem}.{kind}" for kind in ("json", "png")]
 
 

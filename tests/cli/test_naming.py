@@ -66,6 +66,14 @@ def test_the_network_stands_behind_the_analysis_or_at_the_end():
     assert naming.stem("tour", ["x"], {}, "tour") == "tour-x"
 
 
+def test_networks_and_what_they_are_compared_with_stand_in_the_name_in_their_order():
+    named = (["digits"], ["mine"], ["digits", "mine"], ["mine", "digits"], ["digits", "mine", "x"])
+    names = [naming.stem("affine-digits-10-images", networks, {}) for networks in named]
+    assert names[0] == "affine-digits-10-images" and len(set(names)) == len(names)
+    with_baseline = naming.stem("affine-digits-10-images", named[2], {"baseline": "mine"})
+    assert with_baseline.endswith("baseline-mine")
+
+
 def test_long_names_are_cut_and_stay_different():
     one, other = (
         naming.stem("sweep-x", [f"network-{k}{end}" for k in range(12)], {}) for end in "ab"
