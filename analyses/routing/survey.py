@@ -83,7 +83,7 @@ class Survey:
     """
 
     def __init__(self, model, images: Tensor, *, iterations: int | None, most: int, seed: int):
-        self.model, self.asked = model, iterations
+        self.model, self.requested = model, iterations
         few = images[:PREFIX_IMAGES]
         self.iterations = len(trace(model, few[:1], keep=("poses",), iterations=iterations).poses)
         self.most = self._rounds(few[:1], most)
@@ -137,7 +137,7 @@ class Survey:
         self.means["sd"].add(coupling_sd(own, even).T)
         measured = defaultdict(list)
         controls = [control_couplings(kind, own, self.generator)[-1] for kind in INTERVENTIONS]
-        replaced = parents_under(model, images, controls, iterations=self.asked)
+        replaced = parents_under(model, images, controls, iterations=self.requested)
         for drawn, poses in zip(controls, replaced.poses, strict=True):
             values = _measures(traced.votes, drawn[None], poses[None], labels)
             for name, value in (*values.items(), ("sd", coupling_sd(drawn, even)[:, None])):

@@ -43,8 +43,8 @@ def command(files, output, formats, width, latex, venue, rc, font, force):
         result, about = figures.read_result(path)
         size = about["width"]
         if width is not None or venue is not None:
-            made = about.get("options", {}).get("width") or "double"
-            size = width_for(width or made, venue)
+            earlier = about.get("options", {}).get("width") or "double"
+            size = width_for(width or earlier, venue)
         stem = (output or path.parent) / path.stem
         if latex:
             kinds = formats[:1] if options.typed("formats") else ()
