@@ -18,7 +18,7 @@ CONDITIONS = (  # whose couplings
     "own, shuffled",
     "noise, equal sd",
     "even",
-    "unlike's, shuffled",  # results of before version 0.3 are without
+    "unlike's, shuffled",  # earlier results are without
 )
 OWN, UNLIKE, LIKE, MEAN, SHUFFLED, NOISE, EVEN, UNLIKE_SHUFFLED = range(len(CONDITIONS))
 

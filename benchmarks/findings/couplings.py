@@ -62,9 +62,9 @@ def transplant() -> Finding:
     least = min((of.result.as_partner[UNLIKE_SHUFFLED].value for of in apart), default=np.nan)
     words = [
         *by_kind["even"],
-        f"of sharper couplings {'; '.join(sharper)}: there each class's total suffices: the "
-        f"other's shuffled do as well, {percent(least)} or more in {len(apart)} networks, one run "
-        "each",
+        f"of sharper couplings {'; '.join(sharper)}",
+        f"in {len(apart)} networks, one run each, each class's total suffices: the other's "
+        f"shuffled do as well, {percent(least)} or more",
     ]
     words += by_kind["kept"]
     elsewhere = ""
