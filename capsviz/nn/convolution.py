@@ -1,7 +1,9 @@
-"""Convolutions without padding: PyTorch's own, or where it pays a product of kernels and patches.
+"""Convolutions without padding: PyTorch's own, or on a CPU what is faster (benchmarks/notes.md).
 
-On a CPU oneDNN multiplies matrices faster than it convolves, but the patches take memory. So if
-freed memory is kept (`capsviz.nn.allocator`), and only then (benchmarks/notes.md), a convolution is
+In float32 and float64, one of many images with large kernels on small maps, as CapsNet's second,
+goes by the Fourier transform (`capsviz.nn.fourier`): in training only if freed memory is kept
+(`capsviz.nn.allocator`), for it takes more. As to the others, oneDNN multiplies matrices faster
+than it convolves, but the patches take memory; if freed memory is kept, and only then, one is
 
 few channels   the product of all patches at once, which take no more memory than the result;
 many channels  that of some images at a time, from `WIDE` channels to as many: below, oneDNN's
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, linear
 
-from capsviz.nn import allocator
+from capsviz.nn import allocator, fourier
 from capsviz.nn.computation import is_literal, without_autocast
 
 ROWS_KEPT = 1152  # patches at a time: of 32 images of MNIST, 96 MB in float32
@@ -20,7 +22,8 @@ WIDE = 128
 
 
 def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> Tensor:
-    """`conv2d(images, weight, bias, stride)`; its result is channels-last if memory is kept.
+    """`conv2d(images, weight, bias, stride)`; its result is channels-last if memory is kept
+    or the Fourier transform is taken.
 
     Parameters
     ----------
@@ -33,12 +36,18 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     -------
     (B, O, rows, columns).
     """
-    plain = is_literal() or not allocator.kept() or torch.compiler.is_compiling()
+    plain = is_literal() or torch.compiler.is_compiling()
     if plain or images.device.type != "cpu" or len(images) == 0:
+        return conv2d(images, weight, bias, stride)
+    autocast = torch.is_autocast_enabled("cpu") and images.dtype != torch.float64
+    roomy = allocator.kept() or not (torch.is_grad_enabled() and weight.requires_grad)
+    if roomy and not autocast and fourier.pays(images, weight, stride):
+        return fourier.convolve(images, weight, bias, stride)
+    if not allocator.kept():
         return conv2d(images, weight, bias, stride)
     if weight[0].numel() <= len(weight):
         return _all_patches(images, weight, bias, stride)
-    if torch.is_autocast_enabled("cpu") and images.dtype != torch.float64:
+    if autocast:
         dtype = torch.get_autocast_dtype("cpu")
         images, weight, bias = (x.to(dtype) for x in (images, weight, bias))
     images = images.contiguous(memory_format=torch.channels_last)

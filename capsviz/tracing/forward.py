@@ -111,7 +111,8 @@ class _Pass:
                 "trace fewer images, or name only the parts you need by keep=(...)",
             )
             size = sum(_bytes(value) for value in values.values())
-            chunk = chunk or min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model))
+            most = min(max(1, CHUNK_BYTES // max(1, size)), images_at_a_time(self.model))
+            chunk = chunk or _even(len(images), most)
             pieces: dict[str, list[Tensor]] = {name: [] for name in self.parts}
             if self.couplings is None and len(images) == 1:
                 batches = [first]
@@ -195,6 +196,11 @@ class _Pass:
 def images_at_a_time(model) -> int:
     """How many images a forward pass should take: fewer where a network says they are large."""
     return min(CHUNK_IMAGES, max(1, PASS_BYTES // getattr(model, "image_bytes", 1)))
+
+
+def _even(images: int, most: int) -> int:
+    """How many at a time, none of the pieces being much smaller than another: few pay less."""
+    return max(1, -(-images // max(1, -(-images // most))))
 
 
 def _grid(model, layer: int) -> tuple[int, int, int] | None:

@@ -18,6 +18,7 @@ from capsviz.nn import (
     children,
     convolution,
     decoders,
+    fourier,
     functional,
     routing,
     stems,
@@ -226,8 +227,11 @@ class CapsNet(ClassPoses):
         work = 4 * (3 * kernels.numel() + self.capsules.weight.numel()) + batch * self.image_bytes
         work += convolution.workspace_bytes(kernels, rows * columns)
         work += routing.workspace_bytes(kernels.device)
-        if allocator.kept() and not kernels.is_cuda:  # some lies in pieces too small to use again
-            work *= 2
+        if allocator.kept() and not kernels.is_cuda:
+            shape = (batch, kernels.shape[1], *(2 * n + KERNEL - 2 for n in (rows, columns)))
+            features = torch.empty(shape, dtype=kernels.dtype, device="meta")
+            work += fourier.workspace_bytes(features, kernels, 2)
+            work *= 2  # some lies in pieces too small to use again
         return 16 * parameters + work
 
     def _initialise_as_authors(self) -> None:

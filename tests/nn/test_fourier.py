@@ -1,0 +1,121 @@
+"""Convolutions by the Fourier transform: as exact as those that are written out, and when."""
+
+import pytest
+import torch
+from draws import draw
+from torch.nn.functional import conv2d
+
+from capsviz.nn import allocator, fourier
+from capsviz.nn.computation import literal
+from capsviz.nn.convolution import convolve
+
+PAPER = (20, 256, 20, 20), (256, 256, 9, 9), 2  # CapsNet's second convolution
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("size", [(8, 8), (9, 7), (11, 12)])
+def test_it_is_the_convolution_for_odd_and_even_numbers_of_points(size, stride, k):
+    images, weight, bias = draw(3, 2, *size, seed=1), draw(4, 2, k, k, seed=2), draw(4, seed=3)
+    found, expected = (one(images, weight, bias, stride) for one in (fourier.convolve, conv2d))
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
+
+
+def test_as_many_products_are_made_as_are_counted():
+    for rows, columns, taps in ((6, 6, 5), (6, 7, 5), (1, 1, 1), (1, 3, 2), (5, 5, 3)):
+        shape = fourier.Shape(1, 1, taps, 1, rows, columns)
+        pixels, kernels, synthesis = fourier._forms(rows, columns, taps, "float64")
+        assert len(pixels) == len(kernels) == synthesis.shape[1] == shape.products
+
+
+def test_the_paper_s_convolution_takes_a_fifth_of_the_products():
+    """The numbers of the module's text."""
+    images, weight = torch.empty(PAPER[0], device="meta"), torch.empty(PAPER[1], device="meta")
+    shape = fourier.shape_of(images, weight, 2)
+    assert shape.points == (10, 10)
+    assert (4 * shape.products, 36 * 81) == (592, 2916)
+    assert fourier.pays(images, weight, 2)
+
+
+def test_float32_loses_no_more_digits_than_sums_that_are_written_out():
+    images, weight = draw(*PAPER[0], seed=1).relu(), draw(*PAPER[1], seed=2)
+    bias = draw(256, seed=3)
+    exact = conv2d(images, weight, bias, 2)
+    single = images.float(), weight.float(), bias.float(), 2
+    errors = [(one(*single).double() - exact).abs().max() for one in (convolve, conv2d)]
+    assert errors[0] <= 1.5 * errors[1]
+    assert errors[0] > 0 and not torch.equal(convolve(*single), conv2d(*single))  # it is taken
+
+
+@pytest.mark.parametrize("learning", [True, False])
+def test_first_and_second_derivatives(learning):
+    images, weight, bias = draw(2, 2, 7, 6, seed=1), draw(3, 2, 3, 3, seed=2), draw(3, seed=3)
+    inputs = [x.requires_grad_() for x in ((images, weight, bias) if learning else (images,))]
+    rest = () if learning else (weight, bias)
+    assert torch.autograd.gradcheck(lambda *x: fourier.convolve(*x, *rest, 2), inputs)
+    assert torch.autograd.gradgradcheck(lambda *x: fourier.convolve(*x, *rest, 2).square(), inputs)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda weight: weight.mul_(2),
+        lambda weight: weight.data.mul_(2),  # which PyTorch does not count as a change
+        lambda weight: weight.data.view(-1)[0].add_(1),
+        lambda weight: setattr(weight, "data", weight.data.flip(0)),
+    ],
+)
+def test_kernels_that_were_written_to_are_transformed_again(write):
+    images, bias = draw(3, 2, 8, 8, seed=1), draw(4, seed=3)
+    weight = torch.nn.Parameter(draw(4, 2, 5, 5, seed=2))
+    with torch.no_grad():
+        for _ in range(2):
+            found = fourier.convolve(images, weight, bias)
+            torch.testing.assert_close(found, conv2d(images, weight, bias))
+            write(weight)
+
+
+def test_networks_that_take_turns_have_their_own_kernels():
+    images, bias = draw(3, 2, 8, 8, seed=1), draw(4, seed=3)
+    for k, seed in ((5, 1), (5, 2), (3, 1), (5, 1)):
+        weight = draw(4, 2, k, k, seed=seed)
+        found = fourier.convolve(images, weight, bias)
+        torch.testing.assert_close(found, conv2d(images, weight, bias))
+
+
+@pytest.mark.parametrize(
+    ("images", "weight", "stride"),
+    [
+        ((fourier.LEAST_IMAGES - 1, *PAPER[0][1:]), PAPER[1], 2),  # few images
+        ((32, 1, 28, 28), (256, 1, 9, 9), 1),  # large maps of few channels: conv1
+        ((32, 64, 32, 32), (64, 64, 3, 3), 1),  # small kernels
+        ((32, 256, 8, 8), (256, 256, 9, 9), 2),  # larger than the map
+        ((32, 256, 40, 40), (256, 256, 9, 9), 2),  # kernels of a gigabyte
+    ],
+)
+def test_elsewhere_it_does_not_pay(images, weight, stride):
+    inputs = (torch.empty(one, device="meta") for one in (images, weight))
+    assert not fourier.pays(*inputs, stride)
+
+
+def test_other_numbers_and_the_literal_way_are_convolved_by_pytorch():
+    images, weight, bias = (draw(*shape).float() for shape in (PAPER[0], PAPER[1], (256,)))
+    expected = conv2d(images, weight, bias, 2)
+    with literal():
+        assert torch.equal(convolve(images, weight, bias, 2), expected)
+    assert not fourier.pays(images.bfloat16(), weight.bfloat16(), 2)
+    assert not fourier.pays(images, weight.double(), 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert convolve(images, weight, bias, 2).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_kernels_that_learn_are_transformed_where_memory_is_kept_for_it_takes_more(
+    kept, monkeypatch
+):
+    monkeypatch.setattr(allocator, "kept", lambda: kept)
+    images, weight, bias = (draw(*shape).float() for shape in (PAPER[0], PAPER[1], (256,)))
+    found = convolve(images, weight.requires_grad_(), bias, 2)
+    expected = conv2d(images, weight, bias, 2)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+    assert torch.equal(found, expected) is not kept
