@@ -36,6 +36,6 @@ def of_class(networks, images: Tensor, label: int, warps) -> Iterator[list[np.nd
         parts = [upright]
         for size in sizes[1:]:
             matrix = family_matrix(name, size, tuple(images.shape[2:]))
-            with torch.inference_mode():  # looked at once: no trace of it is to be remembered
+            with torch.inference_mode():
                 parts.append(look(warp(images, matrix).clamp(0, 1)))
         yield [np.stack(one) for one in zip(*parts, strict=True)]

@@ -114,7 +114,7 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which
     needed = np.flatnonzero(which.any(0))
     for begin in range(0, len(needed), chunk):
         part = needed[begin : begin + chunk]
-        with torch.inference_mode():  # such images are not kept by `tracing.remember`
+        with torch.inference_mode():
             warped = warp(images[part].to(like), by).clamp(0, 1)
         for k, model in enumerate(models):
             mine = np.flatnonzero(which[k, part])

@@ -150,7 +150,7 @@ def _transformed(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
 def _remembered(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
     """`_transformed`, without gradients; of the last kernels, if these are equal to them."""
     global _kept
-    with torch.no_grad():
+    with torch.inference_mode(False), torch.no_grad():  # for whoever wants gradients of images
         last = _kept
         if last is None or not _equal(last, weight, len(taps)):
             last = _kept = (weight.detach().clone(), _transformed(weight.detach(), taps, s))
@@ -164,6 +164,7 @@ def _equal(last: tuple[Tensor, Tensor], weight: Tensor, products: int) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
+@torch.inference_mode(False)
 def _forms(rows: int, columns: int, taps: int, dtype: str) -> tuple[Tensor, Tensor, Tensor]:
     """The matrices of the transform.
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from capsviz.tracing.record import PARTS, Trace
 
 REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
-COMMON = ("children", "couplings", "poses", "activations")  # kept for the next who asks
+COMMON = ("poses", "activations")  # small, and kept for the next who asks
 
 
 class _Entry(NamedTuple):
-    model: object
-    images: Tensor  # an entry refers to them, so that their addresses are not used again
+    model: object  # an entry refers to it, so that its address is not used again
     kept: tuple[str, ...]
     traced: Trace
     size: int
@@ -29,8 +30,8 @@ _entries: ContextVar[dict | None] = ContextVar("entries", default=None)
 
 @contextmanager
 def remember():
-    """Inside this context an equal call of `trace` on the same, unchanged tensor is answered from
-    the first one whose `keep` covers it: with the same tensors, which must not be written to.
+    """Inside this context an equal call of `trace` on equal images is answered from the first one
+    whose `keep` covers it: with the same tensors, which must not be written to.
     Tensors given as couplings are never taken as equal, nor is a network whose weights were
     written to since; what is changed in it otherwise (hooks, attributes) is not noticed.
     """
@@ -48,23 +49,32 @@ def recalled(
     entries = _entries.get()
     if entries is None or any(isinstance(value, Tensor) for value in options.values()):
         return run(parts)
-    tensors = [images, *model.parameters(), *model.buffers()]
+    tensors = [*model.parameters(), *model.buffers()]
     if any(tensor.is_inference() for tensor in tensors):  # whose changes are not counted
         return run(parts)
     states = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
-    key = (id(model), images.shape, images.stride(), states, *options.values())
+    key = (id(model), digest(images), states, *options.values())
     if key not in entries or not covers(entries[key].kept, parts):
         plain = options["couplings"] is None and options["iterations"] is None
         more = COMMON if plain and options["layer"] == -1 and parts != ("last",) else ()
-        kept = tuple(dict.fromkeys((*parts, *more)))
-        traced = run(kept)
+        earlier = entries[key].kept if key in entries else ()
+        kept = tuple(dict.fromkeys((*parts, *more, *earlier)))
+        traced = replace(run(kept), images=images[:0].cpu())
         size = sum(_bytes(value) for value in vars(traced).values())
+        entries.pop(key, None)
         while entries and size + sum(entry.size for entry in entries.values()) > REMEMBER_BYTES:
-            del entries[next(iter(entries))]  # the oldest
-        entries[key] = _Entry(model, images, kept, traced, size)
+            del entries[max(entries, key=lambda one: entries[one].size)]
+        entries[key] = _Entry(model, kept, traced, size)
     traced = entries[key].traced
     left_out = {name: None for name in PARTS if name not in parts}
-    return replace(traced, **left_out | {"last": traced.lengths if "last" in parts else None})
+    last = traced.lengths if "last" in parts else None
+    return replace(traced, **left_out | {"last": last, "images": images.cpu()})
+
+
+def digest(images: Tensor) -> tuple:
+    """What tells images (N, C, H, W) from all others: shape, kind of numbers, and a hash."""
+    numbers = images.detach().cpu().contiguous().view(torch.uint8).numpy()
+    return images.shape, images.dtype, hashlib.blake2b(numbers, digest_size=16).digest()
 
 
 def covers(kept: tuple[str, ...], parts: tuple[str, ...]) -> bool:

@@ -15,14 +15,13 @@ from foreign import Foreign
 from scipy.integrate import trapezoid
 
 from capsviz import checkpoint, discovery, figures, tracing
-from capsviz.analyses import sweep
+from capsviz.analyses import rotate, sweep
 from capsviz.analyses.sweep import measure as measures
 from capsviz.cli import inputs, main
 from capsviz.cli.networks import open_networks
 from capsviz.figures.sets import Settings
 from capsviz.statistics import comparison
 from capsviz.statistics.intervals import paired_interval, wilson
-from capsviz.tracing.remembered import _entries
 from capsviz.transforms.warps import family_matrix, matrix, warp
 
 CLASSES = ["a", "b", "c"]
@@ -265,11 +264,17 @@ def test_networks_may_be_named_one_option_each(blank, tmp_path, other):
     assert json.loads(done.stdout)["names"] == ["digits", "digits-tiny"]
 
 
-def test_warped_images_are_not_remembered(tiny, tiny_images):
+def test_images_that_were_warped_alike_before_are_looked_at_once(tiny, tiny_images, monkeypatch):
+    looked, look = [], tiny.look
+    monkeypatch.setattr(tiny, "look", lambda x, **o: looked.append(len(x)) or look(x, **o))
+    angles = {"start": -20.0, "stop": 20.0, "step": 20.0}
     with tracing.remember():
-        by = family_matrix("rotation", 10, tiny_images.shape[2:])
-        measures.look([tiny], tiny_images, LABELS, 3, by)
-        assert not _entries.get()
+        rotate.evaluate(tiny, tiny_images, LABELS, **angles, dataset="x")
+        before = len(looked)
+        for angle in (-20, 0, 20):
+            by = family_matrix("rotation", angle, tiny_images.shape[2:])
+            measures.look([tiny], tiny_images, LABELS, 3, by)
+    assert before > 0 and len(looked) == before
 
 
 def test_networks_may_be_named_without_the_option(blank, tmp_path, other):

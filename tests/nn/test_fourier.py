@@ -83,6 +83,20 @@ def test_networks_that_take_turns_have_their_own_kernels():
         torch.testing.assert_close(found, conv2d(images, weight, bias))
 
 
+def test_images_have_gradients_after_others_were_only_looked_at(monkeypatch):
+    monkeypatch.setattr(fourier, "_kept", None)
+    fourier._forms.cache_clear()
+    images, bias = draw(3, 2, 8, 8, seed=1), draw(4, seed=3)
+    weight = draw(4, 2, 5, 5, seed=2)
+    with torch.inference_mode():
+        fourier.convolve(images, weight, bias)
+    found, expected = (
+        torch.autograd.grad(one(images.requires_grad_(), weight, bias).square().sum(), images)
+        for one in (fourier.convolve, conv2d)
+    )
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize(
     ("images", "weight", "stride"),
     [

@@ -75,7 +75,7 @@ def errors(kinds, data: Data, warps, sizes, progress=iter) -> list[list[list[Err
     for name, row in zip(warps, sizes, strict=True):
         results.append([[] for _ in kinds])
         size = tuple(data.images.shape[2:])
-        with torch.inference_mode():  # looked at once: no trace of it is to be remembered
+        with torch.inference_mode():
             warped = [warp(data.images, family_matrix(name, s, size)).clamp(0, 1) for s in row[1:]]
         for s, i in progress(turns):
             if (s, i) not in unwarped:
