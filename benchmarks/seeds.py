@@ -30,8 +30,8 @@ from capsviz.files import write_text
 ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
 DIGITS = 4  # of numbers that are kept
-LEFT_OUT = {"detect": ("examples",)}  # pictures of the first run, which need not be there
-DECIMALS = {"type_coupling": 2, "coupling": 3}  # of those that are many
+LEFT_OUT = {"corrupt": ("examples",), "detect": ("examples",)}  # pictures
+DECIMALS = {"type_coupling": 2, "coupling": 3, "values": 2, "validation": 2}  # of the many
 OF = {"law": "equivariance"}  # the command of those that are called otherwise
 FEW = {"detect": 100, "importance": 200, "parts": 200}  # images at most: these take long
 COMMANDS = {  # but for the images, what each is run with

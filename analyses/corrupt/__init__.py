@@ -57,7 +57,7 @@ class Result(NamedTuple):
     mean: Estimate  # (K,) error, mean over the corruptions; resampled images
     total: Estimate  # (K,) relative total error: ratio of the sums over the corruptions; resampled
     relative_total: Estimate  # (K,) the same of the excess over the clean error
-    examples: np.ndarray  # (1 + C, 1, H, W) uint8: the first image, clean and corrupted
+    examples: np.ndarray | None  # (1 + C, 1, H, W) uint8: the first image, clean and corrupted
     n: int
     dataset: str
     source: str  # of the corrupted images

@@ -44,8 +44,8 @@ def overview(result, width):
 
 
 def _examples(axes, result):
-    """The first image as it is and under each corruption, beside the names of the rows."""
-    for r, image in enumerate(result.examples[:, 0]):
+    """The first image as it is and under each corruption, if kept, beside the rows' names."""
+    for r, image in enumerate(() if result.examples is None else result.examples[:, 0]):
         extent = (-0.46, 0.46, r + 0.46, r - 0.46)
         axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=extent)
         axes.add_patch(Rectangle((-0.46, r - 0.46), 0.92, 0.92, fill=False, color="0.6", lw=0.4))

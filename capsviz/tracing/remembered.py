@@ -73,7 +73,7 @@ def recalled(
 
 def digest(images: Tensor) -> tuple:
     """What tells images (N, C, H, W) from all others: shape, kind of numbers, and a hash."""
-    numbers = images.detach().cpu().contiguous().view(torch.uint8).numpy()
+    numbers = images.detach().cpu().contiguous().view(torch.uint8).numpy().data
     return images.shape, images.dtype, hashlib.blake2b(numbers, digest_size=16).digest()
 
 

@@ -97,6 +97,17 @@ def test_means_and_ratios_are_of_the_errors(result):
     assert result.total.ci95[0].tolist() == [1, 1]
 
 
+def test_it_is_drawn_without_its_pictures_which_statistics_need_not_keep(result):
+    with_them, without = (
+        figures.draw("corrupt", one) for one in (result, result._replace(examples=None))
+    )
+    assert len(with_them.axes[0].images) == 1 + len(ONLY) and not without.axes[0].images
+    named = [
+        [text.get_text() for text in one.axes[0].get_yticklabels()] for one in (with_them, without)
+    ]
+    assert named[0] == named[1]
+
+
 def test_the_mean_of_ratios_is_no_ratio_of_sums():
     """Errors 0.5 and 0.1 of the baseline, 0.5 and 0.4 of the other: 2.5, and 1.5."""
     wrong = np.zeros((2, 2, 100), bool)
