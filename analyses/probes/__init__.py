@@ -241,7 +241,7 @@ def paper(opened, settings):
         picture = open_picture(opened, digit=settings.digit, index=settings.index)
         stem, *pair = inputs.pair(opened, picture, None, index=settings.index)
         yield stem, compute(opened.model, *pair, classes=opened.dataset.classes)
-    fit = min(FIT // 2, max(inputs.LEAST, settings.few // 2))  # a small set is a quick one
+    fit = min(FIT // 2, max(inputs.LEAST, settings.few // 4))  # a small set is a quick one
     result = evaluate(
         opened.model, **inputs.material(opened, settings.few, fit), seed=settings.seed,
         progress=settings.progress("probing"),

@@ -131,6 +131,7 @@ def save(
     identity: str | None = None,
     runs: Mapping | None = None,
     networks: Mapping[str, str | None] | None = None,
+    drawn: Sequence[Path] | None = None,
 ) -> list[Path]:
     """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
 
@@ -148,6 +149,7 @@ def save(
     identity  what the numbers are made of, by which the same are known again.
     runs      the training runs that it is of, where there are several.
     networks  name -> SHA-256 of the weights, of several that are compared.
+    drawn     its pictures and its table, if `export` has written them before.
 
     Returns
     -------
@@ -156,7 +158,7 @@ def save(
     if not hasattr(result, "_asdict"):
         kind = type(result).__name__
         raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
-    paths = export(stem, analysis, result, formats, width)
+    paths = export(stem, analysis, result, formats, width) if drawn is None else drawn
     about = {
         "analysis": analysis,
         "kind": type(result).__name__,

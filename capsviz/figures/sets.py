@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from capsviz import discovery, figures
-from capsviz.figures import manifest
+from capsviz.figures import apart, manifest, pieces
 from capsviz.figures.latex import document
 from capsviz.figures.manifest import Entry
 from capsviz.figures.venues import INCHES
 from capsviz.files import write_text
-from capsviz.provenance import commit, provenance
+from capsviz.provenance import provenance
 from capsviz.tracing import remember
 
-UNRECORDED = ("progress", "command")
+ALONE = 6  # analyses, of more than which pictures are drawn in a process of their own
+AHEAD = 4  # results that wait for it, at most
 
 
 class Settings(NamedTuple):
@@ -124,31 +125,54 @@ def make(
     def record():
         manifest.write(output, about["card"], entries, failed, key=key, whole=sorted(whole))
 
-    with remember():
+    waiting: deque[pieces.Computed] = deque()
+    drawn: dict[str, list[Entry]] = {name: [] for name in names}
+
+    def fail(name, error):
+        failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        report(f"{name} failed: {failed[name]}")
+
+    def take(most):
+        """Take over what is drawn, until so many results wait."""
+        nonlocal entries
+        while len(waiting) > most:
+            one = waiting.popleft()
+            own = drawn[one.analysis]
+            if one.draw is None:  # its end
+                if one.analysis not in failed:
+                    entries = [e for e in entries if e.analysis != one.analysis or e in own]
+                    whole.append(one.analysis)
+                continue
+            try:
+                several = pieces.save(one, inputs, output, settings, formats, width)
+            except Exception as error:  # whatever it is, the other figures are drawn
+                fail(one.analysis, error)
+                continue
+            own += several
+            names_of = {entry.name for entry in own}
+            entries = [entry for entry in entries if entry.name not in names_of] + own
+            record()
+            report(f"{several[0].name}: {several[0].seconds:.1f} s")
+
+    many = len(names) > ALONE
+    with remember(), (apart.apart if many else apart.here)() as draw:
         for name in names:
             own = [entry for entry in entries if entry.analysis == name]
             if name in whole and not force and manifest.intact(output, own):
                 report(f"{name}: kept, {len(own)} drawn before")
                 continue
-            module = discovery.load("capsviz.analyses", name, what="analysis")
-            free = {entry.name for entry in own}  # may be overwritten
+            free = None if force else {entry.name for entry in own}  # may be overwritten
             whole = [other for other in whole if other != name]
-            drawn = []
             try:
-                for several in _draw(
-                    module, name, inputs, output, settings, formats, width, None if force else free
-                ):
-                    drawn += several
-                    paths = {entry.name for entry in drawn}
-                    entries = [one for one in entries if one.name not in paths] + drawn
-                    record()
-                    report(f"{several[0].name}: {several[0].seconds:.1f} s")
-                entries = [one for one in entries if one.analysis != name or one in drawn]
-                whole.append(name)
+                for stem, result, seconds in pieces.compute(name, inputs, output, settings, free):
+                    wait = draw(output / stem, name, result, formats, width)
+                    waiting.append(pieces.Computed(name, stem, result, seconds, wait))
+                    take(AHEAD if many else 0)
+                waiting.append(pieces.Computed(name))
             except Exception as error:  # whatever it is, the other figures are drawn
-                text = " ".join(str(error).split())
-                failed[name] = f"{type(error).__name__}: {text}"
-                report(f"{name} failed: {failed[name]}")
+                fail(name, error)
+            take(AHEAD if many else 0)
+        take(0)
     record()
     kind = next((f for f in ("pdf", "png") if f in formats), None)
     if kind is None:
@@ -186,55 +210,9 @@ def _about(inputs, settings) -> dict[str, dict]:
         "split": inputs.dataset.split,
         "n": settings.n,
     }
-    options = {k: v for k, v in settings._asdict().items() if k not in UNRECORDED}
+    options = {k: v for k, v in settings._asdict().items() if k not in pieces.UNRECORDED}
     weights = origin["weights_sha256"]
     return {
         "of": {**card, **options, "weights": weights},
         "card": {**card, "provenance": origin},
     }
-
-
-def _draw(
-    module, analysis, inputs, output, settings, formats, width, free
-) -> Iterator[list[Entry]]:
-    """The pictures of each result; ValueError for a file in the way, unless its name is `free`."""
-    start, code = time.perf_counter(), commit()
-    for stem, result in module.paper(inputs, settings):
-        if free is not None and stem not in free and (output / f"{stem}.json").exists():
-            raise ValueError(
-                f"{output / stem}.json exists: add --force to overwrite it, or choose another "
-                "--output"
-            )
-        paths = figures.save(
-            output / stem,
-            analysis,
-            result,
-            formats=formats,
-            width=width,
-            options={k: v for k, v in settings._asdict().items() if k not in UNRECORDED},
-            card=inputs.model.card,
-            device=str(inputs.device),
-            command=settings.command,
-            notice=inputs.dataset.notice,
-        )
-        now = time.perf_counter()
-        yield list(_entries(output, stem, analysis, result, paths, inputs, now - start, code))
-        start = now
-
-
-def _entries(output, stem, analysis, result, paths, inputs, seconds, code) -> Iterator[Entry]:
-    """An entry for each picture of a result: its own files, and the numbers that all share."""
-    parts = figures.parts(analysis, result)
-    names = {part: f"{stem}-{part}" if part else stem for part in parts}
-    others = {name for part, name in names.items() if part}
-    for part, name in names.items():
-        text = figures.caption(analysis, result, part, notice=inputs.dataset.notice)
-        own = [p.name for p in paths if p.stem == name]
-        if not part:
-            own = [p.name for p in paths if p.stem not in others]
-        else:
-            own.append(f"{stem}.json")
-        yield Entry(
-            name, analysis, text, own, round(seconds, 2), code, part,
-            manifest.digests(output, own),
-        )  # fmt: skip

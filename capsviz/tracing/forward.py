@@ -16,7 +16,7 @@ from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
 from capsviz.tracing.modes import inference
 from capsviz.tracing.places import extent
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
-from capsviz.tracing.remembered import recalled
+from capsviz.tracing.remembered import of_one, recalled
 from capsviz.tracing.requests import check_images, check_look, whole_number
 
 CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
@@ -102,7 +102,7 @@ class _Pass:
         """Trace images (N, C, H, W); ValueError if the network lacks a part that is required."""
         with inference(self.model):
             verification.once(self.model, images)
-            values = self.look(images[:1], record.names_for(self.parts))
+            values = self.of_one(images)
             first = record.parts_from(values, self.parts)
             kept = [_bytes(value) for value in first.values()]
             memory.require(
@@ -141,6 +141,15 @@ class _Pass:
             quantity=cast("Quantity | None", values.get("quantity")),
             **joined,
         )
+
+    def of_one(self, images: Tensor) -> dict[str, Tensor]:
+        """What the network shows of the first image, or of an earlier one of many of this shape."""
+        key = (images.shape[1:], self.parts, *self.options.items())
+
+        def look():
+            return self.look(images[:1], record.names_for(self.parts))
+
+        return look() if len(images) == 1 else of_one(self.model, key, look)
 
     def batches(self, images: Tensor, chunk: int):
         """The parts of the trace, a chunk of images after the other."""

@@ -26,6 +26,7 @@ class _Entry(NamedTuple):
 
 
 _entries: ContextVar[dict | None] = ContextVar("entries", default=None)
+_shown: ContextVar[dict | None] = ContextVar("shown", default=None)
 
 
 @contextmanager
@@ -35,11 +36,22 @@ def remember():
     Tensors given as couplings are never taken as equal, nor is a network whose weights were
     written to since; what is changed in it otherwise (hooks, attributes) is not noticed.
     """
-    token = _entries.set({})
+    tokens = _entries.set({}), _shown.set({})
     try:
         yield
     finally:
-        _entries.reset(token)
+        _entries.reset(tokens[0])
+        _shown.reset(tokens[1])
+
+
+def of_one(model, key: tuple, look: Callable[[], dict]) -> dict:
+    """What a network shows of one image, whose sizes tell those of many; looked at once."""
+    shown = _shown.get()
+    if shown is None:
+        return look()
+    if (id(model), *key) not in shown:
+        shown[id(model), *key] = (model, look())  # with it, so that its address is not used again
+    return shown[id(model), *key][1]
 
 
 def recalled(
