@@ -93,12 +93,6 @@ def commands(rounds: int) -> dict:
     return interleaved(runs, min(rounds, 5), warm=1)
 
 
-def figures(rounds: int) -> dict:
-    """The whole figure set from the shipped weights, twice."""
-    words = shlex.split("-m capsviz figures --force --output runs/bench/figures")
-    return interleaved({"capsviz figures": lambda: python(*words)}, 2, warm=0)
-
-
 def epoch(rounds: int) -> dict:
     """Seconds of one epoch of the shipped recipe on MNIST, by the command, and of validation."""
     code = "from benchmarks.speed import one_epoch; one_epoch()"
@@ -135,7 +129,7 @@ def one_epoch() -> None:
     }))  # fmt: skip
 
 
-PARTS = {f.__name__: f for f in (steps, memory, data_path, commands, figures, epoch)}
+PARTS = {f.__name__: f for f in (steps, memory, data_path, commands, epoch)}
 
 
 def main() -> None:
