@@ -30,7 +30,7 @@ LEAST_IMAGES = 16  # fewer pay less than it takes to read the transformed kernel
 MOST_BYTES = 1 << 28  # of transformed kernels
 GAIN = 2  # times fewer products, transforms included
 
-_kept: tuple[Tensor, Tensor] | None = None  # the kernels that were transformed last
+_kept: tuple[Shape, Tensor, Tensor] | None = None  # kernels, and what they were transformed to
 
 
 class Shape(NamedTuple):
@@ -152,15 +152,13 @@ def _remembered(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
     global _kept
     with torch.inference_mode(False), torch.no_grad():  # for whoever wants gradients of images
         last = _kept
-        if last is None or not _equal(last, weight, len(taps)):
-            last = _kept = (weight.detach().clone(), _transformed(weight.detach(), taps, s))
-    return last[1]
+        if last is None or last[0] != s or not _equal(last[1], weight):
+            last = _kept = (s, weight.detach().clone(), _transformed(weight.detach(), taps, s))
+    return last[2]
 
 
-def _equal(last: tuple[Tensor, Tensor], weight: Tensor, products: int) -> bool:
-    kernels, transformed = last
-    alike = kernels.shape == weight.shape and kernels.dtype == weight.dtype
-    return alike and transformed.shape[1] == products and torch.equal(kernels, weight)
+def _equal(kernels: Tensor, weight: Tensor) -> bool:
+    return kernels.dtype == weight.dtype and torch.equal(kernels, weight)
 
 
 @functools.lru_cache(maxsize=16)

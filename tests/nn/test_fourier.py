@@ -83,6 +83,14 @@ def test_networks_that_take_turns_have_their_own_kernels():
         torch.testing.assert_close(found, conv2d(images, weight, bias))
 
 
+def test_maps_that_lie_otherwise_have_their_own_transform_of_the_same_kernels():
+    weight, bias = draw(4, 2, 5, 5, seed=2), draw(4, seed=3)
+    for size in ((8, 9), (9, 8), (8, 9)):  # with as many products
+        images = draw(3, 2, *size, seed=1)
+        found = fourier.convolve(images, weight, bias)
+        torch.testing.assert_close(found, conv2d(images, weight, bias))
+
+
 def test_images_have_gradients_after_others_were_only_looked_at(monkeypatch):
     monkeypatch.setattr(fourier, "_kept", None)
     fourier._forms.cache_clear()
