@@ -106,7 +106,7 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     """
     s, B = shape_of(images, weight, stride), len(images)
     pixels, taps, synthesis = (
-        form.to(images) for form in _forms(s.rows, s.columns, s.taps, str(images.dtype))
+        form.to(images) for form in _forms(s.rows, s.columns, s.taps, images.dtype)
     )
     if torch.is_grad_enabled() and weight.requires_grad:
         kernels = _transformed(weight, taps, s)
@@ -163,7 +163,7 @@ def _equal(kernels: Tensor, weight: Tensor) -> bool:
 
 @functools.lru_cache(maxsize=16)
 @torch.inference_mode(False)
-def _forms(rows: int, columns: int, taps: int, dtype: str) -> tuple[Tensor, Tensor, Tensor]:
+def _forms(rows: int, columns: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """The matrices of the transform.
 
     Returns
@@ -190,7 +190,6 @@ def _forms(rows: int, columns: int, taps: int, dtype: str) -> tuple[Tensor, Tens
         pixels += [a + b, a, b]
         kernels += [c, d - c, c + d]
         synthesis += [real + imaginary, imaginary, -real]
-    kind = getattr(torch, dtype.removeprefix("torch."))
     whole = np.array(pixels), np.array(kernels), np.array(synthesis).T.copy()
-    first, second, third = (torch.from_numpy(one).to(kind) for one in whole)
+    first, second, third = (torch.from_numpy(one).to(dtype) for one in whole)
     return first, second, third

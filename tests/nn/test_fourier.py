@@ -24,7 +24,7 @@ def test_it_is_the_convolution_for_odd_and_even_numbers_of_points(size, stride, 
 def test_as_many_products_are_made_as_are_counted():
     for rows, columns, taps in ((6, 6, 5), (6, 7, 5), (1, 1, 1), (1, 3, 2), (5, 5, 3)):
         shape = fourier.Shape(1, 1, taps, 1, rows, columns)
-        pixels, kernels, synthesis = fourier._forms(rows, columns, taps, "float64")
+        pixels, kernels, synthesis = fourier._forms(rows, columns, taps, torch.float64)
         assert len(pixels) == len(kernels) == synthesis.shape[1] == shape.products
 
 
