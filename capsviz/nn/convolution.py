@@ -1,7 +1,7 @@
 """Convolutions without padding: PyTorch's own, or on a CPU what is faster (benchmarks/notes.md).
 
-In float32 and float64, one of many images with large kernels on small maps, as CapsNet's second,
-goes by the Fourier transform (`capsviz.nn.fourier`): in training only if freed memory is kept
+One of many images with large kernels on small maps, as CapsNet's second, goes by the Fourier
+transform (`capsviz.nn.fourier`): in training, in bfloat16 or if freed memory is kept
 (`capsviz.nn.allocator`), for it takes more. As to the others, oneDNN multiplies matrices faster
 than it convolves, but the patches take memory; if freed memory is kept, and only then, one is
 
@@ -39,17 +39,18 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     plain = is_literal() or torch.compiler.is_compiling()
     if plain or images.device.type != "cpu" or len(images) == 0:
         return conv2d(images, weight, bias, stride)
-    autocast = torch.is_autocast_enabled("cpu") and images.dtype != torch.float64
-    roomy = allocator.kept() or not (torch.is_grad_enabled() and weight.requires_grad)
-    if roomy and not autocast and fourier.pays(images, weight, stride):
-        return fourier.convolve(images, weight, bias, stride)
+    if torch.is_autocast_enabled("cpu") and images.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype("cpu")
+        images, weight, bias = (x.to(dtype) for x in (images, weight, bias))
+    learning = torch.is_grad_enabled() and weight.requires_grad
+    roomy = allocator.kept() or not learning or images.dtype == torch.bfloat16
+    if roomy and fourier.pays(images, weight, stride):
+        with without_autocast(images.device):
+            return fourier.convolve(images, weight, bias, stride)
     if not allocator.kept():
         return conv2d(images, weight, bias, stride)
     if weight[0].numel() <= len(weight):
         return _all_patches(images, weight, bias, stride)
-    if autocast:
-        dtype = torch.get_autocast_dtype("cpu")
-        images, weight, bias = (x.to(dtype) for x in (images, weight, bias))
     images = images.contiguous(memory_format=torch.channels_last)
     if min(weight.shape[:2]) >= WIDE and images.dtype != torch.float16:
         return _Products.apply(images, weight, bias, stride)

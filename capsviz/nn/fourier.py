@@ -29,6 +29,7 @@ from torch.nn.functional import pad
 LEAST_IMAGES = 16  # fewer pay less than it takes to read the transformed kernels
 MOST_BYTES = 1 << 28  # of transformed kernels
 GAIN = 2  # times fewer products, transforms included
+TYPES = torch.float32, torch.float64, torch.bfloat16
 
 _kept: tuple[Shape, Tensor, Tensor] | None = None  # kernels, and what they were transformed to
 
@@ -73,8 +74,7 @@ def pays(images: Tensor, weight: Tensor, stride: int) -> bool:
 
     Parameters are those of `convolve`.
     """
-    exact = images.dtype == weight.dtype and images.dtype in (torch.float32, torch.float64)
-    if len(images) < LEAST_IMAGES or not exact:
+    if len(images) < LEAST_IMAGES or images.dtype != weight.dtype or images.dtype not in TYPES:
         return False
     s = shape_of(images, weight, stride)
     if min(s.rows, s.columns) < 1 or s.kernel == 1:
@@ -91,7 +91,8 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     """`conv2d(images, weight, bias, stride)`, by the transform; the result is channels-last.
 
     Made of PyTorch's own operations, so it has derivatives of any order. Kernels that no gradient
-    is wanted of are transformed once, and again when they have changed.
+    is wanted of are transformed once, and again when they have changed. In bfloat16 errors are
+    about 0.5 % of the results where `conv2d` has 0.3 %: the transforms are rounded as well.
 
     Parameters
     ----------
@@ -105,18 +106,16 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     (B, O, rows, columns).
     """
     s, B = shape_of(images, weight, stride), len(images)
-    pixels, taps, synthesis = (
-        form.to(images) for form in _forms(s.rows, s.columns, s.taps, images.dtype)
-    )
+    pixels, taps, synthesis = _forms(s.rows, s.columns, s.taps, images.dtype)
     if torch.is_grad_enabled() and weight.requires_grad:
         kernels = _transformed(weight, taps, s)
     else:
         kernels = _remembered(weight, taps, s)
-    parts = _parts(images, *s.points, stride)
-    products = torch.bmm((pixels @ parts).transpose(0, 1), kernels.permute(1, 2, 0))  # (P, B, O)
-    sums = (synthesis @ products.view(len(products), -1)).view(-1, B, s.outputs) + bias
-    out = sums.transpose(0, 1).contiguous().view(B, s.rows, s.columns, s.outputs)
-    return out.permute(0, 3, 1, 2)
+    maps = (pixels @ _parts(images, *s.points, stride)).view(s.products, B, -1)
+    products = torch.bmm(kernels, maps.transpose(1, 2))  # so its kernels' gradients need no copy
+    sums = synthesis @ products.view(s.products, -1).to(synthesis)
+    out = sums.view(-1, s.outputs, B).permute(2, 0, 1) + bias
+    return out.to(images).view(B, s.rows, s.columns, s.outputs).permute(0, 3, 1, 2)
 
 
 def workspace_bytes(images: Tensor, weight: Tensor, stride: int) -> int:
@@ -133,18 +132,18 @@ def workspace_bytes(images: Tensor, weight: Tensor, stride: int) -> int:
 
 
 def _parts(images: Tensor, rows: int, columns: int, stride: int) -> Tensor:
-    """(B, C, H, W) -> (B, rows * columns, stride * stride * C): every stride-th pixel of each."""
+    """(B, C, H, W) -> (rows * columns, B * stride * stride * C): every stride-th pixel of each."""
     B, C, H, W = images.shape
     images = images.permute(0, 2, 3, 1)
     if (stride * rows, stride * columns) != (H, W):
         images = pad(images, (0, 0, 0, stride * columns - W, 0, stride * rows - H))
-    parts = images.reshape(B, rows, stride, columns, stride, C).transpose(2, 3)
-    return parts.reshape(B, rows * columns, stride * stride * C)
+    parts = images.reshape(B, rows, stride, columns, stride, C).permute(1, 3, 0, 2, 4, 5)
+    return parts.reshape(rows * columns, -1)
 
 
 def _transformed(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
-    """(O, C, k, k) -> (O, P, stride * stride * C)."""
-    return taps @ _parts(weight, s.taps, s.taps, s.stride)
+    """(O, C, k, k) -> (P, O, stride * stride * C)."""
+    return (taps @ _parts(weight, s.taps, s.taps, s.stride)).view(s.products, s.outputs, -1)
 
 
 def _remembered(weight: Tensor, taps: Tensor, s: Shape) -> Tensor:
@@ -164,7 +163,7 @@ def _equal(kernels: Tensor, weight: Tensor) -> bool:
 @functools.lru_cache(maxsize=16)
 @torch.inference_mode(False)
 def _forms(rows: int, columns: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The matrices of the transform.
+    """The matrices of the transform; the last, which sums, is of float32 at least.
 
     Returns
     -------
@@ -190,6 +189,6 @@ def _forms(rows: int, columns: int, taps: int, dtype: torch.dtype) -> tuple[Tens
         pixels += [a + b, a, b]
         kernels += [c, d - c, c + d]
         synthesis += [real + imaginary, imaginary, -real]
-    whole = np.array(pixels), np.array(kernels), np.array(synthesis).T.copy()
-    first, second, third = (torch.from_numpy(one).to(dtype) for one in whole)
-    return first, second, third
+    first, second, third = (torch.from_numpy(np.array(x)) for x in (pixels, kernels, synthesis))
+    exact = torch.promote_types(dtype, torch.float32)
+    return first.to(dtype), second.to(dtype), third.t().contiguous().to(exact)

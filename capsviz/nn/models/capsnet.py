@@ -227,11 +227,13 @@ class CapsNet(ClassPoses):
         work = 4 * (3 * kernels.numel() + self.capsules.weight.numel()) + batch * self.image_bytes
         work += convolution.workspace_bytes(kernels, rows * columns)
         work += routing.workspace_bytes(kernels.device)
-        if allocator.kept() and not kernels.is_cuda:
+        if not kernels.is_cuda:
             shape = (batch, kernels.shape[1], *(2 * n + KERNEL - 2 for n in (rows, columns)))
             features = torch.empty(shape, dtype=kernels.dtype, device="meta")
-            work += fourier.workspace_bytes(features, kernels, 2)
-            work *= 2  # some lies in pieces too small to use again
+            transforms = fourier.workspace_bytes(features, kernels, 2)
+            work += transforms if allocator.kept() else transforms // 2  # there in bfloat16 alone
+            if allocator.kept():
+                work *= 2  # some lies in pieces too small to use again
         return 16 * parameters + work
 
     def _initialise_as_authors(self) -> None:
