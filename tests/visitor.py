@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import gray
@@ -22,6 +23,10 @@ from capsviz import checkpoint
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 MARKS = [
     pytest.mark.slow,
+    *(
+        pytest.mark.skipif(find_spec(name) is None, reason=f"pip install {name}")  # not imported
+        for name in ("gradio", "playwright")
+    ),
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is here: apt-get install chromium"),
     pytest.mark.skipif(
         not {"mnist", "mnist-resnet"} <= set(checkpoint.shipped()), reason="no MNIST weights"

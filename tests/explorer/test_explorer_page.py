@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("gradio", reason="the page needs Gradio: pip install 'capsviz[app]'")
-pytest.importorskip("playwright.sync_api", reason="no Playwright is here")
-
-import httpx  # comes with Gradio
 from PIL import Image, ImageDraw
 from visitor import MARKS, SEVEN, TWO, draw, html_of, predictions, saved, settled, slide, wait_for
 
@@ -81,6 +76,8 @@ def test_uploads_right_and_wrong(visit, tmp_path):
 
 
 def test_a_file_past_the_limit_is_refused(visit, address, tmp_path):
+    import httpx  # comes with Gradio
+
     page = visit()
     page.get_by_role("tab", name="Upload").click()
     (tmp_path / "large.png").write_bytes(bytes(26_500_000))

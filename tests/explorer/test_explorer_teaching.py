@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-
-pytest.importorskip("gradio", reason="the page needs Gradio: pip install 'capsviz[app]'")
-pytest.importorskip("playwright.sync_api", reason="no Playwright is here")
-
 from PIL import Image
 from visitor import (
     MARKS,
