@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NAMES = "chromium-headless-shell", "chromium", "chromium-browser"  # the first takes the least time
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync")
 
 

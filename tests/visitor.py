@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,11 +15,11 @@ from pathlib import Path
 import gray
 import matplotlib
 import pytest
+from browsers import CHROMIUM
 from ranks import interruptible
 
 from capsviz import checkpoint
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 MARKS = [
     pytest.mark.slow,
     *(
