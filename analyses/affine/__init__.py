@@ -32,7 +32,7 @@ from capsviz.statistics.replicates import within_one
 from capsviz.statistics.words import number, sentences
 
 EXAMPLES = """
-capsviz affine --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 1 min
+capsviz affine --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 15 s
 """
 
 OVER_RUNS = {"accuracy": within_one}

@@ -33,7 +33,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number, sentences
 
 EXAMPLES = """
-capsviz corrupt --n 1000  # about 8 min for the four shipped networks
+capsviz corrupt --n 1000  # about 25 s for the four shipped networks
 """
 
 NEEDS = ()  # of a network: its scores

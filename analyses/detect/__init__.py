@@ -40,7 +40,7 @@ from capsviz.statistics.replicates import within_one
 from capsviz.statistics.words import number, sentence
 
 EXAMPLES = """
-capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 7 min
+capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15  # about 30 s
 """
 
 OVER_RUNS = {"auroc": within_one}

@@ -50,8 +50,8 @@ from capsviz.statistics.replicates import at_most_one, mean
 from capsviz.statistics.threads import on_one_thread
 
 EXAMPLES = """
-capsviz equivariance --n 200  # about 7 min for all vectors
-capsviz equivariance --law --n 200  # about 3 min
+capsviz equivariance --n 200  # about 9 min for all vectors
+capsviz equivariance --law --n 200  # about 80 s
 """
 
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs

@@ -56,7 +56,7 @@ from capsviz.statistics.replicates import within, within_one
 
 EXAMPLES = """
 capsviz faithfulness --digit 4  # 15 s
-capsviz faithfulness --n 200  # about 2 min
+capsviz faithfulness --n 200  # about 1 min
 """
 
 NEEDS = ()  # scores with a gradient, of a network with capsules or without

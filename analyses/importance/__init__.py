@@ -45,7 +45,7 @@ from capsviz.statistics.replicates import mean, within_one
 
 EXAMPLES = """
 capsviz importance --digit 4  # 10 s
-capsviz importance --n 200  # about 35 s
+capsviz importance --n 200  # about 15 s
 """
 
 NEEDS = ("couplings", "interventions")  # of a network, see tracing.needs

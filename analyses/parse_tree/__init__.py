@@ -46,7 +46,7 @@ from capsviz.statistics.replicates import mean, within, within_one
 
 EXAMPLES = """
 capsviz parse-tree --digit 4  # 10 s
-capsviz parse-tree --n 1000  # about 1 min
+capsviz parse-tree --n 1000  # about 20 s
 """
 
 NEEDS = ("couplings",)  # of a network, see tracing.needs

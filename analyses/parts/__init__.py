@@ -42,7 +42,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import within_one
 
 EXAMPLES = """
-capsviz parts --n 200  # about 20 s
+capsviz parts --n 200  # about 10 s
 """
 
 NEEDS = ()  # scores are enough

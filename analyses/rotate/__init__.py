@@ -25,7 +25,7 @@ from capsviz.statistics.words import sentences
 
 EXAMPLES = """
 capsviz rotate --digit 4 --step 10  # 8 s
-capsviz rotate --n 1000 --step 10 --venue icml  # about 5 min
+capsviz rotate --n 1000 --step 10 --venue icml  # about 40 s
 """
 
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs

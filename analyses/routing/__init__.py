@@ -58,7 +58,7 @@ from capsviz.statistics.replicates import mean, within_one
 
 EXAMPLES = """
 capsviz routing --digit 4  # 6 s
-capsviz routing --n 1000  # about 1 min
+capsviz routing --n 1000  # about 15 s
 """
 
 __all__ = ["caption", "evaluate", "findings"]

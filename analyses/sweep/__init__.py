@@ -39,7 +39,7 @@ from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import largest
 
 EXAMPLES = """
-capsviz sweep --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 2 min
+capsviz sweep --checkpoint mnist --checkpoint mnist-resnet --n 1000  # about 90 s
 """
 
 NEEDS = ()  # of a network: its scores

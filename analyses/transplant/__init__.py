@@ -58,9 +58,9 @@ from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
 capsviz transplant --digit 2 --donor 3  # 6 s
-capsviz transplant --n 1000  # 30 s
-capsviz transplant --of children  # 35 s
-capsviz transplant --by iterations  # 30 s
+capsviz transplant --n 1000  # about 10 s
+capsviz transplant --of children  # about 10 s
+capsviz transplant --by iterations  # about 10 s
 """
 
 NEEDS = ("votes", "couplings", "interventions")  # of a network, see tracing.needs

@@ -8,8 +8,8 @@ from capsviz.cli import example, options, writing
 
 FEW = 200
 EXAMPLES = """
-capsviz figures --venue icml --output runs/paper  # about 4 min; stopped, it goes on
-capsviz figures --only rotate --only routing --n 200  # about 25 s
+capsviz figures --venue icml --output runs/paper  # about 2.5 min; stopped, it goes on
+capsviz figures --only rotate --only routing --n 200  # about 15 s
 """
 
 

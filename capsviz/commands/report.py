@@ -10,8 +10,8 @@ from capsviz.cli import example, options, writing
 
 USUAL = 200  # images of a statistic: a report has many of them
 EXAMPLES = """
-capsviz report --checkpoint digits --only routing,rotate  # about 1 min
-capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 20 min
+capsviz report --checkpoint digits --only routing,rotate  # about 10 s
+capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 s
 """
 
 
