@@ -12,30 +12,24 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+import browsers
 import gray
 import matplotlib
 import pytest
-from browsers import CHROMIUM
 from ranks import interruptible
 
 from capsviz import checkpoint
 
 MARKS = [
     pytest.mark.slow,
-    *(
-        pytest.mark.skipif(find_spec(name) is None, reason=f"pip install {name}")  # not imported
-        for name in ("gradio", "playwright")
+    browsers.NEEDED,
+    pytest.mark.skipif(  # not imported, which takes seconds
+        find_spec("gradio") is None, reason="the page needs Gradio: pip install 'capsviz[app]'"
     ),
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is here: apt-get install chromium"),
     pytest.mark.skipif(
         not {"mnist", "mnist-resnet"} <= set(checkpoint.shipped()), reason="no MNIST weights"
     ),
 ]
-QUIET = (  # a browser that calls nobody
-    "no-sandbox disable-gpu disable-quic no-first-run disable-background-networking "
-    "disable-component-update disable-sync process-per-site"
-)
-NOBODY = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 TWO = (  # on a sheet of 280 x 280
     (85, 95), (95, 65), (130, 50), (170, 60), (185, 95), (165, 140), (125, 185), (85, 225),
     (140, 222), (205, 218),
@@ -93,14 +87,8 @@ def address(tmp_path_factory, hold):
 @pytest.fixture(scope="module")
 def browser():
     """Not for the whole session: while it is open, this thread's event loop runs."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(
-            executable_path=CHROMIUM, args=[NOBODY, *(f"--{flag}" for flag in QUIET.split())]
-        )
+    with browsers.browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -58,19 +58,20 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     return out.contiguous(memory_format=torch.channels_last)
 
 
-def workspace_bytes(weight: Tensor, places: int) -> int:
-    """Memory of the patches that `convolve` holds in float32 and of their gradients, about.
+def workspace_bytes(images: Tensor, weight: Tensor, stride: int) -> int:
+    """Memory of what `convolve` holds in a training step and of its gradients, at most about.
 
-    0 unless freed memory is kept on a CPU.
-
-    Parameters
-    ----------
-    weight  (O, C, k, k).
-    places  rows * columns of the result.
+    On a CPU: transforms, if only in bfloat16, and where freed memory is kept patches in float32.
+    Parameters are those of `convolve`; of the images it is the shape and the type that count.
     """
-    if weight.is_cuda or not allocator.kept():
+    if weight.is_cuda:
         return 0
-    return 2 * 4 * max(ROWS_KEPT, places) * weight[0].numel()
+    transforms = fourier.workspace_bytes(images, weight, stride)
+    if not allocator.kept():
+        return transforms // 2
+    shape = fourier.shape_of(images, weight, stride)
+    patches = max(ROWS_KEPT, shape.rows * shape.columns) * weight[0].numel()
+    return transforms + 2 * 4 * patches
 
 
 def _all_patches(images: Tensor, weight: Tensor, bias: Tensor, stride: int) -> Tensor:

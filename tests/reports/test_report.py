@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from browsers import browser
+from browsers import NEEDED, browser
 from click.testing import CliRunner
 
 from capsviz import discovery, reports
@@ -162,6 +162,7 @@ def test_numbers_are_named_by_what_the_result_names():
 
 
 @pytest.mark.slow
+@NEEDED
 def test_it_opens_in_a_browser_wide_narrow_dark_and_offline(path):
     with browser() as chromium:
         for width, scheme in ((1280, "light"), (390, "light"), (1280, "dark")):

@@ -18,7 +18,6 @@ from capsviz.nn import (
     children,
     convolution,
     decoders,
-    fourier,
     functional,
     routing,
     stems,
@@ -225,15 +224,12 @@ class CapsNet(ClassPoses):
             return 16 * parameters + batch * self.image_bytes
         kernels, (_, rows, columns) = self.primary.convolution.weight, self.grid
         work = 4 * (3 * kernels.numel() + self.capsules.weight.numel()) + batch * self.image_bytes
-        work += convolution.workspace_bytes(kernels, rows * columns)
+        shape = (batch, kernels.shape[1], *(2 * n + KERNEL - 2 for n in (rows, columns)))
+        features = torch.empty(shape, dtype=kernels.dtype, device="meta")
+        work += convolution.workspace_bytes(features, kernels, 2)
         work += routing.workspace_bytes(kernels.device)
-        if not kernels.is_cuda:
-            shape = (batch, kernels.shape[1], *(2 * n + KERNEL - 2 for n in (rows, columns)))
-            features = torch.empty(shape, dtype=kernels.dtype, device="meta")
-            transforms = fourier.workspace_bytes(features, kernels, 2)
-            work += transforms if allocator.kept() else transforms // 2  # there in bfloat16 alone
-            if allocator.kept():
-                work *= 2  # some lies in pieces too small to use again
+        if allocator.kept() and not kernels.is_cuda:
+            work *= 2  # some lies in pieces too small to use again
         return 16 * parameters + work
 
     def _initialise_as_authors(self) -> None:
