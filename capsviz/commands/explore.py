@@ -54,3 +54,4 @@ def command(port, browser, **chosen):
     blocks = page.build(choice)
     click.echo(f"{serve.launch(blocks, port, browser=browser)} (Ctrl+C ends it)")
     blocks.block_thread()
+    serve.end()

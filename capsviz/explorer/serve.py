@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 HOST = "127.0.0.1"
 UPLOAD = "25mb"  # the largest picture that is taken
@@ -64,6 +66,18 @@ def launch(blocks, port: int, *, browser: bool = False) -> str:
         css=(Path(__file__).parent / "page.css").read_text(encoding="utf-8"),
     )
     return address
+
+
+def end() -> NoReturn:
+    """End the process now, though a visitor's request may still be computed.
+
+    In order, Python would stop that thread in the midst of PyTorch, which aborts the process
+    ("terminate called without an active exception").
+    """
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _theme(gradio):

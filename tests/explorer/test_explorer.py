@@ -6,6 +6,7 @@ import base64
 import io
 import re
 import socket
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -472,6 +473,32 @@ def test_without_gradio_one_line_says_how_to_get_it(monkeypatch):
     done = CliRunner().invoke(main, ["explore", "--no-browser", "--port", "0"])
     assert done.exit_code == 1
     assert done.stderr == "Error: the page needs Gradio: pip install 'capsviz[app]'\n"
+
+
+COMPUTING = """
+import atexit, threading, time
+import torch
+from capsviz.explorer import serve
+
+def compute():
+    torch.set_num_threads(1)
+    numbers = torch.ones(1500, 1500)
+    while True:
+        torch.mm(numbers, numbers)
+        begun.set()
+
+begun = threading.Event()
+atexit.register(print, "cleared")
+threading.Thread(target=compute, daemon=True).start()
+begun.wait()
+time.sleep(0.05)
+serve.end()
+"""
+
+
+def test_it_ends_in_order_while_a_request_is_computed():
+    done = subprocess.run([sys.executable, "-c", COMPUTING], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "cleared\n", "")
 
 
 def test_gradio_is_known_to_the_page_and_its_server_only():
