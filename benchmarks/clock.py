@@ -1,6 +1,7 @@
 """Clock and scales: contenders timed in turn, and what a piece of code takes of memory."""
 
 import ctypes
+import os
 import statistics
 import subprocess
 import sys
@@ -66,9 +67,9 @@ def _status(field: str) -> int:
     raise ValueError(f"/proc/self/status has no {field}")
 
 
-def python(*words: str) -> str:
+def python(*words: str, **env: str) -> str:
     """Standard output of a fresh interpreter; its errors are ours."""
-    return subprocess.check_output([sys.executable, *words], text=True)
+    return subprocess.check_output([sys.executable, *words], text=True, env=os.environ | env)
 
 
 def about() -> dict:

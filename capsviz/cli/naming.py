@@ -151,6 +151,13 @@ def refuse_existing(path: Path, *, force: bool, kind: str = "") -> None:
                 )
 
 
+def refuse_file(path: Path, *, force: bool) -> None:
+    """ValueError if the file is there, unless `force`; OSError if it cannot be written."""
+    if path.exists() and not force:
+        raise ValueError(f"{path} exists: add --force to overwrite it, or name another file")
+    try_folder(path.parent)
+
+
 def refuse_repeated(folder: Path, analysis: str, identity: str, *, force: bool) -> None:
     """ValueError if a result of the same options lies in the folder already, unless `force`."""
     path = None if force else repeated(folder, analysis, identity)

@@ -59,9 +59,7 @@ def command(
     from capsviz.foreign import open_module as opened
 
     if markdown is not None:
-        if markdown.exists() and not force:
-            raise ValueError(f"{markdown} exists: add --force to overwrite it, or name another")
-        naming.try_folder(markdown.parent)
+        naming.refuse_file(markdown, force=force)
     torch.manual_seed(0)  # networks without weights are drawn alike each time
     shape = _shape(inputs, image_shape, classes)
     module, part, name, notice = open_module(**inputs, data_wanted=not shape)

@@ -26,7 +26,7 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 
     type=click.Path(path_type=Path, dir_okay=False),
     help="File to write. [default: runs/report-NETWORK.html]",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@writing.force
 def command(networks, n, only, digit, index, seed, output, force):
     """Compute, and write the page."""
     from capsviz import reports
@@ -47,9 +47,7 @@ def command(networks, n, only, digit, index, seed, output, force):
         part.nth_of_class(digit, index)
     joined = "-".join(naming.label(one.source) if one.source else one.name for one in opened)
     path = output or Path("runs") / f"report-{joined}.html"
-    if path.exists() and not force:
-        raise ValueError(f"{path} is there already: add --force, or name another by --output")
-    naming.try_folder(path.parent)
+    naming.refuse_file(path, force=force)
     settings = Settings(n, digit, index, seed, writing.progress, writing.command_line())
     report_contents = reports.collect(
         opened, names, settings, report=lambda line: click.echo(line, err=True)

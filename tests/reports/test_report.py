@@ -115,7 +115,7 @@ def test_what_is_asked_wrongly_is_one_line_before_anything_is_computed(path, tmp
     monkeypatch.setattr("capsviz.reports.collect", None)
     for arguments, said in (
         (["digits", "--only", "routin"], "did you mean 'routing'?"),
-        (["digits", "--output", path], "is there already: add --force"),
+        (["digits", "--output", path], "exists: add --force"),
         (["digits", "--n", 400, "--output", tmp_path / "a.html"], "expected 1 to 360"),
         (["digitz", "--output", tmp_path / "a.html"], "unknown checkpoint 'digitz'"),
     ):

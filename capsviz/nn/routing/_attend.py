@@ -104,9 +104,10 @@ class _Attend(torch.autograd.Function):
         couplings = u.new_empty(I, J, B)  # without the shift
         spread = u.new_empty(I, 1, B) if stretched else None
         total = u.new_zeros(J, E, B)
-        for block in _blocks(I, J * E * B * u.element_size(), u.device):
-            votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
-            c, divisor = _couple((votes * query).sum(2), leaky, stretched)
+        blocks = _blocks(I, J * E * B * u.element_size(), u.device)
+        for block, votes, along in spaces(blocks, 2, u, J, E, B):
+            torch.bmm(w[block], u[block], out=votes.flatten(1, 2))
+            c, divisor = _couple(torch.mul(votes, query, out=along).sum(2), leaky, stretched)
             couplings[block] = c
             if spread is not None:
                 spread[block] = divisor
@@ -159,14 +160,15 @@ def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
     dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
     dquery = torch.zeros_like(ds)
     dshift = None if shift is None else torch.zeros_like(shift)
-    for block in _blocks(I, J * E * B * u.element_size(), u.device):
+    blocks = _blocks(I, J * E * B * u.element_size(), u.device)
+    for block, votes, along in spaces(blocks, 2, u, J, E, B):
         p = couplings[block]
         c = p if shift is None else p + shift[block, :, None]
         if ctx.detach and shift is None:
-            dvotes = c[:, :, None] * ds
+            dvotes = torch.mul(c[:, :, None], ds, out=votes)
         else:
-            votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
-            dc = (votes * ds).sum(2)
+            torch.bmm(w[block], u[block], out=votes.flatten(1, 2))
+            dc = torch.mul(votes, ds, out=along).sum(2)
             if shift is not None:
                 dshift[block] = dc.sum(2)
             dl = _of_logits(p, dc, None if spread is None else spread[block])
@@ -176,8 +178,8 @@ def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
             dvotes = torch.mul(c[:, :, None], ds, out=votes)
             dvotes.addcmul_(dl[:, :, None].expand_as(dvotes), query.expand_as(dvotes))
         dvotes = dvotes.flatten(1, 2)
-        du[block].baddbmm_(w[block].transpose(1, 2), dvotes, beta=0)
-        dw[block].baddbmm_(u[block], dvotes.transpose(1, 2), beta=0)
+        torch.bmm(w[block].transpose(1, 2), dvotes, out=du[block])
+        torch.bmm(u[block], dvotes.transpose(1, 2), out=dw[block])
     return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dquery, dshift
 
 
@@ -212,3 +214,14 @@ def _blocks(children: int, bytes_per_child: int, device: torch.device) -> list[s
     if torch.compiler.is_compiling():  # which unrolls the blocks
         step = max(step, -(-children // COMPILED_BLOCKS))
     return [slice(start, min(start + step, children)) for start in range(0, children, step)]
+
+
+def spaces(blocks: list[slice], count: int, like: Tensor, *sizes: int) -> list[tuple]:
+    """Each block of n children, and so many tensors (n, *sizes) for what is made of it.
+
+    They share their memory from block to block: an allocator may give it back to the system after
+    each, which then maps and clears it anew, at ten times the cost of a product.
+    """
+    most = max((block.stop - block.start for block in blocks), default=0)
+    rooms = [like.new_empty(most, *sizes) for _ in range(count)]
+    return [(block, *[room[: block.stop - block.start] for room in rooms]) for block in blocks]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, einsum
 
 from capsviz.nn.computation import without_autocast
-from capsviz.nn.routing._attend import _blocks
+from capsviz.nn.routing._attend import _blocks, spaces
 
 
 def chosen(
@@ -61,11 +61,13 @@ class _Chosen(torch.autograd.Function):
         I, J, E, D = weight.shape
         couplings = logits.softmax(1)
         mass, first = u.new_zeros(J, u.shape[2]), u.new_zeros(J, E, u.shape[2])
-        for block in _blocks(I, J * D * u.shape[2] * u.element_size(), u.device):
+        blocks = _blocks(I, J * D * u.shape[2] * u.element_size(), u.device)
+        for block, heavy in spaces(blocks, 1, u, J * D * u.shape[2]):
             part = (couplings[block] * a[block, None]).transpose(0, 1)  # (j, n, b)
             mass += part.sum(1)
-            heavy = (part[:, :, None] * u[block]).flatten(1, 2)
-            first.baddbmm_(weight[block].permute(1, 2, 0, 3).flatten(2), heavy)
+            heavy = heavy.view(J, len(heavy), D, u.shape[2])
+            torch.mul(part[:, :, None], u[block], out=heavy)
+            first.baddbmm_(weight[block].permute(1, 2, 0, 3).flatten(2), heavy.flatten(1, 2))
         ctx.save_for_backward(u, weight, logits, a, couplings)
         return mass, first
 
@@ -86,15 +88,16 @@ def _gradients(u, weight, couplings, a, dmass, dfirst) -> tuple[Tensor, ...]:
     w = weight.reshape(I, J * E, D)
     du, da, dlogits = torch.empty_like(u), torch.empty_like(a), torch.empty_like(couplings)
     dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
-    for block in _blocks(I, J * E * u.shape[2] * u.element_size(), u.device):
-        votes = torch.bmm(w[block], u[block]).unflatten(1, (J, E))
+    blocks = _blocks(I, J * E * u.shape[2] * u.element_size(), u.device)
+    for block, votes in spaces(blocks, 1, u, J, E, u.shape[2]):
+        torch.bmm(w[block], u[block], out=votes.flatten(1, 2))
         gain = votes.mul_(dfirst).sum(2).add_(dmass)  # of each unit of mass
         da[block] = mean = (couplings[block] * gain).sum(1)
         part = couplings[block] * a[block, None]
         dlogits[block] = part * (gain - mean[:, None])
         dvotes = torch.mul(part[:, :, None], dfirst, out=votes).flatten(1, 2)
-        du[block].baddbmm_(w[block].transpose(1, 2), dvotes, beta=0)
-        dw[block].baddbmm_(u[block], dvotes.transpose(1, 2), beta=0)
+        torch.bmm(w[block].transpose(1, 2), dvotes, out=du[block])
+        torch.bmm(u[block], dvotes.transpose(1, 2), out=dw[block])
     return du, dw.view(I, D, J, E).permute(0, 2, 3, 1), dlogits, da
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from capsviz.nn.links import Links, of_places, of_slots
 from capsviz.nn.routing import Parents, check_iterations
 from capsviz.nn.routing._attend import batch_last
-from capsviz.nn.routing._competition import Alone, Places
-from capsviz.nn.routing._mixture import ALONE, Moments, mixture
-from capsviz.nn.routing._parts import check_shape, per_mass, require
+from capsviz.nn.routing._competition import Places
+from capsviz.nn.routing._even import even_moments
+from capsviz.nn.routing._mixture import ALONE, mixture
+from capsviz.nn.routing._parts import check_shape, require
 
 
 def fused_rounds(
@@ -73,20 +73,6 @@ def first_pass(
     check_shape("activations", activations, "B, I", size)
     if links is not None:
         activations = of_slots(activations, links).flatten(0, 1)
-    inputs = children, weight, activations.to(children), competition
+    activations = activations.to(children).T.contiguous().T  # as every round takes them
+    inputs = children, weight, activations, competition
     return inputs, even_moments(*inputs)
-
-
-def even_moments(
-    children: Tensor, weight: Tensor, activations: Tensor, competition: Alone = ALONE
-) -> Moments:
-    """Moments of the first iteration, whose shares are even.
-
-    The mean of all votes is one matrix product; one pass gives the variance about it.
-    """
-    I, J, E, D = weight.shape
-    with torch.no_grad():  # any centre nearby gives the same
-        active = (children * activations.T[:, None]).view(I * D, -1)
-        total = weight.permute(1, 2, 0, 3).reshape(J * E, I * D) @ active
-        centre = per_mass(total, activations.sum(1)).view(J, E, -1).permute(2, 0, 1)
-    return mixture(children, weight, activations, centre, None, None, competition)

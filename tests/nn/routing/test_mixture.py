@@ -6,7 +6,7 @@ from cases import close
 from draws import B, D, E, I, J, draw, votes_of
 
 from capsviz.nn.routing import _attend, batch_last
-from capsviz.nn.routing._gaussians import even_moments
+from capsviz.nn.routing._even import even_moments
 from capsviz.nn.routing._mixture import Moments, mixture
 
 
@@ -25,41 +25,51 @@ def drawn(children=I, dtype=torch.float64):
 def literally(children, weight, activations, centre, precision, constant):
     votes = votes_of(children, weight)
     far = (votes - centre[:, None]).square()
-    if precision is None:
-        w = activations[..., None].expand(votes.shape[:3]) / J
-    else:
-        logits = constant[:, None] - (precision[:, None] * far).sum(3) / 2
-        w = activations[..., None] * logits.softmax(2)
-    w = w[..., None]
+    logits = constant[:, None] - (precision[:, None] * far).sum(3) / 2
+    w = (activations[..., None] * logits.softmax(2))[..., None]
     return w.sum(1)[..., 0], (w * votes).sum(1), (w * far).sum(1)
+
+
+def evenly(children, weight, activations):
+    """The mass, the mean of the votes, and the sum of their squares about it."""
+    votes = votes_of(children, weight)
+    w = activations[..., None, None].expand(*votes.shape[:3], 1) / J
+    mean = (w * votes).sum(1) / w.sum(1)
+    return w.sum(1)[..., 0], mean, (w * (votes - mean[:, None]).square()).sum(1)
 
 
 def blocked(children, weight, *others):
     return mixture(*batch_last(children, weight), *others)[:3]
 
 
+def blocked_evenly(children, weight, activations):
+    moments = even_moments(*batch_last(children, weight), activations)
+    return moments.mass, *moments.about_mean()
+
+
 def with_gradients(function, inputs):
     inputs = [x.detach().clone().requires_grad_() for x in inputs]
-    parts = function(*inputs, *[None] * (6 - len(inputs)))
+    parts = function(*inputs)
     loss = sum((p * torch.linspace(-1, 2, p.numel()).to(p).view_as(p)).sum() for p in parts)
     return *parts, *torch.autograd.grad(loss, inputs)
 
 
 @pytest.mark.parametrize("block", [1, 4, 1000])
-@pytest.mark.parametrize("even", [False, True])
-def test_the_moments_are_the_sums_over_children(block, even, monkeypatch):
-    monkeypatch.setattr(_attend, "CPU_BLOCK_BYTES", 4 * block * J * E * B * 8)
-    inputs = drawn(children=23)[: 4 if even else 6]
-    for a, b in zip(
-        with_gradients(blocked, inputs), with_gradients(literally, inputs), strict=True
-    ):
+@pytest.mark.parametrize(
+    ("fused", "slow", "count"), [(blocked, literally, 6), (blocked_evenly, evenly, 3)]
+)
+def test_the_moments_are_the_sums_over_children(block, fused, slow, count, monkeypatch):
+    monkeypatch.setattr(_attend, "CPU_BLOCK_BYTES", block * J * E * B * 8)
+    inputs = drawn(children=23)[:count]
+    for a, b in zip(with_gradients(fused, inputs), with_gradients(slow, inputs), strict=True):
         close(a, b)
 
 
-def test_gradients_are_right_twice():
-    inputs = [x.requires_grad_() for x in drawn()]
-    assert torch.autograd.gradcheck(blocked, inputs)
-    assert torch.autograd.gradgradcheck(blocked, inputs, fast_mode=True)
+@pytest.mark.parametrize(("function", "count"), [(blocked, 6), (blocked_evenly, 3)])
+def test_gradients_are_right_twice(function, count):
+    inputs = [x.requires_grad_() for x in drawn()[:count]]
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
 
 
 def test_the_moments_about_the_mean_are_those_of_all_votes():
