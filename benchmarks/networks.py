@@ -23,7 +23,7 @@ class Floor(nn.Module):
         self.plain, self.image_shape = plain, image_shape
         self.conv1, self.conv2 = nn.Conv2d(image_shape[0], 256, 9), nn.Conv2d(256, 256, 9, 2)
         if not plain:
-            self.conv2.to(memory_format=torch.channels_last)
+            self.to(memory_format=torch.channels_last)
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, C, H, W) -> primary capsules (B, I, 8)."""

@@ -84,7 +84,8 @@ class CapsNet(ClassPoses):
         self.settings = config
         types, dim = config.types, config.primary_dimensions
         if self.of_paper:
-            self.conv1 = nn.Conv2d(config.image_shape[0], config.channels, KERNEL)
+            conv1 = nn.Conv2d(config.image_shape[0], config.channels, KERNEL)
+            self.conv1 = conv1.to(memory_format=torch.channels_last)
             scale = 1 / (types + config.leaky) if config.preset == "authors" else 1.0
             self.primary = PrimaryCapsules(
                 config.channels, types=types, dimensions=dim, kernel=KERNEL, scale=scale

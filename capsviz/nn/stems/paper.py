@@ -4,6 +4,7 @@ With squashed capsules the network `capsnet` has these as `conv1` and `primary`;
 routings whose children are no squashed vectors.
 """
 
+import torch
 from torch import Tensor, nn
 
 from capsviz.nn.convolution import convolve
@@ -28,6 +29,7 @@ class Paper(Stem):
         self.types, self.dimensions, self.inner = types, dimensions, CHANNELS
         self.conv1 = nn.Conv2d(image_shape[0], CHANNELS, KERNEL)
         self.primary = nn.Conv2d(CHANNELS, types * dimensions, KERNEL, 2)
+        self.to(memory_format=torch.channels_last)
 
     def before(self, images: Tensor) -> Tensor:
         """After the first convolution and ReLU."""
