@@ -50,7 +50,7 @@ class Result(NamedTuple):
     gap: Estimate  # (K, 2) accuracy of the images as they are less that within, and beyond
     trained_px: float  # shifts up to which a variant lies within the trained places
     share_within: float  # of the variants
-    examples: np.ndarray  # (E, C, H, W) uint8: an image as it is, and variants of it
+    examples: np.ndarray | None  # (E, C, H, W) uint8: an image as it is, and variants of it
     shifts_px: np.ndarray  # (E,) larger of the two shifts of each; 0 for the image as it is
     variants: int  # of each image
     n: int

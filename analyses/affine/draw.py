@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, show
+from capsviz.figures.panels import MARKERS, percent, show
 
 PLACES = ("as they are", "within", "beyond")
 PICTURE = 0.62  # inches of an image at most
@@ -17,18 +16,20 @@ LETTER = 0.062  # inches of a letter of the legend
 
 
 def overview(result, width):
-    """Examples above, a group of intervals for each place under them."""
-    K, columns = len(result.networks), len(result.examples)
+    """Examples above, if kept, a group of intervals for each place under them."""
+    examples = () if result.examples is None else result.examples
+    K, columns = len(result.networks), len(examples)
     across = max(1, min(K, int(width / (0.45 + LETTER * max(map(len, result.networks))))))
     narrow = width < columns * TITLE
-    tall = min(PICTURE, width / (columns + 1)) + (0.27 if narrow else 0.16)
+    tall = min(PICTURE, width / (columns + 1)) + (0.27 if narrow else 0.16) if columns else 0
     low = 0.5 + len(PLACES) * (K * LINE + 0.12)
     figure = Figure(figsize=(width, tall + low + 0.16 * -(-K // across) + 0.1))
-    grid = figure.add_gridspec(2, 1, height_ratios=[tall, low])
-    for i, axes in enumerate(grid[0].subgridspec(1, columns, wspace=0.05).subplots()):
-        show(axes, result.examples[i], _title(result, i, "\n" if narrow else ", "))
-    axes = figure.add_subplot(grid[1])
-    lines = _accuracies(axes, result)
+    heights = [tall, low] if columns else [low]
+    rows = figure.add_gridspec(len(heights), 1, height_ratios=heights)
+    above = rows[0].subgridspec(1, columns, wspace=0.05).subplots() if columns else ()
+    for i, axes in enumerate(above):
+        show(axes, examples[i], _title(result, i, "\n" if narrow else ", "))
+    lines = _accuracies(figure.add_subplot(rows[-1]), result)
     figure.legend(lines, result.networks, loc="outside lower center", ncols=across)
     return figure
 
@@ -68,7 +69,7 @@ def _accuracies(axes, result):
     low = min(0.9, np.floor(10 * result.accuracy.low.min()) / 10)
     label = f"accuracy; {result.variants} affine variants of {result.n:,} images"
     axes.set(xlim=(low, 1), ylim=(len(PLACES) * (K + 1) - 1.5, -0.7), xlabel=label)
-    axes.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    percent(axes.xaxis)
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)
     return markers[:K]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from capsviz.figures import COLOURS
+from capsviz.figures.panels import percent
 
 WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
 RANDOM = "#7F7F7F"
@@ -73,7 +74,7 @@ def _curves(axes, result, kind):
         axes.fill_between(removed, low, high, color=colour, alpha=0.2, linewidth=0)
         areas.append(f"{100 * float(result.area_accuracy[kind].value[k]):.0f}")
     axes.set(xlabel=f"{kind} removed", ylabel="accuracy", ylim=(0, 1.03))
-    axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    percent(axes.yaxis)
     random, least, most = areas
     axes.set_title(f"mean: random {random},\nleast {least}, most {most} %", fontsize=6.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -116,6 +117,6 @@ def _rounded(axes, result):
     low = min(float(rest.low.min()), float(own.low))
     axes.set(xscale="log", xlabel="levels of couplings", ylabel="accuracy")
     axes.set_ylim(max(0, low - 0.05), 1.03)  # markers at 100 % are whole
-    axes.yaxis.set_major_formatter(PercentFormatter(1, None, " %"))
+    percent(axes.yaxis)
     axes.set_title("couplings rounded", fontsize=6.5)
     axes.legend(fontsize=6)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS
+from capsviz.figures.panels import MARKERS, percent
 
 WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
 NAMES = {
@@ -72,7 +72,7 @@ def _shares(figure, axes, result, wide):
     labels = [f"{n}\n(sd {v:.2g})" for n, v in zip(names, sd, strict=True)]
     axes.set_yticks(range(len(rows)), labels, fontsize=6)
     axes.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), xlabel="mean square of preferences")
-    axes.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    percent(axes.xaxis)
     axes.tick_params(axis="y", length=0)
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
@@ -91,7 +91,7 @@ def _favourites(axes, result):
     _rows(axes, [_folded(name) for name in result.choices])
     axes.set(xlim=(-0.03, 1.03), xlabel="children")
     axes.set_title("favourite parent", fontsize=6.5)
-    axes.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    percent(axes.xaxis)
     axes.legend(fontsize=6, loc="best", handletextpad=0.2)
 
 
@@ -186,7 +186,7 @@ def epochs(result, width):
     tree.fill_between(T, np.nan_to_num(images.low), np.nan_to_num(images.high), color=SHADES[6],
                       alpha=0.3, linewidth=0)  # fmt: skip
     tree.set(ylim=(0, 1), ylabel="variance of preferences")
-    tree.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    percent(tree.yaxis)
     tree.legend(fontsize=6)
     tree.set_title("what decides the tree", fontsize=6.5)
     for axes in (active, gradient, tree):

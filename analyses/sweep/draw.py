@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, MultipleLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from capsviz.analyses.sweep.words import unequal
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS
+from capsviz.figures.panels import MARKERS, percent
 
 WIDE = 5.0  # inches from which on panels stand in two columns
 LINES = ("-", "--", "-.", ":")
@@ -61,7 +61,7 @@ def _curves(axes, result, field):
         axes.axhline(0, color=_colour(0), linewidth=0.8)
         axes.yaxis.set_major_formatter(_points)
     elif field == "accuracy":
-        axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+        percent(axes.yaxis)
     for k in range(int(signed), len(result.names)):
         colour = _colour(k)
         axes.plot(
@@ -105,7 +105,7 @@ def _summary(axes, result):
     axes.set_yticks(ticks, [name for name, _ in groups])
     axes.tick_params(axis="y", length=0)
     axes.set(xlim=(0, 1), ylim=(len(groups) * (K + 1) - 1.5, -0.7), xlabel="accuracy")
-    axes.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    percent(axes.xaxis)
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)
 

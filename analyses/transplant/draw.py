@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from capsviz.figures import COLOURS
 from capsviz.figures.maps import coupling_ticks, halfrange
-from capsviz.figures.panels import show
+from capsviz.figures.panels import percent, show
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
@@ -131,7 +130,7 @@ def shares(result, width):
         axes.set_axisbelow(True)
         axes.tick_params(axis="y", length=0, labelleft=axes is left or not wide)
     left.set(xlabel="pairs", ylabel="couplings" if wide else None)
-    left.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    percent(left.xaxis)
     right.set_xlabel("mean activation of that class")
     lines = [line for line in left.get_lines() if not line.get_label().startswith("_")]
     title = f"{result.n:,} pairs of {result.dataset} images; sd: of couplings about even ones; "
@@ -154,8 +153,8 @@ def _parts(panels, result):
             axes.fill_between(result.shares, *one.ci95.T, color=colour, alpha=0.2, linewidth=0)
         axes.set(xlim=(0, 1), ylim=(-0.03, 1.03), xlabel="couplings exchanged")
         axes.set_ylabel(f"read as\n{name}", fontsize=6.5)
-        axes.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
-        axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+        percent(axes.xaxis)
+        percent(axes.yaxis)
     panels[0].legend(loc="upper left", fontsize=6, title=f"{estimates[0].n} pairs")
 
 

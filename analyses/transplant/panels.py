@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from capsviz.analyses.transplant.draw import NEITHER, OWN, PARTNER, WIDE
 from capsviz.figures import COLOURS
 from capsviz.figures.maps import SIGNED, halfrange
+from capsviz.figures.panels import percent
 
 IN_A_ROW = 6.5  # inches: all panels of parts side by side
 CLASSES = ((PARTNER, "s", "unlike image's class"), (OWN, "o", "own class"))
@@ -97,8 +98,8 @@ def _shares(axes, result):
         axes.fill_between(shares, share.low, share.high, color=colour, alpha=0.2, linewidth=0)
     axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03), xlabel=f"{result.of} exchanged")
     axes.set_ylabel("read as the unlike class", fontsize=6.5)
-    axes.xaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
-    axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+    percent(axes.xaxis)
+    percent(axes.yaxis)
     axes.legend(loc="best", fontsize=6)
 
 
@@ -120,7 +121,7 @@ def rounds(result, width):
         axes.set(ylim=(-0.03, 1.03), xlabel=f"iteration with other couplings, {words}")
         axes.set_ylabel("pairs read as that class", fontsize=6.5)
         axes.set_xticks(range(1, len(one) + 1))
-        axes.yaxis.set_major_formatter(PercentFormatter(1, 0, " %"))
+        percent(axes.yaxis)
     figure.legend(
         *panels[0].get_legend_handles_labels(), loc="outside upper center", fontsize=6.5,
         ncols=3 if wide else 1, title_fontsize=6.5,

@@ -49,6 +49,11 @@ def mosaic(axes, pictures, columns):
     return np.arange(rows) * tall + (height - 1) / 2, np.arange(n) * wide + (width - 1) / 2
 
 
+def percent(axis):
+    """Shares at the ticks of an axis, in percent, with all the digits that they have."""
+    axis.set_major_formatter(lambda share, _: f"{100 * share:.6g} %".replace("-", "−"))
+
+
 def label_lines(figure, entries):
     """Names at the right of axes, spread so that none lies on another, a hair to each line's end.
 

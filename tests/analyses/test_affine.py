@@ -157,6 +157,15 @@ def test_nothing_in_the_picture_is_cut_off(result, networks):
         assert box.y1 <= drawn.get_figheight() + 0.01
 
 
+def test_results_without_pictures_are_drawn_and_ticks_have_all_their_digits(result):
+    whole, bare = (figures.draw("affine", one) for one in (result, result._replace(examples=None)))
+    assert bare.get_figheight() < whole.get_figheight() - 0.5
+    (axes,) = bare.axes
+    axes.set(xlim=(0.8, 1), xticks=[0.8, 0.825, 0.93, 1])
+    ticks = [label.get_text() for label in axes.get_xticklabels()]
+    assert ticks == ["80 %", "82.5 %", "93 %", "100 %"]
+
+
 def test_the_words_tell_every_network_with_its_intervals(result):
     lines = affine.findings(result).splitlines()
     assert "12 affine variants of each of 30 x images" in lines[0] and "up to 2 px" in lines[0]
