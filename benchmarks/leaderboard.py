@@ -24,7 +24,7 @@ def page(table=None) -> str:
     """docs/leaderboard.md."""
     table = leaderboard.table() if table is None else table
     claims = leaderboard.claims(table)
-    parts = [HEAD, markdown(*leaderboard.cells(table)), f"{leaderboard.caption()}\n"]
+    parts = [HEAD, markdown(*leaderboard.cells(table)), f"{leaderboard.caption(table)}\n"]
     parts.append(
         f"## What holds over seeds\n\nOf recipes with {SEVERAL} training runs or more; of two, "
         "where both were trained for as many epochs of as many images, cut and padded alike, and "

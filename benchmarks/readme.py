@@ -61,6 +61,8 @@ def results() -> str:
         card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
         test, training = card["results"]["test"], card["training"]
         low, high = test["accuracy_ci95"]
+        if notice := card["dataset"].get("notice"):
+            several.append(f"`{name}`: {notice}.")
         if card["dataset"].get("things", 1) > 1:
             several.append(
                 f"`{name}`: all digits of an image are right; SSE of each from its own. The "
@@ -125,11 +127,10 @@ def anchor(title: str) -> str:
 
 
 def durations() -> str:
-    """How long shipped figures and weights took, by manifest and cards, in minutes and seconds."""
-    manifest = json.loads((ROOT / "figures" / "manifest.json").read_text(encoding="utf-8"))
+    """How long commands take, as measured, and shipped weights took, by their cards."""
     rows = ["| what | time |", "|---|---|"]
-    for figure in sorted(manifest["figures"], key=lambda one: one["seconds"]):
-        rows.append(f"| figure `{figure['name']}` | {_clock(figure['seconds'])} |")
+    for words, measured in sorted(analyses.read().items(), key=lambda one: one[1]["seconds"]):
+        rows.append(f"| `capsviz {words}` | {_clock(measured['seconds'])} |")
     for name in checkpoint.shipped():
         card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
         seconds, epochs = card["training"]["seconds"], card["training"]["epochs"]

@@ -218,7 +218,7 @@ def plot(result: Result | Statistics, *, width=7.16, part=""):
 
 
 @analysis(__doc__, picture=True)
-@options.number("Over N test images instead of one; mnist: about 2 CPU seconds each.", "--evaluate")
+@options.number("Over N test images instead of one; mnist: 200 take a minute.", "--evaluate")
 @click.option(
     "--target", default="read", show_default=True, metavar="read|true", help="Class explained."
 )

@@ -31,6 +31,7 @@ def networks():
         things = card["dataset"].get("things", 1)
         what = "all digits of" if things > 1 else ""
         note = "; a digit is in several images, so the interval is too narrow" * (things > 1)
+        note += f"; {notice}" if (notice := card["dataset"].get("notice")) else ""
         yield Claim(
             f"`{name}` reads {what} {number(float(test.value), '.2%')} of {test.n:,} test images "
             f"of {dataset} right.".replace("  ", " "),

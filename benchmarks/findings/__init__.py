@@ -25,10 +25,10 @@ FINDINGS = (
 )
 HEAD = """# What we found
 
-{count} things that shipped networks show inside: on digits, of `mnist` unless
-another is named, with 95 % intervals and, in brackets, training runs. Children are primary
-capsules, parents class capsules; couplings are the shares of its vote that a child gives.
-The [gallery](gallery.md) reads the numbers.
+{count} things that shipped networks show: on digits, of `mnist` unless another is named,
+with 95 % intervals and, in brackets, training runs. Children are primary capsules, parents class
+capsules, couplings a child's shares. `digits-paper-stem` is the recipe of `digits`, other
+`digits-*` have the slim stem; CIFAR-10: JPEG copies. The [gallery](gallery.md) reads them.
 """
 
 

@@ -52,6 +52,7 @@ def transplant() -> Finding:
         return share, ".1%", True
 
     words, files, _ = over_runs("transplant", "Statistics", partner, may_fail)
+    longer, on_stem = _trained_longer()
     by_kind = {
         kind: [word for word, its in zip(words, kinds, strict=True) if its == kind]
         for kind in ("even", "destroyed", "kept")
@@ -63,14 +64,16 @@ def transplant() -> Finding:
     words = [
         *by_kind["even"],
         f"of sharper couplings {'; '.join(sharper)}",
-        f"in {len(apart)} networks, one run each, each class's total suffices: the other's "
-        f"shuffled do as well, {percent(least)} or more",
+        f"in {len(apart)} networks, one run each, the other's shuffled do as well, "
+        f"{percent(least)} or more",
+        *on_stem,
     ]
+    files += longer
     words += by_kind["kept"]
     elsewhere = ""
     if (photographs := shipped("transplant-cifar10-resnet-*-images.json")) is not None:
         share = photographs.result.as_partner[UNLIKE]
-        elsewhere = f" Not so in `cifar10-resnet`, on CIFAR-10: {share:.1%}."
+        elsewhere = f" Not so in `cifar10-resnet`: {share:.1%}."
         spared, files = [*spared, share], [*files, photographs.source]
     holds = result.coupling_sd[0].value < EVEN and all(share.high < 0.5 for share in spared)
     return Finding(
@@ -81,7 +84,7 @@ def transplant() -> Finding:
         and result.as_own[SHUFFLED].low > 0.5
         and result.as_partner[UNLIKE_SHUFFLED].high < 0.5,
         f"Couplings have a standard deviation of {value(result.coupling_sd[0], '.4f')} about 1/10. "
-        "Yet an image with its own votes and another's couplings, of another class, is read as "
+        "Yet an image with couplings of one of another class is read as "
         f"that class in {result.as_partner[UNLIKE]:.1%} of {result.n:,} pairs. "
         f"{elsewhere.lstrip()}",
         picture(one),
@@ -94,6 +97,20 @@ def transplant() -> Finding:
         "the other's couplings, shuffled, that move as many images",
         [one.source, *files, *(of.source for of in apart)],
     )
+
+
+def _trained_longer() -> tuple[list[str], list[str]]:
+    """Files, and in words how many follow the other's couplings after more epochs on one stem."""
+
+    def share(of):
+        return of.as_partner[UNLIKE], ".1%", True
+
+    briefly, first = slim("transplant", ["dynamic"], share, "Statistics")
+    fully, second = slim("transplant", ["dynamic-10-epochs"], share, "Statistics")
+    if not second:
+        return [], []
+    fully = fully.removeprefix("dynamic-10-epochs ")
+    return [*first, *second], [f"{STEM} {briefly.rpartition(', ')[0]}, after ten epochs {fully}"]
 
 
 def iterations() -> Finding:
@@ -132,7 +149,7 @@ def _elsewhere(changed) -> tuple[str, list[str]]:
     known = {of.network: of for of in singles("routing", "Statistics")}
     words, files = "", []
     if of := known.get("cifar10-resnet"):
-        words = f" In `{of.network}`, on CIFAR-10, they change {changed(of.result)[0]:.1%}."
+        words = f" In `{of.network}` they change {changed(of.result)[0]:.1%}."
         files.append(of.source)
     if of := known.get("digits-em"):
         gain = of.result.accuracy.difference[len(of.result.entropy_nats) - 1]
@@ -160,7 +177,7 @@ def maps() -> Finding:
     return Finding(
         "By deletion and insertion, a routing heat map is no more faithful than the ink",
         result.routed_less[bright].low <= 0,
-        "Pixels are removed, or alone shown, in a map's order; the area between the two curves is "
+        "Pixels are removed, or alone shown, in a map's order; the area between both curves is "
         f"{result.gap[routed]:.3f} for the routing map, on {result.n} images. The ink itself "
         f"has {result.gap[bright]:.3f}. By "
         f"infidelity (less is better) the map has {result.infidelity[routed]:.3f}, the ink "

@@ -43,7 +43,7 @@ def by_class() -> Finding:
         and with_class(share[0]).low
         > max(0.5, with_class(share[fresh]).high, with_class(result.shuffled).high),
         f"Of the variance of what children prefer, {with_class(share[0]):.1%} goes with the class. "
-        "Couplings fixed for all images, for each class its mean, read "
+        "Couplings fixed at each class's mean read "
         f"{reads(result, TREE):.1%} of {result.n:,} images right, {_points(result, TREE)} points "
         f"from its own, even ones {reads(result, 'even'):.1%}.",
         picture(one),
@@ -52,7 +52,7 @@ def by_class() -> Finding:
         f"{with_class(share[fresh]):.1%}; the mean couplings of another class read "
         f"{reads(result, 'mean of another class'):.1%}",
         seeds(words),
-        "couplings by agreement that are fixed so and read 5 points less than a network's own",
+        "couplings by agreement that, fixed so, read 5 points less",
         [one.source, *files],
     )
 
@@ -80,8 +80,8 @@ def stays() -> Finding:
         "Trees of moved images",
         f"the other way {correlation[other]:.2f}; less the usual tree of the class "
         f"{one.result.correlation[1][moved]:.2f} and {one.result.correlation[1][same]:.2f}",
-        seeds([f"same less moved, {'; '.join(words)}"] if words else []),
-        "a network with one transform for all places whose couplings do not travel either",
+        seeds([f"same place less moved, {'; '.join(words)}"] if words else []),
+        "a network whose couplings travel with the digit",
         [one.source, *files],
     )
 

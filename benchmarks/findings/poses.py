@@ -175,7 +175,7 @@ def detection() -> Finding:
     def missed(of):
         attacks = [k for k, kind in enumerate(of.kinds) if kind == "attack"]
         worst = attacks[int(np.argmax(of.undetected.value[attacks]))]
-        evaded.append(f"{of.undetected.value[worst]:.1%} under {of.sets[worst]}")
+        evaded.append(f"{percent(of.undetected.value[worst])} under {of.sets[worst]}")
         share = of.undetected[columns.strongest(of)]
         return share, ".1%", share.low > 0.5
 

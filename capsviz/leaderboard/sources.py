@@ -31,6 +31,7 @@ class Network(NamedTuple):
     hardware: str | None
     routing: str | None = None
     effort: tuple | None = None  # of training: epochs, images where not all, and how they were cut
+    notice: str | None = None  # what must be said of its data
 
 
 class Record(NamedTuple):
@@ -212,6 +213,7 @@ def network(card: dict) -> Network:
         training.get("seconds"),
         training.get("hardware"),
         *_training(card.get("model", {}), card.get("recipe", {}), [training.get("epochs")]),
+        card["dataset"].get("notice"),
     )
 
 

@@ -73,8 +73,9 @@ def _interval(estimate, form: str) -> str:
     return f"{value} [{low}, {high}]".replace("-", "−")
 
 
-def caption() -> str:
-    """What the columns are."""
+def caption(table: Sequence[Row]) -> str:
+    """What the columns are, and what must be said of the networks' data."""
+    notices = {row.network.name: row.network.notice for row in table if row.network.notice}
     columns = "; ".join(
         f"{column.title}: {column.meaning}{_better(column.higher)}" for column in COLUMNS
     )
@@ -83,6 +84,7 @@ def caption() -> str:
         f"images for several. {NONE}: no result; {CONSTRUCTED}: what such a routing does by "
         f"construction, whatever it has learned. {columns[0].upper()}{columns[1:]}. Rows of other "
         "data sets, and of other numbers of images, are not to be compared."
+        + "".join(f" {name}: {notice}." for name, notice in notices.items())
     )
 
 

@@ -54,7 +54,7 @@ def test_it_can_be_read(width):
     names = [f"a network of name {k}" for k in range(10)]
     table = [row(name, 0.9, 0.7, [0.6, 0.7, 0.8]) for name in names]
     with figures.style():
-        assert legibility.defects(draw(table, width), width, leaderboard.caption()) == []
+        assert legibility.defects(draw(table, width), width, leaderboard.caption(table)) == []
 
 
 def test_every_shipped_network_is_on_a_page():
