@@ -357,6 +357,16 @@ def test_the_page_names_every_shipped_network_and_changes_with_a_result(tmp_path
     assert page.page(table) != text
 
 
+def test_what_must_be_said_of_data_stands_below_the_table(tmp_path):
+    about = json.loads(card(tmp_path, "copies", "a").read_text())
+    about["dataset"]["notice"] = "these are copies"
+    (tmp_path / "copies.json").write_text(json.dumps(about))
+    card(tmp_path, "pure", "b")
+    table = leaderboard.table([tmp_path / "copies.json", tmp_path / "pure.json"])
+    assert leaderboard.caption(table).endswith(" copies: these are copies.")
+    assert "copies" not in leaderboard.caption(table[1:])
+
+
 def test_weights_of_ones_own_are_called_by_their_folder_too(tmp_path):
     """The recipe's name alone may be that of shipped weights."""
     for name in ("one", "two"):
