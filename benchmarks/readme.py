@@ -61,8 +61,7 @@ def results() -> str:
         card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
         test, training = card["results"]["test"], card["training"]
         low, high = test["accuracy_ci95"]
-        if notice := card["dataset"].get("notice"):
-            several.append(f"`{name}`: {notice}.")
+        several += [f"`{name}`: {notice}." for notice in [card["dataset"].get("notice")] if notice]
         if card["dataset"].get("things", 1) > 1:
             several.append(
                 f"`{name}`: all digits of an image are right; SSE of each from its own. The "

@@ -1,5 +1,9 @@
 """What the analyses take of somebody's own network, and what they refuse in one line."""
 
+import copy
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import foreign_networks as zoo
 import numpy as np
 import planted
@@ -12,7 +16,8 @@ import capsviz
 from capsviz.analyses import routing
 from capsviz.analyses.transplant import by_iteration, by_part
 from capsviz.cli.inputs import open_inputs
-from capsviz.tracing import from_children
+from capsviz.foreign import device
+from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
 
 EM = {"couplings": "m_step:share", "votes": "m_step:v", "poses": "m_step:mu"}
@@ -171,3 +176,78 @@ def test_pictures_come_in_the_size_and_colours_that_a_network_was_wrapped_for(tm
 
 def test_rooms_that_the_documentation_names_are_there():
     assert callable(capsviz.checks.run) and callable(capsviz.testing.assert_capsnet)
+
+
+class Scaled(zoo.Unsqueezed):
+    """A decoder whose weights are made of others in the pass, twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.tensor(1.5))
+        first = next(m for m in self.decoder_layers() if isinstance(m, torch.nn.Linear))
+        torch.nn.utils.parametrizations.weight_norm(first)
+
+    def decoder_layers(self):
+        return [m for m in self.modules() if isinstance(m, torch.nn.Linear)]
+
+    def decoded(self, masked):
+        return super().decoded(masked) * (self.gain * 0.5).sigmoid()
+
+
+def test_a_decoder_follows_weights_that_change_after_wrapping(images):
+    net = Scaled()
+    one = wrapped(net)
+    other = {k: v + 0.3 * torch.ones_like(v) for k, v in net.state_dict().items()}
+    net.load_state_dict(other)
+    for known in (one, copy.deepcopy(one), copy.deepcopy(one).double()):
+        like = next(known.parameters())
+        with torch.no_grad(), device.without_cuda():
+            _, own = known.network(images.to(like))
+        seen = capsviz.trace(known, images, keep=("reconstruction",)).reconstruction
+        torch.testing.assert_close(seen.to(own), own)
+
+
+@pytest.mark.parametrize("options", [{"iterations": 1}, {}], ids=["iterations", "modules"])
+def test_a_network_that_is_set_or_listened_to_is_looked_at_by_one_thread_at_a_time(options, images):
+    net = wrapped(zoo.Unsqueezed(), **({} if options else {"poses": "digits"}))
+    keep = ("couplings", "poses")
+    expected = [capsviz.trace(net, images, keep=keep, **more) for more in (options, {})]
+    wrong = []
+
+    def look(k, more):
+        for _ in range(25):
+            seen = capsviz.trace(net, images, keep=keep, **more)
+            same = [getattr(seen, part).equal(getattr(expected[k], part)) for part in keep]
+            wrong.extend([k] if not all(same) else [])
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(look, range(2), (options, {})))
+    finally:
+        sys.setswitchinterval(before)
+    assert wrong == []
+
+
+def test_the_cpu_stands_for_a_gpu_until_the_last_thread_is_out():
+    own, first, second = torch.nn.Module.cuda, device.without_cuda(), device.without_cuda()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    changed = torch.nn.Module.cuda
+    second.__exit__(None, None, None)
+    assert torch.nn.Module.cuda is own
+    assert (changed is own) == torch.cuda.is_available()
+
+
+def test_lengths_are_in_a_trace_of_all_where_there_are_no_poses(images):
+    net = wrapped(zoo.Watchable(), couplings=EM["couplings"])
+    seen = capsviz.trace(net, images)
+    assert seen.poses is None and seen.activations is None
+    assert seen.lengths.equal(capsviz.trace(net, images, keep=("lengths",)).lengths)
+    with remember():
+        assert capsviz.trace(net, images).lengths.equal(seen.lengths)
+        with pytest.raises(ValueError, match="gave no logits"):
+            capsviz.trace(net, images, keep=("logits",))
+    assert capsviz.trace(wrapped(zoo.Unsqueezed()), images).last is None

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from capsviz.foreign import without_cuda
-from capsviz.foreign.bare import Bare, Recipe
+from capsviz.foreign.bare import Bare, Recipe, whole_shape
 from capsviz.foreign.recorder import Pass
 from capsviz.foreign.taps import PassEnd, TapPass
 
@@ -40,7 +40,7 @@ def of_images(network: nn.Module, image_shape, classes: int | None):
             f"{type(network).__name__} does not say what it takes: give image_shape=(C, H, W) and "
             "classes="
         )
-    return (1, *image_shape)[-3:] if len(image_shape) < 3 else tuple(image_shape), classes
+    return whole_shape(image_shape, classes), classes
 
 
 def name_of(network: nn.Module) -> str:

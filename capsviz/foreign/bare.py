@@ -101,3 +101,16 @@ class Bare(nn.Module):
         with without_cuda() if recipe.cuda else nullcontext(), suppress(PassEnd):
             output = mode.run(lambda: recipe.call(self.network, images))
         return output, mode
+
+
+def whole_shape(image_shape, classes) -> tuple[int, int, int]:
+    """(C, H, W) of images that are given so or as (H, W); ValueError for what is no shape, and for
+    what is no number of classes.
+    """
+    shape = tuple(image_shape) if isinstance(image_shape, tuple | list) else ()
+    if not (2 <= len(shape) <= 3 and all(isinstance(side, int) and side > 0 for side in shape)):
+        raise ValueError(f"expected image_shape as (C, H, W), got {image_shape!r}")
+    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
+        raise ValueError(f"expected a number of classes, at least 2, got {classes!r}")
+    channels, height, width = (1, *shape)[-3:]
+    return channels, height, width

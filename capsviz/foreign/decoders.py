@@ -51,7 +51,8 @@ def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -
     for name in names:
         for mask in masked:
             try:
-                one = Decoder(flow, mask, outputs.pick(output, name), shape, batch)
+                image = outputs.pick(output, name)
+                one = Decoder(wrapped.network, flow, mask, image, shape, batch)
                 decoders.setdefault(name, []).append(one)
             except ValueError as error:
                 reason = str(error)

@@ -7,7 +7,7 @@ poses. The recorded calls hold the number of images, so poses go through in piec
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from capsviz.foreign.flow import Flow, Port
@@ -24,7 +24,9 @@ class Decoder:
     ValueError  where the reconstruction depends on the images by another way than the poses.
     """
 
-    def __init__(self, flow: Flow, masked: Masked, image: Tensor, image_shape, batch: int):
+    def __init__(
+        self, network: nn.Module, flow: Flow, masked: Masked, image: Tensor, image_shape, batch: int
+    ):
         self.masked, self.image_shape, self.batch = masked, tuple(image_shape), batch
         self.start: Port = (masked.event.index, 0)
         self.end = flow.port(image)
@@ -32,12 +34,29 @@ class Decoder:
         inside = sorted(flow.descendants(masked.event.index) & needed)
         if self.end[0] not in inside:
             raise ValueError("the reconstruction does not come from the masked poses")
+        self.own = own_tensors(network)
+        inside = sorted({*inside, *self._of_weights(flow)})
         self.steps = [(flow.events[k], flow.sources[k]) for k in inside]
         known = {self.start[0], *inside}
         for event, sources in self.steps:
             for source in sources:
                 if source is not None and source[0] not in known and source[0] in flow.derived:
                     raise ValueError(f"{event.place} also reads the image, not the poses alone")
+
+    def _of_weights(self, flow: Flow) -> set[int]:
+        """Events that make of weights what the reconstruction needs: weights may change later."""
+        after, left = set(), [self.end[0]]
+        while left:
+            for source in flow.sources[left.pop()]:
+                if source is not None and source[0] not in {self.start[0], *after}:
+                    after.add(source[0])
+                    left.append(source[0])
+        weights, events = {id(tensor) for tensor, _, _ in self.own}, set()
+        for k in sorted(after - flow.derived):
+            sources = {source[0] for source in flow.sources[k] if source is not None}
+            if sources & events or any(id(one) in weights for one in flow.events[k].inputs):
+                events.add(k)
+        return events
 
     @property
     def place(self) -> str:
@@ -61,8 +80,9 @@ class Decoder:
             keep = one_hot(classes, poses.shape[1]).to(poses.dtype)
             first = embed(poses * keep[..., None], "BJE", masked.roles, tuple(shape))
         values: dict[Port, Tensor] = {self.start: first}
+        now = {id(old): getattr(module, name) for old, module, name in self.own}
         for event, sources in self.steps:
-            new = {
+            new = now | {
                 id(old): values[source]
                 for old, source in zip(event.inputs, sources, strict=True)
                 if source in values
@@ -70,3 +90,13 @@ class Decoder:
             outputs = tensors(event.repeat(lambda leaf, new=new: new.get(id(leaf), leaf)))
             values.update({(event.index, k): output for k, output in enumerate(outputs)})
         return values[self.end].reshape(len(poses), *self.image_shape)
+
+
+def own_tensors(network: nn.Module) -> list[tuple[Tensor, nn.Module, str]]:
+    """Parameters and buffers with where they are: `to` may put others there."""
+    return [
+        (tensor, module, name)
+        for module in network.modules()
+        for name, tensor in [*module._parameters.items(), *module._buffers.items()]
+        if tensor is not None
+    ]

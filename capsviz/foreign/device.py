@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 
 import torch
@@ -14,6 +15,9 @@ KINDS = {
     "LongTensor": torch.int64, "IntTensor": torch.int32, "ByteTensor": torch.uint8,
     "BoolTensor": torch.bool,
 }  # fmt: skip
+
+_lock, _users = threading.Lock(), 0
+_before: list[tuple] = []
 
 
 def follow(device: torch.device, function, args: tuple, kwargs: dict):
@@ -44,6 +48,22 @@ def without_cuda():
     if torch.cuda.is_available():
         yield
         return
+    global _users
+    with _lock:  # threads share what is put in their place: the first puts it, the last takes it
+        _users += 1
+        if _users == 1:
+            _before[:] = _patched()
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _restore()
+
+
+def _patched() -> list[tuple]:
+    """The CPU in the GPU's place; (owner, name, what was there before, or None) of each change."""
 
     def make(dtype):
         def tensor(*args):
@@ -57,13 +77,14 @@ def without_cuda():
     changed += [(nn.Module, "cuda", lambda module, *_: module)]
     changed += [(Tensor, "cuda", lambda tensor, *_, **__: tensor)]
     before = [(where, name, vars(where).get(name)) for where, name, _ in changed]
-    try:
-        for where, name, new in changed:
-            setattr(where, name, new)
-        yield
-    finally:
-        for where, name, old in before:
-            if old is None:  # it was inherited
-                delattr(where, name)
-            else:
-                setattr(where, name, old)
+    for where, name, new in changed:
+        setattr(where, name, new)
+    return before
+
+
+def _restore() -> None:
+    for where, name, old in _before:
+        if old is None:  # it was inherited
+            delattr(where, name)
+        else:
+            setattr(where, name, old)

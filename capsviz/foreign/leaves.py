@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import fields, is_dataclass
 
 from torch import Tensor
@@ -31,13 +32,21 @@ def named_tensors(value, name: str = "") -> list[tuple[str, Tensor]]:
 
 
 def mapped(value, change: Callable):
-    """The same nesting with `change` applied to every leaf of lists, tuples and dicts."""
+    """The same nesting, of the same kinds, with `change` applied to every leaf."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(mapped(part, change) for part in value))
     if isinstance(value, list | tuple):
         return type(value)(mapped(part, change) for part in value)
     if isinstance(value, dict):
-        return {key: mapped(part, change) for key, part in value.items()}
+        other = copy(value)
+        other.update({key: mapped(part, change) for key, part in value.items()})
+        return other
+    if is_dataclass(value) and not isinstance(value, type):
+        other = copy(value)
+        for field in fields(value):
+            part = mapped(getattr(value, field.name), change)
+            object.__setattr__(other, field.name, part)  # a frozen one's, too
+        return other
     return change(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -15,6 +16,7 @@ from capsviz.nn.models import Output
 from capsviz.nn.routing import Parents
 
 PER_ROUND = ("logits", "couplings", "weights", "poses")
+ALONE = threading.RLock()  # whoever sets attributes of a network, or listens to its modules
 
 
 class Wrapped(Bare):
@@ -93,6 +95,8 @@ class Wrapped(Bare):
         taps = [tap for tap in recipe.taps if tap.part in names]
         readings: dict[str, list[Tensor]] = {}
         with ExitStack() as stack:
+            if recipe.iterations or recipe.of_modules or recipe.variables:
+                stack.enter_context(ALONE)
             stack.enter_context(self._iterating(iterations))
             for part, module in recipe.of_modules.items():
                 if part in names:

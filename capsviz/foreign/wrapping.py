@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.foreign import parts
-from capsviz.foreign.bare import Bare, Recipe
+from capsviz.foreign.bare import Bare, Recipe, whole_shape
 from capsviz.foreign.checks import checked, put_children, put_grid
 from capsviz.foreign.compiled import as_written
 from capsviz.foreign.decoders import put_decoder
@@ -95,13 +95,9 @@ def wrap(
         raise ValueError(f"this {type(network.network).__name__} is wrapped already")
     if grid not in (None, "probe") and not (isinstance(grid, tuple | list) and len(grid) == 3):
         raise ValueError(f"grid= must be (types, rows, columns), 'probe' or None, got {grid!r}")
-    if not isinstance(image_shape, tuple | list) or not 2 <= len(image_shape) <= 3:
-        raise ValueError(f"expected image_shape as (C, H, W), got {image_shape!r}")
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ValueError(f"expected a number of classes, at least 2, got {classes!r}")
+    shape = whole_shape(image_shape, classes)
     network = as_written(network)
-    shape = (1, *image_shape)[-3:] if len(image_shape) < 3 else tuple(image_shape)
-    recipe = Recipe(call or (lambda net, images: net(images)), tuple(shape), classes)
+    recipe = Recipe(call or (lambda net, images: net(images)), shape, classes)
     if normalise is not None:
         recipe.expect(normalise)
     facts = [Fact("call", "given" if call else "network(images)")]

@@ -154,7 +154,8 @@ class CapsuleLayer(RoutingLayer):
         with without_autocast(poses.device):
             poses = self.exact(poses)
             options = self.inputs(self._route, poses, activations, iterations) | options
-            votes, options = self.votes(poses), {"couplings": couplings, **options}
+            votes, couplings = self.votes(poses), self.listed(couplings, options)
+            options = {"couplings": couplings, **options}
             if self.links is None:
                 return votes, self._route(votes, **options)
             return votes, route_places(self._route, votes, links=self.links, **options)

@@ -144,14 +144,7 @@ class ClassCapsules(RoutingLayer):
     def _routed(self, votes, primary, activations, couplings, iterations) -> Routing:
         """Before the norm of the parents, if there is one."""
         options = self.inputs(self._route, primary, activations, iterations)
-        if isinstance(couplings, list | tuple):
-            count = options.get("iterations", 1)
-            if len(couplings) != count:
-                raise ValueError(
-                    f"expected a list of couplings for {count} iterations, got {len(couplings)}"
-                )
-            couplings = couplings if "iterations" in options else couplings[0]
-        return self._route(votes, couplings=couplings, **options)
+        return self._route(votes, couplings=self.listed(couplings, options), **options)
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
         """As of any layer; batch norm of the parents divides it as it does their logits."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing import Parents, Routing, in_place
 
 
 class Links(NamedTuple):
@@ -70,9 +70,14 @@ def softmax(logits: Tensor, links: Links | None) -> Tensor:
 
 
 def of_slots(values: Tensor, links: Links | None) -> Tensor:
-    """What belongs to children (B, count, ...), laid out as slots (B, Q, I, ...); 0 where none."""
+    """What belongs to children (B, count, ...), laid out as slots (B, Q, I, ...); 0 where none.
+
+    ValueError for another count than the links have.
+    """
     if links is None:
         return values
+    if values.shape[1] != links.count:
+        raise ValueError(f"expected {links.count} children, got the shape {tuple(values.shape)}")
     mask, child = _slots(links)
     mask = mask.view(-1, *(1 for _ in values.shape[2:]))
     return (values[:, child] * mask).unflatten(1, links.child.shape)
@@ -121,13 +126,16 @@ def route_places(
     check_links(votes, links)
     if "links" in signature(route).parameters:
         return route(votes, links=links, couplings=couplings, **options)
-    B, Q, I, J, _ = votes.shape
+    B, Q, I = votes.shape[:3]
     mask, _ = _slots(links)
     votes = votes * mask.view(Q, I, 1, 1)
     for name in {"activations", "children"} & options.keys():
         options[name] = of_slots(options[name], links).flatten(0, 1)
     if couplings is not None:
-        couplings = couplings.to(votes).expand(B, Q, I, J).flatten(0, 1)
+        each = couplings if isinstance(couplings, list | tuple) else [couplings]
+        like = votes[..., 0]
+        each = [None if one is None else in_place(one, like).flatten(0, 1) for one in each]
+        couplings = each if isinstance(couplings, list | tuple) else each[0]
     result = route(votes.flatten(0, 1), couplings=couplings, **options)
     return Routing(*(part.unflatten(1, (B, Q)) for part in result))
 

@@ -98,6 +98,22 @@ class RoutingLayer(nn.Module):
         learned = {name: value.to(children.dtype) for name, value in self.learned.items()}
         return {**known, **learned, **self.options}
 
+    def listed(self, couplings, options: Mapping[str, object]):
+        """Couplings, or a list of one for each iteration, as `route` takes them with its options.
+
+        Raises
+        ------
+        ValueError  for a list of another length than there are iterations.
+        """
+        if not isinstance(couplings, list | tuple):
+            return couplings
+        count = options.get("iterations", 1)
+        if len(couplings) != count:
+            raise ValueError(
+                f"expected a list of couplings for {count} iterations, got {len(couplings)}"
+            )
+        return couplings if "iterations" in options else couplings[0]
+
     def exact(self, children: Tensor) -> Tensor:
         """Children in the type that routing is computed in: the weights', float32 at least."""
         return children.to(torch.promote_types(self.weight.dtype, torch.float32))

@@ -63,6 +63,7 @@ def trace(
     """
     keep = (keep,) if isinstance(keep, str) else tuple(keep)
     whole, parts = keep == KEEP, record.fields_of(keep)
+    parts = (*parts, "last") if whole else parts  # for networks that show no activations inside
     check_images(images)
     if not (couplings is None or isinstance(couplings, str | Tensor)):
         raise TypeError(f"expected couplings as a Tensor or a name, got {type(couplings).__name__}")
@@ -131,9 +132,11 @@ class _Pass:
             for name in self.parts
             if pieces[name]
         }
+        if not required and "activations" in joined:
+            joined.pop("last", None)
         require_finite_parts(joined, self.model)
         return Trace(
-            images=images.cpu(),
+            images=images.detach().cpu(),
             grid=_grid(self.model, self.layer),
             pose_shape=self.pose_shape(values),
             links=values.get("links", getattr(self.model, "links", None)),

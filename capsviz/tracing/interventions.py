@@ -105,8 +105,9 @@ def _matched(own: Tensor, even: Tensor, draws: Tensor) -> Tensor:
     largest = one_hot(draws.argmax(-1), draws.shape[-1]) * draws.sum(-1, keepdim=True) - draws
     target = (own - even).square().mean((2, 3))
     a, b, c = ((x * y).mean((1, 2)) for x, y in ((away, away), (away, largest), (largest, largest)))
-    nearer = (target / a).sqrt().clamp_max(1)  # times `away`; then this share of `largest`:
-    further = ((b.square() + c * (target - a).clamp_min(0)).sqrt() - b) / c
+    nearer = torch.where(a > 0, (target / a).sqrt().clamp_max(1), 0)  # times `away`; then this
+    further = (b.square() + c * (target - a).clamp_min(0)).sqrt() - b  # share of `largest`:
+    further = torch.where(c > 0, further / c, 0)
     return even + nearer[..., None, None] * away + further[..., None, None] * largest
 
 

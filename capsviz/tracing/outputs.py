@@ -49,7 +49,8 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
         like = next(model.parameters(), torch.zeros(()))
         with inference(model):
             parts = images.split(chunk or images_at_a_time(model))
-            values = torch.cat([model(part.to(like)).lengths.cpu() for part in parts])
+            pieces = [model(part.to(like)).lengths.cpu() for part in parts]
+        values = torch.cat(pieces)  # outside: no inference tensor
     return require_finite(values, f"the scores of {name(model)}")
 
 

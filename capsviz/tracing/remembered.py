@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz.tracing.record import PARTS, Trace
+from capsviz.tracing.record import KEEP, OPTIONAL, PARTS, Trace
 
 REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
 COMMON = ("poses", "activations")  # small, and kept for the next who asks
@@ -34,7 +34,8 @@ def remember():
     """Inside this context an equal call of `trace` on equal images is answered from the first one
     whose `keep` covers it: with the same tensors, which must not be written to.
     Tensors given as couplings are never taken as equal, nor is a network whose weights were
-    written to since; what is changed in it otherwise (hooks, attributes) is not noticed.
+    written to since; what is changed in it otherwise (hooks, attributes, weights by their `data`)
+    is not noticed.
     """
     tokens = _entries.set({}), _shown.set({})
     try:
@@ -78,9 +79,13 @@ def recalled(
             del entries[max(entries, key=lambda one: entries[one].size)]
         entries[key] = _Entry(model, kept, traced, size)
     traced = entries[key].traced
+    whole = set(KEEP) <= set(parts)
+    needed = set() if whole else {*parts} - {"last", *OPTIONAL}
+    if any(getattr(traced, part) is None for part in needed):
+        return run(parts)  # which says what is missing
     left_out = {name: None for name in PARTS if name not in parts}
-    last = traced.lengths if "last" in parts else None
-    return replace(traced, **left_out | {"last": last, "images": images.cpu()})
+    last = traced.last if whole else traced.lengths if "last" in parts else None
+    return replace(traced, **left_out | {"last": last, "images": images.detach().cpu()})
 
 
 def digest(images: Tensor) -> tuple:

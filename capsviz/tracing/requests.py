@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+from collections.abc import Callable
 from contextlib import suppress
 
 from torch import Tensor
@@ -23,24 +24,31 @@ def check_images(images: Tensor) -> None:
         raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
 
 
-def check_look(model, layer: int, couplings) -> None:
-    """ValueError for what no network takes, and what this one's `look` has no argument for."""
+def check_layer(model, layer: int, function: Callable) -> None:
+    """ValueError for a routed layer that a network does not have, or a function does not take."""
     layers = len(getattr(model, "grids", None) or ())
     if layers and layer not in range(-layers, layers):
         raise ValueError(
             f"this network has {layers} routed layers: expected layer 0 to {layers - 1}, "
             f"got {layer}"
         )
-    if isinstance(couplings, Tensor) and not couplings.isfinite().all():
-        raise ValueError("expected couplings that are numbers, got some that are not finite")
-    parameters = inspect.signature(model.look).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
-        return
-    if layer != -1 and "layer" not in parameters:
+    if layer != -1 and not _takes(function, "layer"):
         raise ValueError(
             f"this network shows one routed layer, expected layer 0 or -1, got {layer}"
         )
-    if couplings is not None and "couplings" not in parameters:
+
+
+def _takes(function: Callable, name: str) -> bool:
+    parameters = inspect.signature(function).parameters
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def check_look(model, layer: int, couplings) -> None:
+    """ValueError for what no network takes, and what this one's `look` has no argument for."""
+    check_layer(model, layer, model.look)
+    if isinstance(couplings, Tensor) and not couplings.isfinite().all():
+        raise ValueError("expected couplings that are numbers, got some that are not finite")
+    if couplings is not None and not _takes(model.look, "couplings"):
         raise ValueError(
             "this network's couplings cannot be replaced: its `look` takes no `couplings`"
         )

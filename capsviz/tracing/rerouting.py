@@ -19,7 +19,7 @@ from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.modes import inference
 from capsviz.tracing.needs import require
-from capsviz.tracing.requests import check_images
+from capsviz.tracing.requests import check_images, check_layer
 
 
 def routes_again(model) -> bool:
@@ -120,10 +120,18 @@ def from_children(
 
     Raises
     ------
-    ValueError  for a network without `from_children`, or couplings of another shape.
+    ValueError  for a network without `from_children`, a layer that it does not have, or children,
+                activations or couplings of another shape.
     """
     require(model, ("from_children",), "an exchange of children")
     layer = -1 if layer == len(getattr(model, "grids", None) or [None]) - 1 else layer
+    check_layer(model, layer, model.from_children)
+    if children.dim() != 3 or not (activations is None or activations.shape == children.shape[:2]):
+        form = None if activations is None else tuple(activations.shape)
+        raise ValueError(
+            f"expected children (N, I, D) and activations (N, I), got {tuple(children.shape)} and "
+            f"{form}"
+        )
     each: list[Tensor | None] = [None]
     if couplings is not None:
         each = [couplings] if isinstance(couplings, Tensor) else list(couplings)

@@ -207,9 +207,8 @@ def _interventions(model, images: Tensor, traced: dict, same: float) -> Iterator
     chosen[torch.arange(I), torch.arange(I) % J] += 0.9
     chosen *= float(couplings.sum(3).mean())
     try:
-        moved = model.look(
-            images, keep=("couplings", "poses", "lengths"), couplings=chosen.to(images)
-        )
+        parts = ("couplings", "poses", "lengths")
+        moved = named_parts(model.look(images, keep=parts, couplings=chosen.to(images)))
     except ValueError:
         return  # it says itself that it takes none
     except Exception as error:
@@ -222,7 +221,7 @@ def _interventions(model, images: Tensor, traced: dict, same: float) -> Iterator
     )
     parts = [name for name in ("poses", "lengths") if name in moved and name in traced]
     still = all(torch.equal(moved[name].double(), traced[name]) for name in parts)
-    if ignored or still:
+    if ignored or (parts and still):
         yield "couplings that are put in are ignored: the network routes as before"
 
 

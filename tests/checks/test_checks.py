@@ -1,11 +1,14 @@
 """Each planted bug raises its own alarm and no other; a correct network raises none."""
 
 import sys
+from collections import OrderedDict
+from dataclasses import dataclass
 
+import foreign_networks
 import planted
 import pytest
 import torch
-from foreign_networks import Attention, Expectation
+from foreign_networks import Attention, Expectation, Unsqueezed
 from planted import CLASSES, SHAPE
 
 import capsviz
@@ -13,6 +16,7 @@ from capsviz import checkpoint, checks, discovery
 from capsviz.checks import page
 from capsviz.checks.report import Report
 from capsviz.nn import models
+from capsviz.nn.functional import margin_loss
 from capsviz.testing import assert_capsnet
 
 ROUTINGS = discovery.names("capsviz.nn.routing")
@@ -408,6 +412,42 @@ def test_what_compares_images_is_not_judged_by_one():
 def test_images_of_another_form_are_refused(given, said):
     with pytest.raises(ValueError, match=said):
         checks.run(planted.Correct(), SHAPE, CLASSES, images=given)
+
+
+@pytest.mark.parametrize(
+    ("shape", "classes", "said"),
+    [(12, 3, "image_shape"), ((1, -12, 10), 3, "image_shape"), (SHAPE, "3", "a number of classes"),
+     (SHAPE, 0, "a number of classes")],
+)  # fmt: skip
+def test_shapes_and_classes_that_are_none_are_refused(shape, classes, said):
+    with pytest.raises(ValueError, match=f"expected {said}"):
+        checks.run(planted.Correct(), shape, classes)
+
+
+@dataclass(frozen=True)
+class Named:
+    lengths: torch.Tensor
+    images: torch.Tensor
+
+
+class Mapped(OrderedDict):
+    __getattr__ = OrderedDict.__getitem__
+
+
+@pytest.mark.parametrize("kind", [Named, Mapped])
+def test_the_loss_of_outputs_of_any_kind_is_looked_into(kind):
+    class Network(Unsqueezed):
+        def forward(self, x):
+            lengths, images = super().forward(x)
+            return kind(lengths=lengths, images=images)
+
+    def loss(output, images, labels):
+        squares = (output.images - images).square().flatten(1).sum(1)
+        return (margin_loss(output.lengths, labels) + 5e-4 * squares).mean()
+
+    report = checks.run(Network(), foreign_networks.SHAPE, foreign_networks.CLASSES, loss=loss)
+    assert of_status(report, "fails") == ["device"]  # it says .cuda()
+    assert {"margin", "reconstruction_weight"} <= set(of_status(report, "passes"))
 
 
 def test_a_compiled_network_is_checked_as_it_was_written():

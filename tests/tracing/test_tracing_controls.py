@@ -214,3 +214,7 @@ def test_even_couplings_have_the_networks_own_type():
     even = even_couplings(own)
     assert even.dtype == torch.double and (even == 0.1).all()
     assert (even_couplings(own.float()) == own.float()[0, 0]).all()
+
+
+def test_with_one_parent_there_is_nothing_to_match(generator):
+    assert control_couplings("matched", torch.ones(3, 2, 4, 1), generator).eq(1).all()

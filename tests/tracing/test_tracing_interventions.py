@@ -7,6 +7,7 @@ from foreign import Foreign
 
 import capsviz
 from capsviz.nn.functional import random_couplings, squash
+from capsviz.tracing import from_children
 
 trace = capsviz.trace
 
@@ -118,3 +119,14 @@ def test_iterations_can_be_other_than_the_networks_own(network, tiny_images, ite
 def test_no_iterations_are_refused(tiny, tiny_images):
     with pytest.raises(ValueError, match="at least 1, got 0"):
         trace(tiny, tiny_images, iterations=0)
+
+
+def test_children_of_another_form_or_layer_are_refused_in_a_line(tiny, tiny_images):
+    children = capsviz.trace(tiny, tiny_images).children
+    for more, said in (
+        ({"layer": 5}, "one routed layer, expected layer 0 or -1, got 5"),
+        ({"activations": children.norm(dim=2)[1:]}, r"activations \(N, I\), got"),
+        ({"couplings": torch.zeros(len(children), 3, 2)}, "couplings must be"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            from_children(tiny, children, **more)

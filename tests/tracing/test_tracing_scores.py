@@ -109,3 +109,9 @@ def test_a_score_is_called_what_it_is(name, kind):
     model = checkpoint.load(name)
     image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(1))
     assert score_name(model) == score_name(model, image) == kind
+
+
+def test_scores_are_ordinary_tensors(tiny_images):
+    found = scores(Plain(), tiny_images.clone())
+    assert not found.is_inference()
+    found[0] = 0

@@ -229,3 +229,15 @@ def test_our_own_networks_would_pass():
     with torch.no_grad():
         assert list(verification.mistakes(build_tiny(), torch.rand(3, 1, 21, 19))) == []
         assert list(verification.mistakes(Foreign(), torch.rand(3, 1, 28, 28))) == []
+
+
+def test_a_network_that_shows_activations_and_no_poses_is_not_told_to_ignore_couplings(images):
+    def few(parts):
+        return {"couplings": parts["couplings"], "activations": parts["poses"].norm(dim=3)}
+
+    seen = capsviz.trace(Honest(after=few), images)
+    assert seen.poses is None and seen.lengths is not None
+    ignoring = Honest(after=lambda parts: {**few(parts), "couplings": parts["couplings"].clone()})
+    ignoring.changes["ignores"] = True
+    with pytest.raises(ValueError, match="couplings that are put in are ignored"):
+        capsviz.trace(ignoring, images)

@@ -49,6 +49,7 @@ __all__ = [
     "check_votes",
     "get",
     "has_evidence",
+    "in_place",
     "norms_parents",
     "of_round",
     "quantity",
@@ -151,6 +152,20 @@ def check_iterations(iterations: int) -> None:
     """Raise ValueError for fewer than one iteration."""
     if iterations < 1:
         raise ValueError(f"routing iterations must be at least 1, got {iterations}")
+
+
+def in_place(couplings: Tensor, logits: Tensor) -> Tensor:
+    """Couplings as tensors of the shape and type of the logits (..., I, J) that they stand for.
+
+    ValueError for a shape that does not broadcast to it.
+    """
+    try:
+        return couplings.to(logits).expand(logits.shape)
+    except RuntimeError as error:
+        raise ValueError(
+            f"couplings must be {tuple(logits.shape)}, or a shape that broadcasts to it, got "
+            f"{tuple(couplings.shape)}"
+        ) from error
 
 
 def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:

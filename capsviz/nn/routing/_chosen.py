@@ -63,7 +63,7 @@ class _Chosen(torch.autograd.Function):
         mass, first = u.new_zeros(J, u.shape[2]), u.new_zeros(J, E, u.shape[2])
         blocks = _blocks(I, J * D * u.shape[2] * u.element_size(), u.device)
         for block, heavy in spaces(blocks, 1, u, J * D * u.shape[2]):
-            part = (couplings[block] * a[block, None]).transpose(0, 1)  # (j, n, b)
+            part = (couplings[block] * a[block, None]).transpose(0, 1).contiguous()  # (j, n, b)
             mass += part.sum(1)
             heavy = heavy.view(J, len(heavy), D, u.shape[2])
             torch.mul(part[:, :, None], u[block], out=heavy)

@@ -38,7 +38,8 @@ class Moments(NamedTuple):
         mean = per_mass(self.first, mass)
         offset = mean - self.centre
         moved = 2 * offset * (self.first - mass * self.centre) - mass * offset.square()
-        return mean, (self.second - moved).clamp_min(0)
+        scatter = self.second - moved
+        return mean, scatter - scatter.detach().clamp_max(0)  # not below 0, its gradient whole
 
 
 def mixture(

@@ -9,9 +9,17 @@ from collections.abc import Sequence
 from torch import Tensor, einsum, zeros
 
 from capsviz.nn.functional import leaky_softmax, lengths, squash
-from capsviz.nn.routing import Parents, Routing, check_iterations, check_votes, of_round, stack
+from capsviz.nn.routing import (
+    Parents,
+    Routing,
+    check_iterations,
+    check_votes,
+    in_place,
+    of_round,
+    stack,
+)
 from capsviz.nn.routing._attend import attend, batch_last
-from capsviz.nn.routing._parts import exact
+from capsviz.nn.routing._parts import check_shape, exact
 
 
 @exact
@@ -53,7 +61,8 @@ def route(
     ValueError  if `votes` is not four-dimensional or `iterations` < 1.
     """
     check_votes(votes, iterations)
-    B, I, J, _ = votes.shape
+    B, I, J, E = votes.shape
+    check_shape("bias", bias, "J, E", (J, E))
     logits = zeros(B, I, J, dtype=votes.dtype, device=votes.device)  # b_ij
     history = []
     for iteration in range(iterations):
@@ -61,7 +70,7 @@ def route(
         if replaced is None:
             coupling = leaky_softmax(logits, 2) if leaky else logits.softmax(2)  # c_ij
         else:
-            coupling = replaced.to(votes).expand(B, I, J)
+            coupling = in_place(replaced, logits)
         total = einsum("bij,bije->bje", coupling, votes)  # s_j
         poses = squash(total if bias is None else total + bias)  # v_j
         history.append((logits, coupling, poses))
@@ -100,6 +109,7 @@ def fused(
     """
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
+    check_shape("bias", bias, "J, E", tuple(weight.shape[1:3]))
     summed = None  # v_1 + ... + v_t: the logits are its products with the votes
     for iteration in range(iterations):
         total = attend(u, weight, summed, leaky=leaky, detach=detach)  # s_j

@@ -107,7 +107,7 @@ def route(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    check(votes, links, iterations, activations, beta_u, beta_a)
+    check(votes, links, iterations, activations)
     beta_u, beta_a = betas(beta_u, beta_a, votes)
     active = of_slots(activations.to(votes), links)
 
@@ -211,7 +211,9 @@ def constant(score: Tensor, variance: Tensor) -> Tensor:
 
 
 def betas(beta_u: Tensor | None, beta_a: Tensor | None, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Both as tensors of the type of `like`, by `route`'s defaults where they are None."""
+    """Both in the type of `like`, (..., J, E), by `route`'s defaults where they are None."""
+    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
+        check_shape(name, beta, "J", tuple(like.shape[-2:-1]))
     beta_u = like.new_tensor([BETA_U]) if beta_u is None else beta_u.to(like)
     beta_a = like.new_zeros(1) if beta_a is None else beta_a.to(like)
     return beta_u, beta_a
@@ -222,14 +224,10 @@ def check(
     links: Links | None,
     iterations: int,
     activations: Tensor | None,
-    beta_u: Tensor | None,
-    beta_a: Tensor | None,
 ) -> None:
-    """ValueError for what `route` does not take."""
+    """ValueError for what `route` does not take, but for `beta_u` and `beta_a`: see `betas`."""
     check_links(votes, links)
     check_iterations(iterations)
     require("EM", "activations", activations, "(B, I)")
     count = votes.shape[-3] if links is None else links.count
     check_shape("activations", activations, "B, I", (len(votes), count))
-    for name, inputs in (("beta_u", beta_u), ("beta_a", beta_a)):
-        check_shape(name, inputs, "J", (votes.shape[-2],))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.functional import agreement, lengths, squash_exp
-from capsviz.nn.routing import Parents, Routing, check_votes, stack
+from capsviz.nn.routing import Parents, Routing, check_votes, in_place, stack
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import check_shape, exact, summed
 
@@ -47,11 +47,11 @@ def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None
     ValueError  if shapes do not fit.
     """
     check_votes(votes, 1)
-    B, I, J, E = votes.shape
+    I, J, E = votes.shape[1:]
     check_shape("bias", bias, "I, J", (I, J))
     logits = agreement(votes, votes.sum(1)) / math.sqrt(E)
     if couplings is not None:
-        coupling = couplings.to(votes).expand(B, I, J)
+        coupling = in_place(couplings, logits)
     else:
         coupling = logits.softmax(2) if bias is None else logits.softmax(2) + bias
     poses = squash_exp(summed(coupling, votes))

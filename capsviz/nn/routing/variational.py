@@ -81,11 +81,8 @@ def route(
     check_links(votes, links)
     check_iterations(iterations)
     require("variational", "activations", activations, "(B, I)")
-    J = votes.shape[-2]
     count = votes.shape[-3] if links is None else links.count
     check_shape("activations", activations, "B, I", (len(votes), count))
-    check_shape("beta_u", beta_u, "J", (J,))
-    check_shape("beta_a", beta_a, "J", (J,))
     active = of_slots(activations.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
@@ -162,6 +159,8 @@ def posterior(
     of the activation (..., J).
     """
     E = mean.shape[-1]
+    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
+        check_shape(name, beta, "J", tuple(mass.shape[-1:]))
     kappa, nu = 1 + mass, E + 1 + mass  # as strong as one child more; degrees of freedom
     pose = mean * (mass / kappa)[..., None]
     scale = 1 + scatter + (mass / kappa)[..., None] * mean.square()  # diagonal of Ψ⁻¹

@@ -9,7 +9,7 @@ from draws import draw
 import capsviz
 from capsviz.nn import models, routing
 from capsviz.nn.links import Links
-from capsviz.tracing import verification
+from capsviz.tracing import from_children, verification
 
 SHAPE = (1, 17, 15)  # grids of 9 x 8, 4 x 3 and 2 x 1 places
 SMALL = {"channels": 5, "types": (2, 3, 4), "hidden": (6, 7)}
@@ -249,3 +249,16 @@ def test_couplings_of_another_layer_are_refused(images):
     others = capsviz.trace(model, images, layer=1).couplings[-1]
     with pytest.raises(ValueError, match="couplings"):
         capsviz.trace(model, images, couplings=others)
+
+
+@pytest.mark.parametrize("name", ["dynamic", "self_routing"])
+@pytest.mark.parametrize("layer", [0, -1])
+def test_lists_of_couplings_are_taken_in_every_layer_and_of_that_length_alone(name, layer, images):
+    model = build(routing=name)
+    seen = capsviz.trace(model, images, layer=layer)
+    children = seen.children, seen.child_activations
+    rounds = len(seen.couplings)
+    again = from_children(model, *children, layer=layer, couplings=[None] * rounds)
+    torch.testing.assert_close(again, capsviz.trace(model, images).lengths, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=f"couplings for {rounds} iterations, got {rounds + 1}"):
+        from_children(model, *children, layer=layer, couplings=[None] * (rounds + 1))

@@ -209,9 +209,10 @@ def test_fused_refuses_missing_activations_in_a_line(name):
 
 
 @every_fused
-def test_fused_compiles_into_one_graph(name, monkeypatch):
+@pytest.mark.parametrize("block", [1, _attend.CPU_BLOCK_BYTES])
+def test_fused_compiles_into_one_graph(name, block, monkeypatch):
     """Two rounds: one from even couplings, and one from logits, as all after it."""
-    monkeypatch.setattr(_attend, "CPU_BLOCK_BYTES", 1)  # a block per child, were it not compiled
+    monkeypatch.setattr(_attend, "CPU_BLOCK_BYTES", block)  # 1: a child, were it not compiled
     given = drawn_capsules(name)
     torch._dynamo.reset()  # its count of what it compiled
     module, options = torch.compile(routing.get(name).fused, **ONE_GRAPH), rounds(name, 2)

@@ -5,6 +5,7 @@ import torch
 from cases import close
 from draws import B, D, E, I, J, draw, votes_of
 
+from capsviz.nn import routing
 from capsviz.nn.routing import _attend, batch_last
 from capsviz.nn.routing._even import even_moments
 from capsviz.nn.routing._mixture import Moments, mixture
@@ -104,3 +105,28 @@ def test_where_no_child_is_active_all_moments_are_zero():
         assert not part.any()
     for part in moments.about_mean():
         assert part.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["em", "variational"])
+def test_where_one_child_alone_is_active_gradients_are_those_of_route(name):
+    """Its scatter is 0 but for rounding, which may fall below it."""
+    children, weight, *_ = drawn(children=8)
+    active = torch.zeros(B, 8, dtype=torch.float64) + 1e-9
+    active[:, 0] = 0.9
+    route, fused = routing.get(name).route, routing.get(name).fused
+
+    def by(function, *given, dtype):
+        given = [one.to(dtype) for one in given]
+        a = active.to(dtype).requires_grad_()
+        (gradient,) = torch.autograd.grad(function(*given, activations=a)[-1][..., 0].sum(), a)
+        return gradient[:, 0].double()
+
+    expected = by(
+        lambda *v, **more: route(*v, iterations=2, **more).activations[-1:],
+        votes_of(children, weight),
+        dtype=torch.float64,
+    )
+    found = by(
+        lambda *v, **more: fused(*v, iterations=2, **more), children, weight, dtype=torch.float32
+    )
+    close(found / expected, torch.ones_like(expected), 0.05)

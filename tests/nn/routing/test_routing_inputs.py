@@ -2,8 +2,11 @@
 
 import pytest
 import torch
-from cases import ACTIVE, ITERATIVE, NAMES, close, drawn, run
+from cases import ACTIVE, ITERATIVE, NAMES, close, drawn, drawn_capsules, run
 from draws import E, I, J, draw
+
+from capsviz.nn import routing
+from capsviz.nn.links import Links
 
 every_routing = pytest.mark.parametrize("name", NAMES)
 every_iterative = pytest.mark.parametrize("name", ITERATIVE)
@@ -58,3 +61,31 @@ def test_missing_activations_are_refused_in_a_line(name):
     del options["activations"]
     with pytest.raises(ValueError, match=r"needs the children's activations \(B, I\): got none$"):
         run(name, votes, options)
+
+
+@every_routing
+def test_couplings_of_another_shape_are_refused_in_a_line(name):
+    votes, options = drawn(name)
+    for wrong in (torch.zeros(I + 1, J), torch.zeros(I, J + 1), torch.zeros(7, 1, I, J)):
+        with pytest.raises(ValueError, match=r"couplings must be .*, or a shape that broadcasts"):
+            run(name, votes, {**options, "couplings": wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [("em", "beta_u"), ("variational", "beta_a"), ("dynamic", "bias")]
+)
+def test_parameters_of_another_shape_are_refused_in_a_line(name, option):
+    capsules, weight, options = drawn_capsules(name)
+    wrong = {**options, option: torch.zeros(J + 1, 1)}
+    with pytest.raises(ValueError, match=f"{option} must be"):
+        run(name, drawn(name)[0], wrong)
+    with pytest.raises(ValueError, match=f"{option} must be"):
+        routing.get(name).fused(capsules, weight, **wrong)
+
+
+@pytest.mark.parametrize("count", [3, 9])
+def test_children_of_another_number_than_the_links_have_are_refused(count):
+    links = Links(torch.tensor([[0, 1, 2], [1, 2, 3]]), 5)
+    children, weight = torch.ones(2, count, 4), torch.ones(3, J, E, 4)
+    with pytest.raises(ValueError, match="expected 5 children"):
+        routing.get("em").fused(children, weight, activations=torch.ones(2, count), links=links)
