@@ -19,6 +19,8 @@ from capsviz.foreign.leaves import tensors
 class Decoder:
     """Poses (B, J, E) and classes (B,) -> images (B, C, H, W), as the network decodes its own.
 
+    `place` says where it begins and ends.
+
     Raises
     ------
     ValueError  where the reconstruction depends on the images by another way than the poses.
@@ -34,6 +36,7 @@ class Decoder:
         inside = sorted(flow.descendants(masked.event.index) & needed)
         if self.end[0] not in inside:
             raise ValueError("the reconstruction does not come from the masked poses")
+        self.place = f"{flow.events[inside[0]].where} to {flow.events[inside[-1]].where}"
         self.own = own_tensors(network)
         inside = sorted({*inside, *self._of_weights(flow)})
         self.steps = [(flow.events[k], flow.sources[k]) for k in inside]
@@ -57,11 +60,6 @@ class Decoder:
             if sources & events or any(id(one) in weights for one in flow.events[k].inputs):
                 events.add(k)
         return events
-
-    @property
-    def place(self) -> str:
-        """Where it begins and ends."""
-        return f"{self.steps[0][0].where} to {self.steps[-1][0].where}"
 
     def __call__(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Decode any number of poses."""

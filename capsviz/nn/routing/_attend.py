@@ -59,7 +59,7 @@ def attend(
     """Sum of the votes, each by its coupling; never under autocast.
 
     `torch.compile` takes it whole (PyTorch 2.11 to 2.13: in parts); `torch.func` transforms are
-    refused by PyTorch (no vmap rule): see `capsviz.nn.computation.literal`.
+    refused by PyTorch: see `capsviz.nn.computation.literal`.
 
     Parameters
     ----------

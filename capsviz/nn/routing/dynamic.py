@@ -72,7 +72,7 @@ def route(
         else:
             coupling = in_place(replaced, logits)
         total = einsum("bij,bije->bje", coupling, votes)  # s_j
-        poses = squash(total if bias is None else total + bias)  # v_j
+        poses = squash(total if bias is None else total + bias.to(total))  # v_j
         history.append((logits, coupling, poses))
         if iteration + 1 < iterations:
             agreement = einsum("bije,bje->bij", votes, poses)

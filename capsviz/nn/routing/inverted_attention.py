@@ -141,6 +141,7 @@ def _check(E: int, **vectors: Tensor | None) -> None:
 
 def normalised(total: Tensor, gain: Tensor | None, shift: Tensor | None) -> Tensor:
     """Mean 0 and variance 1 over the last axis, then gain and shift."""
+    gain, shift = (None if one is None else one.to(total) for one in (gain, shift))
     return layer_norm(total, total.shape[-1:], gain, shift, NORM_EPSILON)
 
 
@@ -148,8 +149,8 @@ def presence(poses: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tenso
     """Activations (B, J) of poses (B, J, E): the softmax of the head's scores, 1 without a head."""
     if weight is None:
         return torch.ones_like(poses[..., 0])
-    scores = (poses * weight).sum(-1)
-    return (scores if bias is None else scores + bias.reshape(())).softmax(-1)
+    scores = (poses * weight.to(poses)).sum(-1)
+    return (scores if bias is None else scores + bias.to(poses).reshape(())).softmax(-1)
 
 
 def evidence(

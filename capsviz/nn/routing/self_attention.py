@@ -53,7 +53,7 @@ def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None
     if couplings is not None:
         coupling = in_place(couplings, logits)
     else:
-        coupling = logits.softmax(2) if bias is None else logits.softmax(2) + bias
+        coupling = logits.softmax(2) if bias is None else logits.softmax(2) + bias.to(votes)
     poses = squash_exp(summed(coupling, votes))
     return stack([(logits, coupling, poses)])
 

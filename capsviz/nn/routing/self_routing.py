@@ -129,7 +129,7 @@ def classified(children: Tensor, weight: Tensor | None, bias: Tensor | None, J: 
         logits = children.new_zeros(len(children), J, children.shape[2])
     else:
         logits = product(weight.to(children), children)
-    return logits if bias is None else logits + bias[..., None]
+    return logits if bias is None else logits + bias.to(logits)[..., None]
 
 
 def evidence(

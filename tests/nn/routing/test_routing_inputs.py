@@ -89,3 +89,11 @@ def test_children_of_another_number_than_the_links_have_are_refused(count):
     children, weight = torch.ones(2, count, 4), torch.ones(3, J, E, 4)
     with pytest.raises(ValueError, match="expected 5 children"):
         routing.get("em").fused(children, weight, activations=torch.ones(2, count), links=links)
+
+
+@every_routing
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_it_computes_in_the_type_of_the_votes_whatever_its_parameters_are(name, dtype):
+    votes, options = drawn(name, dtype=torch.float32)
+    for part in run(name, votes.to(dtype), options):
+        assert part.dtype == dtype
