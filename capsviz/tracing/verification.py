@@ -207,8 +207,8 @@ def _interventions(model, images: Tensor, traced: dict, same: float) -> Iterator
     chosen[torch.arange(I), torch.arange(I) % J] += 0.9
     chosen *= float(couplings.sum(3).mean())
     try:
-        parts = ("couplings", "poses", "lengths")
-        moved = named_parts(model.look(images, keep=parts, couplings=chosen.to(images)))
+        keep = ("couplings", "poses", "lengths")
+        moved = named_parts(model.look(images, keep=keep, couplings=chosen.to(images)))
     except ValueError:
         return  # it says itself that it takes none
     except Exception as error:
