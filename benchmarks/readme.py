@@ -13,9 +13,10 @@ from pathlib import Path
 
 from benchmarks import RESULTS, claims, findings, layers, parity, robustness
 from benchmarks import durations as analyses
+from benchmarks.claims.accuracy import cards
 from benchmarks.leaderboard import write as write_leaderboard
 from benchmarks.table import table
-from capsviz import checkpoint, discovery
+from capsviz import discovery
 from capsviz.cli import PACKAGES
 from capsviz.experiments import reproductions
 from capsviz.experiments.gathering import READING, gather, lengths
@@ -56,14 +57,14 @@ def results() -> str:
         "| weights | parameters | test accuracy (95 % interval) | n | SSE per image | training |",
         "|---|---|---|---|---|---|",
     ]
-    several = []
-    for name in checkpoint.shipped():
-        card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
+    notes = []
+    for name, card in cards().items():
         test, training = card["results"]["test"], card["training"]
         low, high = test["accuracy_ci95"]
-        several += [f"`{name}`: {notice}." for notice in [card["dataset"].get("notice")] if notice]
+        if notice := card["dataset"].get("notice"):
+            notes.append(f"`{name}`: {notice}.")
         if card["dataset"].get("things", 1) > 1:
-            several.append(
+            notes.append(
                 f"`{name}`: all digits of an image are right; SSE of each from its own. The "
                 "interval takes the images as independent; a test digit is in several of them, so "
                 "it is too narrow."
@@ -75,7 +76,7 @@ def results() -> str:
             f"| {training['epochs']} epochs of {training['images']:,} images, "
             f"{training['precision']}, {training['hardware']}; `capsviz train {name}` |"
         )
-    return "\n".join([*rows, *(["", *several] if several else [])])
+    return "\n".join([*rows, *(["", *notes] if notes else [])])
 
 
 def leaderboard_head() -> str:
@@ -102,8 +103,7 @@ def leaderboard_head() -> str:
         )
         return "\n".join([*head, "", note])
     rows = ["| weights | parameters | test accuracy (95 % interval) | n |", "|---|---|---|---|"]
-    for name in checkpoint.shipped():
-        card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
+    for name, card in cards().items():
         test = card["results"]["test"]
         low, high = test["accuracy_ci95"]
         rows.append(
@@ -130,8 +130,7 @@ def durations() -> str:
     rows = ["| what | time |", "|---|---|"]
     for words, measured in sorted(analyses.read().items(), key=lambda one: one[1]["seconds"]):
         rows.append(f"| `capsviz {words}` | {_clock(measured['seconds'])} |")
-    for name in checkpoint.shipped():
-        card = checkpoint.read_card(discovery.folder("capsviz.trained") / f"{name}.safetensors")
+    for name, card in cards().items():
         seconds, epochs = card["training"]["seconds"], card["training"]["epochs"]
         rows.append(f"| `capsviz train {name}`, {epochs} epochs | {_clock(seconds)} |")
     return "\n".join(rows)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz.nn.routing import Parents, Routing, in_place
+from capsviz.nn.routing import Parents, Routing, like_logits
 
 
 class Links(NamedTuple):
@@ -131,11 +131,12 @@ def route_places(
     votes = votes * mask.view(Q, I, 1, 1)
     for name in {"activations", "children"} & options.keys():
         options[name] = of_slots(options[name], links).flatten(0, 1)
-    if couplings is not None:
-        each = couplings if isinstance(couplings, list | tuple) else [couplings]
-        like = votes[..., 0]
-        each = [None if one is None else in_place(one, like).flatten(0, 1) for one in each]
-        couplings = each if isinstance(couplings, list | tuple) else each[0]
+
+    def folded(one: Tensor | None) -> Tensor | None:
+        return None if one is None else like_logits(one, votes[..., 0]).flatten(0, 1)
+
+    listed = isinstance(couplings, list | tuple)
+    couplings = [folded(one) for one in couplings] if listed else folded(couplings)
     result = route(votes.flatten(0, 1), couplings=couplings, **options)
     return Routing(*(part.unflatten(1, (B, Q)) for part in result))
 

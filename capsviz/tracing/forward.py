@@ -62,8 +62,10 @@ def trace(
     MemoryError     if what is to be kept would not fit, with its size.
     """
     keep = (keep,) if isinstance(keep, str) else tuple(keep)
-    whole, parts = keep == KEEP, record.fields_of(keep)
-    parts = (*parts, "last") if whole else parts  # for networks that show no activations inside
+    parts = record.fields_of(keep)
+    required = () if keep == KEEP else parts
+    if keep == KEEP:
+        parts = (*parts, "last")  # for networks that show no activations inside
     check_images(images)
     if not (couplings is None or isinstance(couplings, str | Tensor)):
         raise TypeError(f"expected couplings as a Tensor or a name, got {type(couplings).__name__}")
@@ -78,9 +80,9 @@ def trace(
     options["seed"] = whole_number("seed", seed)
 
     def run(more):
-        return _Pass(model, more, **options).over(images, chunk, required=() if whole else parts)
+        return _Pass(model, more, **options).over(images, chunk, required=required)
 
-    return recalled(model, images, parts, options, run)
+    return recalled(model, images, parts, options, run, required)
 
 
 class _Pass:

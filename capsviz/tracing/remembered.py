@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz.tracing.record import KEEP, OPTIONAL, PARTS, Trace
+from capsviz.tracing.record import OPTIONAL, PARTS, Trace
 
 REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
 COMMON = ("poses", "activations")  # small, and kept for the next who asks
@@ -56,9 +56,16 @@ def of_one(model, key: tuple, look: Callable[[], dict]) -> dict:
 
 
 def recalled(
-    model, images: Tensor, parts: tuple[str, ...], options: dict, run: Callable[..., Trace]
+    model,
+    images: Tensor,
+    parts: tuple[str, ...],
+    options: dict,
+    run: Callable[..., Trace],
+    required: tuple[str, ...],
 ) -> Trace:
-    """The parts of a trace, of an earlier one where it has them, or of `run(parts)`."""
+    """The parts of a trace, of an earlier one where it has them, or of `run(parts)`; those
+    required among them are missing in none but what `run` refuses.
+    """
     entries = _entries.get()
     if entries is None or any(isinstance(value, Tensor) for value in options.values()):
         return run(parts)
@@ -79,12 +86,12 @@ def recalled(
             del entries[max(entries, key=lambda one: entries[one].size)]
         entries[key] = _Entry(model, kept, traced, size)
     traced = entries[key].traced
-    whole = set(KEEP) <= set(parts)
-    needed = set() if whole else {*parts} - {"last", *OPTIONAL}
+    needed = {*required} - {"last", *OPTIONAL}
     if any(getattr(traced, part) is None for part in needed):
         return run(parts)  # which says what is missing
     left_out = {name: None for name in PARTS if name not in parts}
-    last = traced.last if whole else traced.lengths if "last" in parts else None
+    alone = "last" in required or ("last" in parts and traced.activations is None)
+    last = traced.lengths if alone else None
     return replace(traced, **left_out | {"last": last, "images": images.detach().cpu()})
 
 

@@ -49,7 +49,7 @@ __all__ = [
     "check_votes",
     "get",
     "has_evidence",
-    "in_place",
+    "like_logits",
     "norms_parents",
     "of_round",
     "quantity",
@@ -154,7 +154,7 @@ def check_iterations(iterations: int) -> None:
         raise ValueError(f"routing iterations must be at least 1, got {iterations}")
 
 
-def in_place(couplings: Tensor, logits: Tensor) -> Tensor:
+def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
     """Couplings as tensors of the shape and type of the logits (..., I, J) that they stand for.
 
     ValueError for a shape that does not broadcast to it.

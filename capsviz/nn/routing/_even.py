@@ -20,12 +20,7 @@ def even_moments(
 ) -> Moments:
     """Moments of the votes where each child is shared out evenly, about their mean.
 
-    Parameters
-    ----------
-    children     (I, D, B), as `batch_last` gives them.
-    weight       (I, J, E, D) what turns child i into its vote for parent j.
-    activations  (B, I).
-    competition  which parents share a child; with `Places` B is positions, and I their slots.
+    Parameters are those of `mixture`.
     """
     I, J, E, _ = weight.shape
     size, sums = J * E * children.element_size(), []

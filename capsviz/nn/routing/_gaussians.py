@@ -76,3 +76,9 @@ def first_pass(
     activations = activations.to(children).T.contiguous().T  # as every round takes them
     inputs = children, weight, activations, competition
     return inputs, even_moments(*inputs)
+
+
+def check_betas(beta_u: Tensor | None, beta_a: Tensor | None, parents: int) -> None:
+    """ValueError for costs of another shape than (J); None passes."""
+    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
+        check_shape(name, beta, "J", (parents,))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from capsviz.nn.routing import Routing, in_place, of_round, stack
+from capsviz.nn.routing import Routing, like_logits, of_round, stack
 
 
 def iterate(
@@ -35,7 +35,7 @@ def iterate(
     history = []
     for iteration in range(iterations):
         replaced = of_round(couplings, iteration)
-        coupling = shares(current) if replaced is None else in_place(replaced, current)
+        coupling = shares(current) if replaced is None else like_logits(replaced, current)
         outcome, state = parents(coupling, iteration)
         history.append((current, coupling, *outcome))
         if iteration + 1 < iterations:

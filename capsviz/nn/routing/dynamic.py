@@ -14,7 +14,7 @@ from capsviz.nn.routing import (
     Routing,
     check_iterations,
     check_votes,
-    in_place,
+    like_logits,
     of_round,
     stack,
 )
@@ -70,7 +70,7 @@ def route(
         if replaced is None:
             coupling = leaky_softmax(logits, 2) if leaky else logits.softmax(2)  # c_ij
         else:
-            coupling = in_place(replaced, logits)
+            coupling = like_logits(replaced, logits)
         total = einsum("bij,bije->bje", coupling, votes)  # s_j
         poses = squash(total if bias is None else total + bias.to(total))  # v_j
         history.append((logits, coupling, poses))

@@ -15,7 +15,7 @@ from torch.nn.functional import logsigmoid
 from capsviz.nn.links import Links, check_links, of_slots, softmax
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, check_iterations
-from capsviz.nn.routing._gaussians import fused_rounds
+from capsviz.nn.routing._gaussians import check_betas, fused_rounds
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
 from capsviz.nn.routing._rounds import iterate
 
@@ -212,8 +212,7 @@ def constant(score: Tensor, variance: Tensor) -> Tensor:
 
 def betas(beta_u: Tensor | None, beta_a: Tensor | None, like: Tensor) -> tuple[Tensor, Tensor]:
     """Both in the type of `like`, (..., J, E), by `route`'s defaults where they are None."""
-    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
-        check_shape(name, beta, "J", tuple(like.shape[-2:-1]))
+    check_betas(beta_u, beta_a, like.shape[-2])
     beta_u = like.new_tensor([BETA_U]) if beta_u is None else beta_u.to(like)
     beta_a = like.new_zeros(1) if beta_a is None else beta_a.to(like)
     return beta_u, beta_a

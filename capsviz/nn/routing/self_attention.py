@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.functional import agreement, lengths, squash_exp
-from capsviz.nn.routing import Parents, Routing, check_votes, in_place, stack
+from capsviz.nn.routing import Parents, Routing, check_votes, like_logits, stack
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import check_shape, exact, summed
 
@@ -51,7 +51,7 @@ def route(votes: Tensor, *, bias: Tensor | None = None, couplings: Tensor | None
     check_shape("bias", bias, "I, J", (I, J))
     logits = agreement(votes, votes.sum(1)) / math.sqrt(E)
     if couplings is not None:
-        coupling = in_place(couplings, logits)
+        coupling = like_logits(couplings, logits)
     else:
         coupling = logits.softmax(2) if bias is None else logits.softmax(2) + bias.to(votes)
     poses = squash_exp(summed(coupling, votes))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Parents, Routing, check_votes, in_place, stack
+from capsviz.nn.routing import Parents, Routing, check_votes, like_logits, stack
 from capsviz.nn.routing._attend import batch_last
 from capsviz.nn.routing._chosen import chosen, product
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
@@ -69,7 +69,7 @@ def route(
     check_shape("children", children, "B, I, D", (B, I, children.shape[-1]))
     _check(activations, children, weight, bias, J)
     logits = classified(children.to(votes).permute(1, 2, 0), weight, bias, J).permute(2, 0, 1)
-    coupling = logits.softmax(2) if couplings is None else in_place(couplings, logits)
+    coupling = logits.softmax(2) if couplings is None else like_logits(couplings, logits)
     mass = coupling * activations.to(votes)[..., None]
     poses = summed(per_mass(mass, mass.sum(1, keepdim=True)), votes)
     presence = per_mass(mass.sum(1), activations.to(votes).sum(1, keepdim=True))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.functional import lengths, squash
-from capsviz.nn.routing import Parents, Routing, check_votes, in_place, stack
+from capsviz.nn.routing import Parents, Routing, check_votes, like_logits, stack
 from capsviz.nn.routing._attend import attend, batch_last
 from capsviz.nn.routing._parts import exact, summed
 
@@ -35,7 +35,7 @@ def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
     check_votes(votes, 1)
     logits = torch.zeros_like(votes[..., 0])
     inputs = 1 / votes.new_tensor(votes.shape[2]) if couplings is None else couplings
-    coupling = in_place(inputs, logits)
+    coupling = like_logits(inputs, logits)
     poses = squash(summed(coupling, votes))
     return stack([(logits, coupling, poses)])
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from capsviz.nn.links import Links, check_links, of_slots, softmax
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, check_iterations
-from capsviz.nn.routing._gaussians import fused_rounds
+from capsviz.nn.routing._gaussians import check_betas, fused_rounds
 from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
 from capsviz.nn.routing._rounds import iterate
 
@@ -159,8 +159,7 @@ def posterior(
     of the activation (..., J).
     """
     E = mean.shape[-1]
-    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
-        check_shape(name, beta, "J", tuple(mass.shape[-1:]))
+    check_betas(beta_u, beta_a, mass.shape[-1])
     kappa, nu = 1 + mass, E + 1 + mass  # as strong as one child more; degrees of freedom
     pose = mean * (mass / kappa)[..., None]
     scale = 1 + scatter + (mass / kappa)[..., None] * mean.square()  # diagonal of Ψ⁻¹
