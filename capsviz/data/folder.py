@@ -15,7 +15,7 @@ SHARES = {"validation": 0.1, "test": 0.2}
 
 
 class NoFolderError(FileNotFoundError, ValueError):
-    """The data are not there, for the request does not say where: on the command line its fault."""
+    """No folder of class folders is where the request says: on the command line its fault."""
 
 
 def load(split, root=None, *, image_size=28, channels=1, download=True):
@@ -32,8 +32,8 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
 
     Raises
     ------
-    FileNotFoundError  if `root` is not given, which is a ValueError too, or has no class folders.
-    ValueError         for pictures that cannot be read, or other channels.
+    NoFolderError  if `root` is not given or has no class folders: FileNotFoundError and ValueError.
+    ValueError     for pictures that cannot be read, or other channels.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
@@ -42,14 +42,14 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
         raise NoFolderError(f"{needed}, and none was named")
     root = Path(root)
     if not root.is_dir():
-        raise FileNotFoundError(f"{needed}, but there is no folder {root}")
+        raise NoFolderError(f"{needed}, but there is no folder {root}")
     ready = {name for name in SPLITS if (root / name).is_dir()}
     if split in ready:
         source, index = root / split, None
     elif ready >= {"train"} and split == "validation":
         source, index = root / "train", "validation"
     elif ready:
-        raise FileNotFoundError(f"{root} has {sorted(ready)}, but no folder '{split}'")
+        raise NoFolderError(f"{root} has {sorted(ready)}, but no folder '{split}'")
     else:
         source, index = root, split
     if split == "train" and ready and "validation" not in ready:
@@ -75,7 +75,7 @@ def _list(source: Path):
         images = ImageFolder(source)
     except FileNotFoundError as error:
         reason = " ".join(str(error).split())[:160]
-        raise FileNotFoundError(f"{source} is no folder of class folders: {reason}") from error
+        raise NoFolderError(f"{source} is no folder of class folders: {reason}") from error
     return images.samples, tuple(images.classes)
 
 
