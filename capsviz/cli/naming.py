@@ -7,6 +7,7 @@ lies already, the command is refused before anything is computed, unless `--forc
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -30,9 +31,14 @@ HEAD = 65536  # bytes of a result's file that hold its options
 
 
 def label(source: str) -> str:
-    """A network as a part of a name: shipped weights by their name, files by theirs and folder."""
+    """A network as a part of a name: shipped weights by their name, files by theirs and folder.
+
+    A glob whose last part is a star alone goes by what the names that it matches begin with.
+    """
     from capsviz import checkpoint
 
+    if Path(source).name == "*":
+        source = os.path.commonprefix([Path(one).name for one in glob.glob(source)])
     if source in checkpoint.shipped():
         return source
     file, _, function = str(source).partition(":")  # FILE.py:FUNCTION

@@ -88,6 +88,10 @@ def test_a_network_is_called_by_its_file_and_folder(tmp_path, monkeypatch):
     assert naming.label("runs/digits") == "runs-digits", "not the shipped one"
     assert naming.label("runs/first/mine.safetensors") == "first-mine"
     assert naming.label("net.py:build") == "net-build"
+    for seed in range(2):
+        (tmp_path / f"task-{seed}/runs/paper-{seed}").mkdir(parents=True)
+    assert naming.label("task-*/runs/*") == "paper"
+    assert naming.label("nowhere/*") == "unnamed"
 
 
 def test_what_is_there_is_not_overwritten_and_nothing_is_computed(blank, run, monkeypatch):
