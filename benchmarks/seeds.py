@@ -30,8 +30,11 @@ from capsviz.files import write_text
 ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"
 DIGITS = 4  # of numbers that are kept
-LEFT_OUT = dict.fromkeys(("affine", "corrupt", "detect"), ("examples",))  # pictures
-DECIMALS = {"type_coupling": 2, "coupling": 3, "values": 2, "validation": 2}  # of the many
+LEFT_OUT = {  # pictures, and what is of the first run alone
+    **dict.fromkeys(("affine", "corrupt", "detect"), ("examples",)),
+    "routing": ("type_coupling",),
+}
+DECIMALS = {"coupling": 3, "values": 2, "validation": 2}  # of the many
 OF = {"law": "equivariance"}  # the command of those that are called otherwise
 FEW = {"detect": 100, "importance": 200, "parts": 200}  # images at most: these take long
 COMMANDS = {  # but for the images, what each is run with

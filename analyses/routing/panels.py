@@ -186,19 +186,23 @@ def _dead(axes, result):
 def _by_class(part, every, types, result):
     """Mean couplings of each true class's images, on one scale with 1/J in the middle."""
     J, true = len(result.classes), result.true_classes
-    coupling, type_coupling = result.coupling.value, result.type_coupling.value
-    own = np.stack([t[:, k] for t, k in zip(type_coupling, true, strict=True)])
-    span = max(halfrange(v - 1 / J) for v in (coupling, own))
-    scale = CenteredNorm(1 / J, span)
-    for axes, values in ((every, coupling), (types, own)):
+    shown = [(every, result.coupling.value)]
+    if result.type_coupling is None:
+        types.axis("off")
+        types.set_title("capsule types\nnot recorded")
+    else:
+        each = zip(result.type_coupling.value, true, strict=True)
+        shown.append((types, np.stack([of_type[:, k] for of_type, k in each])))
+        types.set(xlabel="capsule type", title="each type to the true class")
+        types.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    scale = CenteredNorm(1 / J, max(halfrange(values - 1 / J) for _, values in shown))
+    for axes, values in shown:
         image = axes.imshow(values, cmap=COUPLING, norm=scale, aspect="auto")
         axes.set_ylabel("true class")
         class_ticks(axes.yaxis, [result.classes[k] for k in true])
     every.set(xlabel="parent class", title="all capsules")
     class_ticks(every.xaxis, result.classes)
-    types.set(xlabel="capsule type", title="each type to the true class")
-    types.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    parts.coupling_bar(part, image, types, scale)
+    parts.coupling_bar(part, image, shown[-1][0], scale)
 
 
 def _errorbar(axes, x, estimate, colour, marker):

@@ -46,7 +46,7 @@ class Statistics(NamedTuple):
     true_classes: np.ndarray  # (C,) those among the images
     images_of_class: np.ndarray  # (C,)
     coupling: Estimate  # (C, J) mean coupling of a true class's images, last iteration
-    type_coupling: Estimate  # (C, types, J) the same for each capsule type
+    type_coupling: Estimate | None  # (C, types, J) the same for each type; None: not recorded
     child_activation: Estimate  # (I,) mean activation of each capsule, its norm where it is one
     dead_norm: float
     classes: list[str]

@@ -28,7 +28,8 @@ HEAD = """# What we found
 {count} things that shipped networks show: on digits, of `mnist` unless another is named,
 with 95 % intervals and, in brackets, training runs. Children are primary capsules, parents class
 capsules, couplings a child's shares. `digits-paper-stem` is the recipe of `digits`, other
-`digits-*` have the slim stem; CIFAR-10: JPEG copies. The [gallery](gallery.md) reads them.
+`digits-*` have the slim stem; `mnist-no-reconstruction` is `mnist` without decoder; CIFAR-10: JPEG
+copies. The [gallery](gallery.md) reads them.
 """
 
 

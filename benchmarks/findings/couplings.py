@@ -45,8 +45,9 @@ def transplant() -> Finding:
             return None
         share = of.as_partner[UNLIKE]
         if float(of.coupling_sd.value[0]) <= EVEN:
-            kinds.append("even")
-            spared.append(share)
+            kinds.append("even, too" if share.low > 0.5 else "even")
+            if kinds[-1] == "even":
+                spared.append(share)
         else:
             kinds.append("destroyed" if of.as_own[NOISE].high < 0.5 else "kept")
         return share, ".1%", True
@@ -55,13 +56,14 @@ def transplant() -> Finding:
     longer, on_stem = _trained_longer()
     by_kind = {
         kind: [word for word, its in zip(words, kinds, strict=True) if its == kind]
-        for kind in ("even", "destroyed", "kept")
+        for kind in ("even, too", "even", "destroyed", "kept")
     }
     sharper = by_kind["destroyed"]
     apart = [of for of in singles("transplant", "Statistics") if by_class(of.result)]
     apart = [of for of in apart if may_fail(of.about["provenance"].get("routing"))]
     least = min((of.result.as_partner[UNLIKE_SHUFFLED].value for of in apart), default=np.nan)
     words = [
+        *by_kind["even, too"],
         *by_kind["even"],
         f"of sharper couplings {'; '.join(sharper)}",
         f"in {len(apart)} networks, one run each, the other's shuffled do as well, "
@@ -125,8 +127,6 @@ def iterations() -> Finding:
         return (of.changed[rounds - 1], ".1%", True) if rounds > 1 else None
 
     words, files, _ = over_runs("routing", "Statistics", changed, "dynamic".__eq__)
-    on_stem, others = slim("routing", ("dynamic",), changed, "Statistics")
-    words += [f"{STEM} {on_stem}"] if on_stem else []
     apart, more = _elsewhere(changed)
     return Finding(
         "Three iterations of dynamic routing read the same digits as one",
@@ -140,7 +140,7 @@ def iterations() -> Finding:
         f"{result.accuracy[last]:.1%}",
         seeds(words),
         "a data set on which more iterations mend predictions",
-        [one.source, *files, *others, *more],
+        [one.source, *files, *more],
     )
 
 

@@ -38,7 +38,7 @@ def label(source: str) -> str:
     from capsviz import checkpoint
 
     if Path(source).name == "*":
-        source = os.path.commonprefix([Path(one).name for one in glob.glob(source)])
+        source = os.path.commonprefix([Path(p).name for p in glob.glob(source)])  # noqa: RUF071
     if source in checkpoint.shipped():
         return source
     file, _, function = str(source).partition(":")  # FILE.py:FUNCTION

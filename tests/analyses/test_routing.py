@@ -485,6 +485,12 @@ def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images
             figures.draw("routing", statistics, width, part)
 
 
+def test_couplings_of_types_that_were_not_recorded_are_told(tiny, tiny_images):
+    statistics, _ = many(tiny, tiny_images)
+    drawn = figures.draw("routing", statistics._replace(type_coupling=None), part="couplings")
+    assert "capsule types\nnot recorded" in [axes.get_title() for axes in drawn.axes]
+
+
 def test_images_may_be_on_another_device(tiny, tiny_images):
     labels = torch.arange(8) % 3
     chosen = {"classes": NAMES, "dataset": "noise"}
