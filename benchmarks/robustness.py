@@ -168,7 +168,7 @@ def _ratio(estimate, k: int) -> str:
 
 def _lawful() -> str:
     """What the poses keep of a warp, and how to read it."""
-    result = _one("equivariance-mnist-*-images-warp-rotation-shift-x.json")
+    result = _one("equivariance-*-images-warp-rotation-shift-x.json")
     header, rows, _ = equivariance.table(result)
     fresh = any("freshly initialised" in source for source in result.sources)
     control = "freshly initialised" if fresh else "with shuffled weights"

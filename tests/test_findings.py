@@ -94,7 +94,7 @@ def test_p_values_are_of_all_routings_that_are_shipped():
 
 
 def test_pixels_that_are_less_lawful_take_the_finding_on_poses_away(monkeypatch):
-    result = shipped("equivariance-mnist-1000-images-warp-*.json").result
+    result = shipped("equivariance-*-images-warp-rotation-shift-x.json").result
     less = replace(result.mean, difference=replace(result.mean.difference * -1))
     assert poses.lawful().holds
     doctored(monkeypatch, poses, mean=less)

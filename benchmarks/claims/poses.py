@@ -15,7 +15,7 @@ CAVEATS = {
 }
 
 
-@needs("Whether poses change lawfully", "equivariance-*-images.json")
+@needs("Whether poses change lawfully", "equivariance-*-images-warp-rotation-shift-x.json")
 def equivariance(one):
     """R² of the affine map and of the probe, against fresh initialisation and pixels."""
     result = one.result

@@ -24,7 +24,7 @@ NEAREST = "pixels: nearest image"
 
 def lawful() -> Finding:
     """Poses follow a rotation less lawfully than pixels do, and training need not help."""
-    one = of_figure("equivariance-mnist-1000-images-warp-*.json")
+    one = of_figure("equivariance-*-images-warp-rotation-shift-x.json")
     result = one.result
     turn, names = result.warps.index("rotation"), result.sources
     fresh = [k for k, name in enumerate(names) if "freshly initialised" in name]
