@@ -36,7 +36,8 @@ def sheet(result, width):
         first = axes = figure.add_subplot(grid[divmod(f, columns)], sharey=first)
         _curves(axes, result, f)
         _left(axes, f, columns)
-    _probe(figure.add_subplot(grid[divmod(len(result.warps), columns)]), result)
+    axes = figure.add_subplot(grid[divmod(len(result.warps), columns)])
+    _probe(axes, result, "\n" if width < WIDE else " ")
     for place, f in enumerate(counted, len(result.warps) + 1):
         axes = figure.add_subplot(grid[divmod(place, columns)])
         _by_count(axes, result, f)
@@ -128,7 +129,7 @@ def _with_neutral(values: np.ndarray) -> np.ndarray:
     return np.insert(values.astype(float), len(values) // 2, 1, axis=0)
 
 
-def _probe(axes, result):
+def _probe(axes, result, space):
     """R2 of the size read from each vector, by warp, with 95 % intervals."""
     S = len(result.sources)
     y = np.arange(len(result.warps))
@@ -141,5 +142,5 @@ def _probe(axes, result):
     axes.set_yticks(y, result.warps)
     left = max(LOWEST, min(0, float(result.probe.low.min())) - 0.05)
     axes.set(xlim=(left, 1.03), ylim=(len(y) - 0.5, -0.5))
-    axes.set_xlabel("R² of the size read linearly")
+    axes.set_xlabel(f"R² of the size{space}read linearly")
     axes.tick_params(axis="y", length=0)
