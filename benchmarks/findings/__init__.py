@@ -25,11 +25,11 @@ FINDINGS = (
 )
 HEAD = """# What we found
 
-{count} things that shipped networks show: on digits, of `mnist` unless another is named,
-with 95 % intervals and, in brackets, training runs. Children are primary capsules, parents class
+{count} things that shipped networks show, `mnist` unless another is named, with
+95 % intervals and, in brackets, training runs. Children are primary capsules, parents class
 capsules, couplings a child's shares. `digits-paper-stem` is the recipe of `digits`, other
-`digits-*` have the slim stem; `mnist-no-reconstruction` is `mnist` without decoder; CIFAR-10: JPEG
-copies. The [gallery](gallery.md) reads them.
+`digits-*` have the slim stem; `mnist-10-epochs` is the network of `mnist`, trained for less;
+CIFAR-10: JPEG copies.
 """
 
 

@@ -14,6 +14,7 @@ from capsviz.statistics.words import number
 
 SLIM = "mnist-slim-"  # recipes on one slim stem: `capsviz reproduce routings`
 LENGTH = re.compile(r"-(\d+)-epochs$")
+ABLATED = "-no-reconstruction"
 ROUTINGS = "compare-routings"  # the picture of the finding on that stem
 STEM = "on the stem of finding {stem}"  # its number, which `page` knows
 NOT_REPEATED = "one training run"
@@ -84,13 +85,15 @@ def over_runs(
     Returns
     -------
     A sentence's part for each recipe, the files, and whether all bear it out. Left out are those of
-    the table of all routings, which have a finding of their own, and shorter runs of a recipe.
+    the table of all routings, which have a finding of their own, shorter runs of a recipe, and
+    recipes with a part left out.
     """
     words, files, holds = [], [], True
     folders = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
     names = {folder.name for folder in folders}
     for folder in folders:
-        if folder.name.startswith(SLIM) or LENGTH.sub("", folder.name) in names - {folder.name}:
+        shorter = LENGTH.sub("", folder.name) in names - {folder.name}
+        if shorter or folder.name.startswith(SLIM) or ABLATED in folder.name:
             continue
         if not of(_routing(folder)):
             continue

@@ -164,7 +164,7 @@ def detection() -> Finding:
     def missed(of):
         attacks = [k for k, kind in enumerate(of.kinds) if kind == "attack"]
         worst = attacks[int(np.argmax(of.undetected.value[attacks]))]
-        evaded.append(f"{percent(of.undetected.value[worst])} under {of.sets[worst]}")
+        evaded.append(f"({of.sets[worst]}: {percent(of.undetected.value[worst])})")
         share = of.undetected[columns.strongest(of)]
         return share, ".1%", share.low > 0.5
 
@@ -181,7 +181,7 @@ def detection() -> Finding:
         "AUROC by attack",
         f"unchanged images flagged {result.flagged[0]:.1%}; AUROC under R-PGD: winning capsule "
         f"{result.auroc[known - 1, 0]:.2f}, average image {result.auroc[known - 1, average]:.2f}",
-        seeds([f"{w}, {e}" for w, e in zip(words, evaded, strict=True)]),
+        seeds([f"{w} {e}" for w, e in zip(words, evaded, strict=True)]),
         "a detector that holds when the attack knows it",
         [one.source, *files],
     )
