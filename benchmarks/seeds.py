@@ -36,7 +36,7 @@ LEFT_OUT = {  # pictures, and what is of the first run alone
 }
 DECIMALS = {"coupling": 3, "values": 2, "validation": 2}  # of the many
 OF = {"law": "equivariance"}  # the command of those that are called otherwise
-FEW = {"detect": 100, "importance": 200, "parts": 200}  # images at most: these take long
+FEW = {"detect": 100, "faithfulness": 100, "importance": 200, "parts": 200}  # these take long
 COMMANDS = {  # but for the images, what each is run with
     "affine": ["--n"],
     "corrupt": ["--n"],

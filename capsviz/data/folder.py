@@ -15,7 +15,7 @@ SHARES = {"validation": 0.1, "test": 0.2}
 
 
 class NoFolderError(FileNotFoundError, ValueError):
-    """No folder of class folders is where the request says: on the command line its fault."""
+    """None was named, or one that has no class folders: on the command line the request's fault."""
 
 
 def load(split, root=None, *, image_size=28, channels=1, download=True):
@@ -32,8 +32,9 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
 
     Raises
     ------
-    NoFolderError  if `root` is not given or has no class folders: FileNotFoundError and ValueError.
-    ValueError     for pictures that cannot be read, or other channels.
+    FileNotFoundError  if there is no folder `root` or none of the split; where `root` is not given
+                       or has no class folders it is a ValueError, too.
+    ValueError         for pictures that cannot be read, or other channels.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
@@ -42,14 +43,14 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
         raise NoFolderError(f"{needed}, and none was named")
     root = Path(root)
     if not root.is_dir():
-        raise NoFolderError(f"{needed}, but there is no folder {root}")
+        raise FileNotFoundError(f"{needed}, but there is no folder {root}")
     ready = {name for name in SPLITS if (root / name).is_dir()}
     if split in ready:
         source, index = root / split, None
     elif ready >= {"train"} and split == "validation":
         source, index = root / "train", "validation"
     elif ready:
-        raise NoFolderError(f"{root} has {sorted(ready)}, but no folder '{split}'")
+        raise FileNotFoundError(f"{root} has {sorted(ready)}, but no folder '{split}'")
     else:
         source, index = root, split
     if split == "train" and ready and "validation" not in ready:

@@ -242,6 +242,7 @@ def test_a_folder_that_is_not_named_was_asked_wrongly_and_one_that_is_absent_was
     words = (command, "--dataset", "folder")
     assert run(*words).exit_code == 2
     assert run(*words, "--data-dir", "nowhere").exit_code == 1
+    assert run(*words, "--data-dir", ".").exit_code == 2, "it has no class folders"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is here")
