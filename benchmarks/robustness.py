@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from benchmarks.claims.claim import LAWS
 from capsviz import checkpoint, discovery
 from capsviz.analyses import affnist, equivariance
 from capsviz.analyses.affnist.draw import TITLES
@@ -168,7 +169,7 @@ def _ratio(estimate, k: int) -> str:
 
 def _lawful() -> str:
     """What the poses keep of a warp, and how to read it."""
-    result = _one("equivariance-*-images-warp-rotation-shift-x.json")
+    result = _one(LAWS)
     header, rows, _ = equivariance.table(result)
     fresh = any("freshly initialised" in source for source in result.sources)
     control = "freshly initialised" if fresh else "with shuffled weights"

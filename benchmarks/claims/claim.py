@@ -9,6 +9,7 @@ from capsviz.figures import read_result
 
 ROOT = discovery.root()
 DESCRIPTION = "none: description only"
+LAWS = "equivariance-*-images-warp-rotation-shift-x.json"  # of how poses change: the result
 RUN = 1  # training run behind a file of weights
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.claims.claim import DESCRIPTION, Claim, Missing, needs
+from benchmarks.claims.claim import DESCRIPTION, LAWS, Claim, Missing, needs
 from capsviz.analyses.equivariance.words import on, reach
 from capsviz.analyses.perturb.measure import LEVEL, WORDS, clear, plus_minus
 from capsviz.statistics.words import number
@@ -15,7 +15,7 @@ CAVEATS = {
 }
 
 
-@needs("Whether poses change lawfully", "equivariance-*-images-warp-rotation-shift-x.json")
+@needs("Whether poses change lawfully", LAWS)
 def equivariance(one):
     """R² of the affine map and of the probe, against fresh initialisation and pixels."""
     result = one.result

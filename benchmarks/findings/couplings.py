@@ -44,27 +44,28 @@ def transplant() -> Finding:
         if of.coupling_sd.value[0] == 0:
             return None
         share = of.as_partner[UNLIKE]
-        if float(of.coupling_sd.value[0]) <= EVEN:
-            kinds.append("even, too" if share.low > 0.5 else "even")
-            if kinds[-1] == "even":
-                spared.append(share)
-        else:
+        if float(of.coupling_sd.value[0]) > EVEN:
             kinds.append("destroyed" if of.as_own[NOISE].high < 0.5 else "kept")
+        elif share.low > 0.5:
+            kinds.append("repeated")
+        else:
+            kinds.append("spared")
+            spared.append(share)
         return share, ".1%", True
 
     words, files, _ = over_runs("transplant", "Statistics", partner, may_fail)
     longer, on_stem = _trained_longer()
     by_kind = {
         kind: [word for word, its in zip(words, kinds, strict=True) if its == kind]
-        for kind in ("even, too", "even", "destroyed", "kept")
+        for kind in ("repeated", "spared", "destroyed", "kept")
     }
     sharper = by_kind["destroyed"]
     apart = [of for of in singles("transplant", "Statistics") if by_class(of.result)]
     apart = [of for of in apart if may_fail(of.about["provenance"].get("routing"))]
     least = min((of.result.as_partner[UNLIKE_SHUFFLED].value for of in apart), default=np.nan)
     words = [
-        *by_kind["even, too"],
-        *by_kind["even"],
+        *by_kind["repeated"],
+        *by_kind["spared"],
         f"of sharper couplings {'; '.join(sharper)}",
         f"in {len(apart)} networks, one run each, the other's shuffled do as well, "
         f"{percent(least)} or more",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from benchmarks.claims.claim import LAWS
 from benchmarks.findings.finding import (
     STEM,
     Finding,
@@ -24,7 +25,7 @@ NEAREST = "pixels: nearest image"
 
 def lawful() -> Finding:
     """Poses follow a rotation less lawfully than pixels do, and training need not help."""
-    one = of_figure("equivariance-*-images-warp-rotation-shift-x.json")
+    one = of_figure(LAWS)
     result = one.result
     turn, names = result.warps.index("rotation"), result.sources
     fresh = [k for k, name in enumerate(names) if "freshly initialised" in name]

@@ -7,7 +7,6 @@ lies already, the command is refused before anything is computed, unless `--forc
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
@@ -36,9 +35,11 @@ def label(source: str) -> str:
     A glob whose last part is a star alone goes by what the names that it matches begin with.
     """
     from capsviz import checkpoint
+    from capsviz.cli.runs import matching
 
     if Path(source).name == "*":
-        source = os.path.commonprefix([Path(p).name for p in glob.glob(source)])  # noqa: RUF071
+        runs, _ = matching(source)
+        source = os.path.commonprefix([run.name for run in runs])  # noqa: RUF071
     if source in checkpoint.shipped():
         return source
     file, _, function = str(source).partition(":")  # FILE.py:FUNCTION

@@ -42,7 +42,7 @@ def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     """
     runs = [str(name) for name in names]
     for pattern in patterns:
-        runs += _matching(pattern)
+        runs += _finished(pattern)
     if len(runs) < 2 and not patterns:
         return runs
     files = [checkpoints.find(run).resolve() for run in runs]
@@ -55,12 +55,17 @@ def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
     return runs
 
 
-def _matching(pattern: str) -> list[str]:
-    matches = sorted(glob.glob(str(Path(pattern).expanduser())))
-    places = [Path(one) for one in matches]
+def matching(pattern: str) -> tuple[list[Path], int]:
+    """Folders and .safetensors files that a glob matches, and how many files of other kinds."""
+    places = [Path(one) for one in sorted(glob.glob(str(Path(pattern).expanduser())))]
     runs = [one for one in places if one.is_dir() or one.suffix == ".safetensors"]
+    return runs, len(places) - len(runs)
+
+
+def _finished(pattern: str) -> list[str]:
+    runs, others = matching(pattern)
     if not runs:
-        kind = f"{len(matches)} files, but " if matches else ""
+        kind = f"{others} files, but " if others else ""
         raise ValueError(
             f"--seeds-of '{pattern}' matches {kind}no training run: expected folders of runs, or "
             ".safetensors files"

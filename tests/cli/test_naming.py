@@ -90,7 +90,10 @@ def test_a_network_is_called_by_its_file_and_folder(tmp_path, monkeypatch):
     assert naming.label("net.py:build") == "net-build"
     for seed in range(2):
         (tmp_path / f"task-{seed}/runs/paper-{seed}").mkdir(parents=True)
+        (tmp_path / f"task-{seed}/runs/notes.txt").touch()
     assert naming.label("task-*/runs/*") == "paper"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert naming.label("~/task-*/runs/*") == "paper"
     assert naming.label("nowhere/*") == "unnamed"
 
 
