@@ -173,7 +173,7 @@ def evaluate(
     from capsviz.analyses.faithfulness import curves, measure
     from capsviz.analyses.faithfulness.maps import ROUTED
     from capsviz.statistics.comparison import compare_means, draw_resamples
-    from capsviz.statistics.intervals import mean_interval, require_two, student_interval
+    from capsviz.statistics.intervals import mean_interval, require_two
 
     images, labels = images.cpu(), labels.cpu()
     measure.require_steps(steps)
@@ -199,7 +199,7 @@ def evaluate(
         infidelity=measure.of_some(survey.infidelity[:, changed].numpy(), seed),
         routed_less=mean(gap[survey.names.index(ROUTED)] - gap) if ROUTED in survey.names else None,
         stages=survey.stages,
-        sanity=Estimate(*student_interval(survey.correlations.numpy()), len(survey.correlations)),
+        sanity=Estimate(*mean_interval(survey.correlations.numpy()), len(survey.correlations)),
         left_out=survey.left_out,
         target=target,
         n=len(images),

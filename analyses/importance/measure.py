@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from capsviz.tracing import CHUNK_IMAGES, inference, routes_again, trace
+from capsviz.tracing.many import winners
 from capsviz.tracing.rerouting import chunks
 
 TYPES, PLACES, CHILDREN, DIMENSIONS = "types", "places", "children", "dimensions"
@@ -149,7 +150,7 @@ def kept_of_norm(norms: Tensor, target: Tensor, order: Tensor) -> Tensor:
 def outcome(activations: Tensor, labels: Tensor) -> Tensor:
     """True activation, and whether it is the largest: (2, B)."""
     true = activations.gather(1, labels[:, None])[:, 0]
-    return torch.stack([true, (activations.argmax(1) == labels).to(true)])
+    return torch.stack([true, (winners(activations) == labels).to(true)])
 
 
 def plans(members: Tensor, importance: Tensor) -> Tensor:

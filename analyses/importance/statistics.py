@@ -12,7 +12,7 @@ from capsviz.analyses.importance import measure as removal
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.tracing import trace, under_couplings
-from capsviz.tracing.many import last_couplings
+from capsviz.tracing.many import last_couplings, winners
 
 ROUTED = "the others are routed again"
 KEPT = "the others keep their couplings"
@@ -164,7 +164,7 @@ def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
     for batch in torch.arange(len(images)).split(250):
         several = [dictionaries.rounded(own[batch], count) for count in levels]
         activations = under_couplings(model, images[batch], [None, *several])
-        rows.append(activations.argmax(2) == labels[batch])
+        rows.append(winners(activations) == labels[batch])
     accuracy = compare_means(torch.cat(rows, 1), counts)
     fresh = None
     try:

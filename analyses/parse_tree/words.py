@@ -132,7 +132,7 @@ def _variance(result) -> str:
         f"{_of(kind, fixed)}, single children {_of(single, fixed)}; of what goes with the class, "
         f"{_of(alike, classes)} is alike in all children; of what changes between images, "
         f"{_of(classes, 1 - fixed)} changes with the class\n"
-        f"{verdict(trained)}"
+        f"{verdict(trained, result.shuffled)}"
     )
 
 
@@ -150,12 +150,12 @@ def _of(part: float, whole: float) -> str:
     return number(part / whole, ".0%") if whole > 1e-9 else "nothing"
 
 
-def verdict(estimate) -> str:
-    """What decides most of a child's preferences."""
+def verdict(estimate, shuffled) -> str:
+    """What decides most of a child's preferences: by its class beyond what shuffled labels take."""
     low = estimate.low
     if low[FIXED].sum() > MOST:
         return "children mostly prefer the same parents in every image: a static tree"
-    if low[OF_CLASS].sum() > MOST:
+    if low[OF_CLASS].sum() - np.nan_to_num(shuffled.high[OF_CLASS]).sum() > MOST:
         alike = estimate.value[4] / estimate.value[OF_CLASS].sum()
         how = "alike in all children" if alike > MOST else "child by child"
         return f"children mostly choose by the class of the image, {how}"

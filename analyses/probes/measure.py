@@ -10,7 +10,7 @@ import numpy as np
 from capsviz.analyses.probes import dci, paths, vectors
 from capsviz.statistics.comparison import compare_explained, draw_resamples
 from capsviz.statistics.estimate import Estimate, less, stack
-from capsviz.statistics.intervals import student_interval
+from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import reconstructs
 
@@ -188,9 +188,7 @@ def concentrated(codes, classes) -> dict:
         pair = [Estimate(v[0], np.stack([v[0] * 0, v[0] * 0 + 1], -1)) for v in means]
     else:
         pair = [
-            Estimate(
-                *student_interval(v), len(v), Estimate(*student_interval(v - v[:, :1]), len(v))
-            )
+            Estimate(*mean_interval(v), len(v), Estimate(*mean_interval(v - v[:, :1]), len(v)))
             for v in means
         ]
     return dict(zip(("disentanglement", "completeness"), pair, strict=True))

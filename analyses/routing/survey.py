@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import Z, paired_each, wilson_each
+from capsviz.statistics.intervals import paired_each, student, wilson_each
 from capsviz.tracing import (
     INTERVENTIONS,
     control_couplings,
@@ -50,11 +50,11 @@ class Mean:
 
     @property
     def estimate(self) -> Estimate:
-        """The mean (...), its interval by the normal approximation; NaN ends of one image alone."""
+        """The mean (...), its interval by Student's t; NaN ends of one image alone."""
         if self.n == 1:
             return Estimate(self.mean, np.full((*self.mean.shape, 2), np.nan), 1)
         variance = np.maximum(self.squares.numpy() - self.n * self.mean**2, 0) / (self.n - 1)
-        half = Z * np.sqrt(variance / self.n)
+        half = student(self.n) * np.sqrt(variance / self.n)
         return Estimate(self.mean, np.stack([self.mean - half, self.mean + half], -1), self.n)
 
     @property

@@ -19,7 +19,7 @@ from capsviz.tracing import (
     trace,
 )
 from capsviz.tracing.evidence import routing_words
-from capsviz.tracing.many import require_all_to_all
+from capsviz.tracing.many import require_all_to_all, winners
 
 
 class Look(NamedTuple):
@@ -96,7 +96,7 @@ def survey(model, images: Tensor) -> Survey:
         routed = trace(model, some, keep=("couplings", "lengths"))
         uniform = trace(model, some, keep=("lengths",), couplings="uniform")
         parents = measures.entropy(routed.couplings[-1]).exp().mean(1)
-        parts.append((routed.lengths.argmax(1), uniform.lengths.argmax(1), parents))
+        parts.append((winners(routed.lengths), winners(uniform.lengths), parents))
     return Survey(*(torch.cat(one).numpy() for one in zip(*parts, strict=True)))
 
 

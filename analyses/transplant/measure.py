@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from capsviz import tracing
-from capsviz.statistics.comparison import compare_means
+from capsviz.statistics.comparison import compare_means, compare_shares
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import (
     CHUNK_IMAGES,
@@ -129,8 +130,12 @@ def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:
     """Means over pairs (K, 2 C), of which 2 c and 2 c + 1 are of couple c, under resamples of the C
     couples, as of `draw_resamples`; `shares`: of what is 0 or 1.
     """
-    of_couples = values.double().unflatten(1, (-1, 2)).mean(2).numpy()
-    one = compare_means(of_couples, counts, shares=shares)
+    couples = values.double().unflatten(1, (-1, 2))
+    if shares:
+        both = couples.sum(2).numpy()
+        one = compare_shares(both, np.full(both.shape[1], 2), counts)
+    else:
+        one = compare_means(couples.mean(2).numpy(), counts, shares=False)
     return replace(one.undrawn(), n=values.shape[1])  # another run has other couples
 
 

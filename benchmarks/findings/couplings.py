@@ -125,7 +125,7 @@ def iterations() -> Finding:
 
     def changed(of):
         rounds = len(of.entropy_nats)
-        return (of.changed[rounds - 1], ".1%", True) if rounds > 1 else None
+        return (of.changed[rounds - 1], ".2%", True) if rounds > 1 else None
 
     words, files, _ = over_runs("routing", "Statistics", changed, "dynamic".__eq__)
     apart, more = _elsewhere(changed)
@@ -150,11 +150,11 @@ def _elsewhere(changed) -> tuple[str, list[str]]:
     known = {of.network: of for of in singles("routing", "Statistics")}
     words, files = "", []
     if of := known.get("cifar10-resnet"):
-        words = f" In `{of.network}` they change {changed(of.result)[0]:.1%}."
+        words = f" In `{of.network}` they change {changed(of.result)[0]:.2%}."
         files.append(of.source)
     if of := known.get("digits-em"):
         gain = of.result.accuracy.difference[len(of.result.entropy_nats) - 1]
-        words += f" By EM they mend some: accuracy of `{of.network}` {100 * gain:+.1f} points."
+        words += f" By EM they mend some: `{of.network}` {100 * gain:+.1f} points."
         files.append(of.source)
     return words, files
 

@@ -14,6 +14,7 @@ from benchmarks.findings.finding import (
     picture,
     seeds,
     slim,
+    value,
 )
 from capsviz.analyses.parts.words import OF
 from capsviz.leaderboard import columns
@@ -131,10 +132,13 @@ def broken() -> Finding:
     other, nearest, drawn = map(result.scores.index, names)
     of = (other, drawn, nearest)
     halves = result.beyond[:, list(OF).index(HALVES)]
+    beside: list[str] = []
 
     def as_well(of):
         each = of.auroc[:, of.kinds.index("quarters exchanged")]
-        return each[0], ".3f", each[of.scores.index(NEAREST)].high >= each[0].low
+        pixels = each[of.scores.index(NEAREST)]
+        beside.append(f"({value(pixels, '.3f')})")
+        return each[0], ".3f", pixels.high >= each[0].low
 
     words, files, holds = over_runs("parts", "Result", as_well)
     return Finding(
@@ -146,7 +150,7 @@ def broken() -> Finding:
         picture(one),
         "AUROC by score",
         f"quarters exchanged, {'; '.join(f'{result.scores[k]} {auroc[k]:.3f}' for k in of)}",
-        seeds([f"quarters {'; '.join(words)}"]),
+        seeds(["length (nearest image): " + _beside(words, beside)]),
         "a way of breaking parts, not wholes, that only capsules notice",
         [one.source, *files],
     )
@@ -165,7 +169,7 @@ def detection() -> Finding:
     def missed(of):
         attacks = [k for k, kind in enumerate(of.kinds) if kind == "attack"]
         worst = attacks[int(np.argmax(of.undetected.value[attacks]))]
-        evaded.append(f"({of.sets[worst]}: {percent(of.undetected.value[worst])})")
+        evaded.append(f"({percent(of.undetected.value[worst])})")
         share = of.undetected[columns.strongest(of)]
         return share, ".1%", share.low > 0.5
 
@@ -174,15 +178,20 @@ def detection() -> Finding:
     return Finding(
         "Detection by reconstruction does not stop the attack that knows of it",
         bool(holds and result.undetected.low[known] > 0.5 and result.undetected.high[worst] < 0.1),
-        f"Images whose winning capsule draws something else are flagged. Of {result.n} under FGSM "
-        f"and PGD at most {result.undetected[worst]:.1%} are misread and not flagged; under "
+        f"Images whose winning capsule draws something else are flagged. Here, of {result.n} under "
+        f"FGSM and PGD at most {result.undetected[worst]:.1%} are misread and not flagged; under "
         f"{result.sets[known]}, which lowers that distance, "
         f"{result.undetected[known]:.1%}.",
         picture(one),
         "AUROC by attack",
         f"unchanged images flagged {result.flagged[0]:.1%}; AUROC under R-PGD: winning capsule "
         f"{result.auroc[known - 1, 0]:.2f}, average image {result.auroc[known - 1, average]:.2f}",
-        seeds([f"{w} {e}" for w, e in zip(words, evaded, strict=True)]),
+        seeds([f"so missed (other attacks): {_beside(words, evaded)}"]),
         "a detector that holds when the attack knows it",
         [one.source, *files],
     )
+
+
+def _beside(words: list[str], numbers: list[str]) -> str:
+    """What each recipe has, with another number of its own behind it."""
+    return "; ".join(f"{word} {number}" for word, number in zip(words, numbers, strict=True))

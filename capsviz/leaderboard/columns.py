@@ -111,9 +111,11 @@ def _instead(control: str, result):
         less = result.control_accuracy[result.controls.index(control)].difference
         own = result.accuracy.difference
         if less is not None and own is not None:
-            gain = own[len(result.entropy_nats) - 1]
+            last = len(result.entropy_nats) - 1
+            gain, right = own[last], result.accuracy.value[last]
             runs = None if less.runs is None or gain.runs is None else less.runs - gain.runs
             ends = np.array([less.low - gain.high, less.high - gain.low])
+            ends = ends.clip(-right, 1 - right)  # none reads more than all, or less than none
             yield FIRST, Estimate(less.value - gain.value, ends, less.n, runs=runs)
 
 

@@ -1,9 +1,9 @@
 """Networks compared over the same images: paired bootstrap, McNemar's test, calibration error.
 
 Per-image values are (K, N): K networks, the first of which the others are compared with. Every
-interval is 95 %, the percentiles of resamples of the images (Efron & Tibshirani 1993, chapter 13),
-those of the calibration error widened by what its bias may be; the same resamples serve all
-networks, so that a difference is a paired one.
+interval is 95 %: Wilson's of a share, elsewhere the percentiles of resamples of the images (Efron &
+Tibshirani 1993, chapter 13), those of the calibration error widened by what its bias may be; the
+same resamples serve all networks, so that a difference is a paired one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import paired_interval, require_two, wilson
+from capsviz.statistics.intervals import middle_95, paired_interval, require_two, wilson
 
 RESAMPLES = 1000
 BINS = 15  # of the calibration error
@@ -39,9 +39,9 @@ def draw_resamples(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np.n
 def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True) -> Estimate:
     """Means of per-image values (K, N) in [0, 1], under the resamples of `draw_resamples`.
 
-    Where every image is right or every one wrong, no resample differs, which proves no certainty:
-    there the interval is Wilson's, and that of a difference the one of `intervals.paired_interval`.
-    Other values that are all alike keep the resamples' interval, of zero width.
+    Of what is 0 or 1 the interval is Wilson's, and that of a difference the one of
+    `intervals.paired_interval`: near 0 and 1 resamples that hold no error are many, and their
+    percentiles end where one was seen. Of other values the interval is the resamples'.
 
     Parameters
     ----------
@@ -50,32 +50,28 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
     n = counts.shape[1]
     values = np.asarray(values, np.float32)
     compared = replace(_compare(values.mean(1, dtype=np.float64), counts @ values.T / n), n=n)
-    binary = np.isin(values.round(6), (0, 1)).all(1) & np.array(
-        [shares]
-    )  # of ones an area is almost 1
     assert compared.difference is not None
-    for k, one in enumerate(values.round(6)):
-        if binary[k] and np.ptp(one) == 0:
-            compared.ci95[k] = wilson(n * int(one[0]), n)
-        less = one - values[0].round(6)
-        if k > 0 and binary[k] and binary[0] and np.ptp(less) == 0:
-            compared.difference.ci95[k] = paired_interval(int(sum(less > 0)), int(sum(less < 0)), n)
+    rounded = values.round(6)  # of ones an area is almost 1
+    binary = [shares and bool(np.isin(one, (0, 1)).all()) for one in rounded]
+    for k in np.flatnonzero(binary):
+        compared.ci95[k] = wilson(rounded[k].sum(), n)
+        if k > 0 and binary[0]:
+            compared.difference.ci95[k] = _paired(rounded[k] - rounded[0])
     return compared
 
 
 def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -> Estimate:
     """Means of after - before, of what is 0 or 1 of each image (K, N), under the resamples.
 
-    Where all images change alike no resample differs, which proves no certainty: there the interval
-    is `paired_interval`'s, and that of a difference, whose images lie in [-2, 2], twice as wide.
+    The interval is `paired_interval`'s; that of a difference, whose images lie in [-2, 2], is the
+    resamples', or twice as wide as that where none differs, which proves no certainty.
     """
     changes = np.asarray(after, float) - before
     compared, n = compare_means(changes, counts, shares=False), changes.shape[1]
     assert compared.difference is not None
     twice = 2 * np.array(paired_interval(0, 0, n))
     for k, one in enumerate(changes):
-        if np.ptp(one) == 0:
-            compared.ci95[k] = paired_interval(int(sum(one > 0)), int(sum(one < 0)), n)
+        compared.ci95[k] = _paired(one)
         less = one - changes[0]
         if k > 0 and np.ptp(less) == 0:
             compared.difference.ci95[k] = np.clip(less[0] + twice, -2, 2)
@@ -85,9 +81,10 @@ def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -
 def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Estimate:
     """Shares of right answers among the variants of N images, of which each has some or none.
 
-    A resample takes an image with all its variants, for those of one image are not independent.
-    Where every answer is right or every one wrong the interval is Wilson's, of the images that have
-    variants; that of a difference without any disagreement the one of `intervals.paired_interval`.
+    The variants of one image are not independent: the interval is Wilson's, of as many answers as
+    would vary as much if they were (effective sample size, Kish 1965), or of the images that have
+    variants where no answer differs. That of a difference is of resamples, which take an image with
+    all its variants; where these are all alike as wide as `paired_interval`'s of no disagreement.
 
     Parameters
     ----------
@@ -99,17 +96,26 @@ def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Est
     ------
     ValueError  if fewer than 2 images have a variant.
     """
-    n = int((of > 0).sum())
+    n, whole, drawn = int((of > 0).sum()), float(of.sum()), counts @ of.astype(np.float64)
     require_two(n)
-    whole = np.maximum(counts @ of.astype(np.float64), 1e-9)[:, None]
-    compared = _compare(right.sum(1) / of.sum(), counts @ right.T.astype(np.float64) / whole)
+    drawn[drawn == 0] = np.nan  # a resample without any variant
+    compared = _compare(right.sum(1) / whole, counts @ right.T.astype(np.float64) / drawn[:, None])
     assert compared.difference is not None
     for k, one in enumerate(right):
-        if compared.value[k] in (0, 1):
-            compared.ci95[k] = wilson(n * int(compared.value[k]), n)
-        if k > 0 and np.array_equal(one, right[0]):
-            compared.difference.ci95[k] = paired_interval(0, 0, n)
-    return replace(compared, n=int(of.sum()))
+        p = float(compared.value[k])
+        variance = np.square(one - p * of).sum() / whole**2
+        size = min(p * (1 - p) / variance, whole) if variance > 0 and 0 < p < 1 else n
+        compared.ci95[k] = wilson(p * size, size)
+        less = float(compared.difference.value[k])
+        if k > 0 and np.allclose(one - right[0], less * of):
+            ends = less + np.array(paired_interval(0, 0, n))
+            compared.difference.ci95[k] = ends.clip(-1, 1)
+    return replace(compared, n=int(whole))
+
+
+def _paired(less: np.ndarray) -> tuple[float, float]:
+    """`paired_interval` of one proportion less another, of each image (N,) -1, 0 or 1."""
+    return paired_interval(int((less > 0).sum()), int((less < 0).sum()), len(less))
 
 
 def compare_explained(errors: np.ndarray, spread: np.ndarray, counts: np.ndarray) -> Estimate:
@@ -238,11 +244,5 @@ def _compare(value: np.ndarray, drawn: np.ndarray) -> Estimate:
     """From values (K,) and those of the resamples (R, K)."""
     drawn = np.asarray(drawn, np.float64)
     less = drawn - drawn[:, :1]
-    return Estimate(
-        value,
-        np.percentile(drawn, [2.5, 97.5], axis=0).T,
-        difference=Estimate(
-            value - value[0], np.percentile(less, [2.5, 97.5], axis=0).T, draws=less
-        ),
-        draws=drawn,
-    )
+    change = Estimate(value - value[0], middle_95(less), draws=less)
+    return Estimate(value, middle_95(drawn), difference=change, draws=drawn)

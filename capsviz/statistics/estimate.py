@@ -31,6 +31,9 @@ class Estimate:
             raise ValueError(
                 f"expected intervals {(*value.shape, 2)} of values {value.shape}, got {ci95.shape}"
             )
+        runs = value.shape if self.runs is None else np.shape(self.runs)[1:]
+        if runs != value.shape:
+            raise ValueError(f"expected runs' values {value.shape}, as their mean, got {runs}")
         object.__setattr__(self, "value", value)
         object.__setattr__(self, "ci95", ci95)
 

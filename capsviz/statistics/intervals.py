@@ -7,7 +7,7 @@ import numpy as np
 Z = 1.959964  # of the normal distribution, two-sided 95 %
 
 
-def wilson(right: int, n: int) -> tuple[float, float]:
+def wilson(right: float, n: float) -> tuple[float, float]:
     """Wilson's score interval of a proportion: `right` successes among n.
 
     Raises
@@ -31,31 +31,23 @@ def wilson_each(right: np.ndarray, n: int) -> np.ndarray:
 
 
 def mean_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the first axis, n long, and its interval (..., 2), normal approximation.
+    """Mean over the first axis, n long, and its interval (..., 2) by Student's t.
 
     Raises
     ------
     ValueError  for n below 2.
     """
     require_two(len(values))
-    mean = values.mean(0)
-    half = Z * values.std(0, ddof=1) / np.sqrt(len(values))
-    return mean, np.stack([mean - half, mean + half], -1)
-
-
-def student_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the first axis, and its interval (..., 2) by Student's t: for a handful of draws.
-
-    Raises
-    ------
-    ValueError  for fewer than 2.
-    """
-    from scipy.stats import t  # takes half a second to import
-
-    require_two(len(values))
     mean, n = values.mean(0), len(values)
-    half = t.ppf(0.975, n - 1) * values.std(0, ddof=1) / np.sqrt(n)
+    half = student(n) * values.std(0, ddof=1) / np.sqrt(n)
     return mean, np.stack([mean - half, mean + half], -1)
+
+
+def student(n: int) -> float:
+    """Student's two-sided 95 % quantile of n values, n at least 2: near `Z` where they are many."""
+    from scipy.special import stdtrit  # takes time to import
+
+    return float(stdtrit(n - 1, 0.975))
 
 
 def paired_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
@@ -95,5 +87,10 @@ def require_two(n: int) -> None:
 
 
 def middle_95(drawn: np.ndarray) -> np.ndarray:
-    """95 % intervals (..., 2) of values drawn along the first axis, by percentiles."""
+    """95 % intervals (..., 2) of values drawn along the first axis, by percentiles.
+
+    A draw that has a NaN is left out, if not all have one.
+    """
+    whole = ~np.isnan(drawn).reshape(len(drawn), -1).any(1)
+    drawn = drawn[whole] if whole.any() else drawn
     return np.moveaxis(np.percentile(drawn, (2.5, 97.5), axis=0), 0, -1)

@@ -126,8 +126,12 @@ def mean(parts: Sequence) -> Any:
 def within(low: float | None, high: float) -> Callable:
     """For `OVER_RUNS`: the mean of estimates that lie in a range; None: without an end below.
 
-    Differences of them lie within its width. Of tables and lists of estimates each; None stays.
+    Differences of them lie within its width. Where a value does not lie there (a coupling
+    below 0, of a routing that has such), nothing is cut off. Of tables and lists of estimates each;
+    None stays.
     """
+
+    lowest = -np.inf if low is None else low
 
     def rule(parts: Sequence) -> Any:
         first = parts[0]
@@ -138,6 +142,8 @@ def within(low: float | None, high: float) -> Callable:
         if isinstance(first, list):
             return [rule(list(row)) for row in zip(*parts, strict=True)]
         one = combine(parts)
+        if any((part.value > high).any() or (part.value < lowest).any() for part in parts):
+            return one
         less = one.difference
         if less is not None and low is not None:
             less = replace(less, ci95=np.clip(less.ci95, low - high, high - low))

@@ -21,6 +21,7 @@ from capsviz.data import Dataset
 from capsviz.figures import sets as paperset
 from capsviz.figures.tables import escape
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.moments import moments
 
 DIGITS = [str(k) for k in range(10)]
@@ -126,14 +127,14 @@ def test_a_caption_needs_an_effect_that_is_clear_of_zero(measured):
 
 def test_clear_effects_are_those_of_holms_method_over_the_whole_table(measured):
     """Twin: p-values from scipy, corrected step by step; intervals alone would let more through."""
-    from scipy.stats import norm
+    from scipy.stats import t
 
     draw = np.random.default_rng(4)
     effect = draw.normal(size=(4, 6)) * np.array([4, 2, 1, 1])[:, None]
-    measured = measured._replace(
-        effect=Estimate(effect, np.stack([effect - norm.ppf(0.975), effect + norm.ppf(0.975)], 2))
-    )
-    p, level = 2 * norm.sf(np.abs(effect)).ravel(), np.zeros(24, bool)
+    half = t.ppf(0.975, measured.n - 1)
+    ends = np.stack([effect - half, effect + half], 2)
+    measured = measured._replace(effect=Estimate(effect, ends))
+    p, level = 2 * t.sf(np.abs(effect), measured.n - 1).ravel(), np.zeros(24, bool)
     for rank, place in enumerate(np.argsort(p)):
         if p[place] * (24 - rank) >= 0.05:
             break
@@ -144,13 +145,13 @@ def test_clear_effects_are_those_of_holms_method_over_the_whole_table(measured):
     assert clear.sum() < outside.sum() and (outside | ~clear).all()
 
 
-def test_of_noise_alone_hardly_any_table_has_a_clear_effect(measured):
+@pytest.mark.parametrize("n", [2, 3, 100])
+def test_of_noise_alone_hardly_any_table_has_a_clear_effect(measured, n):
     """Of 96 uncorrected intervals about five would leave out zero, in nearly every table."""
     draw, wrong = np.random.default_rng(5), 0
     for _ in range(200):
-        effect = draw.normal(size=(16, 6))
-        ends = np.stack([effect - 1.96, effect + 1.96], 2)
-        wrong += bool(measure.clear(measured._replace(effect=Estimate(effect, ends))).any())
+        effect = Estimate(*mean_interval(draw.normal(size=(n, 16, 6))), n)
+        wrong += bool(measure.clear(measured._replace(effect=effect, n=n)).any())
     assert wrong <= 22  # 5 % of 200, and four standard deviations
 
 
@@ -242,7 +243,7 @@ def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
         for d in range(5):
             (up, pictures), (down, _) = measured_at(d, step), measured_at(d, -step)
             change = (up - down) / 2
-            half = 1.96 * change.std(0, ddof=1) / 12**0.5
+            half = 2.201 * change.std(0, ddof=1) / 12**0.5  # Student's t of 12 images
             assert statistics.effect.value[d] == pytest.approx(change.mean(0), abs=1e-4)
             high = statistics.effect.high[d] - statistics.effect.value[d]
             assert high == pytest.approx(half, abs=1e-4)

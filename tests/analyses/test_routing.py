@@ -13,6 +13,7 @@ from foreign import Foreign
 from matplotlib.colors import CenteredNorm
 from matplotlib.text import Text
 from page import assert_redrawn
+from scipy import stats
 
 from capsviz import figures
 from capsviz.analyses import routing
@@ -168,8 +169,8 @@ def test_statistics_are_those_of_all_images_traced_at_once(
 
 
 def _check_mean(estimate, values):
-    """`values` (N, ...): their mean, and an interval of 1.96 standard errors each way."""
-    half = 1.959964 * values.std(0, ddof=1) / np.sqrt(len(values))
+    """`values` (N, ...): their mean, and Student's interval."""
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std(0, ddof=1) / np.sqrt(len(values))
     np.testing.assert_allclose(estimate.value, values.mean(0), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(estimate.high - estimate.low, 2 * half, atol=1e-6)
 

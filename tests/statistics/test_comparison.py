@@ -51,11 +51,23 @@ def test_means_are_those_of_images_drawn_one_by_one(right, counts):
     assert found.value == pytest.approx(right.mean(1))
     which = [np.repeat(np.arange(N), row.astype(int)) for row in counts]
     drawn = np.array([[one[w].mean() for one in right] for w in which])
-    assert found.ci95 == pytest.approx(np.percentile(drawn, [2.5, 97.5], axis=0).T, abs=1e-6)
-    less = drawn - drawn[:, :1]
-    expected = np.percentile(less, [2.5, 97.5], axis=0).T
+    np.testing.assert_allclose(found.draws, drawn, atol=1e-6)
+    np.testing.assert_allclose(found.difference.draws, drawn - drawn[:, :1], atol=1e-6)
     assert found.difference.value == pytest.approx(right.mean(1) - right[0].mean())
-    assert found.difference.ci95 == pytest.approx(expected, abs=1e-6)
+    scores = comparison.compare_means(right, counts, shares=False)
+    expected = np.percentile(drawn, [2.5, 97.5], axis=0).T
+    assert scores.ci95 == pytest.approx(expected, abs=1e-6)
+    expected = np.percentile(drawn - drawn[:, :1], [2.5, 97.5], axis=0).T
+    assert scores.difference.ci95 == pytest.approx(expected, abs=1e-6)
+
+
+def test_one_error_more_never_makes_an_interval_begin_higher(counts):
+    values = (np.arange(N) >= np.arange(6)[:, None]).astype(float)  # 0 to 5 wrong
+    found = comparison.compare_means(values, counts)
+    assert found.ci95 == pytest.approx(np.array([wilson(N - k, N) for k in range(6)]))
+    assert (np.diff(found.low) < 0).all() and (found.high[1:] < 1).all()
+    ends = [paired_interval(0, k, N) for k in range(1, 6)]
+    assert found.difference.ci95[1:] == pytest.approx(np.array(ends))
 
 
 def test_an_interval_of_a_mean_is_about_the_normal_one(right, counts):
@@ -92,8 +104,8 @@ def test_changes_that_are_all_alike_prove_no_certainty(counts):
     np.testing.assert_allclose(found.value, [0, 0, -1, -0.5])
     for k, pair in enumerate([(0, 0), (0, 0), (0, n)]):
         assert found.ci95[k] == pytest.approx(paired_interval(*pair, n))
+    assert found.ci95[3] == pytest.approx(paired_interval(0, n // 2, n))
     expected = comparison.compare_means(after - before, counts, shares=False)
-    np.testing.assert_allclose(found.ci95[3], expected.ci95[3])
     low, high = paired_interval(0, 0, n)
     np.testing.assert_allclose(found.difference.ci95[1], [2 * low, 2 * high])
     np.testing.assert_allclose(found.difference.ci95[2], [-1 + 2 * low, -1 + 2 * high])
@@ -112,6 +124,36 @@ def test_a_network_that_is_always_right_against_one_that_never_is(counts):
 def test_wilsons_interval_is_for_right_and_wrong_alone(counts):
     found = comparison.compare_means(np.full((2, N), 0.5), counts)
     assert found.ci95 == pytest.approx(0.5) and (found.difference.ci95 == 0).all()
+
+
+def test_shares_of_clusters_are_as_sure_as_their_agreement_lets_them_be(counts):
+    draw = np.random.default_rng(8)
+    alike = np.repeat(draw.random((1, N)) < 0.9, 4, 0)  # four variants of each image
+    apart = draw.random((4, N)) < 0.9
+    of = np.full(N, 4)
+    found = comparison.compare_shares(np.stack([alike.sum(0), apart.sum(0)]), of, counts)
+    for k, size in enumerate((N, 4 * N)):
+        width, expected = np.ptp(found.ci95[k]), np.ptp(wilson(found.value[k] * size, size))
+        assert width == pytest.approx(expected, rel=0.03 + 0.15 * k)
+    drawn = np.percentile(found.draws, [2.5, 97.5], axis=0).T
+    assert found.ci95 == pytest.approx(drawn, abs=0.006)
+
+
+def test_a_share_of_clusters_with_one_error_ends_below_1(counts):
+    right = np.full((2, N), 2)
+    right[1, 0] = 1
+    found = comparison.compare_shares(right, np.full(N, 2), counts)
+    assert found.ci95[0] == pytest.approx(wilson(N, N))
+    assert found.ci95[1] == pytest.approx(wilson(2 * N - 1, 2 * N))
+
+
+def test_a_resample_without_any_variant_says_nothing():
+    of = np.zeros(50)
+    of[:3] = 1
+    counts = comparison.draw_resamples(50)
+    found = comparison.compare_shares(np.stack([of, 0 * of]), of, counts)
+    assert (counts @ of == 0).any()
+    assert found.difference.ci95[1] == pytest.approx([-1, -1 + paired_interval(0, 0, 3)[1]])
 
 
 def literal_ece(winner, right, bins):

@@ -256,6 +256,18 @@ def test_what_lies_between_0_and_1_has_intervals_that_do():
     np.testing.assert_array_equal(plain.value, kept.value)
 
 
+def test_what_leaves_the_range_in_a_run_keeps_its_interval():
+    """Sums of couplings of max-min routing are above 1, couplings of self-attention below 0."""
+    each = [Estimate([v, 0.9], [[v - 0.02, v + 0.02], [0.8, 1]], 500) for v in (2.63, 2.69, 2.68)]
+    whole = replicates.within_one(each)
+    assert whole.low[0] < whole.value[0] < whole.high[0]
+
+
+def test_runs_have_values_of_the_shape_of_their_mean():
+    with pytest.raises(ValueError, match=r"runs' values \(7,\), as their mean, got \(2, 7\)"):
+        Estimate(np.zeros(7), np.zeros((7, 2)), runs=np.zeros((3, 2, 7)))
+
+
 def test_shares_of_runs_and_their_differences_stay_in_their_range():
     draw = np.random.default_rng(0)
     counts = draw_resamples(200, seed=0)

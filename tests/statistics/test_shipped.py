@@ -1,0 +1,43 @@
+"""Shipped statistics over training runs: intervals hold their values, and what the runs say."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from capsviz import checkpoint, discovery
+from capsviz.figures import read_result
+from capsviz.statistics.estimate import Estimate
+
+FOLDERS = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
+SHARE, DIFFERENCE = (-1, 0, 1), (-2, -1, 1, 2)  # where an end may be cut off
+
+
+def estimates(value, limits=SHARE):
+    """All of a result with their limits, those in tables and lists and their differences too."""
+    if isinstance(value, Estimate):
+        yield value, limits
+        yield from estimates(value.difference, DIFFERENCE)
+    elif isinstance(value, dict | list | tuple):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from estimates(one)
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_intervals_over_runs_are_no_narrower_than_the_runs_alone_say(folder: Path):
+    seen = 0
+    for path in folder.glob("*-runs.json"):
+        for one, limits in estimates(read_result(path)[0]):
+            assert not (one.value < one.low - 2e-4).any(), path
+            assert not (one.value > one.high + 2e-4).any(), path
+            if one.runs is None:
+                continue
+            count = len(one.runs)
+            margin = t.ppf(0.975, count - 1) * one.runs.std(0, ddof=1) / count**0.5
+            slack = 3e-3 + 0.02 * margin  # of rounded numbers
+            above = (one.low > one.value - margin + slack) & ~np.isin(one.low, limits)
+            below = (one.high < one.value + margin - slack) & ~np.isin(one.high, limits)
+            assert not above.any() and not below.any(), path
+            seen += 1
+    assert seen or not list(folder.glob("*-runs.json"))
