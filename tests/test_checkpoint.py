@@ -223,3 +223,14 @@ def test_cards_of_another_make_are_refused_in_a_line(tmp_path, wrong):
     (tmp_path / "x.json").write_text(json.dumps(card | wrong))
     with pytest.raises(ValueError, match=r"x\.json is not a card"):
         checkpoint.load(tmp_path / "x.safetensors")
+
+
+def test_a_card_nested_too_deeply_is_no_card(tmp_path):
+    (tmp_path / "x.json").write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(ValueError, match="is not a card"):
+        checkpoint.read_card(tmp_path / "x.safetensors")
+
+
+def test_weights_that_do_not_fit_are_a_memory_error():
+    with pytest.raises(MemoryError, match="the weights of this capsnet do not fit"):
+        models.build("capsnet", (1, 28, 28), 10, types=1, hidden=[10**7, 10**7])

@@ -4,6 +4,8 @@ import csv
 import json
 import sys
 import tarfile
+import time
+from types import SimpleNamespace
 
 import pytest
 from idx import write_idx
@@ -179,3 +181,25 @@ def test_an_unknown_job_is_refused(tmp_path, capsys):
         gpu_queue.main([str(tmp_path / "out"), "--only", "nothing"])
     assert error.value.code == 2 and "no job's name begins with nothing" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_what_runs_is_ended_with_the_queue(tmp_path, monkeypatch):
+    state = tmp_path / "began"
+    text = f"import time\nfrom pathlib import Path\nPath({str(state)!r}).touch()\ntime.sleep(600)"
+    begun: list = []
+    popen = processes.subprocess.Popen
+
+    def started(*words, **more):
+        begun.append(popen(*words, **more))
+        return begun[-1]
+
+    def ended(_):
+        if state.exists():
+            raise SystemExit(143)
+
+    monkeypatch.setattr(processes.subprocess, "Popen", started)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=ended)
+    monkeypatch.setattr(processes, "time", clock)
+    with pytest.raises(SystemExit):
+        run(tmp_path, [script(tmp_path, "training", text, seconds=1)], 60)
+    assert [process.poll() is None for process in begun] == [False]

@@ -47,36 +47,38 @@ def run(
         became[name] = how
         report(f"{name}: {how}, {time.monotonic() - start:.0f} s")
 
-    while waiting or running:
-        left = end - time.monotonic()
-        for name, (job, process, _) in list(running.items()):
-            if process.poll() is not None:
-                ended(name, _outcome(job, process))
-        alone = any(job.alone for job, *_ in running.values())
-        if left <= 0:
-            for _, process, _ in running.values():
-                process.send_signal(signal.SIGINT)
-            for name, (_, process, _) in list(running.items()):
-                _wait(process)
-                ended(name, "interrupted")
-            became |= {job.name: "no time" for job in waiting}
-            break
-        if waiting and len(running) < side_by_side and not alone:
-            job = waiting[0]
-            log = logs / f"{job.name}.log"
-            if left < (GOING_ON if log.exists() else job.seconds):
-                became[waiting.pop(0).name] = "no time"
-                continue
-            if not (job.alone and running):
-                waiting.pop(0)
-                with log.open("a") as out:
-                    process = subprocess.Popen(
-                        job.command, cwd=discovery.root(), stdin=subprocess.DEVNULL,
-                        stdout=out, stderr=out,
-                    )  # fmt: skip
-                running[job.name] = job, process, time.monotonic()
-                continue
-        time.sleep(0.05)
+    try:
+        while waiting or running:
+            left = end - time.monotonic()
+            for name, (job, process, _) in list(running.items()):
+                if process.poll() is not None:
+                    ended(name, _outcome(job, process))
+            alone = any(job.alone for job, *_ in running.values())
+            if left <= 0:
+                became |= {job.name: "no time" for job in waiting}
+                break
+            if waiting and len(running) < side_by_side and not alone:
+                job = waiting[0]
+                log = logs / f"{job.name}.log"
+                if left < (GOING_ON if log.exists() else job.seconds):
+                    became[waiting.pop(0).name] = "no time"
+                    continue
+                if not (job.alone and running):
+                    waiting.pop(0)
+                    with log.open("a") as out:
+                        process = subprocess.Popen(
+                            job.command, cwd=discovery.root(), stdin=subprocess.DEVNULL,
+                            stdout=out, stderr=out,
+                        )  # fmt: skip
+                    running[job.name] = job, process, time.monotonic()
+                    continue
+            time.sleep(0.05)
+    finally:  # also if this is stopped itself
+        for _, process, _ in running.values():
+            process.send_signal(signal.SIGINT)
+        for name, (_, process, _) in list(running.items()):
+            _wait(process)
+            ended(name, "interrupted")
     return {job.name: became[job.name] for job in jobs}
 
 

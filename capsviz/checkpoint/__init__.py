@@ -90,7 +90,7 @@ def read_card(weights: Path) -> dict:
         return card
     except FileNotFoundError as error:
         raise ValueError(f"{weights} has no card: expected {path} beside it") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a card ({type(error).__name__}: {error})") from error
 
 

@@ -92,9 +92,9 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return replace(self, images=self.images[index], labels=self.labels[index], parts=parts)
 
     def pad(self, px: int) -> Dataset:
-        """With px rows and columns of zeros on each side; ValueError for a negative number."""
-        if px < 0:
-            raise ValueError(f"pad_px must be at least 0, got {px}")
+        """With px rows and columns of zeros on each side; ValueError for what is no such number."""
+        if not isinstance(px, int) or px < 0:
+            raise ValueError(f"pad_px must be a whole number from 0, got {px!r}")
         return self._each(lambda images: torch.nn.functional.pad(images, (px,) * 4))
 
     def crop(self, size: int | None) -> Dataset:
@@ -102,8 +102,8 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         if size is None:
             return self
         H, W = self.image_shape[1:]
-        if not 1 <= size <= min(H, W):
-            raise ValueError(f"crop_px must be from 1 to {min(H, W)} for {self.name}, got {size}")
+        if not isinstance(size, int) or not 1 <= size <= min(H, W):
+            raise ValueError(f"crop_px must be from 1 to {min(H, W)} for {self.name}, got {size!r}")
         top, left = (H - size) // 2, (W - size) // 2
         place = (..., slice(top, top + size), slice(left, left + size))
         return self._each(lambda images: images[place].contiguous())

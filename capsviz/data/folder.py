@@ -109,6 +109,12 @@ def _part(samples, split: str, *, with_test: bool):
             stratify=[label for _, label in rest],
             random_state=SEED,
         )
+        if lacking := classes.keys() - {label for _, label in share}:
+            raise ValueError(
+                f"split by class {len(lacking)} of {len(classes)} classes have no picture in {name}"
+                f": expected more of the rarest, which has {rarest}, or lay them out in train/, "
+                "validation/ and test/"
+            )
         if name == split:
             return share
     return rest

@@ -6,13 +6,12 @@ M (r, d) is its rows one after the other, and votes are M times the transpose of
 rows of M were vectors each.
 """
 
-from functools import cache
 from math import prod
 
 import torch
 from torch import Tensor, einsum, nn
 
-from capsviz.nn.computation import is_literal, without_autocast
+from capsviz.nn.computation import is_literal, kept, without_autocast
 from capsviz.nn.links import (
     Links,
     convolution_links,
@@ -22,6 +21,8 @@ from capsviz.nn.links import (
 )
 from capsviz.nn.routing import Parents, Routing
 from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
+
+CPU = torch.device("cpu")
 
 
 class CapsuleLayer(RoutingLayer):
@@ -73,7 +74,8 @@ class CapsuleLayer(RoutingLayer):
         types, rows, columns = grid
         window, places = rows * columns, (1, 1)
         if kernel is not None:
-            window, (_, places) = kernel**2, convolution_links(tuple(grid), kernel, stride)
+            window = kernel**2
+            places = _links_on(tuple(grid), kernel, stride, CPU)[1]  # before an exporter is there
         matrices = matrix_count(transform, types * window, types)
         super().__init__(routing, iterations, types * window)
         self.child_grid, self.grid = tuple(grid), (parents, *places)
@@ -83,10 +85,11 @@ class CapsuleLayer(RoutingLayer):
         shape = (matrices, parents, parent_pose[-1], child_pose[-1])
         std = initial_std(transform, types * window) if std is None else std
         self.weight = nn.Parameter(torch.randn(shape) * std)
-        learned = self.initial(parents, prod(child_pose), prod(parent_pose))
+        numbers = prod(child_pose), prod(parent_pose)
+        learned = self.initial(parents, *numbers, hidden=kernel is not None)
         self.learned = nn.ParameterDict(learned)
         if coordinates:
-            coordinates_of(self.child_grid, self.pose_shape)  # refuses poses now
+            _coordinates_on(self.child_grid, self.pose_shape, CPU)  # refuses poses now
         self.require_options(options, learned)
         self.options |= options
 
@@ -97,7 +100,7 @@ class CapsuleLayer(RoutingLayer):
         place of the routing's own. Parent (type * rows + row) * columns + column is of that type at
         that place of `grid`.
         """
-        literally = is_literal() or couplings is not None
+        literally = is_literal() or couplings is not None or poses.is_meta  # which has no numbers
         reads_poses = "children" in self._takes[self._route]
         if self._fused is None or literally or (reads_poses and self.coordinates is not None):
             _, routing = self.route(poses, activations, couplings=couplings)
@@ -128,7 +131,7 @@ class CapsuleLayer(RoutingLayer):
         """What the places see; None: all children."""
         if self.kernel is None:
             return None
-        return _links_on(self.child_grid, self.kernel, self.stride, self.weight.device)
+        return _links_on(self.child_grid, self.kernel, self.stride, self.weight.device)[0]
 
     @property
     def coordinates(self) -> Tensor | None:
@@ -163,6 +166,7 @@ class CapsuleLayer(RoutingLayer):
     def votes(self, poses: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
         links = self.links
+        self.require_children(poses, prod(self.child_grid), prod(self.child_pose))
         rows = poses.unflatten(-1, (-1, self.child_pose[-1]))  # r of each, one of a vector
         votes = einsum("ijed,b...ird->b...ijre", self.matrices(), of_slots(rows, links))
         votes = votes.flatten(-2)
@@ -184,21 +188,19 @@ class CapsuleLayer(RoutingLayer):
             return poses, weight
         places = self.coordinates.to(poses)
         numbers = torch.eye(places.shape[1], dtype=weight.dtype, device=weight.device)
-        numbered = places.any(0)  # the two numbers that are added to
+        numbered = list(_numbered(self.pose_shape))
         poses = torch.cat((poses, places[:, numbered].expand(len(poses), -1, -1)), 2)
         added = numbers[:, numbered].expand(*weight.shape[:2], -1, -1)
         return poses, torch.cat((weight, added), 3)
 
 
-@cache
-@torch.inference_mode(False)  # which would keep them from training later
-def _links_on(grid: tuple, kernel: int, stride: int, device: torch.device) -> Links:
+@kept
+def _links_on(grid: tuple, kernel: int, stride: int, device: torch.device) -> tuple[Links, tuple]:
     with device:
-        return convolution_links(grid, kernel, stride)[0]
+        return convolution_links(grid, kernel, stride)
 
 
-@cache
-@torch.inference_mode(False)
+@kept
 def _coordinates_on(grid: tuple, pose: tuple, device: torch.device) -> Tensor:
     with device:
         return coordinates_of(grid, pose)
@@ -213,8 +215,13 @@ def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
     types, rows, columns = grid
     if pose[0] < 2:
         raise ValueError(f"coordinates are added to two entries of a pose, got the shape {pose}")
-    numbers = (pose[1] - 1, 2 * pose[1] - 1) if len(pose) == 2 else (0, 1)
+    numbers = _numbered(pose)
     added = torch.zeros(types, rows, columns, prod(pose))
     added[..., numbers[0]] = ((torch.arange(rows) + 0.5) / rows)[:, None]
     added[..., numbers[1]] = (torch.arange(columns) + 0.5) / columns
     return added.flatten(0, 2)
+
+
+def _numbered(pose: tuple[int, ...]) -> tuple[int, int]:
+    """Which two numbers of a pose coordinates are added to."""
+    return (pose[1] - 1, 2 * pose[1] - 1) if len(pose) == 2 else (0, 1)

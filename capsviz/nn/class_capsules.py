@@ -82,6 +82,7 @@ class ClassCapsules(RoutingLayer):
 
     def votes(self, primary: Tensor) -> Tensor:
         """What each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""
+        self.require_children(primary, self.slots, self.weight.shape[3])
         return einsum("ijed,bid->bije", self.matrices(), self.exact(primary))
 
     def forward(self, primary: Tensor) -> Tensor:

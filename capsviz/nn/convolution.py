@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d, linear
 
 from capsviz.nn import allocator, fourier
-from capsviz.nn.computation import is_literal, without_autocast
+from capsviz.nn.computation import is_literal, is_plain, without_autocast
 
 ROWS_KEPT = 1152  # patches at a time: of 32 images of MNIST, 96 MB in float32
 WIDE = 128
@@ -36,8 +36,8 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     -------
     (B, O, rows, columns).
     """
-    plain = is_literal() or torch.compiler.is_compiling()
-    if plain or images.device.type != "cpu" or len(images) == 0:
+    plain = is_plain(images) and not is_literal() and not torch.compiler.is_compiling()
+    if not plain or images.device.type != "cpu" or len(images) == 0:
         return conv2d(images, weight, bias, stride)
     if torch.is_autocast_enabled("cpu") and images.dtype != torch.float64:
         dtype = torch.get_autocast_dtype("cpu")

@@ -16,7 +16,6 @@ where 2,916 are written.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from typing import NamedTuple
@@ -25,6 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+
+from capsviz.nn.computation import kept
 
 LEAST_IMAGES = 16  # fewer pay less than it takes to read the transformed kernels
 MOST_BYTES = 1 << 28  # of transformed kernels
@@ -160,8 +161,7 @@ def _equal(kernels: Tensor, weight: Tensor) -> bool:
     return kernels.dtype == weight.dtype and torch.equal(kernels, weight)
 
 
-@functools.lru_cache(maxsize=16)
-@torch.inference_mode(False)
+@kept
 def _forms(rows: int, columns: int, taps: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """The matrices of the transform; the last, which sums, is of float32 at least.
 

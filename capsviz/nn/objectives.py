@@ -30,10 +30,12 @@ def spread_loss(activations: Tensor, labels: Tensor, *, progress: float = 1.0) -
 
 
 def cross_entropy(activations: Tensor, labels: Tensor) -> Tensor:
-    """-ln of the true class's share of all activations; the mean over several present classes."""
+    """-ln of the true class's share of all activations; the mean over several present classes, 0
+    of none.
+    """
     present = _present(activations, labels)
     shares = (activations + TINY) / (activations + TINY).sum(1, keepdim=True)
-    return -(shares.log() * present).sum(1) / present.sum(1)
+    return -(shares.log() * present).sum(1) / present.sum(1).clamp_min(1)
 
 
 def of(name: str, activations: Tensor, labels: Tensor, *, progress=1.0, **margin) -> Tensor:

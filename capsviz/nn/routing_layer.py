@@ -47,12 +47,16 @@ class RoutingLayer(nn.Module):
         self._takes = {function: parameters(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
         self._initial = getattr(module, "parameters", None)
+        self._of_classes = getattr(module, "OF_CLASSES", ())
 
-    def initial(self, parents: int, child_numbers: int, parent_numbers: int) -> dict[str, Tensor]:
-        """What the routing itself learns, by its names, at first."""
+    def initial(
+        self, parents: int, child_numbers: int, parent_numbers: int, *, hidden: bool = False
+    ) -> dict[str, Tensor]:
+        """What the routing itself learns, by its names, at first; of a hidden layer less."""
         if self._initial is None:
             return {}
-        return self._initial(self.slots, parents, child_numbers, parent_numbers)
+        learned = self._initial(self.slots, parents, child_numbers, parent_numbers)
+        return {k: v for k, v in learned.items() if not (hidden and k in self._of_classes)}
 
     def require_options(
         self, names: Iterable[str], learned: Mapping[str, Tensor], advice: str = "leave it out"
@@ -113,6 +117,13 @@ class RoutingLayer(nn.Module):
                 f"expected a list of couplings for {count} iterations, got {len(couplings)}"
             )
         return couplings if "iterations" in options else couplings[0]
+
+    def require_children(self, children: Tensor, count: int, numbers: int) -> None:
+        """ValueError for children that are not (B, count, numbers): einsum would stretch them."""
+        if children.dim() != 3 or tuple(children.shape[1:]) != (count, numbers):
+            raise ValueError(
+                f"expected children (B, {count}, {numbers}), got the shape {tuple(children.shape)}"
+            )
 
     def exact(self, children: Tensor) -> Tensor:
         """Children in the type that routing is computed in: the weights', float32 at least."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from capsviz.nn.computation import manner
 from capsviz.tracing.record import OPTIONAL, PARTS, Trace
 
 REMEMBER_BYTES = 512 << 20  # of all traces that `remember` holds
@@ -73,7 +74,8 @@ def recalled(
     if any(tensor.is_inference() for tensor in tensors):  # whose changes are not counted
         return run(parts)
     states = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
-    key = (id(model), digest(images), states, *options.values())
+    device = tensors[0].device if tensors else images.device
+    key = (id(model), digest(images), states, manner(device), *options.values())
     if key not in entries or not covers(entries[key].kept, parts):
         plain = options["couplings"] is None and options["iterations"] is None
         more = COMMON if plain and options["layer"] == -1 and parts != ("last",) else ()

@@ -8,10 +8,12 @@ The data are to lie on each host.
 
 from __future__ import annotations
 
+import copy
 import os
 import socket
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,6 +76,12 @@ class _Several(Team):
         self.rank, self.size = accelerator.process_index, accelerator.num_processes
 
     def prepare(self, model):
+        from accelerate import DistributedDataParallelKwargs
+
+        if leaves_some(model):  # else PyTorch would warn of each run that none is left
+            self.accelerator.ddp_handler = DistributedDataParallelKwargs(
+                find_unused_parameters=True
+            )
         return self.accelerator.prepare_model(model)
 
     def smallest(self, images):
@@ -151,6 +159,15 @@ def team(device: torch.device):
             "another process of this run ended: finished epochs are kept, go on with --resume"
         ) from error
     several.accelerator.end_training()
+
+
+def leaves_some(model: nn.Module) -> bool:
+    """Whether some weights have no say in the loss: of poses, by self-routing without a decoder."""
+    network: Any = copy.deepcopy(model).cpu()
+    images = torch.zeros(2, *network.config["image_shape"])
+    labels = torch.zeros(2, dtype=torch.long)
+    network.objective(network(images), images, labels).loss.backward()
+    return any(weight.grad is None for weight in network.parameters() if weight.requires_grad)
 
 
 def _lost(error: Exception) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from capsviz import checkpoint
@@ -35,8 +36,10 @@ def save(
 
     Raises
     ------
-    ValueError  for a network that is not capsviz's, or is for other images or classes.
+    ValueError  for a network that is not capsviz's, is for other images or classes, or whose
+                weights have other names, as with `weight_norm`.
     """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
     kind = type(model)
     config = getattr(model, "config", None)
     if models.name_for(model) is None or config is None:
@@ -49,6 +52,14 @@ def save(
         raise ValueError(
             f"the network is for images {expected[0]} of {expected[1]} classes, but "
             f"{dataset.name} has {dataset.image_shape} of {len(dataset.classes)}"
+        )
+    settings = {k: v for k, v in config.items() if k not in ("image_shape", "classes")}
+    with torch.device("meta"):
+        fresh = models.build(str(models.name_for(model)), *expected, **settings)
+    if strange := sorted(fresh.state_dict().keys() ^ model.state_dict().keys()):
+        raise ValueError(
+            f"its weights are not called as the {kind.__name__}'s are ({strange[0]}): take "
+            "parametrizations away first (torch.nn.utils.parametrize.remove_parametrizations)"
         )
     path = Path(path)
     if path.suffix != ".safetensors":

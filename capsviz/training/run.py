@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from torch import nn
 from capsviz import checkpoint, data, discovery
 from capsviz.files import locked, write_text
 from capsviz.provenance import hardware, provenance
+from capsviz.tracing.finite import NotFiniteError
 from capsviz.training.distributed import Team
 from capsviz.training.evaluate import evaluate
 from capsviz.training.history import Epoch, best_epoch, finished, read_about, stopped_early
@@ -197,9 +198,10 @@ def store(
     test, validation = splits["test"], splits["validation"]
     validated, dtype = evaluate(model, validation), None
     half = copy.deepcopy(model).half().float()
-    rounded = evaluate(half, validation)
-    if rounded.accuracy >= validated.accuracy - HALF_MAY_COST:
-        model, validated, dtype = half, rounded, torch.float16
+    with suppress(NotFiniteError):  # of a number too large for float16
+        rounded = evaluate(half, validation)
+        if rounded.accuracy >= validated.accuracy - HALF_MAY_COST:
+            model, validated, dtype = half, rounded, torch.float16
     training = {
         "images": len(splits["train"].first(recipe.limit)),
         "epochs": len(history),
@@ -212,10 +214,7 @@ def store(
         "hardware": "; ".join(dict.fromkeys(e.hardware or hardware(device) for e in history)),
     }
     card = _card(path, recipe, splits, device, training) | {
-        "results": {
-            "validation": validated._asdict(),
-            "test": evaluate(model, test)._asdict(),
-        },
+        "results": {"validation": validated._asdict(), "test": evaluate(model, test)._asdict()},
         "thresholds": thresholds(model, validation),
     }
     checkpoint.save(path, model, card, dtype=dtype)

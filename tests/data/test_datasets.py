@@ -378,3 +378,15 @@ def test_of_several_things_in_an_image_a_data_loader_gets_all_classes():
     assert torch.equal(labels, pairs.labels[0]) and image.shape == pairs.image_shape
     batch = next(iter(torch.utils.data.DataLoader(pairs, batch_size=5)))
     assert torch.equal(batch[1], pairs.labels[:5])
+
+
+def test_a_split_that_would_lack_a_class_is_refused(tmp_path):
+    make_folder(tmp_path, {"many": 200, "few": 4, "fewer": 4})
+    with pytest.raises(ValueError, match="of 3 classes have no picture in"):
+        [data.load("folder", split, tmp_path, image_size=12) for split in data.SPLITS]
+
+
+@pytest.mark.parametrize("option", [{"pad_px": "a"}, {"pad_px": 1.5}, {"crop_px": "a"}])
+def test_pixels_are_whole_numbers(option):
+    with pytest.raises(ValueError, match="_px must be"):
+        data.load("digits", "test", **option)

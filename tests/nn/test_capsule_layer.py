@@ -180,3 +180,10 @@ def test_a_layer_moves_to_another_type_with_its_places():
 def test_what_does_not_fit_is_refused(options, match):
     with pytest.raises(ValueError, match=match):
         layer(**options)
+
+
+@pytest.mark.parametrize("shape", [(2, 18, 8), (2, 18, 1), (2, 1, 4), (2, 17, 4)])
+def test_children_of_another_shape_are_refused(shape):
+    layer = CapsuleLayer((2, 3, 3), 3, child_pose=(4,), parent_pose=(5,))
+    with pytest.raises(ValueError, match=r"expected children \(B, 18, 4\)"):
+        layer.route(torch.rand(shape))

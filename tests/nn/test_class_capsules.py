@@ -342,3 +342,11 @@ def test_em_of_few_children_begins_with_parents_that_are_off_and_can_be_on():
     assert old.capsules.options == {} and not old.capsules.learned["beta_a"].any()
     again = CapsNet(**network.config)
     assert again.capsules.options == layer.options
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 8), (2, 288, 1), (2, 287, 8), (288, 8)])
+def test_children_of_another_shape_are_refused_with_couplings_too(shape):
+    layer, even = ClassCapsules(288, 10), torch.full((2, 288, 10), 0.1)
+    for put_in in (None, even):
+        with pytest.raises(ValueError, match="288"):
+            layer.couple(torch.rand(shape), couplings=put_in)

@@ -10,7 +10,7 @@ from conftest import build_strong
 from draws import draw
 
 import capsviz
-from capsviz.nn import functional, models, routing
+from capsviz.nn import capsule_layer, functional, models, routing
 from capsviz.nn.computation import is_literal, literal, without_autocast
 
 ROUTINGS = pytest.mark.parametrize("name", routing.available())
@@ -258,3 +258,68 @@ def test_a_network_on_meta_gives_shapes(name):
     assert output.primary.shape == (2, 1152, 8) and votes.shape == (2, 1152, 10, 16)
     assert decoded.shape == images.shape
     assert model.capsules.weight.grad.shape == (1152, 10, 16, 8)
+
+
+def matrix(name="dynamic"):
+    options = {"types": [2, 2, 2], "channels": 8, "routing": name}
+    return models.build("matrix_capsnet", (1, 20, 20), 10, **options).eval()
+
+
+@ROUTINGS
+def test_a_matrix_network_is_exported_before_it_ever_ran_and_others_compute_afterwards(name):
+    images = torch.rand(3, 1, 20, 20)
+    capsule_layer._links_on.results.clear()
+    capsule_layer._coordinates_on.results.clear()
+    model = matrix(name)
+    with literal(), torch.no_grad():
+        program = torch.export.export(model, (images,)).module()
+        close(program(images).lengths, model(images).lengths, 1e-5)
+    assert type(matrix(name)(images).lengths) is torch.Tensor
+
+
+@pytest.mark.parametrize("name", ["em", "variational"])
+def test_mixtures_are_exported_with_any_batch(name):
+    model = models.build("capsnet", (1, 28, 28), 10, types=2, stem="slim", routing=name).eval()
+    program = exported(model, torch.rand(3, 1, 28, 28)).module()
+    images = torch.rand(5, 1, 28, 28)
+    close(program(images).lengths, model(images).lengths, 1e-5)
+
+
+def test_stand_ins_of_an_exporter_leave_no_trace_in_convolutions():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    model = models.build("capsnet", (1, 28, 28), 10, types=8).eval()
+    images = torch.rand(20, 1, 28, 28)
+    with torch.no_grad():
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            assert model(torch.rand(20, 1, 28, 28)).lengths.shape == (20, 10)
+        assert type(model(images).lengths) is torch.Tensor
+
+
+def test_self_routing_is_transformed_literally():
+    votes, children = draw(2, 4, 3, 5, seed=0), draw(2, 4, 6, seed=1)
+    known = {"activations": draw(2, 4, seed=2).abs(), "weight": draw(4, 3, 6, seed=3)}
+    route = routing.get("self_routing").route
+
+    def total(children):
+        return route(votes, children=children, **known).activations[-1].square().sum()
+
+    with literal():
+        actual = torch.func.grad(total)(children)
+    (expected,) = torch.autograd.grad(total(children.requires_grad_()), children)
+    close(actual, expected)
+
+
+@pytest.mark.parametrize("name", ["efficient_capsnet", "resnet", "cnn"])
+def test_networks_of_every_stem_are_mapped_over_images_literally(name):
+    model = models.build(name, (1, 28, 28), 10).eval()
+    images = torch.rand(3, 1, 28, 28)
+    with literal(), torch.no_grad():
+        actual = torch.func.vmap(lambda image: model(image[None]).lengths[0])(images)
+        close(actual, model(images).lengths, 1e-5)
+
+
+@ROUTINGS
+def test_a_matrix_network_has_shapes_on_the_meta_device(name):
+    model = matrix(name).to("meta")
+    assert model(torch.empty(2, 1, 20, 20, device="meta")).lengths.shape == (2, 10)

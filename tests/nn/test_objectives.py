@@ -53,3 +53,10 @@ def test_several_present_classes_count_together():
 def test_an_unknown_objective_is_named():
     with pytest.raises(ValueError, match="unknown objective 'hinge'"):
         objectives.of("hinge", *draw())
+
+
+def test_cross_entropy_of_no_present_class_is_nothing():
+    labels = torch.eye(4)
+    labels[2] = 0
+    loss = objectives.cross_entropy(torch.rand(4, 4), labels)
+    assert loss[2] == 0 and (loss[[0, 1, 3]] > 0).all()

@@ -109,3 +109,16 @@ def test_nothing_is_remembered_outside_also_after_an_error(tiny, tiny_images, lo
     trace(tiny, tiny_images)
     trace(tiny, tiny_images)
     assert len(looked) == 3 * runs
+
+
+def test_another_precision_is_another_question(tiny, tiny_images, looked):
+    with remember():
+        with torch.autocast("cpu", torch.bfloat16):
+            trace(tiny, tiny_images)
+        looked.clear()
+        trace(tiny, tiny_images)
+        assert looked
+        with capsviz.literal():
+            looked.clear()
+            trace(tiny, tiny_images)
+        assert looked

@@ -99,3 +99,15 @@ def test_a_capsnet_with_other_options_needs_no_plugin_to_be_opened(plugin):
     plugin("models/small.py", OF_CAPSVIZ)
     model = models.build("small", (1, 28, 28), 10)
     assert models.name_for(model) == "capsnet" == models.name_for(capsviz.CapsNet(types=2))
+
+
+def test_a_compiled_network_is_saved_as_what_it_was_and_a_parametrized_one_refused(
+    tmp_path, embedded
+):
+    model = models.build("capsnet", (1, 28, 28), 10, types=2, channels=8)
+    again = capsviz.load(capsviz.save(torch.compile(model), tmp_path / "a", embedded("train")))
+    assert torch.equal(again.conv1.weight, model.conv1.weight)
+    torch.nn.utils.parametrizations.weight_norm(model.conv1)
+    with pytest.raises(ValueError, match="its weights are not called as the CapsNet's"):
+        capsviz.save(model, tmp_path / "b", embedded("train"))
+    assert not (tmp_path / "b").exists()

@@ -242,3 +242,11 @@ def test_a_run_on_several_things_has_a_card_and_event_files(generator, tmp_path)
     assert card["results"]["test"]["confusion"] is None
     assert set(card["results"]["test"]["per_class"]) == {"a", "b", "c"}
     assert checkpoint.load(path).card == card
+
+
+def test_weights_too_large_for_float16_are_kept_as_they_are(splits, tmp_path):
+    options = {"stem": "slim", "types": 2, "routing": "em", "final_temperature": 1e-4}
+    recipe = replace(RECIPE, options=options, epochs=1, limit=32)
+    path, card = pipeline.run("x", recipe, splits, tmp_path, device=torch.device("cpu"))
+    assert card["weights"]["stored_as"] == "float32"
+    assert checkpoint.load(path).capsules.learned["beta_a"].min() < -1e5  # -inf in float16

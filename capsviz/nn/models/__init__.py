@@ -55,8 +55,19 @@ def available() -> list[str]:
 
 
 def build(name: str, image_shape: tuple[int, int, int], classes: int, **options) -> nn.Module:
-    """Make a network by its name; ValueError for an unknown name, option or size."""
-    model = load(PACKAGE, name, what="model").build(image_shape, classes, **options)
+    """Make a network by its name.
+
+    Raises
+    ------
+    ValueError   for an unknown name, option or size.
+    MemoryError  if its weights do not fit.
+    """
+    try:
+        model = load(PACKAGE, name, what="model").build(image_shape, classes, **options)
+    except RuntimeError as error:
+        if "allocate memory" not in str(error):
+            raise
+        raise MemoryError(f"the weights of this {name} do not fit: choose a smaller one") from error
     model.built_as = name
     return model
 

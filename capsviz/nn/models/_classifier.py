@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
+from capsviz.nn.computation import channels_last
 from capsviz.nn.functional import margin_loss, multi_hot
 from capsviz.nn.models import Objective, Scores
 
@@ -33,8 +34,7 @@ class Classifier(nn.Module):
         expected = self.settings.image_shape
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
             raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
-        images = images.contiguous(memory_format=torch.channels_last)
-        logits = self.scores(images)
+        logits = self.scores(channels_last(images))
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return Scores(logits.softmax(1), logits)
 

@@ -56,10 +56,11 @@ class MatrixCapsNet(ClassPoses):
         self.conv1 = nn.Conv2d(config.image_shape[0], config.channels, kernel, stride, padding)
         types = config.types[0]
         self.poses = nn.Conv2d(config.channels, types * numbers, 1)
-        self.logits = nn.Conv2d(config.channels, types, 1)
         nn.init.normal_(self.poses.weight, std=0.5)
-        nn.init.normal_(self.logits.weight, std=3.0)
-        kind = getattr(routing.get(config.routing), "CHILDREN", "squash")
+        kind, self.logits = getattr(routing.get(config.routing), "CHILDREN", "squash"), None
+        if kind in children.WITH_LOGITS:
+            self.logits = nn.Conv2d(config.channels, types, 1)
+            nn.init.normal_(self.logits.weight, std=3.0)
         self.to_capsules = children.build(kind, types, numbers)
         parents = (*config.types[1:], config.classes)
         kernels, strides = (KERNELS[2][0], KERNELS[3][0], None), (KERNELS[2][1], KERNELS[3][1], 1)
@@ -104,7 +105,8 @@ class MatrixCapsNet(ClassPoses):
             raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
         features = self.conv1(images).relu()
         exact = torch.promote_types(images.dtype, torch.float32)
-        poses, logits = self.poses(features).to(exact), self.logits(features).to(exact)
+        poses = self.poses(features).to(exact)
+        logits = None if self.logits is None else self.logits(features).to(exact)
         with without_autocast(images.device):
             return self.to_capsules(poses, self.settings.types[0], logits)
 

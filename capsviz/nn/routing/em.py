@@ -229,4 +229,4 @@ def check(
     check_iterations(iterations)
     require("EM", "activations", activations, "(B, I)")
     count = votes.shape[-3] if links is None else links.count
-    check_shape("activations", activations, "B, I", (len(votes), count))
+    check_shape("activations", activations, "B, I", (votes.shape[0], count))

@@ -29,6 +29,7 @@ QUANTITY = Quantity(
     "the score whose softmax over parents is the activation, less a constant of all parents",
 )
 
+OF_CLASSES = ("head_weight", "head_bias")  # hidden layers have none
 NORM_EPSILON = 1e-5  # added to the variance in the layer normalisation, as the authors' code
 
 

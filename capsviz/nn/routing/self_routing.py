@@ -7,6 +7,7 @@ belongs; nobody has to agree.
 import torch
 from torch import Tensor
 
+from capsviz.nn.computation import is_literal
 from capsviz.nn.quantity import Quantity
 from capsviz.nn.routing import Parents, Routing, check_votes, like_logits, stack
 from capsviz.nn.routing._attend import batch_last
@@ -128,7 +129,8 @@ def classified(children: Tensor, weight: Tensor | None, bias: Tensor | None, J: 
     if weight is None:
         logits = children.new_zeros(len(children), J, children.shape[2])
     else:
-        logits = product(weight.to(children), children)
+        multiply = torch.matmul if is_literal() else product
+        logits = multiply(weight.to(children), children)
     return logits if bias is None else logits + bias.to(logits)[..., None]
 
 

@@ -82,7 +82,7 @@ def route(
     check_iterations(iterations)
     require("variational", "activations", activations, "(B, I)")
     count = votes.shape[-3] if links is None else links.count
-    check_shape("activations", activations, "B, I", (len(votes), count))
+    check_shape("activations", activations, "B, I", (votes.shape[0], count))
     active = of_slots(activations.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):

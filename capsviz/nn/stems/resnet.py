@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 
+from capsviz.nn.computation import channels_last
 from capsviz.nn.stems import Stem
 
 BLOCKS, CHANNELS = 3, (16, 32, 64)
@@ -45,7 +46,7 @@ class Residual(Stem):
 
     def before(self, images: Tensor) -> Tensor:
         """The last map."""
-        return self.body(images.contiguous(memory_format=torch.channels_last))
+        return self.body(channels_last(images))
 
     def without_last(self) -> Stem:
         """Without `capsules`."""

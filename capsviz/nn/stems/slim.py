@@ -8,6 +8,7 @@ each channel, linear. Weights from He's normal distribution.
 import torch
 from torch import Tensor, nn
 
+from capsviz.nn.computation import channels_last
 from capsviz.nn.stems import Stem
 
 CHANNELS = (32, 64, 64)
@@ -46,7 +47,7 @@ class Slim(Stem):
 
     def before(self, images: Tensor) -> Tensor:
         """Features before the depthwise convolution."""
-        return self.body(images.contiguous(memory_format=torch.channels_last))
+        return self.body(channels_last(images))
 
     def without_last(self) -> Stem:
         """Without `depthwise`."""

@@ -262,3 +262,13 @@ def test_lists_of_couplings_are_taken_in_every_layer_and_of_that_length_alone(na
     torch.testing.assert_close(again, capsviz.trace(model, images).lengths, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match=f"couplings for {rounds} iterations, got {rounds + 1}"):
         from_children(model, *children, layer=layer, couplings=[None] * (rounds + 1))
+
+
+@pytest.mark.parametrize("name", routing.available())
+def test_every_weight_has_a_say_in_what_is_said(name):
+    """Else several processes cannot be trained together: PyTorch waits for its gradient."""
+    options = {"types": [2, 2, 2], "channels": 8, "routing": name}
+    model = models.build("matrix_capsnet", (1, 20, 20), 10, **options)
+    output = model(torch.rand(3, 1, 20, 20))
+    (output.lengths.square().sum() + output.poses.square().sum()).backward()
+    assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
