@@ -7,7 +7,8 @@ from planted import CLASSES, SHAPE, TYPES, D, E, I, J
 from torch import nn
 from torch.nn import functional
 
-from capsviz import checks
+from capsviz import checks, discovery
+from capsviz.nn import models
 
 CHANNELS, MAP = TYPES * D, (planted.ROWS, planted.COLUMNS)
 
@@ -183,3 +184,69 @@ def test_a_batch_of_one_whose_scores_are_others_is_seen():
             return super().lengths(v).roll(int(len(v) == 1), 1)
 
     assert of_status(examined(Other(), only="batch_of_one"), "fails") == ["batch_of_one"]
+
+
+class NearerIsMore(planted.Correct):
+    """Agreement is nearness, in place of a product."""
+
+    def agreed(self, logits, votes, v):
+        return logits - (votes - v.unsqueeze(1)).square().sum(dim=-1)
+
+
+class Cosine(planted.Correct):
+    def agreed(self, logits, votes, v):
+        return logits + functional.cosine_similarity(votes, v.unsqueeze(1), dim=-1)
+
+
+class Leaky(planted.Correct):
+    """Children may send to none of the parents."""
+
+    def couplings(self, logits):
+        return torch.cat((torch.zeros_like(logits[..., :1]), logits), -1).softmax(-1)[..., 1:]
+
+
+class LearnedLogits(planted.Correct):
+    def __init__(self):
+        super().__init__()
+        self.prior = nn.Parameter(torch.linspace(-1, 1, I * J).view(I, J))
+
+    def zeros(self, u):
+        return self.prior.expand(len(u), I, J)
+
+
+class ParentsFirst(planted.Correct):
+    """Votes (J, B, I, E), and a routing loop that keeps logits for each number of a pose."""
+
+    def routed(self, votes, logits):
+        votes = votes.permute(2, 0, 1, 3)
+        logits = torch.zeros_like(votes)
+        for _ in range(self.iterations):
+            v = self.squash((logits.softmax(0) * votes).sum(2, keepdim=True))
+            logits = logits + (votes * v).sum(-1, keepdim=True)
+        return v.squeeze(2).transpose(0, 1)
+
+
+KINDS = [NearerIsMore, Cosine, Leaky, LearnedLogits, ParentsFirst, planted.AgreementDetached]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_routing_towards_any_agreement_passes(kind):
+    report = examined(kind())
+    assert of_status(report, "fails") == [], report.text()
+    assert report.verdict("agreement").status == "passes", report.text()
+
+
+def test_no_routing_that_is_shipped_runs_away_from_agreement():
+    unlike = {}
+    for routing in discovery.names("capsviz.nn.routing"):
+        torch.manual_seed(1)
+        network = models.build("capsnet", (1, 28, 28), 10, stem="slim", routing=routing)
+        one = checks.run(network, only="agreement").verdict("agreement")
+        if one.status != "passes":
+            unlike[routing] = (one.status, one.said.partition(" for ")[0])
+    unseen, one_pass = "no softmax weighs votes", "it routes in one pass"
+    assert unlike == {
+        "max_min": ("cannot be seen", unseen), "uniform": ("cannot be seen", unseen),
+        "self_attention": ("cannot be seen", one_pass),
+        "self_routing": ("cannot be seen", one_pass),
+    }  # fmt: skip
