@@ -41,7 +41,8 @@ def examine(candidate: Candidate) -> Judgement:
 
 def _second(candidate: Candidate, images: Tensor, sign: int) -> tuple[Tensor, Tensor]:
     """Sums (B, J, E) put in place of those of the first pass, and the couplings (B, I, J) then."""
-    first, put = candidate.layer.rounds[0], []
+    first = candidate.layer.rounds[0]
+    put: list[Tensor] = []
 
     def change(total):
         if put:

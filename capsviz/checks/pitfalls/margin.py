@@ -14,7 +14,7 @@ ABOUT = About(
     pitfalls=(9,),
     after=("repeats", "loss_softmax"),
 )
-SEEN = 1e-5  # of a loss in float32
+ROUNDING = 1e-5  # of a loss in float32
 # lengths of the present class, and of absent ones, that lie outside of the margins
 WITHIN = (0.2, 0.4, 0.6), (0.9, 0.75, 0.6)
 EXCHANGED = (0.02, 0.04, 0.06), (0.98, 0.96, 0.94)
@@ -39,7 +39,7 @@ def examine(candidate: Candidate) -> Judgement:
         ("a present class costs more where it is long", losses.at(0.05, 0.05)),
         ("absent classes cost more where they are short", losses.at(0.95, 0.95)),
     ):
-        if rest - other > SEEN * abs(rest):
+        if rest - other > ROUNDING * abs(rest):
             return fails(f"{costs_more}: {rest:.3g}, else {other:.3g}", wrong_sign=rest - other)
     margins = _margins(losses, rest, *EXCHANGED)
     if margins is not None and abs(margins[0] - 0.1) + abs(margins[1] - 0.9) < 0.02:
@@ -53,7 +53,7 @@ def examine(candidate: Candidate) -> Judgement:
     apart = abs(losses.at(0.7, 0.3) - rest - near - false_near)
     if apart > 0.02 * near:
         return told("it is no margin loss: classes are not summed one by one", together=apart)
-    if losses.at(0.95, 0.95) - rest < SEEN * near:
+    if losses.at(0.95, 0.95) - rest < ROUNDING * near:
         return fails("absent classes cost nothing, however long they are", absent=0.0)
     growth = far / near
     false_growth = false_far / false_near if false_near > 0 else float("inf")
