@@ -113,6 +113,25 @@ class AveragedLogits(Correct):
         return logits + (votes * v.unsqueeze(1)).sum(dim=-1).mean(0, keepdim=True)
 
 
+class AwayFromAgreement(Correct):
+    def agreed(self, logits, votes, v):
+        return logits - (votes * v.unsqueeze(1)).sum(dim=-1)
+
+
+class Distance(Correct):
+    """Votes that are far from the pose count for it."""
+
+    def agreed(self, logits, votes, v):
+        return logits + (votes - v.unsqueeze(1)).square().sum(dim=-1)
+
+
+class OtherParent(Correct):
+    """The agreement is with the parent beside it."""
+
+    def agreed(self, logits, votes, v):
+        return super().agreed(logits, votes, v.roll(1, 1))
+
+
 class NeverRouted(Correct):
     def agreed(self, logits, votes, v):
         return logits

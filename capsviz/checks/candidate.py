@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from capsviz.checks.inside import Inside
 from capsviz.checks.verdict import UnseenError
+from capsviz.foreign import without_cuda
 from capsviz.foreign.decoders import put_decoder
 from capsviz.foreign.layers import Layer
+from capsviz.foreign.recorder import Pass
 
 COLLAPSED = 1e-3  # scores that differ less between images say little
 
@@ -26,7 +28,9 @@ class Candidate(Inside):
     network, image_shape, classes, normalise, call, scores, decode, pair  as of `capsviz.wrap`.
     images      (N, C, H, W) in [0, 1] to look at; without them, noise.
     iterations  how many passes of routing it is said to make; without it, an attribute is sought.
-    loss        (output, images, labels (N,)) -> a number: what training minimises.
+    loss        (output, images, labels) -> a number: what training minimises; labels are indices
+                (N,). It is called once before the checks; ValueError where it raises, or returns
+                no number.
     train_data  images as the network and the loss get them in training: a sequence whose items are,
                 or begin with, (C, H, W).
     test_data   the same at test; read twice.
@@ -51,7 +55,10 @@ class Candidate(Inside):
         self.iterations = iterations
         self.loss = loss
         self.train_data, self.test_data, self.new = map(_called, (train_data, test_data, new))
-        if loss is None and hasattr(self.network, "objective"):
+        if loss is not None:
+            with self.still():
+                self._require_number()
+        elif hasattr(self.network, "objective"):
             self.loss = self._objective
 
     @cached_property
@@ -90,11 +97,33 @@ class Candidate(Inside):
 
     def loss_of(self, output, images: Tensor, labels: Tensor) -> float:
         """The loss, in float64; UnseenError where it is not finite."""
-        value = self.require_loss()(output, self.inside(images), labels)
-        number = float(value.double() if isinstance(value, Tensor) else value)
+        number = _number(self._loss_value(output, images, labels))
         if not math.isfinite(number):
             raise UnseenError("the loss is not finite")
         return number
+
+    def _loss_value(self, output, images: Tensor, labels: Tensor):
+        loss, inside = self.require_loss(), self.inside(images)
+        with without_cuda():
+            return Pass(self.network).run(lambda: loss(output, inside, labels))
+
+    def _require_number(self) -> None:
+        """ValueError where the loss that is given is none."""
+        images = self.images(4)
+        try:
+            output = self.output(images)
+        except Exception:  # the checks say what is wrong
+            return
+        labels = torch.arange(4, device=images.device) % self.classes
+        try:
+            value = self._loss_value(output, images, labels)
+        except Exception as error:  # whatever somebody's code says
+            words = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"loss= raises {type(error).__name__}: {words}; it is called with (output, "
+                "images, labels), output is that of evaluation mode, labels are indices (N,)"
+            ) from error
+        _number(value)
 
     def pictures(self, kind: str, count: int) -> Tensor:
         """The first pictures (N, C, H, W) of "train_data" or "test_data", as they are given."""
@@ -129,6 +158,16 @@ class Candidate(Inside):
 
     def _objective(self, output, images: Tensor, labels: Tensor):
         return self.network.objective(output, images, labels).loss
+
+
+def _number(value) -> float:
+    """What a loss returns, in float64; ValueError for anything else than a number."""
+    try:
+        return float(value.double() if isinstance(value, Tensor) else value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        shape = getattr(value, "shape", None)
+        form = type(value).__name__ + (f" {tuple(shape)}" if shape is not None else "")
+        raise ValueError(f"loss= returns {form}, expected a number") from error
 
 
 def _called(value):

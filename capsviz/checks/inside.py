@@ -10,6 +10,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from capsviz.checks.caller import Caller
+from capsviz.checks.features import last_before
 from capsviz.checks.verdict import UnseenError
 from capsviz.foreign import outputs, parts, vectors, without_cuda
 from capsviz.foreign.change import ChangePass
@@ -20,11 +21,6 @@ from capsviz.foreign.network import Wrapped
 from capsviz.foreign.recorder import Event, Recording, record
 from capsviz.foreign.rounds import Round
 from capsviz.foreign.wrapping import BATCHES, chosen
-
-MIXING = frozenset(
-    ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "addmm",
-     "baddbmm", "bilinear")
-)  # fmt: skip
 
 
 class Structure(NamedTuple):
@@ -184,23 +180,13 @@ class Inside(Caller):
 
     @cached_property
     def features(self) -> list[Event]:
-        """The last convolutions, or products with weights, before the children."""
-        queue, visited, events = [self.child_port], set(), []
-        while queue:
-            source = queue.pop()
-            if source is None or source[0] in visited or source[0] not in self.flow.derived:
-                continue
-            visited.add(source[0])
-            event = self.flow.events[source[0]]
-            own = [k for k in range(len(event.inputs)) if self.flow.from_images(event, k)]
-            product = event.name in ("matmul", "rmatmul", "einsum") and len(event.inputs) > len(own)
-            if event.name in MIXING or product:
-                events.append(event)
-            else:
-                queue += [self.flow.sources[event.index][k] for k in range(len(event.inputs))]
-        if not events:
-            raise UnseenError("no convolution or product with weights comes before the children")
-        return sorted(events, key=lambda event: event.index)
+        """The last convolutions, products with weights, or normalisations before the children."""
+        return last_before(self.flow, self.child_port)
+
+    @cached_property
+    def mixtures(self) -> list[Event]:
+        """The same without normalisations."""
+        return last_before(self.flow, self.child_port, normalised=False)
 
     def between(self) -> list[Event]:
         """The events from the features to the children."""
@@ -210,9 +196,18 @@ class Inside(Caller):
         after = set().union(*(self.flow.descendants(event.index) for event in features))
         return [event for event in self.flow.events if event.index in before & after]
 
-    def children(self, change: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-        """Children (B, I, D) that become of `change(features)`, in the network's own order."""
-        return self.alteration(self.features, change, images, "primary", until="primary")[-1]
+    def children(self, change: Callable[[Tensor], Tensor], images: Tensor, events=None) -> Tensor:
+        """Children (B, I, D) that become of `change(features)`, in the network's own order.
+
+        `events` take the place of the features.
+        """
+        events = self.features if events is None else events
+        shapes = {tuple(event.outputs[0].shape[1:]) for event in events}
+
+        def own(tensor):  # one line may run all layers of an nn.Sequential
+            return change(tensor) if tuple(tensor.shape[1:]) in shapes else tensor
+
+        return self.alteration(events, own, images, "primary", until="primary")[-1]
 
     def alteration(self, events, change, images, part: str, until=None) -> list[Tensor]:
         """A part of a pass in which `change` is applied to what some events give."""

@@ -15,9 +15,10 @@ watches what follows. It needs no labelled data and takes seconds on a CPU.
         --loss net.py:loss --train-data net.py:train --test-data net.py:test --new net.py:build
     capsviz check --checkpoint mnist
 
-Each function takes no arguments, but `loss`: (output, images, labels) -> a number. `train_data` are
-images, or pairs that begin with one, as the loss gets them; from Python they may be given
-themselves. Every check has one verdict:
+Each function takes no arguments, but `loss`: (output, images, labels) -> a number, where labels are
+indices (N,); one that raises, or returns no number, is refused at once. `train_data` are images, or
+pairs that begin with one, as the loss gets them; from Python they may be given themselves. Every
+check has one verdict:
 
 - **passes**, with the number that shows it;
 - **fails**: what it breaks and how to mend it are said with it;

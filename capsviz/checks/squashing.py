@@ -9,16 +9,18 @@ from torch import Tensor
 from capsviz.checks.verdict import Judgement, UnseenError, fails, passes, told
 
 ONE, MOVED, HUGE = 2e-2, 1e-4, 1e3
+SIZES = (1e4, 1.0)  # a saturated tanh only changes its sign
 WRONG = {"over another axis", "number by number"}
 
 
-def judged(lengths: Tensor, moved: Callable[[], Tensor]) -> Judgement:
+def judged(lengths: Tensor, moved: Callable[[float], Tensor]) -> Judgement:
     """Lengths at large inputs must be 1.000.
 
     Parameters
     ----------
     lengths  of capsules whose inputs are large.
-    moved    how much the numbers of capsules (capsules, numbers) move with one of their inputs.
+    moved    size of inputs -> how much the numbers of capsules (capsules, numbers) move with one of
+             their inputs.
     """
     lengths = lengths[lengths > 0]  # a ReLU may leave nothing of a capsule
     if not lengths.numel():
@@ -33,13 +35,18 @@ def judged(lengths: Tensor, moved: Callable[[], Tensor]) -> Judgement:
     return fails(sentence, **numbers) if kind in WRONG else told(sentence, **numbers)
 
 
-def _kind(low: float, high: float, moved: Callable[[], Tensor]) -> str:
+def _kind(low: float, high: float, moved: Callable[[float], Tensor]) -> str:
     if abs(low - 1) < ONE and abs(high - 1) < ONE:
         return "own"
     if high > HUGE:
         return "not squashed"
-    change = moved()
-    change = change > MOVED * change.max()
-    if int(change.any(1).sum()) > 1:
-        return "over another axis"
-    return "each by itself" if int(change.sum()) > 1 else "number by number"
+    for size in SIZES:
+        change = moved(size)
+        change = change > MOVED * change.max()
+        if int(change.any(1).sum()) > 1:
+            return "over another axis"
+        if change.shape[1] == 1:  # a capsule is one number
+            return "own"
+        if int(change.sum()) > 1:
+            return "each by itself"
+    return "number by number"

@@ -31,7 +31,9 @@ FUNCTION = "FILE.py:FUNCTION"
 )
 @click.option("--classes", type=int, metavar="J", help="For --network without --dataset.")
 @click.option(
-    "--loss", metavar=FUNCTION, help="(output, images, labels) -> what training minimises."
+    "--loss",
+    metavar=FUNCTION,
+    help="(output, images, labels) -> what training minimises, a number; labels are (N,) indices.",
 )
 @click.option(
     "--train-data", metavar=FUNCTION, help="() -> training images, or pairs, as the loss gets them."

@@ -15,6 +15,12 @@ from planted import loss, digits, Moved, AcrossPlaces, Correct, SharedLogits, Sa
 def number():
     return 7
 
+def onehot(output, images, labels):
+    return (output[0] * labels).sum()
+
+def vector(output, images, labels):
+    return output[0].sum(1)
+
 def raises():
     raise OSError("no disk")
 """
@@ -36,7 +42,7 @@ def run(tmp_path, monkeypatch):
 def test_a_correct_network_ends_with_status_0(run):
     result = run("--checkpoint", "digits")
     assert result.exit_code == 0, result.output
-    assert "22 passes" in result.stdout and "fails" not in result.stdout
+    assert "23 passes" in result.stdout and "fails" not in result.stdout
 
 
 def test_a_failure_ends_with_status_1_and_says_how_to_mend_it(run, tmp_path):
@@ -79,6 +85,11 @@ def test_loss_data_and_a_new_network_are_taken_from_functions(run):
         (["--network", "net.py:Correct", "--classes", 5], "give both"),
         (["--network", "net.py:Correct", "--image-shape", 3, 9, 9, "--classes", 5], "refuses"),
         (["--network", "net.py:Correct", *SIZE, "--loss", "net.py:number"], "with 3 arguments"),
+        (["--network", "net.py:Correct", *SIZE, "--loss", "net.py:onehot"], "indices (N,)"),
+        (
+            ["--network", "net.py:Correct", *SIZE, "--loss", "net.py:vector"],
+            "loss= returns Tensor (4,), expected a number",
+        ),
         (["--network", "net.py:Correct", *SIZE, "--train-data", "net.py:raises"], "no disk"),
         (["--network", "net.py:Correct", *SIZE, "--dataset", "digits"], "without --dataset"),
         (["--checkpoint", "digits", "--network", "net.py:Correct"], "expected one of them"),

@@ -1,6 +1,7 @@
 """A batch of one image works, and says what the image says among others."""
 
 import torch
+from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
@@ -41,5 +42,21 @@ def examine(candidate: Candidate) -> Judgement:
         raise UnseenError("the output holds no tensors")
     off = float(torch.stack(changes).max()) if changes else 0.0
     if not off <= CLOSE:  # NaN too
-        return fails(f"an image alone differs by {off:.2g} from itself among three", change=off)
+        tie = _tie(candidate, images)
+        if tie is None:
+            return fails(f"an image alone differs by {off:.2g} from itself among three", change=off)
+        return passes(
+            f"scores of an image alone differ by {tie:.1g} from itself among three; two are equal, "
+            "so that the winner is another", change=tie,
+        )  # fmt: skip
     return passes(f"an image alone differs by {off:.1g} from itself among three", change=off)
+
+
+def _tie(candidate: Candidate, images: Tensor) -> float | None:
+    """How much its scores differ, where they agree and yet another class wins; else None."""
+    try:
+        alone, among = candidate.scores(images[:1]), candidate.scores(images)[:1]
+    except Exception:  # it has none, or whatever somebody's code says
+        return None
+    off = float((alone - among).abs().max())
+    return off if off <= CLOSE and int(alone.argmax()) != int(among.argmax()) else None

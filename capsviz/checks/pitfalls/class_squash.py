@@ -26,7 +26,7 @@ def examine(candidate: Candidate) -> Judgement:
     lengths = _large(candidate).norm(dim=-1)
     if not lengths.isfinite().all():
         raise UnseenError("poses of large sums are not finite")
-    judgement = judged(lengths, lambda: _moved(candidate))
+    judgement = judged(lengths, lambda size: _moved(candidate, size))
     if float(lengths.max()) > HUGE and _norms_are_scores(candidate):
         return fails(judgement.said, **judgement.numbers)
     if judgement.status != "passes" or not _scores_are_lengths(candidate):
@@ -62,7 +62,7 @@ def _norms_are_scores(candidate: Candidate) -> bool:
     return any(bool(torch.allclose(norms, one, rtol=1e-3, atol=1e-3)) for one in said)
 
 
-def _moved(candidate: Candidate) -> Tensor:
+def _moved(candidate: Candidate, size: float) -> Tensor:
     """How much the numbers of poses (J, E) move with one number of the sums."""
     axes = [axis for axis, role in enumerate(candidate.last.total_roles) if role in "JE"]
     poses = []
@@ -70,7 +70,7 @@ def _moved(candidate: Candidate) -> Tensor:
 
         def change(tensor, factor=factor):
             generator = torch.Generator().manual_seed(5)
-            changed = 1e4 * torch.randn(tensor.shape, generator=generator).to(tensor)
+            changed = size * torch.randn(tensor.shape, generator=generator).to(tensor)
             one = changed
             for axis in axes:
                 one = one.narrow(axis, 0, 1)

@@ -4,11 +4,11 @@ import torch
 from torch.nn.functional import normalize
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.verdict import About, Judgement, fails, passes
+from capsviz.checks.verdict import About, Judgement, fails, passes, told
 
 ABOUT = About(
     paper="§4.1: all but the capsule of the class are masked out",
-    seen="one pose decoded as two classes",
+    seen="one pose decoded as two classes; then with other poses beside it",
     breaks="the pose must say the class again, and reconstructions of two classes cannot differ",
     mend="keep the class's place: `(poses * one_hot[:, :, None]).flatten(1)` into the decoder",
     needs="a decoder in the network, or `decode`",
@@ -18,13 +18,24 @@ SAME = 1e-6
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Poses of length 1, decoded as class 0 and as class 1."""
+    """Poses of length 1, decoded as class 0 and as class 1.
+
+    A decoder that gets the pose of the class alone, as DeepCaps' does, is a design; one that gets
+    all poses draws no class.
+    """
     poses = candidate.poses(candidate.images(4))
     one = poses.amax(1, keepdim=True)
     one = normalize(one, dim=-1).expand_as(poses).contiguous()
-    first, second = (
-        candidate.decode(one, torch.full((len(one),), k, device=one.device)) for k in (0, 1)
-    )
+    classes = torch.zeros(len(one), dtype=torch.long, device=one.device)
+    first, second = (candidate.decode(one, classes + k) for k in (0, 1))
     off = float((first - second).abs().max())
     sentence = f"a pose decoded as two classes differs by {off:.2g}"
-    return fails(sentence, change=off) if off <= SAME else passes(sentence, change=off)
+    if off > SAME:
+        return passes(sentence, change=off)
+    others = one.clone()
+    others[:, 1:] *= -1
+    beside = float((candidate.decode(others, classes) - first).abs().max())
+    if beside > SAME:
+        return fails(f"{sentence}, and by {beside:.2g} with the poses of other classes: it gets "
+                     "all of them", change=off, beside=beside)  # fmt: skip
+    return told(f"{sentence}: the decoder gets the pose of the class alone", change=off)

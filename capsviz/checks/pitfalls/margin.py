@@ -2,7 +2,7 @@
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.losses import Losses
-from capsviz.checks.verdict import About, Judgement, fails, passes, told
+from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
 
 ABOUT = About(
     paper="§3, equation 4",
@@ -14,6 +14,10 @@ ABOUT = About(
     pitfalls=(9,),
     after=("repeats", "loss_softmax"),
 )
+ROUNDING = 1e-5  # of a loss in float32
+# lengths of the present class, and of absent ones, that lie outside of the margins
+WITHIN = (0.2, 0.4, 0.6), (0.9, 0.75, 0.6)
+EXCHANGED = (0.02, 0.04, 0.06), (0.98, 0.96, 0.94)
 
 
 def examine(candidate: Candidate) -> Judgement:
@@ -24,22 +28,39 @@ def examine(candidate: Candidate) -> Judgement:
     false_near, false_far = (losses.at(0.95, length) - rest for length in (0.3, 0.5))
     flat = abs(losses.at(0.99, 0.01) - rest)
     worst = losses.at(0.05, 0.95)
-    if worst <= rest:
+    if worst == rest:
+        raise UnseenError("the loss does not follow the lengths in the output")
+    if worst < rest:
         return fails(
             f"with the present class short and the absent long it is {worst:.3g}, the other way "
             f"{rest:.3g}: present and absent are exchanged", exchanged=worst - rest,
+        )  # fmt: skip
+    for costs_more, other in (
+        ("a present class costs more where it is long", losses.at(0.05, 0.05)),
+        ("absent classes cost more where they are short", losses.at(0.95, 0.95)),
+    ):
+        if rest - other > ROUNDING * abs(rest):
+            return fails(f"{costs_more}: {rest:.3g}, else {other:.3g}", wrong_sign=rest - other)
+    margins = _margins(losses, rest, *EXCHANGED)
+    if margins is not None and abs(margins[0] - 0.1) + abs(margins[1] - 0.9) < 0.02:
+        return fails(
+            f"the margins are exchanged: {margins[0]:.2f} for the present class and "
+            f"{margins[1]:.2f} for absent ones", present_margin=margins[0],
+            absent_margin=margins[1],
         )  # fmt: skip
     if near <= 0 or flat > 0.02 * near:
         return told(f"it is no margin loss: from 0.95 to 0.99 it changes by {flat:.2g}", flat=flat)
     apart = abs(losses.at(0.7, 0.3) - rest - near - false_near)
     if apart > 0.02 * near:
         return told("it is no margin loss: classes are not summed one by one", together=apart)
+    if losses.at(0.95, 0.95) - rest < ROUNDING * near:
+        return fails("absent classes cost nothing, however long they are", absent=0.0)
     growth = far / near
-    false_growth = false_far / false_near if false_near > 0 else float("nan")
+    false_growth = false_far / false_near if false_near > 0 else float("inf")
     absent = false_near / near / (candidate.classes - 1)
     numbers = {"growth": growth, "false_growth": false_growth, "absent": absent,
                "present": near / 0.04}  # fmt: skip
-    margins = _margins(losses, rest)
+    margins = _margins(losses, rest, *WITHIN)
     if margins is not None and max(abs(margins[0] - 0.9), abs(margins[1] - 0.1)) > 0.01:
         return told(f"it is squared, with margins of {margins[0]:.2f} and {margins[1]:.2f}",
                     present_margin=margins[0], absent_margin=margins[1])  # fmt: skip
@@ -52,15 +73,15 @@ def examine(candidate: Candidate) -> Judgement:
     return passes(sentence, **numbers) if abs(absent - 0.5) < 0.02 else told(sentence, **numbers)
 
 
-def _margins(losses: Losses, rest: float) -> tuple[float, float] | None:
+def _margins(losses: Losses, rest: float, present, absent) -> tuple[float, float] | None:
     """Where two parabolas begin, each through two points and checked by a third; else None.
 
     Of k (m - v)², roots of the loss are straight in v, and zero at the margin m.
     """
     margins = []
     for points, at in (
-        ((0.2, 0.4, 0.6), lambda v: losses.at(v, 0.05)),
-        ((0.8, 0.6, 0.4), lambda v: losses.at(0.95, v)),
+        (present, lambda v: losses.at(v, 0.05)),
+        (absent, lambda v: losses.at(0.95, v)),
     ):
         values = [at(v) - rest for v in points]
         if min(values) <= 0:

@@ -20,10 +20,13 @@ CLOSE = 1e-4
 
 def examine(candidate: Candidate) -> Judgement:
     """Count the places that each capsule is made of."""
-    features = [event.outputs[0] for event in candidate.features]
+    events = candidate.features
+    if any(event.outputs[0].dim() != 4 for event in events):  # a normalisation of each capsule
+        events = candidate.mixtures
+    features = [event.outputs[0] for event in events]
     shapes = {tuple(t.shape[2:]) for t in features}
     if any(t.dim() != 4 for t in features) or len(shapes) != 1:
-        names = ", ".join(event.place for event in candidate.features[:3])
+        names = ", ".join(event.place for event in events[:3])
         raise UnseenError(f"capsules do not come from one map of places, but from {names}")
     ((height, width),) = shapes
     if height * width == 1:
@@ -43,7 +46,7 @@ def examine(candidate: Candidate) -> Judgement:
             changed[place + 1, :, row, column] = other[:, row, column]
         return changed
 
-    children = candidate.children(change, candidate.images(count + 1))
+    children = candidate.children(change, candidate.images(count + 1), events)
     moved = (children[1:] - children[:1]).abs().amax(2)
     moved = moved > CLOSE * moved.amax()
     of_each = moved.sum(0)

@@ -12,7 +12,7 @@ ABOUT = About(
     mend="squash the vectors of the primary capsules, over their own axis",
     pitfalls=(6,),
 )
-LARGE, SMALL, GROWTH, ONE = 1e4, 1e-3, 10, 1.01
+LARGE, SMALL, GROWTH, ONE, ALIKE = 1e4, 1e-3, 10, 1.01, 0.01
 
 
 def examine(candidate: Candidate) -> Judgement:
@@ -22,8 +22,10 @@ def examine(candidate: Candidate) -> Judgement:
     grown = float(second.max() / first.max().clamp_min(1e-30))
     numbers = {"lowest": low, "highest": high, "growth": grown}
     if grown < GROWTH:
-        small = float(_lengths(candidate, SMALL).max())
-        if small > 0.5 and high < ONE and candidate.by_length:
+        short = lengths(candidate, SMALL)
+        small = float(short.max())
+        alike = max(high, small) - min(low, float(short.min())) < ALIKE
+        if small > 0.5 and alike and high < ONE and candidate.by_length:
             return fails(
                 f"lengths of children are {low:.3f} to {high:.3f} at large features and up to "
                 f"{small:.3f} at small ones: they say nothing", **numbers, small=small,
@@ -37,13 +39,13 @@ def examine(candidate: Candidate) -> Judgement:
 
 def large_children(candidate: Candidate):
     """Lengths (B, I) of children whose features are large, and 100 times as large."""
-    first, second = _lengths(candidate, LARGE), _lengths(candidate, 100 * LARGE)
+    first, second = lengths(candidate, LARGE), lengths(candidate, 100 * LARGE)
     if not (first.isfinite().all() and second.isfinite().all()):
         raise UnseenError("children of large features are not finite")
     return first, second
 
 
-def _lengths(candidate: Candidate, scale: float) -> torch.Tensor:
+def lengths(candidate: Candidate, scale: float) -> torch.Tensor:
     """(B, I) of children whose features are drawn at random, and that large."""
     generator = torch.Generator().manual_seed(2)  # one for all convolutions
 

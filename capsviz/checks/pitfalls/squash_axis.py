@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.pitfalls.primary_squash import large_children
+from capsviz.checks.pitfalls.primary_squash import large_children, lengths
 from capsviz.checks.squashing import judged
-from capsviz.checks.verdict import About, Judgement
+from capsviz.checks.verdict import About, Judgement, UnseenError
 
 ABOUT = About(
     paper="§2, equation 1",
@@ -16,21 +16,26 @@ ABOUT = About(
     pitfalls=(4,),
     after=("repeats", "primary_squash"),
 )
+USUAL, SAME = 0.1, 1e-3
 
 
 def examine(candidate: Candidate) -> Judgement:
     """By features that are 10,000 times as large."""
-    return judged(large_children(candidate)[0], lambda: _moved(candidate))
+    large = large_children(candidate)[0]
+    off = float((large - lengths(candidate, USUAL)).abs().max())
+    if off < SAME:
+        raise UnseenError("features are normalised before the squash: their size makes no length")
+    return judged(large, lambda size: _moved(candidate, size))
 
 
-def _moved(candidate: Candidate) -> Tensor:
+def _moved(candidate: Candidate, size: float) -> Tensor:
     """How much the numbers of children (I, D) move with one number of the features."""
 
     generator = torch.Generator().manual_seed(4)
     bases = []
 
     def change(tensor):
-        bases.append(1e4 * torch.randn(tensor[:1].shape, generator=generator).to(tensor))
+        bases.append(size * torch.randn(tensor[:1].shape, generator=generator).to(tensor))
         changed = bases[-1].repeat(2, *[1] * (tensor.dim() - 1))
         if len(bases) == 1:  # of several convolutions the first
             changed[1].view(-1)[0] *= -3

@@ -1,0 +1,63 @@
+"""Routing runs towards agreement: couplings grow where a vote points along the pose."""
+
+import torch
+from torch import Tensor
+
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
+from capsviz.foreign.layout import arrange
+
+ABOUT = About(
+    paper="§2, procedure 1, line 7: the agreement û·v is added to the logits",
+    seen="sums of the first pass drawn at random, and turned round: whether the next couplings go "
+    "with votes · sums",
+    breaks="children send to parents that they do not agree with: no part finds its whole",
+    mend="`logits + (votes * v.unsqueeze(1)).sum(-1)`, with a plus, and each parent's own pose",
+    after=("repeats", "batch", "couplings_sum", "couplings_of_images"),
+)
+CLEAR, TINY = 0.3, 1e-30
+
+
+def examine(candidate: Candidate) -> Judgement:
+    """How the couplings of the second pass go with agreement in the first."""
+    rounds = candidate.layer.rounds
+    if len(rounds) < 2:
+        raise UnseenError("it routes in one pass")
+    images = candidate.images(7)
+    votes = candidate.look(images, "votes")["votes"].double()
+    (sums, couplings), (_, turned) = (_second(candidate, images, sign) for sign in (1, -1))
+    follow = _centred(couplings.log() - turned.log())
+    agree = _centred(torch.einsum("bije,bje->bij", votes, sums))
+    if float(follow.abs().max()) < 1e-6 * (1 + float(couplings.log().abs().max())):
+        return told("couplings do not follow the poses of the pass before", correlation=0.0)
+    along = float((follow * agree).sum() / (follow.norm() * agree.norm()).clamp_min(TINY))
+    sentence = f"the next couplings go with the agreement of votes and poses by {along:.2f}"
+    if along > CLEAR:
+        return passes(sentence, correlation=along)
+    if along < -CLEAR and candidate.by_length:
+        return fails(f"{sentence}: away from it", correlation=along)
+    return told(f"{sentence}, expected 1", correlation=along)
+
+
+def _second(candidate: Candidate, images: Tensor, sign: int) -> tuple[Tensor, Tensor]:
+    """Sums (B, J, E) put in place of those of the first pass, and the couplings (B, I, J) then."""
+    first = candidate.layer.rounds[0]
+    put: list[Tensor] = []
+
+    def change(total):
+        if put:
+            return total
+        generator = torch.Generator().manual_seed(6)
+        drawn = torch.randn(total.shape, generator=generator).to(total)
+        put.append(arrange(sign * drawn, first.total_roles, "BJE", {}))
+        return sign * drawn
+
+    couplings = candidate.alteration([first.total], change, images, "couplings")
+    if len(couplings) < 2:
+        raise UnseenError("couplings of a second pass are not seen")
+    return put[0].double(), couplings[1].double().clamp_min(TINY)
+
+
+def _centred(tensor: Tensor) -> Tensor:
+    """(B, I, J), less its mean over parents."""
+    return tensor - tensor.mean(2, keepdim=True)
