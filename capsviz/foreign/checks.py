@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from torch import Tensor
 
 from capsviz.foreign import grid as places
@@ -25,24 +27,37 @@ def put_grid(wrapped: Wrapped, grid, batch: int, images: Tensor) -> None:
 
     shape = wrapped.recipe.image_shape
     rows, columns = places.ranges_of_sight(capsules, shape, batch, images)
+    result = places.arranged(rows, columns, shape)
     if grid == "probe":
-        result = places.arranged(rows, columns, shape)
         if result.grid is not None:
             why = places.hollow(capsules, result, shape, batch, images)
             result = result if why is None else places.Places(None, None, [], [], why)
-        wrapped.grid, wrapped.order = result.grid, result.order
-        if result.grid is not None:
-            wrapped.fields = (result.rows, result.columns)
-        wrapped.facts.append(Fact("grid", f"{result.evidence}; by impulses of {part}"))
-        return
-    grid = tuple(grid)
-    if len(grid) != 3 or grid[0] * grid[1] * grid[2] != len(rows):
+        evidence = f"{result.evidence}; by impulses of {part}"
+    else:
+        result = _as_told(tuple(grid), result, rows, columns)
+        evidence = f"{result.grid}, as given; its places' fields by impulses"
+    wrapped.grid, wrapped.order = result.grid, result.order
+    if result.grid is not None:
+        wrapped.fields = (result.rows, result.columns)
+    wrapped.facts.append(Fact("grid", evidence))
+
+
+def _as_told(grid, result: places.Places, rows, columns) -> places.Places:
+    """Places of a grid that is told; ValueError where impulses say that it is none."""
+    if grid == result.grid:  # in whichever order they lie
+        return result
+    if prod(grid) != len(rows):
         raise ValueError(
             f"grid {grid} does not fit {len(rows)} children: expected (types, rows, columns) "
             "whose product is their number"
         )
-    wrapped.grid, wrapped.fields = grid, places.fields_of(rows, columns, grid)
-    wrapped.facts.append(Fact("grid", f"{grid}, as given; its places' fields by impulses"))
+    why = places.torn(rows, columns, grid)
+    if why is not None:
+        raise ValueError(
+            f"grid {grid} is none of these capsules: {why}; by impulses was found: "
+            f"{result.evidence}; give grid='probe', or None for no places"
+        )
+    return places.Places(grid, None, *places.fields_of(rows, columns, grid), "")
 
 
 def put_children(wrapped: Wrapped, images: Tensor) -> None:

@@ -169,6 +169,24 @@ def hollow(capsules, result: Places, image_shape, batch: int, like: Tensor) -> s
     )
 
 
+def torn(rows: Tensor, columns: Tensor, grid) -> str | None:
+    """Why a grid, type by type, is none: a row or column of places whose capsules look elsewhere.
+
+    Of two that are beside each other one may see more, as with a wider window, but all of it.
+    """
+    for ranges, axis, name in ((rows, 1, "row"), (columns, 2, "column")):
+        placed = ranges.reshape(*grid, 2).movedim(axis, 0).flatten(1, 2)
+        for number, own in enumerate(placed.tolist()):
+            windows = sorted({(first, -last) for first, last in own if first >= 0})
+            for (first, last), (after, end) in pairwise(windows):
+                if end < last:
+                    return (
+                        f"its {name} {number} would hold capsules that see image {name}s {first} "
+                        f"to {-last}, and others that see {after} to {-end}"
+                    )
+    return None
+
+
 def fields_of(rows: Tensor, columns: Tensor, grid) -> tuple[list[slice], list[slice]]:
     """Image rows and columns that each place of a given grid sees, type by type."""
     result = []

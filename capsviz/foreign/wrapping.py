@@ -93,7 +93,9 @@ def wrap(
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
     if isinstance(network, Bare):
         raise ValueError(f"this {type(network.network).__name__} is wrapped already")
-    if grid not in (None, "probe") and not (isinstance(grid, tuple | list) and len(grid) == 3):
+    sides = grid if isinstance(grid, tuple | list) else ()
+    whole = len(sides) == 3 and all(type(side) is int and side > 0 for side in sides)
+    if not whole and grid is not None and grid != "probe":
         raise ValueError(f"grid= must be (types, rows, columns), 'probe' or None, got {grid!r}")
     shape = whole_shape(image_shape, classes)
     network = as_written(network)
