@@ -53,3 +53,85 @@ def test_windows_of_two_sizes_are_a_grid_where_it_is_said_so():
     assert capsviz.wrap(Wide().eval(), **SMALL, grid=(2, 4, 3)).receptive_field(1, 1)[0] == slice(
         1, 8
     )
+
+
+def boom(*_):
+    raise KeyError("boom")
+
+
+HANDS = ("scores", "poses", "decode", "couplings", "votes", "children")
+
+
+@pytest.mark.parametrize("name", HANDS)
+def test_a_function_by_hand_that_raises_is_named_with_its_line(name):
+    said = refused(
+        rf"^{name}= raises KeyError: 'boom' \(test_wrap_mistakes.py:\d+\)", **{name: boom}
+    )
+    assert "refuses images" not in said
+
+
+@pytest.mark.parametrize("name", HANDS)
+def test_a_function_by_hand_that_raises_later_is_named_too(name, images):
+    calls = {
+        "scores": lambda out: out[0],
+        "poses": lambda out: torch.ones(len(out[0]), 3, 6),
+        "decode": lambda poses, classes: torch.zeros(len(poses), 120),
+        "couplings": lambda out: torch.full((len(out[0]), 24, 3), 1 / 3),
+        "votes": lambda out: torch.ones(len(out[0]), 24, 3, 6),
+        "children": lambda out: torch.ones(len(out[0]), 24, 4),
+    }
+    late = []
+
+    def function(*values):
+        return boom() if late else calls[name](*values)
+
+    net = capsviz.wrap(zoo.Unsqueezed().eval(), **SMALL, **{name: function})
+    late.append(True)
+    with pytest.raises(ValueError, match=f"^{name}= raises KeyError: 'boom'"):
+        net.look(images, keep=("poses", "couplings", "votes", "children", "reconstruction"))
+
+
+@pytest.mark.parametrize("name", [*HANDS, "call", "pair", "card"])
+@pytest.mark.parametrize("value", [5, True])
+def test_what_is_no_function_and_no_name_is_refused_with_what_was_expected(name, value):
+    refused(rf"^{name}= must be .*, got {value}$", **{name: value})
+
+
+def test_a_card_that_is_no_mapping_is_refused():
+    refused("^card= must be a mapping or None, got 'x'", card="x")
+
+
+def test_a_call_that_cannot_take_network_and_images_is_refused():
+    said = refused(r"^call= must take \(network, images\): too many positional", call=lambda m: 0)
+    assert "give call" not in said
+
+
+class Inside(zoo.Unsqueezed):
+    def mask(self, poses, target):
+        return poses
+
+    def forward(self, x):
+        return self.mask(super().forward(x)[0])
+
+
+class Contiguous(zoo.Unsqueezed):
+    def forward(self, x):
+        return super().forward(x.transpose(2, 3).view(len(x), 1, 12, 10))
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [(Inside, "TypeError: .*missing 1 required positional argument: 'target'"),
+     (Contiguous, "RuntimeError: view size is not compatible")],
+)  # fmt: skip
+def test_an_error_inside_the_network_is_told_with_its_line_and_no_advice(kind, error):
+    said = refused(
+        rf"refuses images \(7, 1, 12, 10\): {error}.*\(test_wrap_mistakes.py:\d+\)", kind().eval()
+    )
+    assert "give call" not in said and "images alone" not in said
+
+
+def test_a_network_that_says_itself_what_is_inside_is_not_wrapped():
+    model = capsviz.CapsNet((1, 28, 28), 10, types=2, channels=4).eval()
+    with pytest.raises(ValueError, match=r"CapsNet says itself .* `look`: capsviz.trace\(network"):
+        capsviz.wrap(model, (1, 28, 28), 10)

@@ -14,12 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.foreign import parts
+from capsviz.foreign.arguments import by_hand, raised_at
 from capsviz.foreign.bare import Bare, Recipe, whole_shape
 from capsviz.foreign.checks import checked, put_children, put_grid
 from capsviz.foreign.compiled import as_written
 from capsviz.foreign.decoders import put_decoder
 from capsviz.foreign.device import without_cuda
 from capsviz.foreign.flow import Flow, storage
+from capsviz.foreign.functions import required
 from capsviz.foreign.layers import Layer, layers
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.outputs import described
@@ -86,20 +88,30 @@ def wrap(
     Raises
     ------
     NoCapsulesError  a ValueError, where nothing is found that weighs votes.
-    ValueError  for images that the network refuses, several candidates for one thing (it lists
+    ValueError  for a network that has `look`, images that it refuses, functions by hand that raise
+                (it names the option and the line), several candidates for one thing (it lists
                 them), scores that are none, or scores that depend on the other images of a batch.
     """
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
     if isinstance(network, Bare):
         raise ValueError(f"this {type(network.network).__name__} is wrapped already")
+    if hasattr(network, "look"):
+        raise ValueError(
+            f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
+            "capsviz.trace(network, images) looks into it as it is"
+        )
+    scores, poses, decode, couplings, votes, children, call, pair, card = by_hand(
+        scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
+        children=children, call=call, pair=pair, card=card,
+    )  # fmt: skip
     sides = grid if isinstance(grid, tuple | list) else ()
     whole = len(sides) == 3 and all(type(side) is int and side > 0 for side in sides)
     if not whole and grid is not None and grid != "probe":
         raise ValueError(f"grid= must be (types, rows, columns), 'probe' or None, got {grid!r}")
     shape = whole_shape(image_shape, classes)
     network = as_written(network)
-    recipe = Recipe(call or (lambda net, images: net(images)), shape, classes)
+    recipe = Recipe(call or _images_alone, shape, classes)
     if normalise is not None:
         recipe.expect(normalise)
     facts = [Fact("call", "given" if call else "network(images)")]
@@ -128,6 +140,10 @@ def wrap(
         put_peculiarities(wrapped, images, routed)
         put_iterations(wrapped, images, routed)
     return wrapped
+
+
+def _images_alone(network: nn.Module, images: Tensor):
+    return network(images)
 
 
 def _pass(network, recipe, facts, *, scores, couplings, pair):
@@ -196,7 +212,8 @@ def _recorded(network: nn.Module, recipe: Recipe, images: Tensor):
         if asks and not recipe.cuda and not torch.cuda.is_available():
             recipe.cuda = True
             return _recorded(network, recipe, images)
-        if isinstance(error, TypeError) and "argument" in reason:
+        more = required(network.forward)[1:] if recipe.call is _images_alone else []
+        if isinstance(error, TypeError) and more:
             needs = f"{type(network).__name__}.forward{inspect.signature(network.forward)}"
             raise ValueError(
                 f"the network cannot be called with images alone: {needs}; give "
@@ -204,7 +221,7 @@ def _recorded(network: nn.Module, recipe: Recipe, images: Tensor):
             ) from error
         raise ValueError(
             f"the network refuses images {tuple(images.shape)}: {type(error).__name__}: "
-            f"{reason[:200]}"
+            f"{reason[:200]}{raised_at(error)}"
         ) from error
 
 
