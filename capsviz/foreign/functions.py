@@ -76,10 +76,10 @@ def read_function(path: Path, name: str, arguments: int = 0) -> Callable:
         if not own:
             raise ValueError(f"{path} defines no function: expected one that builds the network")
         raise ValueError(f"{path}: {unknown('function', name, own)}")
-    required = required(function)
-    if required and not arguments:
+    lacking = required(function)
+    if lacking and not arguments:
         raise ValueError(
-            f"{path}: {name} needs {', '.join(required)}: write a function without arguments that "
+            f"{path}: {name} needs {', '.join(lacking)}: write a function without arguments that "
             "calls it"
         )
     return function
