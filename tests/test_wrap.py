@@ -5,6 +5,7 @@ import sys
 import foreign_networks as zoo
 import pytest
 import torch
+import torch._dynamo.testing
 from foreign_networks import CLASSES, SHAPE, expected
 
 import capsviz
@@ -196,6 +197,40 @@ def test_compiled_modules_inside_are_looked_at_as_they_were_written(poses, image
     close(after.children, before.children)
     assert "softmax in digits, foreign_networks.py" in net.report()
     assert network.digits is compiled and network.conv._compiled_call_impl is not None
+
+
+class Compiled(zoo.Einsum):
+    """A method and a function of its own are compiled, each in its own way."""
+
+    squash = staticmethod(torch.compile(zoo.squash, backend="eager"))
+
+    def __init__(self):
+        super().__init__()
+        self.route = torch.compile(self.route, backend="eager")
+
+    def route(self, votes):
+        b = torch.zeros(votes.shape[:3])
+        for _ in range(3):
+            c = b.softmax(2)
+            v = self.squash(torch.einsum("bij,bije->bje", c, votes))
+            b = b + torch.einsum("bije,bje->bij", votes, v)
+        return v
+
+    def forward(self, x):
+        return self.route(torch.einsum("ijed,bid->bije", self.W, self.encode(x))).norm(dim=2)
+
+
+@pytest.mark.parametrize("options", [{}, {"couplings": "route:c"}], ids=str)
+def test_compiled_functions_inside_are_looked_at_as_they_were_written(options, images):
+    net = wrapped(Compiled, **options)
+    with torch.no_grad():
+        own = expected(net.network, images)
+    order = zoo.BY_PLACE.argsort() if options else slice(None)  # no grid is looked for by couplings
+    close(capsviz.trace(net, images).couplings, own["couplings"][:, :, order])
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    torch.compile(lambda x: x + 1, backend=counter)(images)
+    assert counter.frame_count == 1  # elsewhere what is compiled runs compiled, as before
 
 
 def test_parts_that_are_not_there_are_none_or_named(images):

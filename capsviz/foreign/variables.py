@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
+from capsviz.foreign.compiled import as_written
+
 
 class Variable:
     """The values of one variable in one method of one module.
@@ -29,11 +31,13 @@ class Variable:
             raise ValueError(f"expected 'module.method:variable', got '{name}'")
         if module not in modules:
             raise ValueError(f"there is no module '{module}', expected one of: {_few(modules)}")
-        function = getattr(getattr(modules[module], method, None), "__func__", None)
+        owner = as_written(modules[module])
+        function = as_written(getattr(owner, method, None))
+        function = getattr(function, "__func__", None)
         if not hasattr(function, "__code__"):
-            kind = type(modules[module]).__name__
+            kind = type(owner).__name__
             raise ValueError(f"{kind} '{module}' has no method '{method}' written in Python")
-        self.name, self.module, self.code = name, modules[module], function.__code__
+        self.name, self.module, self.code = name, owner, function.__code__
         if self.variable not in self.code.co_varnames + self.code.co_cellvars:
             known = self.code.co_varnames[1:]  # without `self`
             raise ValueError(f"{method} has no variable '{self.variable}', it has {_few(known)}")
