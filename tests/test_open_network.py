@@ -115,6 +115,26 @@ def test_weights_are_loaded_from_tensors_alone(file, kind):
     assert len(net.card["weights"]["sha256"]) == 64
 
 
+@pytest.mark.parametrize("name", ["dynamic", "compiled", "parallel", "inside"])
+@pytest.mark.parametrize(
+    "prefix", ["", "_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module.", "model.net."]
+)
+def test_weights_fit_however_network_and_they_were_compiled_or_made_parallel(file, name, prefix):
+    file.write_text(
+        FILE + "\ndef compiled():\n    return torch.compile(Unsqueezed(), backend='eager')\n"
+        "\ndef parallel():\n    return torch.nn.DataParallel(Unsqueezed())\n"
+        "\ndef inside():\n    net = Unsqueezed()\n"
+        "    net.digits = torch.compile(net.digits, backend='eager')\n    return net\n"
+    )
+    tensors = {key: value + 0.1 for key, value in zoo.Unsqueezed().state_dict().items()}
+    torch.save({prefix + key: value for key, value in tensors.items()}, file.parent / "x.pt")
+    network = open_network(f"{file}:{name}", file.parent / "x.pt", **SMALL).network
+    own = getattr(network, "module", network).state_dict()
+    for name, value in own.items():
+        assert torch.equal(value, tensors[name.replace("_orig_mod.", "")]), name
+    assert len(own) == len(tensors)
+
+
 def test_a_network_without_capsules_is_taken_where_scores_are_enough(file):
     net = open_network(f"{file}:plain", **SMALL, capsules=False)
     assert not hasattr(net, "look")
