@@ -6,6 +6,7 @@ import torch
 from foreign_networks import CLASSES, SHAPE
 
 import capsviz
+from capsviz.tracing import verification
 
 SMALL = {"image_shape": SHAPE, "classes": CLASSES}
 
@@ -135,3 +136,49 @@ def test_a_network_that_says_itself_what_is_inside_is_not_wrapped():
     model = capsviz.CapsNet((1, 28, 28), 10, types=2, channels=4).eval()
     with pytest.raises(ValueError, match=r"CapsNet says itself .* `look`: capsviz.trace\(network"):
         capsviz.wrap(model, (1, 28, 28), 10)
+
+
+class Short(zoo.Einsum):
+    """Scores of a millionth; with what goes wrong in it: nothing, "shared", or "random"."""
+
+    wrong = None
+
+    def __init__(self):
+        super().__init__()
+        self.W.data.mul_(1e-2)
+
+    def forward(self, x):
+        votes = torch.einsum("ijed,bid->bije", self.W, self.encode(x))
+        b = votes.new_zeros(len(x), 24, 3)
+        for _ in range(3):
+            v = zoo.squash(torch.einsum("bij,bije->bje", b.softmax(2), votes))
+            agreed = torch.einsum("bije,bje->bij", votes, v)
+            b = b + (agreed.mean(0, keepdim=True) if self.wrong == "shared" else agreed)
+        length = v.norm(dim=2)
+        return length * (1 + 1e-3 * torch.rand(3)) if self.wrong == "random" else length
+
+
+SAID = {"shared": r"couplings of an image change .* other images", "random": "two passes .* differ"}
+
+
+@pytest.mark.parametrize("wrong", SAID)
+def test_short_scores_are_held_against_their_own_size(wrong, images):
+    net = Short().eval()
+    with torch.no_grad():
+        assert net(images).max() < 1e-2
+    own = capsviz.wrap(net, **SMALL)
+    with torch.no_grad():
+        assert list(verification.mistakes(own, images)) == []
+    net.wrong = wrong
+    refused(SAID[wrong], net)
+    with torch.no_grad():
+        (said,) = verification.mistakes(own, images)
+    assert ("batch" in said) == (wrong == "shared") and ("two passes" in said) == (
+        wrong == "random"
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_numbers_of_another_width_are_allowed_their_rounding(dtype, images):
+    net = capsviz.wrap(Short().eval().to(dtype), **SMALL)
+    assert capsviz.trace(net, images.to(dtype)).poses.dtype == dtype
