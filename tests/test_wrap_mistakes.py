@@ -182,3 +182,54 @@ def test_short_scores_are_held_against_their_own_size(wrong, images):
 def test_numbers_of_another_width_are_allowed_their_rounding(dtype, images):
     net = capsviz.wrap(Short().eval().to(dtype), **SMALL)
     assert capsviz.trace(net, images.to(dtype)).poses.dtype == dtype
+
+
+class Named(zoo.Einsum):
+    """Couplings that come from no softmax; the first are one number for all, as some write."""
+
+    def couple(self, votes):
+        c = torch.full((1, 1, 1), 1 / 3)
+        for _ in range(3):
+            v = zoo.squash((c[..., None] * votes).sum(1))
+            c = (votes * v[:, None]).sum(3).exp2()
+            c = c / c.sum(2, keepdim=True)
+        return v
+
+    def forward(self, x):
+        return self.couple(torch.einsum("ijed,bid->bije", self.W, self.encode(x))).norm(dim=2)
+
+
+def test_a_first_value_that_is_broadcast_is_expanded_and_one_of_another_kind_left_out(images):
+    net = capsviz.wrap(Named().eval(), **SMALL, couplings="couple:c")
+    seen = capsviz.trace(net, images, keep=("couplings",)).couplings
+    assert seen.shape == (7, 5, 24, 3)
+    assert torch.equal(seen[0], torch.full((5, 24, 3), 1 / 3))
+
+    class Sliced(Named):
+        def couple(self, votes):
+            c = votes[:, :5, :, 0]
+            assert c.shape == (len(votes), 5, 3)
+            c = votes.norm(dim=3)
+            c = c / c.sum(2, keepdim=True)
+            return zoo.squash((c[..., None] * votes).sum(1))
+
+    net = capsviz.wrap(Sliced().eval(), **SMALL, couplings="couple:c")
+    assert capsviz.trace(net, images, keep=("couplings",)).couplings.shape == (2, 5, 24, 3)
+
+
+@pytest.mark.parametrize(
+    "source", ["couple:votes", "couple:v", lambda out: (out - out.mean())[:, None]]
+)
+def test_what_is_often_negative_is_no_couplings(source):
+    said = r"runs from -.* to .*, expected couplings, none of them negative"
+    refused(said, Named().eval(), couplings=source)
+
+
+def test_couplings_that_a_bias_makes_slightly_negative_are_taken(images):
+    def couplings(output):
+        c = torch.full((len(output), 24, 3), 0.4)
+        c[:, :2] = -0.01
+        return c
+
+    net = capsviz.wrap(Named().eval(), **SMALL, couplings=couplings)
+    assert capsviz.trace(net, images, keep=("couplings",)).couplings.min() < 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from torch import Tensor, nn
 
@@ -42,6 +42,14 @@ class Variable:
             known = self.code.co_varnames[1:]  # without `self`
             raise ValueError(f"{method} has no variable '{self.variable}', it has {_few(known)}")
         self.values: list[Tensor] = []
+
+    def alike(self) -> list[Tensor]:
+        """Its values as large as the last: smaller ones repeated, those of other things left out."""
+        shape, values = self.values[-1].shape if self.values else (), []
+        for value in self.values:
+            with suppress(RuntimeError):  # it cannot be broadcast
+                values.append(value.expand(shape))
+        return values
 
 
 @contextmanager
