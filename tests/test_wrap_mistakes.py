@@ -41,6 +41,22 @@ def test_a_grid_by_hand_that_is_right_is_that_of_the_probe(kind, images):
     assert capsviz.trace(own, images).votes.equal(capsviz.trace(other, images).votes)
 
 
+def test_a_grid_that_padding_hides_is_not_laid_on_view_and_can_be_given():
+    class Padded(zoo.Unsqueezed):
+        def __init__(self):
+            super().__init__()
+            self.more = torch.nn.Conv2d(8, 8, 3, padding=1)
+
+        def encode(self, x):
+            u = self.more(self.conv(x).relu()).view(len(x), 2, 4, 4, 3)
+            return zoo.squash(u.permute(0, 1, 3, 4, 2).reshape(len(x), 24, 4))
+
+    net = capsviz.wrap(Padded().eval(), **SMALL)
+    assert net.grid is None and "or padding follows the primary convolution" in net.report()
+    assert capsviz.wrap(Padded().eval(), **SMALL, grid=(2, 4, 3)).grid == (2, 4, 3)
+    refused("is none of these capsules", Padded().eval(), grid=(4, 2, 3))
+
+
 def test_windows_of_two_sizes_are_a_grid_where_it_is_said_so():
     class Wide(zoo.Unsqueezed):
         """Capsules of the second type see a pixel more on each side."""
@@ -233,3 +249,8 @@ def test_couplings_that_a_bias_makes_slightly_negative_are_taken(images):
 
     net = capsviz.wrap(Named().eval(), **SMALL, couplings=couplings)
     assert capsviz.trace(net, images, keep=("couplings",)).couplings.min() < 0
+
+
+def test_poses_of_another_size_than_the_decoder_takes_leave_it_out():
+    net = capsviz.wrap(zoo.Unsqueezed().eval(), **SMALL, poses="conv")
+    assert "found, but takes no poses (7, 3, 32): not used" in net.report()

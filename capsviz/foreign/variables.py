@@ -1,7 +1,8 @@
 """Watch a local variable of somebody's function: for couplings that come from no softmax.
 
-`"module.method:variable"` names the method of a module ("class_caps.m_step:r"; "forward:c" is the
-network's own) and a variable in it. Each value that it is given is kept, in order. Read only.
+`"module.method:variable"` names the method of a module ("class_caps.m_step:r"; "forward:c" and
+"route:c" are of the network itself) and a variable in it. Each value that it is given is kept, in
+order. Read only.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Variable:
         self.values: list[Tensor] = []
 
     def alike(self) -> list[Tensor]:
-        """Its values as large as the last: smaller ones repeated, those of other things left out."""
+        """Values as large as the last: smaller ones repeated, what does not fit left out."""
         shape, values = self.values[-1].shape if self.values else (), []
         for value in self.values:
             with suppress(RuntimeError):  # it cannot be broadcast

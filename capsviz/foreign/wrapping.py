@@ -70,8 +70,8 @@ def wrap(
     poses        a module's name, whose output they are, or output -> (B, J, E). None: found.
     decode       (poses (B, J, E), classes (B,)) -> images in [0, 1]. None: found in the pass;
                  False: there is none.
-    couplings    "softmax"; "module.method:variable", to watch a local variable; output ->
-                 (B, I, J); None for a network without capsules.
+    couplings    "softmax"; "module.method:variable", to watch a local variable, "method:variable"
+                 in the network itself; output -> (B, I, J); None for a network without capsules.
     pair         which softmax, where there are several: the name of its module, or a part of its
                  place as the error lists it.
     grid         (types, rows, columns) of its children, type by type; "probe" to find it by
@@ -171,7 +171,7 @@ def _pass(network, recipe, facts, *, scores, couplings, pair):
     raise NoCapsulesError(
         f"no capsules found in {type(network).__name__}: no softmax weighs votes for "
         f"{recipe.classes} parents{words}; name the couplings by "
-        "couplings='module.method:variable' ('forward:variable' of the network's own forward) or "
+        "couplings='module.method:variable' ('method:variable' of the network itself) or "
         "couplings=lambda output: ..., give the network a `look`, or, if it has none, wrap it with "
         "couplings=None: then evaluate, sweep and corrupt can be run"
     )
