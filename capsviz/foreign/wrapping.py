@@ -74,8 +74,9 @@ def wrap(
                  in the network itself; output -> (B, I, J); None for a network without capsules.
     pair         which softmax, where there are several: the name of its module, or a part of its
                  place as the error lists it.
-    grid         (types, rows, columns) of its children, type by type; "probe" to find it by
-                 changing rows and columns of an image; None: they have no places, so no maps.
+    grid         (types, rows, columns) of its children, type by type, held against what they see
+                 of an image; "probe" to find it by changing rows and columns of an image; None:
+                 they have no places, so no maps.
     votes        "module.method:variable" or output -> (B, I, J, E). None: found.
     children     a module's name, "module.method:variable", or output -> (B, I, D). None: found.
     card         what to say of it in results.
