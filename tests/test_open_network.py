@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 import capsviz
+from capsviz.checkpoint import untrained
 from capsviz.foreign import open_network
 
 HERE = str(Path(__file__).parent)
@@ -112,6 +113,26 @@ def test_weights_are_loaded_from_tensors_alone(file, kind):
         assert torch.equal(value, tensors[name]), name
     assert net.card["weights"]["file"] == kind
     assert len(net.card["weights"]["sha256"]) == 64
+
+
+@pytest.mark.parametrize("name", ["dynamic", "compiled", "parallel", "inside"])
+@pytest.mark.parametrize(
+    "prefix", ["", "_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module.", "model.net."]
+)
+def test_weights_fit_however_network_and_they_were_compiled_or_made_parallel(file, name, prefix):
+    file.write_text(
+        FILE + "\ndef compiled():\n    return torch.compile(Unsqueezed(), backend='eager')\n"
+        "\ndef parallel():\n    return torch.nn.DataParallel(Unsqueezed())\n"
+        "\ndef inside():\n    net = Unsqueezed()\n"
+        "    net.digits = torch.compile(net.digits, backend='eager')\n    return net\n"
+    )
+    tensors = {key: value + 0.1 for key, value in zoo.Unsqueezed().state_dict().items()}
+    torch.save({prefix + key: value for key, value in tensors.items()}, file.parent / "x.pt")
+    network = open_network(f"{file}:{name}", file.parent / "x.pt", **SMALL).network
+    own = getattr(network, "module", network).state_dict()
+    for name, value in own.items():
+        assert torch.equal(value, tensors[name.replace("_orig_mod.", "")]), name
+    assert len(own) == len(tensors)
 
 
 def test_a_network_without_capsules_is_taken_where_scores_are_enough(file):
@@ -226,3 +247,40 @@ def test_a_network_that_looks_by_itself_is_taken_as_it_is(tmp_path, monkeypatch)
     other = open_network(f"{path}:other", **size)
     assert other.card["name"] == "mine-other" and other.config["image_shape"] == (1, 28, 28)
     assert capsviz.trace(other, images).couplings.shape == (2, 5, 12, 10)
+
+
+def test_a_network_is_built_anew_by_its_function_without_its_weights(file):
+    text = FILE.replace("return Unsqueezed()", "return drawn(Unsqueezed())", 1) + (
+        "\ndef drawn(net):\n"
+        "    torch.nn.init.normal_(net.W)\n"
+        "    return net\n"
+        "\ndef wrapped_anew():\n"
+        "    return capsviz.wrap(drawn(Unsqueezed()), SHAPE, CLASSES, grid=None)\n"
+    )
+    file.write_text(text)
+    torch.save({k: v + 1 for k, v in zoo.Unsqueezed().state_dict().items()}, file.parent / "x.pt")
+    for name, grid in (("dynamic", (2, 4, 3)), ("wrapped_anew", None)):
+        model = open_network(f"{file}:{name}", file.parent / "x.pt", **SMALL)
+        before = torch.get_rng_state()
+        first, again, other = (untrained.fresh(model, seed) for seed in (1, 1, 2))
+        assert torch.equal(before, torch.get_rng_state())
+        assert torch.equal(first.network.W, again.network.W)
+        assert not torch.equal(first.network.W, other.network.W)
+        assert not torch.equal(first.network.fc.bias, model.network.fc.bias)
+        assert first.grid == grid and not first.training
+        images = torch.rand(3, *zoo.SHAPE)
+        assert capsviz.trace(first, images).poses.shape == (3, 3, 3, 6)
+
+
+def test_a_function_that_gives_the_same_weights_each_time_gives_no_control(file):
+    model = open_network(f"{file}:dynamic", **SMALL)  # its weights are seeded inside
+    networks, notes = untrained.controls(model, [0, 1])
+    assert not networks
+    assert "a wrapped Unsqueezed cannot be built anew: " in notes[0]
+    assert "networks.py:dynamic gives the same weights each time" in notes[0]
+
+
+def test_a_network_wrapped_in_python_says_what_would_build_it_anew():
+    net = capsviz.wrap(zoo.Unsqueezed(), zoo.SHAPE, zoo.CLASSES)
+    with pytest.raises(ValueError, match="a wrapped Unsqueezed cannot be built anew: expect"):
+        untrained.fresh(net)

@@ -5,6 +5,7 @@ import sys
 import foreign_networks as zoo
 import pytest
 import torch
+import torch._dynamo.testing
 from foreign_networks import CLASSES, SHAPE, expected
 
 import capsviz
@@ -126,6 +127,55 @@ def test_a_decoder_is_found_however_its_poses_are_masked(mask, images):
     close(own.reconstruction, other.reconstruction)
 
 
+SOFTMAXES = {
+    "two exponentials": lambda b: torch.exp(b) / torch.sum(torch.exp(b), dim=2, keepdim=True),
+    "a sum of another shape": lambda b: b.exp() / b.exp().sum(2)[..., None],
+    "a sum that is not 0": lambda b: b.exp() / (b.exp().sum(2, keepdim=True) + 1e-9),
+    "the same exponential": lambda b: (
+        (e := (b - b.amax(2, keepdim=True)).exp()) / e.sum(2).unsqueeze(2).clamp(min=1e-9)
+    ),
+    "its logarithm": lambda b: b.log_softmax(2).exp(),
+    "logsumexp": lambda b: (b - b.logsumexp(2, keepdim=True)).exp(),
+    "logsumexp of another shape": lambda b: torch.exp(b - torch.logsumexp(b, 2)[..., None]),
+}
+
+
+@pytest.mark.parametrize("way", SOFTMAXES)
+def test_a_softmax_is_known_however_it_is_written(way, images):
+    class Written(zoo.Einsum):
+        def forward(self, x):
+            votes = torch.einsum("ijed,bid->bije", self.W, self.encode(x))
+            b = torch.zeros(len(x), 24, 3)
+            for _ in range(self.iterations):
+                c = SOFTMAXES[way](b)
+                v = zoo.squash(torch.einsum("bij,bije->bje", c, votes))
+                b = b + torch.einsum("bije,bje->bij", votes, v)
+            return v.norm(dim=2)
+
+    net = wrapped(Written)
+    seen = capsviz.trace(net, images)
+    with torch.no_grad():
+        own = expected(net.network, images)
+    close(seen.couplings, own["couplings"])
+    close(seen.poses, own["poses"], 1e-5)
+    if "log" in way:
+        close(seen.logits, own["logits"], 1e-5)
+    even = capsviz.trace(net, images, couplings="uniform")
+    close(even.poses[-1], zoo.squash(seen.votes.mean(1) * 8), 1e-5)
+
+
+def test_an_exponential_over_another_s_sum_is_no_softmax():
+    class Other(zoo.Einsum):
+        def forward(self, x):
+            votes = torch.einsum("ijed,bid->bije", self.W, self.encode(x))
+            b = votes.sum(3)
+            c = b.exp() / (2 * b).exp().sum(2, keepdim=True)
+            return zoo.squash(torch.einsum("bij,bije->bje", c, votes)).norm(dim=2)
+
+    with pytest.raises(NoCapsulesError):
+        wrapped(Other)
+
+
 def test_a_compiled_network_is_looked_at_as_it_was_written(images):
     network = zoo.Einsum().eval()
     net = capsviz.wrap(torch.compile(network, backend="eager"), **SMALL)
@@ -147,6 +197,40 @@ def test_compiled_modules_inside_are_looked_at_as_they_were_written(poses, image
     close(after.children, before.children)
     assert "softmax in digits, foreign_networks.py" in net.report()
     assert network.digits is compiled and network.conv._compiled_call_impl is not None
+
+
+class Compiled(zoo.Einsum):
+    """A method and a function of its own are compiled, each in its own way."""
+
+    squash = staticmethod(torch.compile(zoo.squash, backend="eager"))
+
+    def __init__(self):
+        super().__init__()
+        self.route = torch.compile(self.route, backend="eager")
+
+    def route(self, votes):
+        b = torch.zeros(votes.shape[:3])
+        for _ in range(3):
+            c = b.softmax(2)
+            v = self.squash(torch.einsum("bij,bije->bje", c, votes))
+            b = b + torch.einsum("bije,bje->bij", votes, v)
+        return v
+
+    def forward(self, x):
+        return self.route(torch.einsum("ijed,bid->bije", self.W, self.encode(x))).norm(dim=2)
+
+
+@pytest.mark.parametrize("options", [{}, {"couplings": "route:c"}], ids=str)
+def test_compiled_functions_inside_are_looked_at_as_they_were_written(options, images):
+    net = wrapped(Compiled, **options)
+    with torch.no_grad():
+        own = expected(net.network, images)
+    order = zoo.BY_PLACE.argsort() if options else slice(None)  # no grid is looked for by couplings
+    close(capsviz.trace(net, images).couplings, own["couplings"][:, :, order])
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    torch.compile(lambda x: x + 1, backend=counter)(images)
+    assert counter.frame_count == 1  # elsewhere what is compiled runs compiled, as before
 
 
 def test_parts_that_are_not_there_are_none_or_named(images):

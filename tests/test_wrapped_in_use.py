@@ -9,6 +9,7 @@ import numpy as np
 import planted
 import pytest
 import torch
+import torch._dynamo.testing
 from foreign_networks import CLASSES, SHAPE
 from PIL import Image
 
@@ -16,7 +17,7 @@ import capsviz
 from capsviz.analyses import routing
 from capsviz.analyses.transplant import by_iteration, by_part
 from capsviz.cli.inputs import open_inputs
-from capsviz.foreign import device
+from capsviz.foreign import compiled, device
 from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
 
@@ -239,6 +240,20 @@ def test_the_cpu_stands_for_a_gpu_until_the_last_thread_is_out():
     second.__exit__(None, None, None)
     assert torch.nn.Module.cuda is own
     assert (changed is own) == torch.cuda.is_available()
+
+
+def test_what_is_compiled_runs_as_written_until_the_last_thread_is_out():
+    counter, images = torch._dynamo.testing.CompileCounter(), torch.rand(3)
+    plain = torch.compile(lambda x: x + 2, backend=counter)
+    first, second = compiled.uncompiled(), compiled.uncompiled()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    plain(images)
+    assert counter.frame_count == 0
+    second.__exit__(None, None, None)
+    plain(images)
+    assert counter.frame_count == 1
 
 
 def test_lengths_are_in_a_trace_of_all_where_there_are_no_poses(images):

@@ -36,8 +36,9 @@ def fresh(
     """A network of the same kind, freshly initialised: what training has to be compared with.
 
     It is built from the network's `config` by the `build` of the file that its class is from, or of
-    the model by whose name it was built, with the same sizes, and is in evaluation mode, on the
-    same device, of the same type. No random state outside changes.
+    the model by whose name it was built, with the same sizes; one that `--network` names by the
+    function that built it, without weights of a file. It is in evaluation mode, on the same device,
+    of the same type. No random state outside changes.
 
     Parameters
     ----------
@@ -51,26 +52,42 @@ def fresh(
     ------
     ValueError  for a network that cannot be built anew.
     """
-    kind, build = type(model), getattr(_file(model), "build", None)
-    if build is None or not hasattr(model, "config"):
-        raise ValueError(
-            f"a {kind.__name__} cannot be built anew: expected a `config`, and a `build` in the "
-            f"file of its class, {kind.__module__}"
-        )
-    config: dict[str, Any] = dict(model.config)  # type: ignore[arg-type]
-    config |= {} if preset is None else {"preset": preset}
     with seeded(seed):
-        other = build(config.pop("image_shape"), config.pop("classes"), **config)
+        other = _another(model, preset)
     own = {name: value.shape for name, value in model.state_dict().items()}
     if own != {name: value.shape for name, value in other.state_dict().items()}:
         raise ValueError(
-            f"a {kind.__name__} cannot be built anew: its `config` makes other weights than it has"
+            f"a {_kind(model)} cannot be built anew: what is built has other weights than it has"
         )
     like = next(model.parameters(), torch.zeros(()))
     other = other.to(like).eval()
     if images is not None:
         _normalise(other, images[:NORMALISED].to(like))
     return other
+
+
+def _kind(model: nn.Module) -> str:
+    own = getattr(model, "network", None)  # of what `capsviz.wrap` made
+    wrapped = type(model).__module__.startswith("capsviz.foreign")
+    return f"wrapped {type(own).__name__}" if wrapped else type(model).__name__
+
+
+def _another(model: nn.Module, preset: str | None) -> nn.Module:
+    """One more network of the same kind; ValueError where nothing is known to build it."""
+    build, anew = getattr(_file(model), "build", None), getattr(model, "anew", None)
+    if build is not None and hasattr(model, "config"):
+        config: dict[str, Any] = dict(model.config)  # type: ignore[arg-type]
+        config |= {} if preset is None else {"preset": preset}
+        return build(config.pop("image_shape"), config.pop("classes"), **config)
+    if anew is not None:
+        try:
+            return anew()
+        except ValueError as error:
+            raise ValueError(f"a {_kind(model)} cannot be built anew: {error}") from error
+    way = f"a `config`, and a `build` in the file of its class, {type(model).__module__}"
+    if _kind(model).startswith("wrapped "):
+        way = "a function that builds it, as --network FILE.py:FUNCTION names one"
+    raise ValueError(f"a {_kind(model)} cannot be built anew: expected {way}")
 
 
 @torch.no_grad()

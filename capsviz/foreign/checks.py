@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from torch import Tensor
 
 from capsviz.foreign import grid as places
 from capsviz.foreign.bare import Bare
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
+from capsviz.tracing.batches import apart
 
-SAME = 1e-4  # scores that differ by less are equal
+SAME = 1e-4  # scores may lie above 1 by so much
 
 
 def put_grid(wrapped: Wrapped, grid, batch: int, images: Tensor) -> None:
@@ -25,24 +28,37 @@ def put_grid(wrapped: Wrapped, grid, batch: int, images: Tensor) -> None:
 
     shape = wrapped.recipe.image_shape
     rows, columns = places.ranges_of_sight(capsules, shape, batch, images)
+    result = places.arranged(rows, columns, shape)
     if grid == "probe":
-        result = places.arranged(rows, columns, shape)
         if result.grid is not None:
             why = places.hollow(capsules, result, shape, batch, images)
             result = result if why is None else places.Places(None, None, [], [], why)
-        wrapped.grid, wrapped.order = result.grid, result.order
-        if result.grid is not None:
-            wrapped.fields = (result.rows, result.columns)
-        wrapped.facts.append(Fact("grid", f"{result.evidence}; by impulses of {part}"))
-        return
-    grid = tuple(grid)
-    if len(grid) != 3 or grid[0] * grid[1] * grid[2] != len(rows):
+        evidence = f"{result.evidence}; by impulses of {part}"
+    else:
+        result = _as_told(tuple(grid), result, rows, columns)
+        evidence = f"{result.grid}, as given; its places' fields by impulses"
+    wrapped.grid, wrapped.order = result.grid, result.order
+    if result.grid is not None:
+        wrapped.fields = (result.rows, result.columns)
+    wrapped.facts.append(Fact("grid", evidence))
+
+
+def _as_told(grid, result: places.Places, rows, columns) -> places.Places:
+    """Places of a grid that is told; ValueError where impulses say that it is none."""
+    if grid == result.grid:  # in whichever order they lie
+        return result
+    if prod(grid) != len(rows):
         raise ValueError(
             f"grid {grid} does not fit {len(rows)} children: expected (types, rows, columns) "
             "whose product is their number"
         )
-    wrapped.grid, wrapped.fields = grid, places.fields_of(rows, columns, grid)
-    wrapped.facts.append(Fact("grid", f"{grid}, as given; its places' fields by impulses"))
+    why = places.torn(rows, columns, grid)
+    if why is not None:
+        raise ValueError(
+            f"grid {grid} is none of these capsules: {why}; by impulses was found: "
+            f"{result.evidence}; give grid='probe', or None for no places"
+        )
+    return places.Places(grid, None, *places.fields_of(rows, columns, grid), "")
 
 
 def put_children(wrapped: Wrapped, images: Tensor) -> None:
@@ -52,8 +68,8 @@ def put_children(wrapped: Wrapped, images: Tensor) -> None:
     shown = wrapped.look(images, keep=("primary", "lengths"))
     try:
         again = wrapped.from_children(shown["primary"]).activations
-        off = float((again - shown["lengths"]).abs().max())
-        why = None if off <= SAME else f"scores then differ by {off:.2g}"
+        off = apart(again, shown["lengths"])
+        why = f"scores then differ by {off:.2g}" if off else None
     except Exception as error:  # whatever somebody's code does with other tensors
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
     if why is not None:
@@ -66,12 +82,13 @@ def checked(wrapped: Bare, images: Tensor) -> Bare:
     """The scores of one image, of a few, and of the plain network must agree."""
     recipe = wrapped.recipe
 
-    def scores(batch):
+    def shown(batch):
         if hasattr(wrapped, "look"):
-            return wrapped.look(batch, keep=("lengths",))["lengths"]
-        return wrapped(batch).lengths
+            parts = wrapped.look(batch, keep=("lengths", "couplings"))
+            return parts["lengths"], parts.get("couplings")
+        return wrapped(batch).lengths, None
 
-    whole = scores(images)
+    whole, couplings = shown(images)
     expected = (len(images), recipe.classes)
     if tuple(whole.shape) != expected or not whole.isfinite().all():
         raise ValueError(f"scores are {tuple(whole.shape)}, expected finite ones of {expected}")
@@ -80,23 +97,24 @@ def checked(wrapped: Bare, images: Tensor) -> Bare:
             f"scores run from {float(whole.min()):.3g} to {float(whole.max()):.3g}, expected "
             "[0, 1]: give scores=lambda out: ..., or one of its names"
         )
-    again = float((scores(images) - whole).abs().max())
-    if again > SAME:
+    if again := apart(shown(images)[0], whole):
         raise ValueError(
             f"two passes over the same images differ by {again:.2g}, in evaluation mode too: "
             "something random in it (dropout that is always on?) upsets whatever is measured"
         )
-    few = scores(images[:3])
-    off = float((few - whole[:3]).abs().max())
-    if off > SAME:
+    few, routed = shown(images[:3])
+    what, off = "scores", apart(few, whole[:3])
+    if not off and couplings is not None:
+        what, off = "couplings", apart(routed, couplings[:, :3], 1 / recipe.classes)
+    if off:
         raise ValueError(
-            f"scores of an image change by {off:.2g} with the other images of its batch: what a "
+            f"{what} of an image change by {off:.2g} with the other images of its batch: what a "
             "trace shows of one image would be of its neighbours too (logits shared or averaged "
             "over the batch, or batch norm in training mode)"
         )
     try:
-        alone = scores(images[:1])
-        fits = alone.shape == whole[:1].shape and float((alone - whole[:1]).abs().max()) <= SAME
+        alone = shown(images[:1])[0]
+        fits = alone.shape == whole[:1].shape and not apart(alone, whole[:1])
     except Exception:  # whatever somebody's code does with one image
         fits = False
     if not fits:

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from torch import nn
+import torch
+
+_lock, _users = threading.Lock(), 0
+_stance: list = []
 
 
 def as_written(network):
-    """The module that was compiled; any other as it is."""
+    """The module or function that was compiled; any other as it is."""
     while "_orig_mod" in getattr(network, "_modules", {}):
         network = network._modules["_orig_mod"]
-    return network
+    return getattr(network, "_torchdynamo_orig_callable", network)
 
 
 @contextmanager
-def uncompiled(network: nn.Module) -> Iterator[None]:
-    """Inside, all modules of a network run as they were written; then they are put back."""
-    parts, calls = [], []
-    for parent in list(network.modules()):
-        for name, child in parent._modules.items():
-            if child is not None and as_written(child) is not child:
-                parts.append((parent, name, child))
-        if vars(parent).get("_compiled_call_impl") is not None:  # by `module.compile()`
-            calls.append((parent, parent._compiled_call_impl))
+def uncompiled() -> Iterator[None]:
+    """Inside, whatever was compiled runs as it was written, in all threads."""
+    if "torch._dynamo" not in sys.modules:  # nothing can be compiled yet, and it is slow to import
+        yield
+        return
+    global _users
+    with _lock:  # the stance is torch's own: the first thread sets it, the last sets it back
+        _users += 1
+        if _users == 1:
+            _stance[:] = [torch.compiler.set_stance("force_eager")]
     try:
-        for parent, name, child in parts:
-            parent._modules[name] = as_written(child)
-        for module, _ in calls:
-            module._compiled_call_impl = None
         yield
     finally:
-        for parent, name, child in parts:
-            parent._modules[name] = child
-        for module, call in calls:
-            module._compiled_call_impl = call
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _stance.pop().__exit__(None, None, None)

@@ -9,6 +9,7 @@ from capsviz.foreign import outputs
 from capsviz.foreign import poses as class_poses
 from capsviz.foreign.decoding import Decoder
 from capsviz.foreign.following import rows
+from capsviz.foreign.functions import in_words
 from capsviz.foreign.leaves import tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
@@ -77,8 +78,14 @@ def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -
     value = wrapped.look(images, keep=("poses",))["poses"][-1]
     others = _others(images)
     for decoder in reversed(tried):
-        kept = kept_poses(decoder.masked, value)
-        off = float((decoder(value, kept) - result.reshape(images.shape)).abs().max())
+        try:
+            kept = kept_poses(decoder.masked, value)
+            off = float((decoder(value, kept) - result.reshape(images.shape)).abs().max())
+        except RuntimeError as error:  # of poses= by hand, that are others than it masks
+            said = (
+                f"found, but takes no poses {tuple(value.shape)}: not used ({in_words(error)[:80]})"
+            )
+            continue
         where = ""
         if off <= CLOSE:
             off, where = max(off, _off(wrapped, name, decoder, others)), " with other images"

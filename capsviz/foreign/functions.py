@@ -71,15 +71,15 @@ def read_function(path: Path, name: str, arguments: int = 0) -> Callable:
             for key, value in vars(module).items()
             if inspect.isfunction(value)
             and value.__module__ == module.__name__
-            and len(_required(value)) == arguments
+            and len(required(value)) == arguments
         ]
         if not own:
             raise ValueError(f"{path} defines no function: expected one that builds the network")
         raise ValueError(f"{path}: {unknown('function', name, own)}")
-    required = _required(function)
-    if required and not arguments:
+    lacking = required(function)
+    if lacking and not arguments:
         raise ValueError(
-            f"{path}: {name} needs {', '.join(required)}: write a function without arguments that "
+            f"{path}: {name} needs {', '.join(lacking)}: write a function without arguments that "
             "calls it"
         )
     return function
@@ -98,7 +98,7 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _required(function) -> list[str]:
+def required(function) -> list[str]:
     """Names of the arguments without which a function cannot be called."""
     with suppress(TypeError, ValueError):
         return [

@@ -15,6 +15,10 @@ from torch import Tensor
 
 CLOSE = 1e-5  # of the largest change: less is rounding
 CORNER_DRAWS = 4
+CAUSES = (
+    "as where `view` goes across positions or padding follows the primary convolution: give "
+    "grid=(types, rows, columns) in the second case"
+)
 DRAWS = 3  # pictures of noise at most, as one may leave a capsule at rest
 
 
@@ -91,7 +95,7 @@ def arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
             None, None, [], [],
             f"none: {len(places)} capsules see {len(members)} different patches, no full product "
             f"of {len(by_row)} rows and {len(by_column)} columns of places with equally many "
-            "capsules each, as where `view` goes across positions",
+            f"capsules each, {CAUSES}",
         )  # fmt: skip
     (types,) = counts
     for ranges, size in ((by_row, image_shape[1]), (by_column, image_shape[2])):
@@ -100,7 +104,7 @@ def arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
                 return Places(
                     None, None, [], [],
                     f"none: image lines {first} to {last} and {after} to {end} that capsules see "
-                    "are no steps of one window, as where `view` goes across positions",
+                    f"are no steps of one window, {CAUSES}",
                 )  # fmt: skip
     whole = ((0, image_shape[1] - 1), (0, image_shape[2] - 1))
     if list(members) == [whole]:
@@ -165,8 +169,26 @@ def hollow(capsules, result: Places, image_shape, batch: int, like: Tensor) -> s
     place, _ = min(blind)
     return (
         f"none: the capsules that would lie at {place} see no whole patch of the image, a corner "
-        "of it is blind, as where `view` goes across positions"
+        f"of it is blind, {CAUSES}"
     )
+
+
+def torn(rows: Tensor, columns: Tensor, grid) -> str | None:
+    """Why a grid, type by type, is none: a row or column of places whose capsules look elsewhere.
+
+    Of two that are beside each other one may see more, as with a wider window, but all of it.
+    """
+    for ranges, axis, name in ((rows, 1, "row"), (columns, 2, "column")):
+        placed = ranges.reshape(*grid, 2).movedim(axis, 0).flatten(1, 2)
+        for number, own in enumerate(placed.tolist()):
+            windows = sorted({(first, -last) for first, last in own if first >= 0})
+            for (first, last), (after, end) in pairwise(windows):
+                if end < last:
+                    return (
+                        f"its {name} {number} would hold capsules that see image {name}s {first} "
+                        f"to {-last}, and others that see {after} to {-end}"
+                    )
+    return None
 
 
 def fields_of(rows: Tensor, columns: Tensor, grid) -> tuple[list[slice], list[slice]]:

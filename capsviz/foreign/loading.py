@@ -48,14 +48,41 @@ def open_network(
     ------
     ValueError  in one line, for whatever is wrong with file, function, weights or network.
     """
-    module, card = open_module(spec, weights, dataset=dataset, device=device)
+    path, name = locate(spec)
+    function = _function(path, name)
+
+    def build(weights=None) -> nn.Module:
+        module, card = _built(function, path, name, spec, weights, dataset, device)
+        return _opened(module, card, image_shape, classes, spec, capsules).eval()
+
+    def anew() -> nn.Module:
+        network = build()
+        if _alike(network, _built(function, path, name, spec, None, dataset, device)[0]):
+            raise ValueError(
+                f"{spec} gives the same weights each time: it loads them, or seeds torch, by itself"
+            )
+        return network
+
+    network = build(weights)
+    network.anew = anew  # for controls that are not trained
+    return network
+
+
+def _alike(network: nn.Module, other: nn.Module) -> bool:
+    """Whether two networks of one kind hold the same weights."""
+    pairs = (one.network if isinstance(one, Bare) else one for one in (network, other))
+    return all(torch.equal(*pair) for pair in zip(*(p.parameters() for p in pairs), strict=True))
+
+
+def _opened(module: nn.Module, card: dict, image_shape, classes, spec: str, capsules: bool):
+    """What a function of a file gives, as `open_network` returns it."""
     if isinstance(module, Bare):
         if capsules and not hasattr(module, "look"):
             raise ValueError(_offer(spec))
         module.card = {**card, **{k: v for k, v in module.card.items() if k not in card}}
-        return module.eval()
+        return module
     if hasattr(module, "look"):  # it says by itself what is inside
-        return _speaking(module, card, image_shape, classes).eval()
+        return _speaking(module, card, image_shape, classes)
     if image_shape is None or classes is None:
         raise ValueError(
             f"{spec} returns a {type(module).__name__} that is not wrapped: name a data set, whose "
@@ -64,7 +91,7 @@ def open_network(
         )
     card["model"]["config"] = {"image_shape": list(image_shape), "classes": classes}
     try:
-        return _wrapped(module, image_shape, classes, card, spec, capsules).eval()
+        return _wrapped(module, image_shape, classes, card, spec, capsules)
     except ValueError as error:
         if isinstance(error, NoCapsulesError) or str(error).startswith(spec):
             raise
@@ -106,8 +133,19 @@ def open_module(
     ValueError  in one line, for whatever is wrong with file, function or weights.
     """
     path, name = locate(spec)
+    return _built(_function(path, name), path, name, spec, weights, dataset, device)
+
+
+def _function(path: Path, name: str):
     with on_path(path.parent), without_cuda():
-        module = _module(read_function(path, name), path, name)
+        return read_function(path, name)
+
+
+def _built(
+    function, path: Path, name: str, spec: str, weights, dataset, device
+) -> tuple[nn.Module, dict]:
+    with on_path(path.parent), without_cuda():
+        module = _module(function, path, name)
     network = module.network if isinstance(module, Bare) else module
     if isinstance(module, Bare) and not torch.cuda.is_available():
         module.recipe.cuda = _asks_for_a_gpu(module)  # hidden while it was built

@@ -112,7 +112,7 @@ class Wrapped(Bare):
         for part, (variable, roles) in recipe.variables.items():
             if part in names:
                 target = {"votes": "BIJE", "primary": "BID", "poses": "BJE"}.get(part, "BIJ")
-                readings[part] = [arrange(value, roles, target, {}) for value in variable.values]
+                readings[part] = [arrange(value, roles, target, {}) for value in variable.alike()]
         for part, function in recipe.of_output.items():
             if part in names:
                 readings[part] = [function(output)]

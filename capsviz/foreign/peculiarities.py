@@ -37,7 +37,11 @@ def put_peculiarities(wrapped: Wrapped, images: Tensor, routed) -> None:
     if {"poses", "votes", "couplings"} <= set(traced):
         weights = traced.get("weights", traced["couplings"])[-1]
         total = torch.einsum("bij,bije->bje", weights.double(), traced["votes"].double())
-        if float((1 - _alike(total, traced["poses"][-1])).max()) > close:
+        poses = traced["poses"][-1]
+        if total.shape != poses.shape:
+            numbers = f"poses have {poses.shape[-1]} numbers, votes {total.shape[-1]}"
+            wrapped.peculiar["votes"] = numbers
+        elif float((1 - _alike(total, poses)).max()) > close:
             wrapped.peculiar["votes"] = "poses do not point along the weighted sum of the votes"
     wrapped.facts.extend(Fact("told", reason) for reason in wrapped.peculiar.values())
 

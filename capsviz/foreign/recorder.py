@@ -129,7 +129,7 @@ class Pass(TorchFunctionMode):
 
     def run(self, call: Callable):
         """What `call()` returns, under this mode."""
-        with uncompiled(self.network), self:
+        with uncompiled(), self:
             return call()
 
 

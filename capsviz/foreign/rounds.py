@@ -20,6 +20,7 @@ from capsviz.foreign.recorder import Event
 from capsviz.foreign.roles import followed, roles_in, roles_of_total, summed_dims
 
 SUMS = ("sum", "mean", "nansum")
+SMALLEST = ("add", "clamp", "clamp_min")
 
 
 @dataclass(frozen=True)
@@ -59,18 +60,43 @@ class Round:
 
 
 def normalises(event: Event, flow: Flow) -> bool:
-    """A softmax, or exponentials that are divided by their sum."""
+    """A softmax, the exponential of its logarithm, or exponentials divided by their sum."""
     if event.name in ("softmax", "gumbel_softmax", "softmin"):
         return True
+    if event.name == "exp":
+        return _logarithm(event, flow) is not None
     if event.name != "div" or len(event.inputs) != 2:
         return False
-    sources = flow.sources[event.index]
-    if None in sources:
+    top, bottom = (_unviewed(flow, event, k) for k in (0, 1))
+    while bottom and bottom.name in SMALLEST and len(bottom.inputs) == 1:  # what keeps it from 0
+        bottom = _unviewed(flow, bottom, 0)
+    if not top or not bottom or top.name != "exp" or bottom.name not in SUMS:
         return False
-    top, bottom = (flow.events[source[0]] for source in sources)
-    while is_view(bottom) and flow.sources[bottom.index][0] is not None:
-        bottom = flow.events[flow.sources[bottom.index][0][0]]
-    return top.name == "exp" and bottom.name in SUMS and bottom.inputs[0] is event.inputs[0]
+    whole = _unviewed(flow, bottom, 0)
+    return whole is top or (
+        whole is not None and whole.name == "exp" and flow.base(whole, 0) == flow.base(top, 0)
+    )
+
+
+def _unviewed(flow: Flow, event: Event, position: int) -> Event | None:
+    """The event that gives an input, views left aside."""
+    source = flow.sources[event.index][position]
+    while source is not None and is_view(flow.events[source[0]]):
+        source = flow.sources[source[0]][0]
+    return None if source is None else flow.events[source[0]]
+
+
+def _logarithm(event: Event, flow: Flow) -> Step | None:
+    """The logits of a softmax whose logarithm an exponential is of: x - logsumexp(x) is one too."""
+    source = flow.sources[event.index][0]
+    inner = None if source is None else flow.events[source[0]]
+    if inner is not None and inner.name == "log_softmax":
+        return Step(inner, 0)
+    if inner is None or inner.name != "sub" or len(inner.inputs) != 2:
+        return None
+    total = _unviewed(flow, inner, 1)
+    alike = total is not None and total.name == "logsumexp"
+    return Step(inner, 0) if alike and flow.base(total, 0) == flow.base(inner, 0) else None
 
 
 def frame_of(weights: Tensor, votes: Tensor) -> tuple[int, ...]:
@@ -157,9 +183,11 @@ def _round(flow, softmax, path, entry, biased, batch, classes) -> Round | None:
 
 def _logits(flow: Flow, softmax: Event, path, how: Product, roles: Roles):
     """What the softmax is of, before the first view that keeps its axes apart; or None."""
-    if softmax.name != "softmax":
-        return None
     step = Step(softmax, 0)
+    if softmax.name == "exp":
+        path, step = [step, *path], _logarithm(softmax, flow)
+    elif softmax.name != "softmax":
+        return None
     while True:
         path = [step, *path]
         start = step.event.inputs[step.position]

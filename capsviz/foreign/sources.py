@@ -13,6 +13,8 @@ from capsviz.foreign.variables import Variable, roles_by_size, watching
 
 TARGETS = {"couplings": "BIJ", "votes": "BIJE", "primary": "BID", "poses": "BJE"}
 
+NEGATIVE = 0.1  # share of what couplings add up to that may be below 0
+
 
 def put_source(wrapped: Wrapped, part: str, source, batch: int, output) -> None:
     """A part that a function of the output, a local variable, or a module's name gives."""
@@ -32,6 +34,8 @@ def put_source(wrapped: Wrapped, part: str, source, batch: int, output) -> None:
                 f"{name}= must return ({axes}) of {batch} images and {recipe.classes} classes, it "
                 f"returned {shape}"
             )
+        if part == "couplings":
+            _refuse_negative(value, "what couplings= gives")
     elif ":" in source or part in ("couplings", "votes"):
         shape, evidence = _watch(wrapped, part, source, batch)
     else:
@@ -39,6 +43,15 @@ def put_source(wrapped: Wrapped, part: str, source, batch: int, output) -> None:
     if part == "couplings" or (part in ("votes", "primary") and recipe.children is None):
         recipe.children = shape[1]
     wrapped.facts.append(Fact(name, f"(B, {', '.join(map(str, shape[1:]))}), {evidence}"))
+
+
+def _refuse_negative(values: Tensor, what: str) -> None:
+    """Couplings are shares: a bias after a softmax may bring a few below 0, but no more."""
+    if float(values.clamp(max=0).sum().abs()) > NEGATIVE * float(values.abs().sum()):
+        low, high = float(values.min()), float(values.max())
+        raise ValueError(
+            f"{what} runs from {low:.2g} to {high:.2g}, expected couplings, none of them negative"
+        )
 
 
 def _images(wrapped: Wrapped, batch: int) -> Tensor:
@@ -53,15 +66,17 @@ def _watch(wrapped: Wrapped, part: str, source: str, batch: int):
     with watching([variable]):
         wrapped.passed(_images(wrapped, batch))
     wide = len(TARGETS[part])
-    values = [v for v in variable.values if v.squeeze().dim() >= wide - 1]
-    if not values:
-        raise ValueError(f"{source} never held a tensor with {wide - 1} axes or more")
+    values = variable.alike()
+    if not values or values[-1].squeeze().dim() < wide - 1:
+        raise ValueError(f"{source} held no tensor with {wide - 1} axes or more at last")
     sizes = {"B": batch}
     if "J" in TARGETS[part]:
         sizes["J"] = recipe.classes
     if part != "couplings" and "I" in TARGETS[part] and recipe.children:
         sizes["I"] = recipe.children
     rest = TARGETS[part][-1] if part != "couplings" else "I"
+    if part == "couplings":
+        _refuse_negative(values[-1], source)
     roles = roles_by_size(tuple(values[-1].shape), sizes, rest, source)
     recipe.variables[part] = (variable, roles)
     size = dict.fromkeys(TARGETS[part], 1)

@@ -1,16 +1,19 @@
 """Watch a local variable of somebody's function: for couplings that come from no softmax.
 
-`"module.method:variable"` names the method of a module ("class_caps.m_step:r"; "forward:c" is the
-network's own) and a variable in it. Each value that it is given is kept, in order. Read only.
+`"module.method:variable"` names the method of a module ("class_caps.m_step:r"; "forward:c" and
+"route:c" are of the network itself) and a variable in it. Each value that it is given is kept, in
+order. Read only.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from torch import Tensor, nn
+
+from capsviz.foreign.compiled import as_written
 
 
 class Variable:
@@ -29,15 +32,25 @@ class Variable:
             raise ValueError(f"expected 'module.method:variable', got '{name}'")
         if module not in modules:
             raise ValueError(f"there is no module '{module}', expected one of: {_few(modules)}")
-        function = getattr(getattr(modules[module], method, None), "__func__", None)
+        owner = as_written(modules[module])
+        function = as_written(getattr(owner, method, None))
+        function = getattr(function, "__func__", None)
         if not hasattr(function, "__code__"):
-            kind = type(modules[module]).__name__
+            kind = type(owner).__name__
             raise ValueError(f"{kind} '{module}' has no method '{method}' written in Python")
-        self.name, self.module, self.code = name, modules[module], function.__code__
+        self.name, self.module, self.code = name, owner, function.__code__
         if self.variable not in self.code.co_varnames + self.code.co_cellvars:
             known = self.code.co_varnames[1:]  # without `self`
             raise ValueError(f"{method} has no variable '{self.variable}', it has {_few(known)}")
         self.values: list[Tensor] = []
+
+    def alike(self) -> list[Tensor]:
+        """Values as large as the last: smaller ones repeated, what does not fit left out."""
+        shape, values = self.values[-1].shape if self.values else (), []
+        for value in self.values:
+            with suppress(RuntimeError):  # it cannot be broadcast
+                values.append(value.expand(shape))
+        return values
 
 
 @contextmanager

@@ -9,19 +9,28 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.checkpoint.tensors import read_tensors, sha256
+from capsviz.foreign.compiled import as_written
 from capsviz.foreign.functions import in_words
 
+PREFIXES = ("module.", "model.", "net.")  # of DataParallel, Lightning and their like
+COMPILED = "_orig_mod."  # of what torch.compile made, wherever it is
 INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights")
 
 
 def load(network: nn.Module, path: Path, spec: str) -> dict:
     """Load weights into a network; what a card says of them."""
-    tensors = _tensors(path)
-    own = network.state_dict()
-    if tensors and not set(tensors) & set(own):
-        for prefix in ("module.", "model.", "net."):  # of DataParallel, Lightning and their like
-            if all(key.startswith(prefix) for key in tensors):
-                tensors = {key.removeprefix(prefix): value for key, value in tensors.items()}
+    while isinstance(as_written(network), nn.DataParallel):
+        network = as_written(network).module
+    network = as_written(network)
+    state = network.state_dict()
+    names = {key.replace(COMPILED, ""): key for key in state}  # its own
+    own = {key: state[name] for key, name in names.items()}
+    tensors = {key.replace(COMPILED, ""): value for key, value in _tensors(path).items()}
+    while tensors and not set(tensors) & set(own):
+        prefix = next(iter(tensors)).partition(".")[0] + "."
+        if prefix not in PREFIXES or not all(key.startswith(prefix) for key in tensors):
+            break
+        tensors = {key.removeprefix(prefix): value for key, value in tensors.items()}
     missing, more = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
     if missing or more:
         words = [f"{len(missing)} are missing ({_few(missing)})"] if missing else []
@@ -35,7 +44,7 @@ def load(network: nn.Module, path: Path, spec: str) -> dict:
             f"{tuple(tensors[key].shape)}, expected {tuple(own[key].shape)}"
             + (f", and {len(other) - 1} more" if len(other) > 1 else "")
         )
-    network.load_state_dict(tensors)
+    network.load_state_dict({names[key]: value for key, value in tensors.items()})
     parameters = sum(p.numel() for p in network.parameters())
     return {"file": path.name, "sha256": sha256(path), "parameters": parameters}
 

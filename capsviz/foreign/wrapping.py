@@ -14,12 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.foreign import parts
+from capsviz.foreign.arguments import by_hand, raised_at
 from capsviz.foreign.bare import Bare, Recipe, whole_shape
 from capsviz.foreign.checks import checked, put_children, put_grid
 from capsviz.foreign.compiled import as_written
 from capsviz.foreign.decoders import put_decoder
 from capsviz.foreign.device import without_cuda
 from capsviz.foreign.flow import Flow, storage
+from capsviz.foreign.functions import required
 from capsviz.foreign.layers import Layer, layers
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.outputs import described
@@ -68,12 +70,13 @@ def wrap(
     poses        a module's name, whose output they are, or output -> (B, J, E). None: found.
     decode       (poses (B, J, E), classes (B,)) -> images in [0, 1]. None: found in the pass;
                  False: there is none.
-    couplings    "softmax"; "module.method:variable", to watch a local variable; output ->
-                 (B, I, J); None for a network without capsules.
+    couplings    "softmax"; "module.method:variable", to watch a local variable, "method:variable"
+                 in the network itself; output -> (B, I, J); None for a network without capsules.
     pair         which softmax, where there are several: the name of its module, or a part of its
                  place as the error lists it.
-    grid         (types, rows, columns) of its children, type by type; "probe" to find it by
-                 changing rows and columns of an image; None: they have no places, so no maps.
+    grid         (types, rows, columns) of its children, type by type, held against what they see
+                 of an image; "probe" to find it by changing rows and columns of an image; None:
+                 they have no places, so no maps.
     votes        "module.method:variable" or output -> (B, I, J, E). None: found.
     children     a module's name, "module.method:variable", or output -> (B, I, D). None: found.
     card         what to say of it in results.
@@ -86,18 +89,30 @@ def wrap(
     Raises
     ------
     NoCapsulesError  a ValueError, where nothing is found that weighs votes.
-    ValueError  for images that the network refuses, several candidates for one thing (it lists
+    ValueError  for a network that has `look`, images that it refuses, functions by hand that raise
+                (it names the option and the line), several candidates for one thing (it lists
                 them), scores that are none, or scores that depend on the other images of a batch.
     """
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
     if isinstance(network, Bare):
         raise ValueError(f"this {type(network.network).__name__} is wrapped already")
-    if grid not in (None, "probe") and not (isinstance(grid, tuple | list) and len(grid) == 3):
+    if hasattr(network, "look"):
+        raise ValueError(
+            f"a {type(as_written(network)).__name__} says itself what is inside, by its `look`: "
+            "capsviz.trace(network, images) looks into it as it is"
+        )
+    scores, poses, decode, couplings, votes, children, call, pair, card = by_hand(
+        scores=scores, poses=poses, decode=decode, couplings=couplings, votes=votes,
+        children=children, call=call, pair=pair, card=card,
+    )  # fmt: skip
+    sides = grid if isinstance(grid, tuple | list) else ()
+    whole = len(sides) == 3 and all(type(side) is int and side > 0 for side in sides)
+    if not whole and grid is not None and grid != "probe":
         raise ValueError(f"grid= must be (types, rows, columns), 'probe' or None, got {grid!r}")
     shape = whole_shape(image_shape, classes)
     network = as_written(network)
-    recipe = Recipe(call or (lambda net, images: net(images)), shape, classes)
+    recipe = Recipe(call or _images_alone, shape, classes)
     if normalise is not None:
         recipe.expect(normalise)
     facts = [Fact("call", "given" if call else "network(images)")]
@@ -128,6 +143,10 @@ def wrap(
     return wrapped
 
 
+def _images_alone(network: nn.Module, images: Tensor):
+    return network(images)
+
+
 def _pass(network, recipe, facts, *, scores, couplings, pair):
     """Record passes with more and more images until a layer's batch axis can be told."""
     like = next(network.parameters(), torch.zeros(()))
@@ -153,7 +172,7 @@ def _pass(network, recipe, facts, *, scores, couplings, pair):
     raise NoCapsulesError(
         f"no capsules found in {type(network).__name__}: no softmax weighs votes for "
         f"{recipe.classes} parents{words}; name the couplings by "
-        "couplings='module.method:variable' ('forward:variable' of the network's own forward) or "
+        "couplings='module.method:variable' ('method:variable' of the network itself) or "
         "couplings=lambda output: ..., give the network a `look`, or, if it has none, wrap it with "
         "couplings=None: then evaluate, sweep and corrupt can be run"
     )
@@ -194,7 +213,8 @@ def _recorded(network: nn.Module, recipe: Recipe, images: Tensor):
         if asks and not recipe.cuda and not torch.cuda.is_available():
             recipe.cuda = True
             return _recorded(network, recipe, images)
-        if isinstance(error, TypeError) and "argument" in reason:
+        more = required(network.forward)[1:] if recipe.call is _images_alone else []
+        if isinstance(error, TypeError) and more:
             needs = f"{type(network).__name__}.forward{inspect.signature(network.forward)}"
             raise ValueError(
                 f"the network cannot be called with images alone: {needs}; give "
@@ -202,7 +222,7 @@ def _recorded(network: nn.Module, recipe: Recipe, images: Tensor):
             ) from error
         raise ValueError(
             f"the network refuses images {tuple(images.shape)}: {type(error).__name__}: "
-            f"{reason[:200]}"
+            f"{reason[:200]}{raised_at(error)}"
         ) from error
 
 

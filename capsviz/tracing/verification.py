@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from capsviz import discovery
+from capsviz.tracing.batches import unsteady
 from capsviz.tracing.placement import misplaced
 from capsviz.tracing.shapes import allowed, misshapen, named_parts, shape_of
 
@@ -74,13 +75,13 @@ def mistakes(model, images: Tensor) -> Iterator[str]:
         yield from errors
         return
     separate = "activations" in traced  # and not the norms of poses
-    same = allowed(traced.values())
+    same, whole = allowed(traced.values()), traced["lengths"]
     traced = {name: traced[name].double() for name in (*PARTS, "weights") if name in traced}
     errors = list(_finite(traced))
     if errors:
         yield from errors
         return
-    yield from _batches(model, images, traced["lengths"], same)
+    yield from unsteady(model, images, traced, whole, _routings_of_others(model))
     yield from _values(model, traced, separate, same)
     yield from _interventions(model, images, traced, same)
     yield from misplaced(model, images, traced)
@@ -153,44 +154,6 @@ def _unexplained(x: Tensor, y: Tensor) -> float:
     x, y = x - x.mean(0), y - y.mean(0)
     slope = (x * y).sum(0) / x.square().sum(0).clamp_min(1e-12)
     return float((y - slope * x).square().sum() / y.square().sum().clamp_min(1e-12))
-
-
-def _batches(model, images: Tensor, whole: Tensor, same: float) -> Iterator[str]:
-    """One image, and a few, must say what they said among seven, and seven in another order."""
-    alone = named_parts(model.look(images, keep=("lengths",)))["lengths"].double()
-    off = float((alone - whole).abs().max())
-    if not off <= same / 10:
-        yield (
-            f"`fused` and `route` differ by {off:.2g} for the same images"
-            if _routings_of_others(model)
-            else f"lengths that are asked for alone differ by {off:.2g} from those beside the rest"
-        )
-        return
-    for count in (3, 1):
-        try:
-            few = named_parts(model.look(images[:count], keep=("lengths",)))["lengths"].double()
-        except Exception as error:  # whatever somebody's code does with one image
-            reason = " ".join(str(error).split())[:120]
-            yield f"a batch of {count} fails ({type(error).__name__}: {reason})"
-            return
-        if tuple(few.shape) != (count, whole.shape[1]):
-            yield (
-                f"a batch of {count} gives lengths {shape_of(few)}, expected "
-                f"{(count, whole.shape[1])}: a squeeze() without an axis loses the batch"
-            )
-            return
-        off = float((few - whole[:count]).abs().max())
-        if not off <= same / 10:
-            yield _depends(off)
-            return
-    turned = named_parts(model.look(images.flip(0), keep=("lengths",)))["lengths"].double().flip(0)
-    off = float((turned - whole).abs().max())
-    if not off <= same / 10:
-        yield _depends(off)
-
-
-def _depends(off: float) -> str:
-    return f"scores depend on the batch: an image's change by {off:.2g} with the images beside it"
 
 
 def _interventions(model, images: Tensor, traced: dict, same: float) -> Iterator[str]:
