@@ -3,7 +3,8 @@
 Method: every image is corrupted once in each way of MNIST-C (Mu & Gilmer 2019, arXiv:1906.02337),
 at the strength of the published set, by capsviz's own programs of the definitions; all networks see
 the same corrupted images. Errors carry Wilson intervals, differences from the baseline's error
-paired ones (Agresti & Min 2005); means and ratios those of 1000 resamples of the images.
+paired ones (Agresti & Min 2005); means Wilson's of the effective sample size, as errors on one
+image go together, their differences and ratios those of 1000 resamples of the images.
 `--mnist-c` takes the images of the real MNIST-C instead, where its files are.
 
 mCE is that of Hendrycks & Dietterich (2019, arXiv:1903.12261): the mean over the corruptions of the
@@ -54,7 +55,7 @@ class Result(NamedTuple):
     corruptions: list[str]
     clean: Estimate  # (K,) error on the images as they are; Wilson
     error: Estimate  # (K, C) Wilson
-    mean: Estimate  # (K,) error, mean over the corruptions; resampled images
+    mean: Estimate  # (K,) error, mean over the corruptions; as `compare_shares`
     total: Estimate  # (K,) relative total error: ratio of the sums over the corruptions; resampled
     relative_total: Estimate  # (K,) the same of the excess over the clean error
     examples: np.ndarray | None  # (1 + C, 1, H, W) uint8: the first image, clean and corrupted

@@ -376,3 +376,10 @@ def test_the_mnist_weights_do_what_their_card_says(mnist_root):
     assert len(wrong) == len(set(wrong)) > 0
     found = evaluate(model, part.first(500))
     assert found.accuracy >= 0.99
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    words = [sys.executable, "-m", "capsviz", "compare", "digits"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b""
