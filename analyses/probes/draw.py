@@ -106,7 +106,7 @@ def _dci(axes, result):
         shift = (s - (S - 1) / 2) * 0.7 / S
         for row, estimate in enumerate(pair):
             one = estimate[s : s + 1]
-            intervals(axes, one, np.array([row + shift]), _look(result, name), -1)
+            intervals(axes, one, np.array([row + shift]), _look(result, name), 0)
     high = max(float(one.high.max()) for one in pair)
     _rows(axes, ["disen-\ntangled", "complete"], 0, "DCI, mean over classes")
     axes.set_xlim(0, min(1.03, high + 0.1))

@@ -59,9 +59,10 @@ def intervals(axes, estimate, rows, look, left):
     axes.hlines(rows[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
     axes.plot(estimate.value[inside], rows[inside], linestyle="none", **look)
     beyond = (estimate.value < left) | (estimate.low < left)
-    hollow = {"fillstyle": "full", "markerfacecolor": "white", "zorder": 3}  # above bar and spine
-    arrow = look | {"marker": "<", "clip_on": False, "linestyle": "none"} | hollow
-    axes.plot(np.full(beyond.sum(), left), rows[beyond], **arrow)
+    if beyond.any():
+        hollow = {"fillstyle": "full", "markerfacecolor": "white", "zorder": 3}  # above the spine
+        arrow = look | {"marker": "<", "clip_on": False, "linestyle": "none"} | hollow
+        axes.plot(np.full(beyond.sum(), left), rows[beyond], **arrow)
 
 
 def percent(axis):
