@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from capsviz import checkpoint as checkpoints
-from capsviz.cli.inputs import Inputs, check_fit
+from capsviz.cli.fit import check_fit
+from capsviz.cli.inputs import Inputs
 from capsviz.nn import models
 from capsviz.training.recipe import terms as recipe_terms
 
