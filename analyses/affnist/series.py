@@ -76,9 +76,13 @@ def read(networks, folder, make) -> tuple[list[dict], Path]:
     Where no folder is named, nothing is run and there are none, they are the shipped ones.
     """
     source = folder or FOLDER
+    if folder is not None and not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder '{folder}'")
     results = experiment.read(source)
     if not results and folder is None and not make:
         source = SHIPPED
         if results := experiment.read(source):
             click.echo("no results in runs/affnist: these are the shipped ones", err=True)
+    if not results:
+        raise ValueError(f"there are no results in '{source}': make some by capsviz affnist --run")
     return [r for r in results if not networks or r["network"] in networks], source

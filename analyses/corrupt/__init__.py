@@ -2,10 +2,9 @@
 
 Method: every image is corrupted once in each way of MNIST-C (Mu & Gilmer 2019, arXiv:1906.02337),
 at the strength of the published set, by capsviz's own programs of the definitions; all networks see
-the same corrupted images. Errors carry Wilson intervals, differences from the baseline's error
-paired ones (Agresti & Min 2005); means Wilson's of the effective sample size, as errors on one
-image go together, their differences and ratios those of 1000 resamples of the images.
-`--mnist-c` takes the images of the real MNIST-C instead, where its files are.
+the same corrupted images. Errors carry Wilson intervals, means those of their effective sample
+size, differences from the baseline's error paired ones (Agresti & Min 2005), those of means and
+ratios those of 1000 resamples. `--mnist-c` takes the images of the real MNIST-C, if it is there.
 
 mCE is that of Hendrycks & Dietterich (2019, arXiv:1903.12261): the mean over the corruptions of the
 ratio of a network's error to the baseline's, in percent; relative mCE the same of what each error
@@ -34,7 +33,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number, sentences
 
 EXAMPLES = """
-capsviz corrupt --n 1000  # about 25 s for the four shipped networks
+capsviz corrupt --n 1000  # about 25 s for the two networks it takes
 """
 
 NEEDS = ()  # of a network: its scores
@@ -231,7 +230,7 @@ def caption(result: Result) -> str:
     return (
         "An example of each corruption and the error of each network; in a wide figure errors with "
         "95 % intervals too, less the baseline's where there are several networks, not corrected "
-        "for the number of corruptions. " + sentences(findings(result))
+        "for the number of corruptions. " + sentences(findings(result), result.networks)
     )
 
 

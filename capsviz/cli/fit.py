@@ -24,7 +24,7 @@ def check_fit(model, part: data.Dataset) -> None:
 
 
 def other_classes(model, part: data.Dataset) -> str | None:
-    """What must be said where a network that fits was trained on classes of other names; or None."""
+    """What must be said where a network that fits knows classes of other names; else None."""
     classes = model.card["dataset"].get("classes", part.classes)
     if list(classes) == list(part.classes):
         return None

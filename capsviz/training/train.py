@@ -33,7 +33,7 @@ from capsviz.training.transfer import start_from
 def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
     """The recipe's network for this data set, initialised from the recipe's seed.
 
-    ValueError for shifts that may leave nothing of an image, and as the network's `build` raises it.
+    ValueError for shifts that may leave nothing of an image, and as `build` of the network says.
     """
     with seeded(recipe.seed):
         shape = dataset.first(1).crop(recipe.crop_px).image_shape

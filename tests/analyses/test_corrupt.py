@@ -211,6 +211,8 @@ def test_findings_begin_with_the_smallest_mean_error(result):
     assert order == [result.networks[k] for k in np.argsort(result.mean.value, kind="stable")]
     assert sum("points from a" in line for line in lines) == 2
     assert "[U+" not in escape(corrupt.caption(result))
+    named = result._replace(networks=["mnist", "mnist-resnet", "z"], baseline="mnist")
+    assert "Mnist" not in corrupt.caption(named)
 
 
 @pytest.mark.parametrize("networks", [1, 3])

@@ -260,6 +260,16 @@ def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
     assert run("evaluate", *DIGITS, "--dataset", "digits", "--limit", 9).stderr == ""
 
 
+@pytest.mark.parametrize("words", [["affnist"], ["reproduce", "iterations", "--show"]])
+def test_a_folder_of_results_that_is_absent_is_named_and_was_not_asked_wrongly(run, words):
+    absent = run(*words, "--folder", "nowhere")
+    assert_refused(absent, "there is no folder 'nowhere'")
+    assert absent.exit_code == 1
+    empty = run(*words, "--folder", ".")
+    assert_refused(empty, "no results")
+    assert empty.exit_code == 2
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is here")
 def test_cuda_without_cuda_is_refused(run):
     assert_refused(run("rotate", *DIGITS, "--device", "cuda"), "device 'cuda' is not available")
