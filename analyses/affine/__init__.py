@@ -186,7 +186,7 @@ def caption(result: Result) -> str:
         "An image and affine variants of it, rotated, sheared, scaled and moved at once, with the "
         "larger of the two shifts of each; accuracy of the images as they are, and of the "
         "variants within and beyond the places of training. Bars: 95 % intervals over the images. "
-        + sentences(findings(result))
+        + sentences(findings(result), result.networks)
     )
 
 

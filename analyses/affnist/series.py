@@ -76,6 +76,8 @@ def read(networks, folder, make) -> tuple[list[dict], Path]:
     Where no folder is named, nothing is run and there are none, they are the shipped ones.
     """
     source = folder or FOLDER
+    if folder is not None and not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder '{folder}'")
     results = experiment.read(source)
     if not results and folder is None and not make:
         source = SHIPPED

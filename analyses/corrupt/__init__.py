@@ -2,9 +2,9 @@
 
 Method: every image is corrupted once in each way of MNIST-C (Mu & Gilmer 2019, arXiv:1906.02337),
 at the strength of the published set, by capsviz's own programs of the definitions; all networks see
-the same corrupted images. Errors carry Wilson intervals, differences from the baseline's error
-paired ones (Agresti & Min 2005); means and ratios those of 1000 resamples of the images.
-`--mnist-c` takes the images of the real MNIST-C instead, where its files are.
+the same corrupted images. Errors carry Wilson intervals, means those of their effective sample
+size, differences from the baseline's error paired ones (Agresti & Min 2005), those of means and
+ratios those of 1000 resamples. `--mnist-c` takes the images of the real MNIST-C, if it is there.
 
 mCE is that of Hendrycks & Dietterich (2019, arXiv:1903.12261): the mean over the corruptions of the
 ratio of a network's error to the baseline's, in percent; relative mCE the same of what each error
@@ -33,7 +33,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number, sentences
 
 EXAMPLES = """
-capsviz corrupt --n 1000  # about 25 s for the four shipped networks
+capsviz corrupt --n 1000  # about 25 s for the two networks it takes
 """
 
 NEEDS = ()  # of a network: its scores
@@ -54,7 +54,7 @@ class Result(NamedTuple):
     corruptions: list[str]
     clean: Estimate  # (K,) error on the images as they are; Wilson
     error: Estimate  # (K, C) Wilson
-    mean: Estimate  # (K,) error, mean over the corruptions; resampled images
+    mean: Estimate  # (K,) error, mean over the corruptions; as `compare_shares`
     total: Estimate  # (K,) relative total error: ratio of the sums over the corruptions; resampled
     relative_total: Estimate  # (K,) the same of the excess over the clean error
     examples: np.ndarray | None  # (1 + C, 1, H, W) uint8: the first image, clean and corrupted
@@ -230,7 +230,7 @@ def caption(result: Result) -> str:
     return (
         "An example of each corruption and the error of each network; in a wide figure errors with "
         "95 % intervals too, less the baseline's where there are several networks, not corrected "
-        "for the number of corruptions. " + sentences(findings(result))
+        "for the number of corruptions. " + sentences(findings(result), result.networks)
     )
 
 

@@ -130,7 +130,7 @@ def table(result) -> tuple[list[str], list[list[str]], str]:
             rows.append(_row(name, getattr(result, field)))
     text = (
         f"Error in percent on {result.n} {result.dataset} images under {result.source}, with 95 % "
-        "intervals: Wilson's for one corruption, of resampled images for means and ratios. mCE: "
+        "intervals: Wilson's for one corruption and the mean, of resampled images for ratios. mCE: "
         f"mean over the corruptions of the ratio of the error to that of {result.baseline}, in "
         "percent (Hendrycks & Dietterich 2019); relative total error: ratio of the sums over the "
         "corruptions; relative mCE and relative total excess: the same of what the errors exceed "

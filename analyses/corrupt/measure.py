@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from capsviz.discovery import unknown
 from capsviz.nn.functional import predict
+from capsviz.statistics.comparison import compare_shares
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_each, wilson_each
 from capsviz.tracing import scores
@@ -43,12 +45,10 @@ def statistics(clean, wrong, first, counts) -> dict[str, Estimate]:
     plain, plain_drawn = clean.mean(1)[:, None], _resampled(clean[:, None], counts)
     mean, mean_drawn = error.mean(1), error_drawn.mean(2)
     excess, excess_drawn = error - plain, error_drawn - plain_drawn
-    apart = mean_drawn - mean_drawn[:, [first]]
-    less = Estimate(mean - mean[first], _ends(apart), n, draws=apart)
     return {
         "clean": _shares(clean, first, plain_drawn[..., 0]),
         "error": _shares(wrong, first, error_drawn),
-        "mean": Estimate(mean, _ends(mean_drawn), n, less, draws=mean_drawn),
+        "mean": _means(wrong, first, counts),
         "mce": _ratios(error, error_drawn, first, n),
         "relative_mce": _ratios(excess, excess_drawn, first, n),
         "total": _ratios(mean[:, None], mean_drawn[..., None], first, n),
@@ -82,6 +82,14 @@ def _shares(wrong, first, drawn) -> Estimate:
     ends[first] = 0  # less itself
     less = Estimate((gained - lost) / n, ends, n, draws=drawn - drawn[:, [first]])
     return Estimate(wrong.mean(-1), wilson_each(wrong.sum(-1), n), n, less, draws=drawn)
+
+
+def _means(wrong, first, counts) -> Estimate:
+    """Errors (K,), means over the corruptions, with differences to the first's: of C variants."""
+    K, C, n = wrong.shape
+    order = [first, *(k for k in range(K) if k != first)]  # others are compared with the first
+    mean = compare_shares(wrong.sum(1)[order], np.full(n, C), counts)[np.argsort(order)]
+    return replace(mean, n=n)
 
 
 def _ratios(error, drawn, first, n) -> Estimate:

@@ -22,7 +22,7 @@ def caption(result, part="") -> str:
         "broken image is more suspect than an intact one (AUROC), by the largest score of each "
         "network, by its reconstruction error, and by pixels alone. Open markers: controls, which "
         f"are whole. Bars: 95 % intervals, {result.n:,} {result.dataset} images. "
-        f"{sentences(chr(10).join(verdicts(result)))}"
+        f"{sentences(chr(10).join(verdicts(result)), result.scores)}"
     )
 
 

@@ -235,8 +235,11 @@ def _effect(name: str, effect: Estimate) -> str:
 
 
 def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
-    """A mean and half its interval: "0.12 ±0.01", or of three places, where an interval of some
-    width is at least 0.001: it is rounded up.
+    """A mean and half its interval: "0.12 ±0.01", of two places, or of as many as it takes to show
+    that there is a width, and that zero is outside where it is.
     """
-    places = 2 if half >= 0.005 else 3
-    return f"{mean:{sign}.{places}f}{gap}±{max(half, 0.001 * (half > 0)):.{places}f}"
+    for places in range(2, 12):
+        shown, width = round(abs(mean), places), round(half, places)
+        if (width > 0) == (half > 0) and (shown > width) == (abs(mean) > half):
+            break
+    return f"{mean:{sign}.{places}f}{gap}±{half:.{places}f}"

@@ -190,7 +190,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
     stem, printed["formats"] = _figure(figure)
     if stem is not None:
         naming.try_folder(stem.parent)
-        naming.refuse_existing(stem, force=printed["force"])
+        naming.refuse_existing(stem, force=printed["force"], option="--save-figure")
     files, nothing = prediction.find(names)
     if not files:
         raise ValueError(f"no picture in {', '.join(map(repr, nothing))}")

@@ -221,7 +221,7 @@ def command(run, other_index, n, fit, shift_px, seeds, seed):
         stem, *pair = inputs.pair(run.inputs, run.picture, other_index)
         yield stem, compute(run.model, *pair, classes=run.classes)
         return
-    inputs.check(n, fit=fit, shift_px=shift_px, seeds=seeds)
+    inputs.check(run.inputs.dataset, n, fit=fit, shift_px=shift_px, seeds=seeds)
     if not reconstructs(run.model):
         click.echo(inputs.NO_DECODER, err=True)
     chosen = {"shift_px": shift_px, "seeds": seeds, "seed": seed}

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from capsviz.analyses.probes.words import NAMES
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS
+from capsviz.figures.panels import MARKERS, intervals
 
 WIDE = 5.0  # inches from which on panels stand side by side
 LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge
@@ -76,17 +76,6 @@ def _look(result, name: str) -> dict:
     }
 
 
-def _points(axes, estimate, rows, look, left):
-    """Values with intervals; what lies beyond the left edge is an arrow there."""
-    values, inside = estimate.value, estimate.value >= left
-    ends = np.maximum(estimate.ci95, left)
-    axes.hlines(rows[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
-    axes.plot(values[inside], rows[inside], linestyle="none", **look)
-    if not inside.all():
-        arrow = look | {"marker": "<", "fillstyle": "none"}
-        axes.plot([left] * sum(~inside), rows[~inside], linestyle="none", clip_on=False, **arrow)
-
-
 def _rows(axes, names, left, label):
     axes.axvline(0, color=GREY, linewidth=0.5)
     axes.set_yticks(range(len(names)), names)
@@ -103,8 +92,8 @@ def _probes(axes, result):
     left = max(LOWEST, min(0.0, low) - 0.05)
     for s, name in enumerate(result.sources):
         look, rows = _look(result, name), y + (s - (S - 1) / 2) * 0.7 / S
-        _points(axes, result.control[s], rows, look | {"fillstyle": "none"}, left)
-        _points(axes, result.r2[s], rows, look, left)
+        intervals(axes, result.control[s], rows, look | {"fillstyle": "none"}, left)
+        intervals(axes, result.r2[s], rows, look, left)
     names = [NAMES.get(one, one) for one in result.measures]
     _rows(axes, names, left, "R² within a class, linear probe")
 
@@ -117,7 +106,7 @@ def _dci(axes, result):
         shift = (s - (S - 1) / 2) * 0.7 / S
         for row, estimate in enumerate(pair):
             one = estimate[s : s + 1]
-            _points(axes, one, np.array([row + shift]), _look(result, name), -1)
+            intervals(axes, one, np.array([row + shift]), _look(result, name), 0)
     high = max(float(one.high.max()) for one in pair)
     _rows(axes, ["disen-\ntangled", "complete"], 0, "DCI, mean over classes")
     axes.set_xlim(0, min(1.03, high + 0.1))
@@ -128,7 +117,7 @@ def _cycle(axes, result):
     left = max(-1.6, min(0.0, float(result.cycle.low.min())) - 0.05)
     rows = np.arange(len(result.returns))
     look = {"color": COLOURS[0], "marker": "o", "markersize": 3}
-    _points(axes, result.cycle, rows, look, left)
+    intervals(axes, result.cycle, rows, look, left)
     short = ["its drawing", "noise as far", "a like one's\ndrawing"]
     _rows(axes, short, left, "R² of the pose, encoded again")
 

@@ -16,14 +16,15 @@ def require_drawings(model) -> None:
         )
 
 
-def check(n: int, *, fit: int, shift_px: int, seeds: int) -> None:
+def check(dataset, n: int, *, fit: int, shift_px: int, seeds: int) -> None:
     """ValueError for numbers that make no sense, before anything is computed."""
     if n < 2:
         raise ValueError(f"expected at least 2 images for an interval, got --n {n}")
     if fit < LEAST:
         raise ValueError(f"expected at least {LEAST} images of a class to fit on, got --fit {fit}")
-    if shift_px < 0:
-        raise ValueError(f"expected a shift of 0 px or more, got --shift-px {shift_px}")
+    side = min(dataset.image_shape[1:])
+    if not 0 <= shift_px < side:
+        raise ValueError(f"expected a shift of 0 to {side - 1} px, got --shift-px {shift_px}")
     if seeds < 0:
         raise ValueError(f"expected 0 seeds of fresh networks or more, got --seeds {seeds}")
 

@@ -102,7 +102,7 @@ def _maps(part, result, classes, shape, wide):
             if column == 0:
                 axes.set_ylabel(name, fontsize=6.5)
     part.suptitle(maps_title(result, SHOWN, wide), fontsize=7)
-    bar(part, drawn, grid, "evidence; − marks negative")
+    bar(part, drawn, grid, "evidence; −: well below 0")
 
 
 def evidence(result, width):
@@ -130,7 +130,7 @@ def evidence(result, width):
     grid[0].set_ylabel(parent_of(result))
     class_ticks(grid[0].yaxis, result.classes)
     figure.suptitle(evidence_title(result), fontsize=7)
-    bar(figure, drawn, grid[:2], "evidence; − marks negative\n")  # away from the next panel
+    bar(figure, drawn, grid[:2], "evidence; −: well below 0\n")  # away from the next panel
     return figure
 
 

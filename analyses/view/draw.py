@@ -49,7 +49,7 @@ def _scores(axes, result):
             at, row, each, color=COLOURS[k % len(COLOURS)], hatch=HATCHES[k % len(HATCHES)],
             edgecolor="white", linewidth=0, label=f"{network}{routing}",
         )  # fmt: skip
-    axes.set(ylim=(0, 1.25), ylabel=_scale(result), xlabel="class")
+    axes.set(ylim=(0, 1.05 + 0.2 * -(-K // 2)), ylabel=_scale(result), xlabel="class")
     axes.set_yticks([0, 0.5, 1])
     axes.set_xticks(range(J), result.classes, rotation=0 if are_short(result.classes) else 90)
     axes.legend(loc="upper center", ncols=2, borderaxespad=0)

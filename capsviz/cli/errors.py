@@ -20,6 +20,8 @@ def errors():
         yield
     except (click.exceptions.Exit, click.Abort):  # RuntimeErrors, but no errors
         raise
+    except BrokenPipeError:  # the reader of stdout has enough: click ends quietly
+        raise
     except ArithmeticError as error:  # before ValueError: some are both
         raise click.ClickException(_line(error)) from error
     except ValueError as error:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from capsviz import checkpoint as checkpoints
 from capsviz import data, discovery, pictures
 from capsviz.cli.example import usual
+from capsviz.cli.fit import check_fit, images_and_classes, other_classes
 from capsviz.cli.shaped import shaped
 from capsviz.transforms.augment import to_float
 
@@ -135,7 +136,8 @@ def open_inputs(
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     check_fit(model, part)
-    return Inputs(model, part, source, notice or part.notice, data_dir=data_dir)
+    said = [one for one in (notice or part.notice, other_classes(model, part)) if one]
+    return Inputs(model, part, source, "\n".join(said) or None, data_dir=data_dir)
 
 
 def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> Inputs:
@@ -222,26 +224,3 @@ def _default(split: str, data_dir) -> tuple[str, data.Dataset, str | None]:
             raise  # a folder that was named by hand is meant
         notice = f"using the embedded '{data.FALLBACK}' data instead: {error}"
         return data.FALLBACK, data.load(data.FALLBACK, split), notice
-
-
-def check_fit(model, part: data.Dataset) -> None:
-    """ValueError if a network is for other images or classes than those of a split."""
-    expected = images_and_classes(model)
-    if expected != (part.image_shape, len(part.classes)):
-        raise ValueError(
-            f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "
-            f"but {part.name} has {part.image_shape} of {len(part.classes)}"
-        )
-    trained_on = model.card["dataset"]
-    classes = trained_on.get("classes", list(part.classes))
-    if trained_on["name"] == part.name and classes != list(part.classes):
-        raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")
-
-
-def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
-    """The shape of the images that a network is for, and the number of their classes."""
-    return tuple(model.config["image_shape"]), model.config["classes"]
-
-
-def _name(model) -> str:
-    return f"the network '{model.card['name']}'" if "name" in model.card else "the network"

@@ -139,22 +139,26 @@ def try_folder(folder: Path) -> None:
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise NotADirectoryError(20, os.strerror(20), str(folder))
-    with tempfile.TemporaryFile(dir=existing):
-        pass
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:  # it names the file that was tried
+        raise OSError(error.errno, error.strerror, str(existing)) from error
 
 
-def refuse_existing(path: Path, *, force: bool, kind: str = "") -> None:
+def refuse_existing(path: Path, *, force: bool, kind: str = "", option: str = "--output") -> None:
     """ValueError if files of this name, without ending, lie there already, unless `force`.
 
     Parameters
     ----------
-    kind  the one ending that is looked for; "" for all.
+    kind    the one ending that is looked for; "" for all.
+    option  by which another name is chosen.
     """
     if not force and path.parent.is_dir():
         for other in sorted(path.parent.glob("*.*")):
-            if other.name.startswith(f"{path.name}.{kind}"):
+            if other.stem == path.name and kind in ("", other.suffix[1:]):
                 raise ValueError(
-                    f"{other} exists: add --force to overwrite it, or choose another --output"
+                    f"{other} exists: add --force to overwrite it, or choose another {option}"
                 )
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from capsviz import checkpoint as checkpoints
 from capsviz import discovery
-from capsviz.cli.inputs import Inputs, check_fit, images_and_classes, open_inputs, own_network
+from capsviz.cli.fit import check_fit, images_and_classes, other_classes
+from capsviz.cli.inputs import Inputs, open_inputs, own_network
 
 
 def open_networks(
@@ -51,7 +52,8 @@ def open_networks(
     for name in names[1:]:
         model = checkpoints.load(name, device=first.device)
         check_fit(model, first.dataset)
-        networks.append(Inputs(model, first.dataset, str(name), drawn=first.drawn))
+        notice = other_classes(model, first.dataset)
+        networks.append(Inputs(model, first.dataset, str(name), notice, drawn=first.drawn))
     return told_apart(networks)
 
 

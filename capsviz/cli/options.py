@@ -133,7 +133,7 @@ networks = stack(
         metavar="NAME|FILE",
         help="Networks to compare: shipped weights, .safetensors files, or folders, each by its "
         "own --checkpoint or by its name alone; the others are compared with the first. "
-        "[default: the shipped ones of the data set]",
+        "[default: the data set's own weights, and its shipped networks without capsules]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
     _seeds_of,

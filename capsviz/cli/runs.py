@@ -6,12 +6,16 @@ A glob names folders of runs, or .safetensors files; other files that it matches
 from __future__ import annotations
 
 import glob
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from capsviz import checkpoint as checkpoints
-from capsviz.cli.inputs import Inputs, check_fit
+from capsviz.cli.fit import check_fit
+from capsviz.cli.inputs import Inputs
+from capsviz.nn import models
+from capsviz.training.recipe import terms as recipe_terms
 
 APART = ("seed",)  # what runs of one recipe may differ in
 
@@ -115,13 +119,23 @@ def seeds_of(cards) -> list[int]:
 
 
 def _terms(card: Mapping) -> dict:
-    """What must be the same: data set, network and recipe, their tables spelled out."""
+    """What must be the same: data set, network and recipe, their tables spelled out.
+
+    A card that is older than a setting has its default.
+    """
     terms = {"dataset": card["dataset"]["name"], "model": card["model"]["name"]}
-    for table in (card["dataset"].get("options", {}), card["recipe"], card["model"]["config"]):
+    for table in (card["dataset"].get("options", {}), recipe_terms(card["recipe"]), _config(card)):
         for name, value in table.items():
             terms |= value if name == "options" else {name: value}
     terms["precision"] = card["training"].get("precision", terms.get("precision"))  # of "auto"
     return {name: value for name, value in terms.items() if name not in APART}
+
+
+def _config(card: Mapping) -> dict:
+    """Settings of a card's network, as JSON has them; those that it does not name are today's."""
+    name, stored = card["model"]["name"], dict(card["model"]["config"])
+    model = models.build(name, stored.pop("image_shape"), stored.pop("classes"), **stored)
+    return json.loads(json.dumps(model.config))
 
 
 def _short(value) -> str:

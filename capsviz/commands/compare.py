@@ -53,7 +53,7 @@ def command(places, output, printed, as_json):
         click.echo(leaderboard.caption(table))
         click.echo("\n".join(["", "holds over seeds:", *claims]) if claims else _nothing())
     if output is not None:
-        for path in tables.write(output.with_suffix(""), header, rows, leaderboard.caption(table)):
+        for path in tables.write(output, header, rows, leaderboard.caption(table)):
             click.echo(f"wrote {path}", err=True)
         with writing.looking(printed), figures.style():
             figure = draw(table, figures.inches(writing.width(printed)))

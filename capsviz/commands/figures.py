@@ -61,6 +61,6 @@ def command(style, only, n, digit, index, seed, figure, inputs):
     empty = set(names) - {entry.analysis for entry in entries} - set(failed) if typed else ()
     if empty:
         listed = ", ".join(sorted(name.replace("_", "-") for name in empty))
-        raise click.ClickException(f"of this network and these images there is no figure: {listed}")
+        raise ValueError(f"of this network and these images there is no figure: {listed}")
     if failed:
         raise click.ClickException(f"{len(failed)} failed: {', '.join(failed)}")

@@ -76,6 +76,8 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
         )
         if typed := options.typed(*names):
             raise ValueError(f"--show trains nothing: drop {', '.join(sorted(typed))}")
+        if folder is not None and not folder.is_dir():
+            raise FileNotFoundError(f"there is no folder '{folder}'")
         if folder is None and not any(where.glob("*/*.json")):
             where = discovery.folder("capsviz.trained") / "reproduce"
             click.echo(f"no results in {FOLDER}: these are the shipped ones", err=True)

@@ -11,8 +11,8 @@ import click
 from capsviz.cli import options
 
 EXAMPLES = """
-capsviz train digits  # about 2 min
-capsviz train mnist  # hours, want a GPU
+capsviz train digits  # about a minute on two cores
+capsviz train mnist  # about 2 h on two cores
 """
 
 SECTIONS = {  # of the help text, each by its first option

@@ -10,7 +10,8 @@ from typing import Any
 
 from capsviz import checkpoint as checkpoints
 from capsviz import data, tracing
-from capsviz.cli.inputs import check_fit, choose_device, open_inputs, own_network
+from capsviz.cli.fit import check_fit
+from capsviz.cli.inputs import choose_device, open_inputs, own_network
 from capsviz.cli.networks import apart_from_shipped
 from capsviz.explorer.network import Networks, test_images
 from capsviz.tracing import needs

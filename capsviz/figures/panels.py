@@ -49,6 +49,22 @@ def mosaic(axes, pictures, columns):
     return np.arange(rows) * tall + (height - 1) / 2, np.arange(n) * wide + (width - 1) / 2
 
 
+def intervals(axes, estimate, rows, look, left):
+    """Values (N,) with their intervals in rows; a hollow arrow where one goes beyond the left edge.
+
+    Of a value beyond the edge the arrow stands alone.
+    """
+    inside = estimate.value >= left
+    ends = np.maximum(estimate.ci95, left)
+    axes.hlines(rows[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
+    axes.plot(estimate.value[inside], rows[inside], linestyle="none", **look)
+    beyond = (estimate.value < left) | (estimate.low < left)
+    if beyond.any():
+        hollow = {"fillstyle": "full", "markerfacecolor": "white", "zorder": 3}  # above the spine
+        arrow = look | {"marker": "<", "clip_on": False, "linestyle": "none"} | hollow
+        axes.plot(np.full(beyond.sum(), left), rows[beyond], **arrow)
+
+
 def percent(axis):
     """Shares at the ticks of an axis, in percent, with all the digits that they have."""
     axis.set_major_formatter(lambda share, _: f"{100 * share:.6g} %".replace("-", "−"))

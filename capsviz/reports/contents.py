@@ -76,7 +76,8 @@ def choose(only: Sequence[str], several: bool) -> list[str]:
     only = [name.replace("-", "_") for name in only]
     for name in only:
         if name not in known:
-            raise ValueError(discovery.unknown("analysis", name, known))
+            words = [one.replace("_", "-") for one in (name, *known)]
+            raise ValueError(discovery.unknown("analysis", words[0], words[1:]))
     usual = [name for name in known if name in OF_EACH] if several else known
     return [name for name in known if name in only] if only else usual
 

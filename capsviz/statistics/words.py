@@ -1,5 +1,7 @@
 """Numbers in words, alike in the findings of every analysis."""
 
+from collections.abc import Sequence
+
 LONGEST = 16  # letters of a name in a figure or a table
 TIE = 1e-6  # activations that differ by less are alike
 
@@ -44,15 +46,22 @@ def shortened(names) -> list[str]:
     return short
 
 
-def sentence(text: str) -> str:
-    """A text as a sentence: a capital first, a full stop last; "" stays."""
+def sentence(text: str, names: Sequence[str] = ()) -> str:
+    """A text as a sentence: a capital first, unless it begins with a name, a full stop last.
+
+    "" stays.
+    """
     text = text.strip()
-    return text[:1].upper() + text[1:] + ("" if text[-1:] in ("", ".", "!", "?") else ".")
+    first = text[:1] if text.startswith(tuple(names)) else text[:1].upper()
+    return first + text[1:] + ("" if text[-1:] in ("", ".", "!", "?") else ".")
 
 
-def sentences(lines: str) -> str:
-    """Lines as sentences, one after the other: captions are made of findings."""
-    return " ".join(sentence(line) for line in lines.splitlines() if line.strip())
+def sentences(lines: str, names: Sequence[str] = ()) -> str:
+    """Lines as sentences, one after the other: captions are made of findings.
+
+    `names`, of networks, stay as they are where a line begins with one.
+    """
+    return " ".join(sentence(line, names) for line in lines.splitlines() if line.strip())
 
 
 def told(difference, above: str, below: str, neither: str) -> str:

@@ -139,6 +139,22 @@ def as_begun(recipe: Recipe, stored: Mapping) -> Recipe:
     return replace(recipe, lr_decay=stored["lr_decay"], lr_decay_steps=PER_EPOCH)
 
 
+def terms(stored: Mapping) -> dict:
+    """What a stored recipe says, a field younger than it by its default, without an unused decay.
+
+    Parameters
+    ----------
+    stored  the fields as JSON has them; the result has them so, too.
+    """
+    values = _complete(stored)
+    unused = ("lr_decay", "lr_decay_steps") if values["schedule"] != "exponential" else ()
+    return {name: value for name, value in values.items() if name not in unused}
+
+
+def _complete(stored: Mapping) -> dict:
+    return {**asdict(Recipe()), **_with_decay(stored)}
+
+
 def differing(stored: Mapping, recipe: Recipe) -> set[str]:
     """Fields of a recipe in which a stored one differs; a field younger than it has its default.
 
@@ -150,7 +166,7 @@ def differing(stored: Mapping, recipe: Recipe) -> set[str]:
     stored  the fields as JSON has them.
     """
     recipe = as_begun(recipe, stored)
-    stored = {**asdict(Recipe()), **_with_decay(stored)}
+    stored = _complete(stored)
     values = json.loads(json.dumps(asdict(recipe)))
     names = {name for name, value in values.items() if stored[name] != value}
     unused = stored["schedule"] == recipe.schedule != "exponential"

@@ -31,9 +31,17 @@ from capsviz.training.transfer import start_from
 
 
 def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
-    """The recipe's network for this data set, initialised from the recipe's seed."""
+    """The recipe's network for this data set, initialised from the recipe's seed.
+
+    ValueError for shifts that may leave nothing of an image, and as `build` of the network says.
+    """
     with seeded(recipe.seed):
         shape = dataset.first(1).crop(recipe.crop_px).image_shape
+        if recipe.shift_px >= min(shape[1:]):
+            raise ValueError(
+                f"shift_px must be below the {min(shape[1:])} pixels of a side of the images, "
+                f"got {recipe.shift_px}"
+            )
         return models.build(recipe.model, shape, len(dataset.classes), **recipe.options)
 
 

@@ -193,7 +193,7 @@ def test_the_command_draws_and_tabulates_what_is_there(series, tmp_path, monkeyp
         (("--run", "--task", "3/2"), 2, "--task I/N with I from 1 to N, got '3/2'"),
         (("--run", "--seeds", "0"), 2, "at least 1 seed, got 0"),
         (("--networks", "capsnet-2"), 2, "unknown network 'capsnet-2'"),
-        (("--folder", "nowhere"), 2, "no results yet: make some by capsviz affnist --run"),
+        (("--folder", "nowhere"), 1, "there is no folder 'nowhere'"),
         (("--n", "5", "--epochs", "3"), 2, "drop --epochs, --n or add --run"),
         (("--limit", "5"), 2, "drop --n or add --run"),
         (("--run", "--match-accuracy", "99.23"), 2, "must be in (0, 1), got 99.23"),

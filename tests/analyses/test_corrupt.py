@@ -211,6 +211,8 @@ def test_findings_begin_with_the_smallest_mean_error(result):
     assert order == [result.networks[k] for k in np.argsort(result.mean.value, kind="stable")]
     assert sum("points from a" in line for line in lines) == 2
     assert "[U+" not in escape(corrupt.caption(result))
+    named = result._replace(networks=["mnist", "mnist-resnet", "z"], baseline="mnist")
+    assert "Mnist" not in corrupt.caption(named)
 
 
 @pytest.mark.parametrize("networks", [1, 3])
@@ -293,3 +295,15 @@ def test_published_images_are_those_of_the_clean_ones(digits, tmp_path):
 def test_no_network_is_refused():
     with pytest.raises(ValueError, match="expected at least one network, got none"):
         corrupt.compute({}, torch.rand(2, 1, 28, 28), torch.tensor([0, 1]), dataset="noise")
+
+
+def test_the_mean_of_one_corruption_has_its_interval_and_no_error_no_certainty():
+    wrong = np.zeros((2, 1, 50), bool)
+    wrong[1, 0, :9] = True
+    values = statistics(wrong[:, 0], wrong, 1, draw_resamples(50))
+    assert values["mean"].value == pytest.approx([0, 0.18]) and values["mean"].n == 50
+    assert values["mean"].ci95 == pytest.approx(values["error"].ci95[:, 0])
+    assert values["mean"].difference.value == pytest.approx([-0.18, 0])
+    none = np.zeros((2, 3, 50), bool)
+    mean = statistics(none[:, 0], none, 0, draw_resamples(50))["mean"]
+    assert mean.ci95[0] == pytest.approx(wilson(0, 50)) and mean.difference.high[1] > 0

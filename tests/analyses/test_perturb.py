@@ -204,12 +204,25 @@ def test_a_double_network_reads_alike(twos, statistics):
     [
         (0.02, "1.00 ±0.02"),
         (0.0024, "1.000 ±0.002"),
-        (0.00004, "1.000 ±0.001"),
-        (0, "1.000 ±0.000"),
+        (0.00004, "1.00000 ±0.00004"),
+        (0, "1.00 ±0.00"),
     ],
 )
 def test_an_interval_of_some_width_never_reads_as_none(half, text):
     assert measure.plus_minus(1, half) == text
+
+
+@pytest.mark.parametrize(
+    ("mean", "half", "text"),
+    [
+        (0.0004, 0.0003, "0.0004 ±0.0003"),
+        (-0.012, 0.008, "-0.012 ±0.008"),
+        (0.0001, 0, "0.0001 ±0.0000"),
+        (0.008, 0.012, "0.01 ±0.01"),
+    ],
+)
+def test_an_effect_that_is_clear_of_zero_reads_so(mean, half, text):
+    assert measure.plus_minus(mean, half) == text
 
 
 @pytest.mark.parametrize(

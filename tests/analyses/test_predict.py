@@ -191,6 +191,8 @@ def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_pa
 def test_the_figure_is_bounded_however_many_pictures_there_are(run, tmp_path, monkeypatch):
     monkeypatch.setattr(predict, "PICTURES", 2)
     assert run("photos", "--save-figure", "steps.png").exit_code == 0
+    again = run("photos", "--save-figure", "steps.png")
+    assert again.exit_code == 2 and "choose another --save-figure" in again.stderr
     assert len(figures.read_result(tmp_path / "steps.json")[0].files) == 2
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
+from matplotlib.axes import Axes
 from page import assert_fits
 
 from capsviz import figures, tracing
@@ -118,3 +119,15 @@ def test_the_command_writes_what_it_says(tmp_path):
 def test_a_dimension_that_is_not_there_is_refused():
     done = CliRunner().invoke(main, ["view", "--checkpoint", "digits", "--change", "16", "0.2"])
     assert done.exit_code == 2 and "dimensions 0 to 15" in done.stderr
+
+
+@pytest.mark.parametrize("networks", [2, 3, 5])
+def test_the_key_stands_above_the_bars(tiny, tiny_images, networks):
+    found = view.compute(tiny, tiny_images[:1], **NAMES)
+    names = [f"network {k}" for k in range(networks)]
+    several = found._replace(networks=names, scores=np.ones((networks, 3)), kinds=[])
+    drawn = figures.draw("view", several)
+    drawn.draw_without_rendering()
+    (axes,) = (one for one in drawn.findobj(Axes) if one.get_xlabel() == "class")
+    top = max(bar.get_window_extent().y1 for bar in axes.patches)
+    assert axes.get_legend().get_window_extent().y0 > top

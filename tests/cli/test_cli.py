@@ -215,6 +215,9 @@ def test_asking_for_mnist_never_falls_back(run):
         (["train", "--dataset", "digits", "--precision", "fp8"], ["unknown precision 'fp8'"]),
         (["train", "--dataset", "digits", "--learning-rate", -1], ["learning_rate"]),
         (["train", "--dataset", "digits", "--types", 0], ["types must be at least 1"]),
+        (["train", "digits", "--shift-px", 28], ["below the 28 pixels", "got 28"]),
+        (["train", "digits", "--crop-px", 20, "--shift-px", 20], ["below the 20 pixels"]),
+        (["probes", *DIGITS, "--n", 40, "--shift-px", 28], ["0 to 27 px, got --shift-px 28"]),
         (["train", "--dataset", "digits", "--limit", 0], ["expected 1 to 1257"]),
         (["train", "--dataset", "digits", "--image-size", 32], ["takes no image_size"]),
         (["train", "--dataset", "digits", "--data-option", "split=test"], ["split is no option"]),
@@ -243,6 +246,28 @@ def test_a_folder_that_is_not_named_was_asked_wrongly_and_one_that_is_absent_was
     assert run(*words).exit_code == 2
     assert run(*words, "--data-dir", "nowhere").exit_code == 1
     assert run(*words, "--data-dir", ".").exit_code == 2, "it has no class folders"
+
+
+def test_classes_of_other_names_are_told_in_one_line(run, tmp_path):
+    for path in discovery.folder("capsviz.trained").glob("digits.[js]*"):
+        shutil.copy(path, tmp_path)
+    card = json.loads((tmp_path / "digits.json").read_text())
+    card["dataset"] = {"name": "letters", "classes": list("ABCDEFGHIJ")}
+    (tmp_path / "digits.json").write_text(json.dumps(card))
+    words = ["evaluate", "--checkpoint", tmp_path / "digits.safetensors", "--dataset", "digits"]
+    (line,) = run(*words, "--limit", 9).stderr.splitlines()
+    assert "trained to tell A, B, C, ..., but the classes of digits are 0, 1, 2, ..." in line
+    assert run("evaluate", *DIGITS, "--dataset", "digits", "--limit", 9).stderr == ""
+
+
+@pytest.mark.parametrize("words", [["affnist"], ["reproduce", "iterations", "--show"]])
+def test_a_folder_of_results_that_is_absent_is_named_and_was_not_asked_wrongly(run, words):
+    absent = run(*words, "--folder", "nowhere")
+    assert_refused(absent, "there is no folder 'nowhere'")
+    assert absent.exit_code == 1
+    empty = run(*words, "--folder", ".")
+    assert_refused(empty, "no results")
+    assert empty.exit_code == 2
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA is here")
@@ -376,3 +401,10 @@ def test_the_mnist_weights_do_what_their_card_says(mnist_root):
     assert len(wrong) == len(set(wrong)) > 0
     found = evaluate(model, part.first(500))
     assert found.accuracy >= 0.99
+
+
+def test_a_reader_that_has_enough_is_no_error():
+    words = [sys.executable, "-m", "capsviz", "compare", "digits"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.close()
+        assert running.stderr.read() == b""

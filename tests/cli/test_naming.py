@@ -122,6 +122,26 @@ def test_a_file_that_somebody_else_put_there_is_not_overwritten(run):
     assert names("out") == []
 
 
+def test_a_name_that_begins_alike_is_another(tmp_path):
+    (tmp_path / "view-2-angle-20.5.json").write_text("{}")
+    (tmp_path / "view-2-angle-20.json.old").write_text("{}")
+    naming.refuse_existing(tmp_path / "view-2-angle-20", force=False)
+    for kind in ("", "json"):
+        with pytest.raises(ValueError, match=r"angle-20\.5\.json exists: .* another --output"):
+            naming.refuse_existing(tmp_path / "view-2-angle-20.5", force=False, kind=kind)
+    naming.refuse_existing(tmp_path / "view-2-angle-20.5", force=False, kind="pdf")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_itself(tmp_path, monkeypatch):
+    def refuse(dir):
+        raise PermissionError(13, "Permission denied", f"{dir}/tmpx")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    with pytest.raises(PermissionError) as caught:
+        naming.try_folder(tmp_path / "new")
+    assert caught.value.filename == str(tmp_path)
+
+
 def test_a_folder_is_tried_before_anything_is_computed(run, monkeypatch):
     from capsviz.analyses import rotate
 

@@ -1,6 +1,7 @@
 """Several training runs of one recipe at the command line: one statistic, or one line why not."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,9 @@ from several import SMALL, train
 from capsviz import figures
 from capsviz.analyses.transplant import findings
 from capsviz.cli import main
+from capsviz.cli.runs import check
+from capsviz.nn import models
+from capsviz.training.recipe import Recipe
 
 
 @pytest.fixture
@@ -197,3 +201,27 @@ def test_other_options_or_weights_are_measured_anew(runs):
 def test_a_task_of_one_run_is_refused(runs):
     refused(transplant("--checkpoint", "runs/x-0", "--task", "1/2"), "--task", "--seeds-of")
     refused(transplant("--seeds-of", "runs/x-*", "--task", "4/3"), "expected --task I/N")
+
+
+def card(options, **recipe):
+    """Of a run on the digits, as it was written when there were fewer settings."""
+    return {
+        "dataset": {"name": "digits"},
+        "recipe": {"dataset": "digits", **recipe},
+        "training": {"precision": "bf16"},
+        "model": {
+            "name": "capsnet",
+            "config": {"image_shape": [1, 28, 28], "classes": 10, **options},
+        },
+    }
+
+
+def test_an_older_card_has_todays_defaults_where_it_names_nothing():
+    old = card(SMALL, schedule="linear", lr_decay=0.99126, seed=0)
+    config = models.build("capsnet", (1, 28, 28), 10, **SMALL).config
+    new = {**card({}), "recipe": asdict(Recipe("digits", schedule="linear", seed=1))}
+    new["model"] = {"name": "capsnet", "config": json.loads(json.dumps(config))}
+    check({"old": old, "new": new})
+    old["recipe"]["schedule"] = new["recipe"]["schedule"] = "exponential"
+    with pytest.raises(ValueError, match=r"'new' is not .*: lr_decay 0.96, not 0.99126; lr_decay"):
+        check({"old": old, "new": new})

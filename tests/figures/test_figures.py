@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from foreign import Foreign
+from matplotlib.figure import Figure
 
 from capsviz import discovery, figures
 from capsviz.analyses import rotate
 from capsviz.cli import main
+from capsviz.figures import panels
 from capsviz.figures.animation import animate
 from capsviz.figures.latex import typeset
+from capsviz.statistics.estimate import Estimate
 
 FIGURES = discovery.root() / "figures"
 
@@ -167,3 +170,17 @@ def test_every_frame_of_an_animation_is_written_in_one_palette(tmp_path):
         assert gif.convert("RGB").getpixel((7, 7)) == (0xD5, 0x5E, 0x00)
         gif.seek(4)
         assert gif.convert("RGB").getpixel((7, 7)) == (255, 255, 255)
+
+
+def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():
+    axes = Figure().add_subplot()
+    ends = np.array([[0.1, 0.3], [-2.0, 0.4], [-3.0, -2.0], [np.nan, np.nan]])
+    estimate = Estimate(np.array([0.2, 0.1, -2.5, np.nan]), ends)
+    rows, look = np.arange(4), {"color": "red", "marker": "o"}
+    panels.intervals(axes, estimate, rows, look, -0.5)
+    points, arrows = axes.lines
+    assert points.get_xydata().tolist() == [[0.2, 0], [0.1, 1]]
+    assert arrows.get_xydata().tolist() == [[-0.5, 1], [-0.5, 2]]
+    assert arrows.get_marker() == "<" and arrows.get_markerfacecolor() == "white"
+    (bars,) = axes.collections
+    assert [bar[:, 0].tolist() for bar in bars.get_segments()] == [[0.1, 0.3], [-0.5, 0.4]]

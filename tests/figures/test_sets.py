@@ -271,7 +271,7 @@ def test_analyses_are_called_as_their_commands_are():
 
 def test_asked_for_figures_that_there_are_none_of_it_says_so(blank, tmp_path):
     result = run("--only", "predict,rotate", "--n", 5, "--format", "png", "--output", tmp_path)
-    assert result.exit_code == 1 and "there is no figure: predict" in result.stderr
+    assert result.exit_code == 2 and "there is no figure: predict" in result.stderr
     assert list(tmp_path.glob("rotate-*.png"))
 
 

@@ -325,6 +325,16 @@ def test_the_command_prints_and_writes_the_table(tmp_path):
     assert row["cells"]["transplant"]["estimate"]["value"] == 0.7
 
 
+def test_a_name_with_a_dot_keeps_it_and_what_lies_beside_is_untouched(tmp_path):
+    place = card(tmp_path / "one", "one", "aa")
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w/paper.md").write_text("notes")
+    assert compare(place, "--output", tmp_path / "w/paper.v2").exit_code == 0
+    names = {path.name for path in (tmp_path / "w").iterdir()}
+    assert names == {"paper.md"} | {f"paper.v2.{kind}" for kind in ("md", "tex", "pdf", "png")}
+    assert (tmp_path / "w/paper.md").read_text() == "notes"
+
+
 @pytest.mark.parametrize(
     ("words", "part"),
     [

@@ -137,6 +137,8 @@ def test_without_names_several_networks_share_a_few_analyses():
     assert "affnist" not in choose((), False)
     assert choose(("sweep",), True) == ["sweep"]
     assert choose(("parse-tree",), False) == choose(("parse_tree",), False) == ["parse_tree"]
+    with pytest.raises(ValueError, match=r"unknown analysis .nope., .*, parse-tree, "):
+        choose(("nope",), False)
 
 
 @pytest.mark.parametrize("name", discovery.names("capsviz.analyses"))

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from capsviz.analyses.equivariance.law.words import BASELINES
 from capsviz.analyses.equivariance.words import LOWEST
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS
+from capsviz.figures.panels import MARKERS, intervals
 
 WIDE = 5.0  # inches from which on the key stands in two columns
 LINE = 0.135  # inches of a line of the key
@@ -52,16 +52,8 @@ def _rows(axes, result, estimate, f):
     y, low = np.arange(L), np.fmin.reduce(estimate.low[:, f], None, initial=0.0)  # some may be NaN
     left = max(LOWEST, low - 0.05)
     for s in range(S):
-        look = _look(s)
         at = y + (s - (S - 1) / 2) * 0.7 / S
-        values = estimate.value[s, f]
-        inside, below = values >= left, values < left
-        ends = np.maximum(estimate.ci95[s, f], left)
-        axes.hlines(at[inside], *ends[inside].T, color=look["color"], linewidth=0.9)
-        axes.plot(values[inside], at[inside], linestyle="none", **look)
-        if below.any():
-            arrow = look | {"marker": "<", "fillstyle": "none"}  # beyond the left edge
-            axes.plot([left] * sum(below), at[below], linestyle="none", clip_on=False, **arrow)
+        intervals(axes, estimate[s, f], at, _look(s), left)
     for law in BASELINES[1:]:
         axes.axhline(law - 0.5, color="#BBBBBB", linewidth=0.5)
     axes.axhline(BASELINES[0] + 0.5, color="#BBBBBB", linewidth=0.5)

@@ -149,5 +149,6 @@ def caption(result) -> str:
         f"images of a class. {result.n:,} {result.dataset} images, maps fitted on "
         f"{result.fit_count} {result.fit_of} of each class, those of all classes on all of them; "
         f"vectors whole{several}; {warps}. "
-        f"Bars: 95 % intervals, paired bootstrap over images. Less R² than the own map: {verdicts}."
+        "Bars: 95 % intervals, paired bootstrap over images, an arrow where one leaves the axis. "
+        f"Less R² than the own map: {verdicts}."
     )

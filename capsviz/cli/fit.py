@@ -1,0 +1,48 @@
+"""Whether a network is for the images and the classes of a split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from capsviz import data
+
+NAMED = 3  # classes that a notice names
+
+
+def check_fit(model, part: data.Dataset) -> None:
+    """ValueError if a network is for other images or classes than those of a split."""
+    expected = images_and_classes(model)
+    if expected != (part.image_shape, len(part.classes)):
+        raise ValueError(
+            f"{_name(model)} is for images {expected[0]} of {expected[1]} classes, "
+            f"but {part.name} has {part.image_shape} of {len(part.classes)}"
+        )
+    trained_on = model.card["dataset"]
+    classes = trained_on.get("classes", list(part.classes))
+    if trained_on["name"] == part.name and classes != list(part.classes):
+        raise ValueError(f"the network's classes are {classes}, but these are {part.classes}")
+
+
+def other_classes(model, part: data.Dataset) -> str | None:
+    """What must be said where a network that fits knows classes of other names; else None."""
+    classes = model.card["dataset"].get("classes", part.classes)
+    if list(classes) == list(part.classes):
+        return None
+    return (
+        f"{_name(model)} was trained to tell {_first(classes)}, but the classes of {part.name} are "
+        f"{_first(part.classes)}: they are compared by their numbers"
+    )
+
+
+def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
+    """The shape of the images that a network is for, and the number of their classes."""
+    return tuple(model.config["image_shape"]), model.config["classes"]
+
+
+def _first(classes: Sequence[str]) -> str:
+    more = ", ..." if len(classes) > NAMED else ""
+    return ", ".join(classes[:NAMED]) + more
+
+
+def _name(model) -> str:
+    return f"the network '{model.card['name']}'" if "name" in model.card else "the network"
