@@ -10,6 +10,7 @@ from conftest import build_strong, build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
 from page import assert_fits
+from scipy import stats
 
 from capsviz import checkpoint, data, discovery, figures
 from capsviz.analyses import primary
@@ -148,7 +149,7 @@ def test_means_are_those_of_single_images(strong, decoders, tiny_images, statist
         if not found[name]:
             continue  # random: below
         values = np.array(found[name])
-        half = 1.96 * values.std(ddof=1) / 8**0.5
+        half = stats.t.ppf(0.975, 7) * values.std(ddof=1) / 8**0.5
         assert statistics.sse.value[place] == pytest.approx(values.mean(), rel=1e-5)
         assert np.diff(statistics.sse.ci95[place])[0] == pytest.approx(2 * half, rel=1e-3)
         extra = values - found[controls.ALL]

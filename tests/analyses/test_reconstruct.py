@@ -12,6 +12,7 @@ from elsewhere import elsewhere, same
 from foreign import Foreign
 from matplotlib.text import Text
 from page import NARROWEST, assert_fits
+from scipy import stats
 
 from capsviz import checkpoint, figures
 from capsviz.analyses import reconstruct
@@ -81,7 +82,7 @@ def test_failures_are_the_misread_images_with_the_longest_wrong_capsule(result, 
         assert np.abs(result.failures[row] / 255 - pictures.numpy()).max() <= 0.51 / 255
 
 
-def test_errors_are_means_per_true_class_with_normal_intervals(result, sample, slowly):
+def test_errors_are_means_per_true_class_with_students_intervals(result, sample, slowly):
     for row, k in enumerate(result.numbers):
         errors = np.array(
             [one[3] for one, label in zip(slowly, sample[1], strict=True) if label == k]
@@ -93,13 +94,17 @@ def test_errors_are_means_per_true_class_with_normal_intervals(result, sample, s
                 (result.sse_true.value[row], result.sse_true.ci95[row]),
             )
         ):
-            half = 1.96 * errors[:, column].std(ddof=1) / len(errors) ** 0.5
+            half = (
+                stats.t.ppf(0.975, len(errors) - 1)
+                * errors[:, column].std(ddof=1)
+                / len(errors) ** 0.5
+            )
             expected = errors[:, column].mean()
             assert mean == pytest.approx(expected, rel=1e-5)
             assert interval == pytest.approx([expected - half, expected + half], rel=1e-4)
     every = [one[3][0] for one in slowly]
     assert result.mean_sse.value == pytest.approx(np.mean(every), rel=1e-5) and result.n == 60
-    half = 1.96 * np.std(every, ddof=1) / 60**0.5
+    half = stats.t.ppf(0.975, 59) * np.std(every, ddof=1) / 60**0.5
     expected = [np.mean(every) - half, np.mean(every) + half]
     assert result.mean_sse.ci95 == pytest.approx(expected, rel=1e-4)
 

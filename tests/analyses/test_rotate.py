@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from conftest import build_tiny
 from elsewhere import elsewhere, same
 from foreign import Foreign
+from scipy import stats
 
 from capsviz.analyses import rotate
 from capsviz.analyses.rotate import draw
@@ -70,7 +71,7 @@ def test_statistics_are_means_over_images(tiny, tiny_images):
         assert found.accuracy.value[i] == float((lengths.argmax(1) == labels).float().mean())
         true = lengths[torch.arange(8), labels].double()
         assert found.true_length.value[i] == pytest.approx(float(true.mean()), rel=1e-5)
-        half = 1.96 * float(true.std()) / 8**0.5
+        half = stats.t.ppf(0.975, 7) * float(true.std()) / 8**0.5
         assert found.true_length.high[i] - found.true_length.value[i] == pytest.approx(
             half, rel=1e-3
         )

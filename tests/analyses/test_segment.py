@@ -12,6 +12,7 @@ from conftest import build_tiny
 from elsewhere import same
 from foreign import Foreign
 from page import NARROWEST, assert_fits
+from scipy import stats
 
 from capsviz import checkpoint, data, figures
 from capsviz.analyses import segment
@@ -120,7 +121,8 @@ def test_error_and_overlap_are_those_of_single_digits(model, part, slowly, resul
     for kind, values in zip(("sse", "iou"), expected, strict=True):
         estimate = getattr(result, kind)
         for one, numbers in ((estimate, values), (estimate.difference, values - values[:, :1])):
-            mean, half = numbers.mean(0), 1.96 * numbers.std(0, ddof=1) / len(part) ** 0.5
+            half = stats.t.ppf(0.975, len(part) - 1) * numbers.std(0, ddof=1) / len(part) ** 0.5
+            mean = numbers.mean(0)
             assert one.value == pytest.approx(mean, rel=1e-4, abs=1e-5)
             interval = np.stack([mean - half, mean + half], 1)
             assert one.ci95 == pytest.approx(interval, rel=1e-3, abs=1e-4)
