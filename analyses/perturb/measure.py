@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor, log10
+from math import floor, inf, log10
 from typing import NamedTuple
 
 import numpy as np
@@ -235,11 +235,15 @@ def _effect(name: str, effect: Estimate) -> str:
 
 
 def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
-    """A mean and half its interval: "0.12 ±0.01", of two places, or of as many as it takes to show
-    that there is a width, and that zero is outside where it is.
+    """A mean and half its interval: "0.12 ±0.01".
+
+    Two places, or three for a smaller width, of which 0.001 is the least; more where it takes them
+    to show that zero is outside.
     """
     for places in range(2, 12):
-        shown, width = round(abs(mean), places), round(half, places)
-        if (width > 0) == (half > 0) and (shown > width) == (abs(mean) > half):
+        width = round(half, places)
+        if half > 0 and width == 0:
+            width = 10.0**-places if places > 2 else inf
+        if (round(abs(mean), places) > width) == (abs(mean) > half):
             break
-    return f"{mean:{sign}.{places}f}{gap}±{half:.{places}f}"
+    return f"{mean:{sign}.{places}f}{gap}±{width:.{places}f}"

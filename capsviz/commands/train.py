@@ -11,8 +11,8 @@ import click
 from capsviz.cli import options
 
 EXAMPLES = """
-capsviz train digits  # about a minute on two cores
-capsviz train mnist  # about 2 h on two cores
+capsviz train digits  # about 1 min on two cores
+capsviz train mnist  # about 2 hours on two cores
 """
 
 SECTIONS = {  # of the help text, each by its first option

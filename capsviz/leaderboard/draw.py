@@ -16,7 +16,7 @@ from capsviz.leaderboard.words import is_constructed
 from capsviz.statistics.estimate import Estimate
 
 GREY = "#7F7F7F"
-LINE, LEAST = 0.145, 0.08  # inches of a network's line, and where a page is full
+LINE, LEAST = 0.145, 0.076  # inches of a network's line, and where a page is full
 PANEL, REST = 0.62, 0.52  # inches of a panel's width, at least; of its title and scale
 PAGE = 8.8  # inches, the height that many networks fill
 

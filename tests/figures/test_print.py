@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from capsviz import discovery, figures
+from capsviz import checkpoint, discovery, figures
 from capsviz.cli import main
 from capsviz.cli.inputs import open_inputs
 from capsviz.figures import sets
@@ -106,7 +106,10 @@ def test_every_caption_is_sentences(name, computed):
             text = figures.caption(name, result, part)
             assert (text[0].isupper() or text[0].isdigit()) and text.endswith("."), text
             assert "\n" not in text and ".." not in text and "  " not in text, text
-            assert not re.search(r"[\w)%°]\. [a-z]", text.replace("e.g. ", "")), text
+            plain = text.replace("e.g. ", "")
+            for network in checkpoint.shipped():  # a name is written as it is
+                plain = plain.replace(f". {network} ", ". X ").replace(f". {network}: ", ". X: ")
+            assert not re.search(r"[\w)%°]\. [a-z]", plain), text
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_a_column_takes_no_result_of_other_options(tmp_path):
         table = leaderboard.table([own, sweep(place, digests, ["net", "x"], sizes=sizes)])
         assert (cell(table, "net", "turned") is not None) == taken
     for pattern, options in (
-        ("affine-mnist-resnet-*.json", {"trained_px": 3.0}),
+        ("affine-mnist-mnist-resnet-*.json", {"trained_px": 3.0}),
         ("routing-mnist-1000-images.json", {"iterations": 1}),
         ("corrupt-mnist-1000-images.json", {}),
     ):
