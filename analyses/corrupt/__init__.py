@@ -33,7 +33,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number, sentences
 
 EXAMPLES = """
-capsviz corrupt --n 1000  # about 25 s for the two networks it takes
+capsviz corrupt --n 1000  # about 40 s for the two networks it takes
 """
 
 NEEDS = ()  # of a network: its scores
