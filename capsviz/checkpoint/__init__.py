@@ -177,10 +177,7 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
             "SHA-256 is not theirs"
         )
     try:
-        config = dict(card["model"]["config"])
-        model = models.build(
-            card["model"]["name"], config.pop("image_shape"), config.pop("classes"), **config
-        )
+        model = models.of_config(card["model"]["name"], card["model"]["config"])
         model.load_state_dict(
             {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
         )

@@ -15,6 +15,7 @@ from capsviz import checkpoint as checkpoints
 from capsviz.cli.fit import check_fit
 from capsviz.cli.inputs import Inputs
 from capsviz.nn import models
+from capsviz.nn.random_state import seeded
 from capsviz.training.recipe import terms as recipe_terms
 
 APART = ("seed",)  # what runs of one recipe may differ in
@@ -133,8 +134,8 @@ def _terms(card: Mapping) -> dict:
 
 def _config(card: Mapping) -> dict:
     """Settings of a card's network, as JSON has them; those that it does not name are today's."""
-    name, stored = card["model"]["name"], dict(card["model"]["config"])
-    model = models.build(name, stored.pop("image_shape"), stored.pop("classes"), **stored)
+    with seeded(0):  # no random state outside changes
+        model = models.of_config(card["model"]["name"], card["model"]["config"])
     return json.loads(json.dumps(model.config))
 
 

@@ -163,7 +163,7 @@ def team(device: torch.device):
 
 def leaves_some(model: nn.Module) -> bool:
     """Whether some weights have no say in the loss: of poses, by self-routing without a decoder."""
-    network: Any = copy.deepcopy(model).cpu()
+    network: Any = copy.deepcopy(model).cpu().eval()  # dropout would draw
     images = torch.zeros(2, *network.config["image_shape"])
     labels = torch.zeros(2, dtype=torch.long)
     network.objective(network(images), images, labels).loss.backward()

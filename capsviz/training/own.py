@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from capsviz import checkpoint
 from capsviz.data import Dataset
 from capsviz.nn import models
+from capsviz.nn.random_state import seeded
 from capsviz.provenance import provenance
 
 
@@ -53,9 +53,8 @@ def save(
             f"the network is for images {expected[0]} of {expected[1]} classes, but "
             f"{dataset.name} has {dataset.image_shape} of {len(dataset.classes)}"
         )
-    settings = {k: v for k, v in config.items() if k not in ("image_shape", "classes")}
-    with torch.device("meta"):
-        fresh = models.build(str(models.name_for(model)), *expected, **settings)
+    with seeded(0):
+        fresh = models.of_config(str(models.name_for(model)), config)
     if strange := sorted(fresh.state_dict().keys() ^ model.state_dict().keys()):
         raise ValueError(
             f"its weights are not called as the {kind.__name__}'s are ({strange[0]}): take "

@@ -10,10 +10,10 @@ import torch
 from click.testing import CliRunner
 from several import SMALL, train
 
-from capsviz import figures
+from capsviz import checkpoint, figures
 from capsviz.analyses.transplant import findings
 from capsviz.cli import main
-from capsviz.cli.runs import check
+from capsviz.cli.runs import _terms, check
 from capsviz.nn import models
 from capsviz.training.recipe import Recipe
 
@@ -225,3 +225,10 @@ def test_an_older_card_has_todays_defaults_where_it_names_nothing():
     old["recipe"]["schedule"] = new["recipe"]["schedule"] = "exponential"
     with pytest.raises(ValueError, match=r"'new' is not .*: lr_decay 0.96, not 0.99126; lr_decay"):
         check({"old": old, "new": new})
+
+
+def test_reading_what_runs_have_in_common_draws_nothing():
+    card = checkpoint.read_card(checkpoint.find("digits"))
+    before = torch.get_rng_state()
+    assert _terms(card)["stem"] == "paper"  # younger than the card
+    assert torch.equal(torch.get_rng_state(), before)

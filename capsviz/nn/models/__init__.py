@@ -17,6 +17,7 @@ not fit is computed in parts. One with batch norm says no such thing, or that it
 `whole_batches`: the statistics of a part are not those of the batch.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -70,6 +71,12 @@ def build(name: str, image_shape: tuple[int, int, int], classes: int, **options)
         raise MemoryError(f"the weights of this {name} do not fit: choose a smaller one") from error
     model.built_as = name
     return model
+
+
+def of_config(name: str, config: Mapping) -> nn.Module:
+    """`build` from what a network's `config` says."""
+    settings = dict(config)
+    return build(name, settings.pop("image_shape"), settings.pop("classes"), **settings)
 
 
 def name_for(model: nn.Module) -> str | None:
