@@ -82,7 +82,7 @@ def _curves(axes, result, kind):
 
 def _entropies(axes, result):
     """Entropy of the dictionaries against the number of levels, with the controls."""
-    rows = [(result.entropy_bits, COLOURS[0], "o-", "trained")]
+    rows = [(result.entropy_bits, COLOURS[0], "o-", "this network")]
     rows.append((result.apart_bits, COLOURS[2], "D:", "children apart"))
     if result.fresh_bits is not None:
         rows.append((result.fresh_bits, RANDOM, "s--", "fresh network"))
@@ -96,7 +96,7 @@ def _entropies(axes, result):
     fresh = 0.0 if result.fresh_bits is None else float(result.fresh_bits.value.max())
     bound = "bound: log2 of the images"
     if fresh > 1.01 * result.bound_bits:  # it reads fewer classes, so more images as each
-        bound = "bound of the trained: log2 of the images"
+        bound = "bound of this network: log2 of the images"
     axes.annotate(bound, (result.levels[0], result.bound_bits), xytext=(0, 4),
                   textcoords="offset points", fontsize=6)  # fmt: skip
     high = max(1.9 * result.bound_bits, 1.6 * fresh) or 1

@@ -62,7 +62,7 @@ class Result(NamedTuple):
     images: np.ndarray  # (S, C, H, W) uint8
     read: np.ndarray  # (S,) classes that are read
     labels: list[int | None]  # (S,) true ones, where they are known
-    networks: list[str]  # (S,) "trained" or "freshly initialised"
+    networks: list[str]  # (S,) "trained", "this network" or "freshly initialised"
     favourites: np.ndarray  # (S, I) parent that each child gives most; -1: all the same
     margins: np.ndarray  # (S, I) its coupling less the mean of the child's
     grid: tuple[int, int, int] | None  # types, rows, columns; None: no places
@@ -71,12 +71,12 @@ class Result(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """N images; S networks, the first trained, then fresh ones; intervals are 95 %."""
+    """N images; S networks, the own one first, then fresh ones; intervals are 95 %."""
 
     networks: list[str]  # (S,)
     components: list[str]  # (7,) where variance lies
     shares: Estimate  # (S, 7) of the mean square of preferences; NaN: even couplings
-    shuffled: Estimate  # (7,) of the trained network, with class labels shuffled
+    shuffled: Estimate  # (7,) of the own network, with class labels shuffled
     by_child: np.ndarray  # (I, 3) mean squares of each child: always the same, by class, by image
     coupling_sd: np.ndarray  # (S,) about even ones, over all images
     choices: list[str]  # (5,) what favourites do

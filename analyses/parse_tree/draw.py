@@ -7,6 +7,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from capsviz.analyses.parse_tree.words import FRESH
 from capsviz.figures import COLOURS
 from capsviz.figures.maps import are_short
 from capsviz.figures.panels import show
@@ -41,7 +42,7 @@ def trees(result, width):
         row = s if wide else 2 * s
         axes = figure.add_subplot(grid[row, 0])
         show(axes, result.images[s])
-        fresh = result.networks[s] != "trained"
+        fresh = result.networks[s] == FRESH
         name = result.classes[result.read[s]]
         axes.set_title("fresh\nnetwork" if fresh else "image" if s == 0 else None, fontsize=6.5)
         axes.set_xlabel(f"read: {name}", fontsize=6.5, labelpad=2)

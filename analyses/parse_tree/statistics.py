@@ -9,7 +9,7 @@ from torch import Tensor
 from capsviz import checkpoint
 from capsviz.analyses.parse_tree import measure as measures
 from capsviz.analyses.parse_tree import variance
-from capsviz.analyses.parse_tree.words import COMPONENTS
+from capsviz.analyses.parse_tree.words import COMPONENTS, FRESH, TRAINED, UNKNOWN
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import stack
 from capsviz.tracing import coupling_sd
@@ -17,14 +17,13 @@ from capsviz.tracing.many import winners
 from capsviz.transforms.augment import to_uint8
 
 SAME = "neighbouring places see the same part of the image"
-FRESH = "freshly initialised"
 
 
 def trees(model, images: Tensor, labels: list, seed: int) -> dict:
     """Fields of `Result` but for the classes; ValueError for another number of images than two."""
     if len(images) != 2:
         raise ValueError(f"expected two images whose trees are compared, got {len(images)}")
-    networks, observed, pictures = ["trained"] * 2, [measures.observe(model, images)], [images]
+    networks, observed, pictures = [known_as(model)] * 2, [measures.observe(model, images)], [images]
     fresh, _ = fresh_networks(model, images, 1, seed)
     for other in fresh:
         observed.append(measures.observe(other, images[:1]))
@@ -44,6 +43,11 @@ def trees(model, images: Tensor, labels: list, seed: int) -> dict:
         "grid": observed[0].grid,
         "coupling_sd": torch.cat([coupling_sd(o.couplings, o.even) for o in observed]).numpy(),
     }
+
+
+def known_as(model) -> str:
+    """What a network is called beside fresh ones: trained only where its card says so."""
+    return TRAINED if checkpoint.is_trained(model) else UNKNOWN
 
 
 def fresh_networks(model, images, seeds: int, seed: int) -> tuple[list, list[str]]:
@@ -79,7 +83,7 @@ def measure(model, images, labels, others, seeds: int, seed: int, progress) -> d
     accuracy, activation, ties, no_freezing = _frozen(model, images, labels, *about, counts)
     correlation, no_moves = _moved(model, images, labels, *about[:3], progress, counts)
     return {
-        "networks": ["trained", *names],
+        "networks": [known_as(model), *names],
         "components": list(COMPONENTS),
         "shares": stack(shares),
         "shuffled": _shares(own, mixed, counts),

@@ -8,6 +8,7 @@ from capsviz.statistics.words import number, sentences, tied
 
 COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
+TRAINED, UNKNOWN, FRESH = "trained", "this network", "freshly initialised"
 MOST = 0.5  # of the variance
 
 

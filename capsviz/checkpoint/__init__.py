@@ -20,6 +20,7 @@ from capsviz.checkpoint.tensors import sha256 as sha256
 from capsviz.checkpoint.unfinished import STATE
 from capsviz.checkpoint.untrained import controls as controls
 from capsviz.checkpoint.untrained import fresh as fresh
+from capsviz.checkpoint.untrained import is_trained as is_trained
 from capsviz.checkpoint.untrained import presets as presets
 from capsviz.files import write_text
 from capsviz.nn import models

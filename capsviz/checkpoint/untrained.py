@@ -17,6 +17,11 @@ from capsviz.nn.random_state import seeded
 NORMALISED, BATCH = 512, 128  # images that batch norms are given, in how many at once
 
 
+def is_trained(model: nn.Module) -> bool:
+    """Whether a network's card tells of its training; of one's own, unknown unless it does."""
+    return "training" in getattr(model, "card", {})
+
+
 def presets(model: nn.Module) -> tuple[str | None, ...]:
     """Initialisations that a network's file offers as `PRESETS`; (None,) where it has but one."""
     offered = getattr(_file(model), "PRESETS", ())

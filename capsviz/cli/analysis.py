@@ -244,7 +244,8 @@ def _shared(name: str, function, runs: Sequence[Run], values: dict, figure: dict
 
 def _of_runs(result, networks, about: dict | None) -> list[str]:
     """The line that says how many training runs a result with intervals is of."""
+    from capsviz import checkpoint
     from capsviz.statistics.replicates import words
 
-    trained = all("training" in one.model.card for one in networks)
+    trained = all(checkpoint.is_trained(one.model) for one in networks)
     return words(result, networks=len(networks), trained=trained, about=about)

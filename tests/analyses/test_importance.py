@@ -234,7 +234,7 @@ def test_a_fresh_network_that_reads_all_as_one_class_stays_on_the_axes(images, l
     result = measured(build_tiny(), images, labels, others)
     bits = np.array([0, 0, 0, 0, 1, 2.5 * result.bound_bits])
     fresh = Estimate(bits, np.stack([bits, bits], 1))
-    for one, bound in ((result, "bound: "), (result._replace(fresh_bits=fresh), "of the trained")):
+    for one, bound in ((result, "bound: "), (result._replace(fresh_bits=fresh), "of this network")):
         figure = figures.draw("importance", one, part="dictionaries")
         axes = figure.axes[0]
         assert one.fresh_bits.value.max() < axes.get_ylim()[1]

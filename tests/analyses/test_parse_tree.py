@@ -331,7 +331,9 @@ def test_every_routing_has_a_tree(kind, images, labels, others):
             values += torch.randn(values.shape)  # self-routing begins evenly
     result = measured(model, images, labels, others)
     np.testing.assert_allclose(result.shares.value[0].sum(), 1)
-    assert result.networks == ["trained", "freshly initialised"]
+    assert result.networks == ["this network", "freshly initialised"]
+    model.card = {"training": {}}
+    assert measured(model, images, labels, others).networks[0] == "trained"
     assert result.accuracy.value.shape == (6,)
     assert result.correlation.value.shape == (2, 3)
     assert parse_tree.findings(result).count("freshly initialised") == 2
