@@ -23,7 +23,8 @@ def trees(model, images: Tensor, labels: list, seed: int) -> dict:
     """Fields of `Result` but for the classes; ValueError for another number of images than two."""
     if len(images) != 2:
         raise ValueError(f"expected two images whose trees are compared, got {len(images)}")
-    networks, observed, pictures = [known_as(model)] * 2, [measures.observe(model, images)], [images]
+    networks, pictures = [known_as(model)] * 2, [images]
+    observed = [measures.observe(model, images)]
     fresh, _ = fresh_networks(model, images, 1, seed)
     for other in fresh:
         observed.append(measures.observe(other, images[:1]))

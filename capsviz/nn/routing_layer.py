@@ -87,8 +87,14 @@ class RoutingLayer(nn.Module):
 
         Raises
         ------
-        ValueError  for fewer than one iteration, or more of a routing that has one pass.
+        ValueError  for fewer than one iteration, or more of a routing that has one pass, and
+                    activations of another shape, also where the routing reads none.
         """
+        if activations is not None and activations.shape != children.shape[:2]:
+            raise ValueError(
+                f"activations must be (B, I) = {tuple(children.shape[:2])}, got the shape "
+                f"{tuple(activations.shape)}"
+            )
         takes, count = self._takes[function], self.iterations
         if iterations is not None:
             count = routings.rounds(self.routing_name, iterations)

@@ -350,3 +350,12 @@ def test_children_of_another_shape_are_refused_with_couplings_too(shape):
     for put_in in (None, even):
         with pytest.raises(ValueError, match="288"):
             layer.couple(torch.rand(shape), couplings=put_in)
+
+
+@pytest.mark.parametrize("name", ["dynamic", "em"])
+def test_activations_of_another_shape_are_refused_by_routings_that_read_none(name):
+    capsules = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name)
+    children = draw32(B, I, D)
+    for function in (capsules.couple, capsules.route):
+        with pytest.raises(ValueError, match=r"activations must be \(B, I\) = .*got the shape"):
+            function(children, activations=torch.rand(B, I + 1))
