@@ -66,7 +66,7 @@ def command(name, patterns, n, only):
     cards = [checkpoint.read_card(checkpoint.find(run)) for run in named]
     folder = FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / "runs.json", json.dumps(summary(name, cards), indent=1) + "\n")
+    renew(folder, summary(name, cards))
     n = min(n, cards[0]["results"]["test"]["n"])
     known = [one for one in COMMANDS if OF.get(one, one) in main.list_commands(None)]
     with gathered(name, named, [card["recipe"]["seed"] for card in cards]):
@@ -92,6 +92,18 @@ def gathered(name: str, named: Sequence[str], seeds: Sequence[int]) -> Iterator[
                 (run / part.name).symlink_to(part)
         with contextlib.chdir(place):
             yield
+
+
+def renew(folder: Path, about: dict) -> None:
+    """Say what runs the numbers of a folder are of; those of other runs are removed."""
+    place = folder / "runs.json"
+    if place.exists():
+        earlier = json.loads(place.read_text(encoding="utf-8"))["runs"]
+        digests = [[one["weights_sha256"] for one in runs] for runs in (earlier, about["runs"])]
+        if digests[0] != digests[1]:
+            for path in folder.glob("*.json"):
+                path.unlink()
+    write_text(place, json.dumps(about, indent=1) + "\n")
 
 
 def summary(name: str, cards: list[dict]) -> dict:

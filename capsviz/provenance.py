@@ -34,13 +34,16 @@ def provenance(card: Mapping | None, device: str) -> dict:
 
 
 def commit() -> str | None:
-    """Git commit of the checkout that capsviz runs from, "+" if its code was changed; else None."""
+    """Git commit of the checkout that capsviz runs from, "+" if its code is not it; else None.
+
+    Of files that git does not know, too: a routing or a data set is found by its file alone.
+    """
     root = discovery.root()
     if not (root / ".git").exists():
         return None
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         head = _git(root, "rev-parse", "HEAD")
-        return head + ("+" if _git(root, "status", "--porcelain", "-uno", "--", *CODE) else "")
+        return head + ("+" if _git(root, "status", "--porcelain", "-unormal", "--", *CODE) else "")
     return None
 
 

@@ -130,6 +130,17 @@ def test_unknown_names_list_the_shipped_ones():
         checkpoint.find("runs/nothing")
 
 
+def test_a_path_is_a_path_also_where_it_is_called_as_a_shipped_network(stored, monkeypatch):
+    folder = stored.parent / "digits"
+    folder.mkdir()
+    for path in (stored, stored.with_suffix(".json")):
+        shutil.copy(path, folder)
+    monkeypatch.chdir(stored.parent)
+    for name in (Path("digits"), "./digits"):
+        assert checkpoint.find(name) == Path("digits") / stored.name
+    assert checkpoint.find("digits").name == "digits.safetensors"
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "x"
     files.write_text(path, "old")

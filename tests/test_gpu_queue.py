@@ -142,6 +142,20 @@ def test_archives_stay_below_their_size_and_hold_the_best_first(tmp_path, monkey
     assert left_out == [f"reproduce/50-epochs/runs/{PAPER}-0/{PAPER}.safetensors"]
 
 
+def test_of_an_earlier_archive_no_job_counts_as_begun(tmp_path):
+    """Its state is not in there: what its log says was lost with the machine."""
+    work = tmp_path / "work"
+    finished(work, PAPER, 0, 0.99)
+    (work / "logs").mkdir()
+    (work / "logs/mnist-routing-3-1.log").write_text("epoch 3/50")
+    gpu_queue.pack(work, tmp_path / "out")
+    again = tmp_path / "again"
+    words = [str(tmp_path / "more"), "--work", str(again), "--seconds", "0"]
+    assert gpu_queue.main([*words, "--earlier", str(tmp_path / "out/results.tar.gz")]) == 0
+    assert (again / f"reproduce/50-epochs/{PAPER}-0.json").exists()
+    assert not list(again.glob("logs/*"))
+
+
 def test_goals_are_means_over_seeds_and_say_what_did_not_run(tmp_path):
     for seed, accuracy in enumerate((0.996, 0.998, 0.9976)):
         finished(tmp_path, PAPER, seed, 0.99, accuracy)

@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if chosen.earlier:
         with tarfile.open(chosen.earlier) as archive:
-            archive.extractall(work, filter="data")
+            kept = [one for one in archive if not one.name.startswith("logs/")]  # of begun jobs
+            archive.extractall(work, kept, filter="data")
     left = chosen.seconds - PACKING - (time.monotonic() - start)
     became = run(jobs, work, left, chosen.side_by_side)
     left_out = pack(work, chosen.folder)

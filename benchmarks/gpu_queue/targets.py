@@ -35,7 +35,7 @@ def goals(work: Path, size: Size) -> list[dict]:
     seconds = min((value for value in epochs if value is not None), default=None)
     lines.append(_goal("seconds of an epoch of MNIST", "<= 0.6", seconds, 0.6, -1))
     for target in (0.995, 0.997):
-        paths = (tables / f"{size.epochs}-epochs").glob(f"runs/{PAPER}-*/epochs.csv")
+        paths = (tables / f"{size.epochs}-epochs").glob(f"runs/{PAPER}-[0-9]/epochs.csv")
         times = [_seconds_to(target, path) for path in sorted(paths)]
         lines.append(
             {"goal": f"seconds to {target:.1%} of the validation images", "measured": times}

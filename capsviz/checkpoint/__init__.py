@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import torch
@@ -39,19 +40,22 @@ def shipped() -> list[str]:
 def find(name: str | os.PathLike) -> Path:
     """Path of the weights of a shipped name, a `.safetensors` file or a folder with one such file.
 
-    Of a run that has not ended it is its state, which `load` and `read_card` take as well.
+    A string that is a shipped name is that network, whatever lies here; a `Path`, or "./digits", is
+    a file or folder. Of a run that has not ended it is its state, which `load` and `read_card` take
+    as well.
 
     Raises
     ------
     ValueError  for anything else, naming the shipped ones.
     """
     path = Path(name)
+    is_name = isinstance(name, str) and path.name == name  # a Path is a path
     if path.suffix == ".safetensors":
         if path.is_file():
             return path
         raise ValueError(f"there is no file '{path}'")
     shipped_path = discovery.folder(SHIPPED) / f"{name}.safetensors"
-    if path.name == str(name) and shipped_path.is_file():
+    if is_name and shipped_path.is_file():
         return shipped_path
     if path.is_dir():
         cards = [p.with_suffix(".safetensors") for p in sorted(path.glob("*.json"))]
@@ -66,7 +70,7 @@ def find(name: str | os.PathLike) -> Path:
             f"'{path}' is not a .safetensors file: pickled weights are not read, "
             "convert them with safetensors.torch.save_file"
         )
-    if len(path.parts) > 1:
+    if not is_name:
         raise ValueError(f"there is no file or folder '{path}'")
     raise ValueError(
         discovery.unknown("checkpoint", str(name), shipped())
@@ -109,6 +113,16 @@ def update_card(weights: Path, **parts) -> Path:
     return path
 
 
+def require_name(path: Path) -> None:
+    """ValueError for weights by a name that the files of a run, or of a decoder, have."""
+    stem = path.stem
+    if path.name == STATE or re.fullmatch(r"best-\d+", stem) or stem.endswith(PRIMARY):
+        raise ValueError(
+            f"weights cannot be called '{stem}': state, best-EPOCH and NAME{PRIMARY} are names of "
+            "other files; choose another name"
+        )
+
+
 def save(
     path: Path, model: nn.Module, card: dict, *, dtype: torch.dtype | None = torch.float16
 ) -> Path:
@@ -124,11 +138,16 @@ def save(
     Returns
     -------
     The path of the weights.
+
+    Raises
+    ------
+    ValueError  as `require_name`.
     """
+    path = Path(path)
+    require_name(path)
     tensors = model.state_dict()
     if dtype is not None:
         tensors = {k: v.to(dtype) if v.is_floating_point() else v for k, v in tensors.items()}
-    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(path, tensors)
     types = {str(v.dtype).removeprefix("torch.") for v in tensors.values() if v.is_floating_point()}

@@ -27,9 +27,22 @@ def card(state: Path, about: Mapping[str, str]) -> dict:
     return json.loads(about["card"])
 
 
+def run(state: Path, about: Mapping[str, str]) -> dict:
+    """Recipe, precision and history in the strings of a state; ValueError where they are not."""
+    try:
+        values = json.loads(about["run"])
+        _ = values["recipe"]["keep"], [line["epoch"] for line in values["history"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{state} is not the state of a run ({type(error).__name__}: {error}): choose another "
+            "--output"
+        ) from error
+    return values
+
+
 def weights(state: Path, about: Mapping[str, str], tensors: Mapping[str, Tensor]) -> Path | dict:
     """The weights that count: the path of the best epoch's, or tensors of the state."""
-    if json.loads(about["run"])["recipe"]["keep"] == "best":
+    if run(state, about)["recipe"]["keep"] == "best":
         return state.with_name(f"best-{card(state, about)['training']['epoch']}.safetensors")
     kind = "ema." if any(name.startswith("ema.") for name in tensors) else "model."
     return {k.removeprefix(kind): v for k, v in tensors.items() if k.startswith(kind)}

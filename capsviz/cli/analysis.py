@@ -227,9 +227,8 @@ def _shared(name: str, function, runs: Sequence[Run], values: dict, figure: dict
     """Rows for `_joined`, once the tasks have measured all runs; until then none of any run."""
     from capsviz.cli import naming, shares
 
-    identity = naming.identity(click.get_current_context())
-    folder = shares.folder_of(figure["output"], name, identity)
-    places = [shares.place_of(folder, one.model.card) for one in runs]
+    of = naming.identity(click.get_current_context()), runs[0].inputs.dataset.digest
+    places = [shares.place_of(figure["output"], name, of, one.model.card) for one in runs]
 
     def results(number):
         return (shares.Measured(*row[:2]) for row in function(runs[number], **values))

@@ -34,6 +34,18 @@ def other_classes(model, part: data.Dataset) -> str | None:
     )
 
 
+def other_images(model, part: data.Dataset) -> str | None:
+    """What must be said of a split that is not, to the last pixel, the one the card tells of."""
+    trained_on = model.card["dataset"]
+    known = trained_on.get("images", {}).get(part.split)
+    if trained_on["name"] != part.name or known in (None, part.digest):
+        return None
+    return (
+        f"these {part.split} images of {part.name} are not those that the card of {_name(model)} "
+        "tells of: some of them may have been trained on"
+    )
+
+
 def images_and_classes(model) -> tuple[tuple[int, int, int], int]:
     """The shape of the images that a network is for, and the number of their classes."""
     return tuple(model.config["image_shape"]), model.config["classes"]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from capsviz import checkpoint as checkpoints
 from capsviz import data, discovery, pictures
 from capsviz.cli.example import usual
-from capsviz.cli.fit import check_fit, images_and_classes, other_classes
+from capsviz.cli.fit import check_fit, images_and_classes, other_classes, other_images
 from capsviz.cli.shaped import shaped
 from capsviz.transforms.augment import to_float
 
@@ -136,8 +136,8 @@ def open_inputs(
         options = trained_on.get("options", {}) if dataset in (None, trained_on["name"]) else {}
         part = data.load(dataset or trained_on["name"], split, data_dir, **options)
     check_fit(model, part)
-    said = [one for one in (notice or part.notice, other_classes(model, part)) if one]
-    return Inputs(model, part, source, "\n".join(said) or None, data_dir=data_dir)
+    said = (notice or part.notice, other_classes(model, part), other_images(model, part))
+    return Inputs(model, part, source, "\n".join(filter(None, said)) or None, data_dir=data_dir)
 
 
 def _open_own(network, weights, dataset, data_dir, split, device, capsules) -> Inputs:

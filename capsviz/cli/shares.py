@@ -1,7 +1,7 @@
 """A statistic over training runs, shared out: what each task measured, where the others find it.
 
 A task measures every N-th run and keeps its results, with the resamples that their intervals are
-of, in OUTPUT/shares/ANALYSIS-DIGEST/WEIGHTS: the digest is that of the options and the version,
+of, in OUTPUT/shares/ANALYSIS-DIGEST/WEIGHTS: the digest is that of options, images and version,
 WEIGHTS that of the network's file, so nothing is taken for what it is not. The task that finds all
 runs there joins them.
 """
@@ -29,14 +29,16 @@ class Measured(NamedTuple):
     result: NamedTuple
 
 
-def folder_of(output: Path, analysis: str, identity: str) -> Path:
-    """Where the results of single runs lie, of a command with these options."""
-    return output / "shares" / f"{analysis}-{_digest(f'{capsviz.__version__} {identity}')}"
+def place_of(output: Path, analysis: str, of: tuple[str, str], card: dict) -> Path:
+    """Where the results of one run lie.
 
-
-def place_of(folder: Path, card: dict) -> Path:
-    """Where those of one run lie."""
-    return folder / card["weights"]["sha256"][:LETTERS]
+    Parameters
+    ----------
+    of    the command's options as one text, and the digest of the images.
+    card  of the run's network.
+    """
+    folder = f"{analysis}-{_digest(' '.join((capsviz.__version__, *of)))}"
+    return output / "shares" / folder / card["weights"]["sha256"][:LETTERS]
 
 
 def measure(

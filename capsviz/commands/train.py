@@ -156,6 +156,8 @@ def command(recipe, data_dir, device, output, resume, save_every, more, about_da
             )  # fmt: skip
     except KeyboardInterrupt:
         again = shlex.join(a for a in sys.argv[1:] if a != "--resume")
+        if not (output / STATE).exists():
+            raise click.ClickException("stopped before an epoch was finished") from None
         raise click.ClickException(
             f"stopped; finished epochs are in {output}. Go on with: capsviz {again} --resume"
         ) from None

@@ -13,6 +13,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
 from capsviz import discovery
-from capsviz.data._checks import check
+from capsviz.data._checks import check, digest
 from capsviz.discovery import plugins
 from capsviz.transforms.augment import to_float
 
@@ -75,6 +76,11 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         """(C, H, W)."""
         _, C, H, W = self.images.shape
         return C, H, W
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of its images, labels and parts: two of the same one are of the same images."""
+        return digest(self.images, self.labels, self.parts)
 
     def first(self, n: int | None) -> Dataset:
         """The first n images, or all for None; ValueError if there are fewer than n, or n < 1."""

@@ -1,6 +1,8 @@
-"""What the tensors of a data set must be."""
+"""What the tensors of a data set must be, and by what they are told from others."""
 
 from __future__ import annotations
+
+import hashlib
 
 import torch
 from torch import Tensor
@@ -28,3 +30,13 @@ def check(images: Tensor, labels: Tensor, parts: Tensor | None, classes: int) ->
         raise ValueError(
             f"labels of {classes} classes must be 0 to {classes - 1}, got {low} to {high}"
         )
+
+
+def digest(*tensors: Tensor | None) -> str:
+    """SHA-256 of the shapes, types and numbers of tensors, as 64 hex digits."""
+    sha = hashlib.sha256()
+    for tensor in tensors:
+        sha.update(repr(None if tensor is None else (tensor.dtype, tuple(tensor.shape))).encode())
+        if tensor is not None:
+            sha.update(tensor.cpu().contiguous().numpy())
+    return sha.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import torch
 from capsviz import memory, pictures
 from capsviz.data import SPLITS, Dataset
 
-SEED = 0  # of the split of a folder that is not split already
+VAL = "val"  # what many call validation/
 SHARES = {"validation": 0.1, "test": 0.2}
 
 
@@ -21,9 +22,10 @@ class NoFolderError(FileNotFoundError, ValueError):
 def load(split, root=None, *, image_size=28, channels=1, download=True):
     """Class folders of pictures.
 
-    `root` holds train/, test/ and perhaps validation/, each with one folder per class; or the class
-    folders themselves, which are then split 70 / 10 / 20 %, stratified, always the same way. Where
-    only validation/ is missing, a tenth of train/ serves.
+    `root` holds train/, test/ and perhaps validation/ (or val/), each with one folder per class; or
+    the class folders themselves, each of which is then split 70 / 10 / 20 % in the order of its
+    files' names in SHA-256: a picture that is added moves few others. Where only validation/ is
+    missing, a tenth of train/ serves.
 
     Parameters
     ----------
@@ -44,10 +46,12 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
     root = Path(root)
     if not root.is_dir():
         raise FileNotFoundError(f"{needed}, but there is no folder {root}")
-    ready = {name for name in SPLITS if (root / name).is_dir()}
+    ready = {name: root / name for name in SPLITS if (root / name).is_dir()}
+    if (root / VAL).is_dir():
+        ready.setdefault("validation", root / VAL)
     if split in ready:
-        source, index = root / split, None
-    elif ready >= {"train"} and split == "validation":
+        source, index = ready[split], None
+    elif "train" in ready and split == "validation":
         source, index = root / "train", "validation"
     elif ready:
         raise FileNotFoundError(f"{root} has {sorted(ready)}, but no folder '{split}'")
@@ -58,7 +62,9 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
     samples, classes = _list(source)
     if ready and split != "train" and (known := _list(root / "train")[1]) != classes:
         raise ValueError(f"{source} has the classes {classes}, but {root / 'train'} has {known}")
-    samples = _in_turn(samples) if index is None else _part(samples, index, with_test=not ready)
+    if index is not None:
+        samples = _part(samples, source, index, with_test=not ready)
+    samples = _in_turn(samples)
     memory.require(
         len(samples) * channels * image_size**2,
         f"{len(samples)} pictures of {image_size} x {image_size}",
@@ -91,33 +97,33 @@ def _in_turn(samples):
     return sorted(samples, key=turn)
 
 
-def _part(samples, split: str, *, with_test: bool):
-    from sklearn.model_selection import train_test_split
-
-    rest, classes = samples, Counter(label for _, label in samples)
+def _part(samples, source: Path, split: str, *, with_test: bool):
+    """Of each class its share of a split: in the order of digests test, validation, training."""
     shares = SHARES if with_test else {"validation": SHARES["validation"]}
-    if (rarest := min(classes.values())) <= len(shares):
+    by_class: dict[int, list] = {}
+    for sample in sorted(samples, key=lambda sample: _digest(sample[0], source)):
+        by_class.setdefault(sample[1], []).append(sample)
+    if (rarest := min(map(len, by_class.values()))) <= len(shares):
         raise ValueError(
             f"the pictures are split by class into training and {' and '.join(reversed(shares))}: "
             f"expected at least {len(shares) + 1} of each class, got {rarest} of one; or lay them "
             "out in train/, validation/ and test/"
         )
-    for name in reversed(shares):
-        rest, share = train_test_split(
-            rest,
-            test_size=max(round(shares[name] * len(samples)), len(classes)),
-            stratify=[label for _, label in rest],
-            random_state=SEED,
-        )
-        if lacking := classes.keys() - {label for _, label in share}:
-            raise ValueError(
-                f"split by class {len(lacking)} of {len(classes)} classes have no picture in {name}"
-                f": expected more of the rarest, which has {rarest}, or lay them out in train/, "
-                "validation/ and test/"
-            )
-        if name == split:
-            return share
-    return rest
+    part = []
+    for _, same in sorted(by_class.items()):
+        start = 0
+        for name in reversed(shares):
+            end = start + max(1, round(shares[name] * len(same)))
+            if name == split:
+                part += same[start:end]
+            start = end
+        if split == "train":
+            part += same[start:]
+    return part
+
+
+def _digest(path: str, source: Path) -> str:
+    return hashlib.sha256(Path(path).relative_to(source).as_posix().encode()).hexdigest()
 
 
 def _read(path: str, size: int, channels: int) -> torch.Tensor:

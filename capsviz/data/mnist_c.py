@@ -12,10 +12,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from capsviz.data import Dataset, hold_out, search_path
+from capsviz.data import search_path
+from capsviz.data._torchvision import divide
 from capsviz.discovery import unknown
 
-FOLDER, SIDE, VALIDATION = "mnist_c", 28, 5_000
+FOLDER, SIDE = "mnist_c", 28
 
 
 def load(split, root=None, *, corruption="identity"):
@@ -38,9 +39,7 @@ def load(split, root=None, *, corruption="identity"):
     labels = _read(place / corruption / f"{part}_labels.npy", (len(images),))
     images = torch.from_numpy(images.astype(np.uint8)).view(-1, 1, SIDE, SIDE)
     labels = torch.from_numpy(labels.astype(np.int64))
-    if split != "test":
-        images, labels = hold_out(images, labels, split, VALIDATION)
-    return Dataset(images, labels, tuple(map(str, range(10))), "mnist_c", split)
+    return divide(images, labels, "mnist_c", split, map(str, range(10)), place / corruption)
 
 
 def _read(path: Path, shape: tuple) -> np.ndarray:

@@ -60,8 +60,7 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
     module = get(table)
     cells = module.cells()
     series = {
-        int(length.name.removesuffix("-epochs")): {c.run: paths_of(c, length) for c in cells}
-        for length in folder.glob("[0-9]*-epochs")
+        n: {c.run: paths_of(c, length) for c in cells} for n, length in _by_length(folder).items()
     }
     filled = {n: sum(map(bool, row.values())) for n, row in series.items() if epochs in (None, n)}
     if not any(filled.values()):
@@ -82,17 +81,22 @@ def lengths(table: str, folder: Path) -> list[int]:
     """Epochs of the runs that there are results of, of two rows or more: to compare them."""
     runs = {cell.run for cell in get(table).cells()}
     by_length: dict[int, set[str]] = {}
-    for path in folder.glob("[0-9]*-epochs/*-[0-9]*.json"):
-        name = path.stem.rpartition("-")[0]
-        if name in runs:
-            by_length.setdefault(int(path.parent.name.removesuffix("-epochs")), set()).add(name)
+    for n, length in _by_length(folder).items():
+        names = {path.stem.rpartition("-")[0] for path in length.glob("*-[0-9]*.json")}
+        by_length[n] = names & runs
     return sorted(n for n, rows in by_length.items() if len(rows) > 1)
+
+
+def _by_length(folder: Path) -> dict[int, Path]:
+    """Folders N-epochs by their N."""
+    names = {path.name.removesuffix("-epochs"): path for path in folder.glob("[0-9]*-epochs")}
+    return {int(name): path for name, path in names.items() if name.isdecimal()}
 
 
 def paths_of(cell: Cell, folder: Path) -> list[Path]:
     """The results of one row, by seed."""
-    paths = folder.glob(f"{cell.run}-*.json")
-    return sorted(path for path in paths if path.stem.removeprefix(f"{cell.run}-").isdigit())
+    by_seed = {p.stem.removeprefix(f"{cell.run}-"): p for p in folder.glob(f"{cell.run}-*.json")}
+    return [by_seed[seed] for seed in sorted(filter(str.isdecimal, by_seed), key=int)]
 
 
 def results_of(cell: Cell, paths: Sequence[Path]) -> list[dict]:

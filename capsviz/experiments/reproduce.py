@@ -7,6 +7,7 @@ images, the test set is read once.
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -136,7 +137,9 @@ def share(runs: Sequence, task: tuple[int, int]) -> list:
 
 
 def _require_all_usable(table: str, folder: Path, runs: Sequence, device: torch.device) -> None:
-    """ValueError for results of a table, of any row and seed, beside which these runs cannot stand.
+    """ValueError for runs of a table, of any row and seed, beside which these cannot stand.
+
+    Results are looked at, and what runs that have begun say of themselves.
 
     Parameters
     ----------
@@ -151,6 +154,12 @@ def _require_all_usable(table: str, folder: Path, runs: Sequence, device: torch.
             for path, card in zip(paths, results_of(cell, paths), strict=True):
                 require_equal(path, card["recipe"], own, apart=aside)
                 _require_precision(path, card["training"]["precision"], own, device)
+            place = _run_folder(result_path(folder, cell.run, own)).parent
+            for run in sorted(place.glob(f"{glob.escape(cell.run)}-[0-9]*")):
+                if begun := history.read_about(run):
+                    require_equal(run, begun["recipe"], own, apart=aside)
+                    if precision := begun.get("precision"):
+                        _require_precision(run, precision, own, device)
 
 
 def _require_usable(folder: Path, cell: Cell, own: Recipe, device: torch.device) -> None:

@@ -161,7 +161,8 @@ def _read(place: Path) -> tuple[list[Network], list[Record]]:
 
 def _own(place: Path) -> list[Network]:
     """Weights in a folder or file: called by their place, too, where that is another name."""
-    one = network(checkpoint.read_card(checkpoint.find(place)))
+    name = place if place.exists() else str(place)  # a Path would be none of a shipped network
+    one = network(checkpoint.read_card(checkpoint.find(name)))
     known = str(place) in checkpoint.shipped() or place.stem == one.name
     return [one if known else one._replace(name=f"{one.name} ({place.stem})")]
 

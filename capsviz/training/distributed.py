@@ -136,10 +136,14 @@ def team(device: torch.device):
 
     Raises
     ------
+    ValueError       for a WORLD_SIZE that is no number.
     ImportError      if there are several processes, but no Accelerate.
     ConnectionError  if another process of the run ended before its time.
     """
-    if int(os.environ.get("WORLD_SIZE", 1)) < 2:
+    count = os.environ.get("WORLD_SIZE", "1")
+    if not count.isdecimal():
+        raise ValueError(f"WORLD_SIZE is the number of processes, got '{count}'")
+    if int(count) < 2:
         yield Team(), device
         return
     try:

@@ -1,12 +1,10 @@
-"""The state of a run on disk: its epochs, and the weights and moments that it resumes from."""
+"""The state of a run on disk: its record, and the weights and moments that it resumes from."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from glob import escape
 from inspect import signature
 from pathlib import Path
@@ -22,54 +20,19 @@ from capsviz.checkpoint.unfinished import STATE
 from capsviz.nn import objectives
 from capsviz.training.optimisation import Average, parameters
 from capsviz.training.recipe import Recipe, differing, resolve_precision
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """One line of the record; losses and accuracies are means over images."""
-
-    epoch: int  # from 1
-    train_loss: float
-    train_accuracy: float
-    validation_accuracy: float
-    validation_margin_loss: float
-    validation_sse: float | None
-    learning_rate: float  # of its last step
-    seconds: float
-    commit: str | None = None  # of the code that trained it, if it ran from a checkout
-    hardware: str | None = None  # that it was trained on
-    train_margin_loss: float | None = None
-    train_reconstruction_loss: float | None = None  # before its weight; None without a decoder
-
-
-def best_epoch(history: list[Epoch]) -> int:
-    """Number of the epoch with the highest validation accuracy; of equals, the lowest loss."""
-    best = max(history, key=lambda e: (e.validation_accuracy, -e.validation_margin_loss))
-    return best.epoch
-
-
-def stopped_early(recipe: Recipe, history: list[Epoch]) -> bool:
-    """Whether the last `early_stop` epochs before the end brought no better one."""
-    if recipe.early_stop is None or not 0 < len(history) < recipe.epochs:
-        return False
-    return len(history) - best_epoch(history) >= recipe.early_stop
-
-
-def finished(recipe: Recipe, history: list[Epoch]) -> bool:
-    """Whether a run has nothing left to train."""
-    return len(history) >= recipe.epochs or stopped_early(recipe, history)
+from capsviz.training.record import Epoch, best_epoch, epochs, to_csv
 
 
 def read_about(output: Path) -> dict | None:
     """Recipe, precision and history of the run in a folder; None if there is none."""
     path = output / STATE
-    return json.loads(stored.read_about(path)["run"]) if path.exists() else None
+    return unfinished.run(path, stored.read_about(path)) if path.exists() else None
 
 
 def read_history(output: Path) -> list[Epoch]:
     """The finished epochs of the run in a folder; none if there is no run."""
     run = read_about(output)
-    return [] if run is None else [Epoch(**line) for line in run["history"]]
+    return [] if run is None else epochs(run)
 
 
 def best_path(output: Path, history: list[Epoch]) -> Path:
@@ -97,7 +60,7 @@ def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
     if not path.exists():
         return None
     tensors, about = stored.read_tensors(path)
-    return tensors, json.loads(about["run"])
+    return tensors, unfinished.run(path, about)
 
 
 def save(
@@ -123,6 +86,8 @@ def save(
         "precision": _precision(recipe, model),
         "history": [asdict(epoch) for epoch in history],
     }
+    if card is not None:
+        about["images"] = card["dataset"].get("images")
     strings = {"run": json.dumps(about)}
     if card is not None:
         strings["card"] = unfinished.describe(
@@ -145,19 +110,22 @@ def restore(
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
     average: Average | None,
+    card: Mapping | None = None,
 ) -> list[Epoch]:
     """Bring a network, its optimiser and its average to the last finished epoch; the record.
 
     Parameters
     ----------
     state   what `read` found in the folder `output`.
+    card    as `save` takes it.
 
     Raises
     ------
-    ValueError  if the run is by a recipe that would have trained otherwise, or in a precision
-                that "auto" does not mean here.
+    ValueError  if the run is by a recipe that would have trained otherwise, in a precision that
+                "auto" does not mean here, or of other images than the card tells of.
     """
     tensors, run = state
+    _same_images(output, run.get("images"), card)
     _agree(output, recipe, run, _precision(recipe, model), endless=not _has_end(recipe, model))
     kinds: dict[str, dict[str, torch.Tensor]] = {"model": {}, "adam": {}, "ema": {}}
     ordered = parameters(optimiser)
@@ -174,16 +142,28 @@ def restore(
     optimiser.load_state_dict({**optimiser.state_dict(), "state": adam})
     if average is not None:
         average.load(kinds["ema"])
-    return [Epoch(**line) for line in run["history"]]
+    return epochs(run)
 
 
 def write_csv(output: Path, history: list[Epoch]) -> None:
     """Write `epochs.csv`: a kill may come between the state and its last line."""
-    files.write_text(output / "epochs.csv", _csv(history))
+    files.write_text(output / "epochs.csv", to_csv(history))
 
 
 def _precision(recipe: Recipe, model: nn.Module) -> str:
     return resolve_precision(recipe.precision, next(model.parameters()).device)
+
+
+def _same_images(output: Path, earlier: Mapping | None, card: Mapping | None) -> None:
+    """ValueError where digests of both are there and differ; a state may be older than they are."""
+    now = None if card is None else card["dataset"].get("images")
+    if not earlier or not now:
+        return
+    if changed := [split for split in now if earlier.get(split) != now[split]]:
+        raise ValueError(
+            f"{output} holds a run on other images than these (of {', '.join(changed)}): "
+            "what it has been trained on might be what it is tested on; choose another --output"
+        )
 
 
 def _has_end(recipe: Recipe, model: nn.Module) -> bool:
@@ -214,11 +194,3 @@ def _agree(output: Path, recipe: Recipe, run: dict, precision: str, *, endless: 
             f"{output} holds a run by another recipe (it differs in {', '.join(sorted(names))}): "
             "resume with the same settings, or choose another --output"
         )
-
-
-def _csv(history: list[Epoch]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Epoch)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(epoch) for epoch in history)
-    return text.getvalue()

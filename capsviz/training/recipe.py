@@ -158,6 +158,8 @@ def _complete(stored: Mapping) -> dict:
 def differing(stored: Mapping, recipe: Recipe) -> set[str]:
     """Fields of a recipe in which a stored one differs; a field younger than it has its default.
 
+    Fields of it that no recipe here has, as another version's, count too.
+
     A decay that is not used, in a schedule that is not exponential, does not count, nor does one
     that `as_begun` lets go on.
 
@@ -169,6 +171,7 @@ def differing(stored: Mapping, recipe: Recipe) -> set[str]:
     stored = _complete(stored)
     values = json.loads(json.dumps(asdict(recipe)))
     names = {name for name, value in values.items() if stored[name] != value}
+    names |= stored.keys() - values.keys()
     unused = stored["schedule"] == recipe.schedule != "exponential"
     return names - {"lr_decay", "lr_decay_steps"} if unused else names
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -12,26 +11,16 @@ import torch
 from torch import nn
 
 from capsviz import checkpoint, data, discovery
-from capsviz.files import locked, write_text
-from capsviz.provenance import hardware, provenance
-from capsviz.tracing.finite import NotFiniteError
+from capsviz.files import locked
+from capsviz.training.cards import describe, store, stored
 from capsviz.training.distributed import Team
-from capsviz.training.evaluate import evaluate
-from capsviz.training.history import Epoch, best_epoch, finished, read_about, stopped_early
-from capsviz.training.recipe import (
-    Recipe,
-    as_begun,
-    differing,
-    read_recipe,
-    resolve_precision,
-    to_toml,
-)
+from capsviz.training.history import read_about
+from capsviz.training.recipe import Recipe, as_begun, read_recipe
+from capsviz.training.record import Epoch, epochs, finished
 from capsviz.training.tensorboard import Writer
-from capsviz.training.thresholds import thresholds
 from capsviz.training.train import fit
 
 SHOW_STEPS = 20  # steps between updates of the progress bar's numbers: each one waits
-HALF_MAY_COST = 0.0005  # of validation accuracy, which is worth half the size of the weights
 
 
 def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
@@ -49,7 +38,9 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
     if source is not None:
         known = {p.stem: p for p in sorted(discovery.folder(checkpoint.SHIPPED).glob("*.toml"))}
         path = known.get(source) or known.get(source.replace("-", "_")) or Path(source)
-        if path.suffix != ".toml" or not path.is_file():
+        if path.suffix == ".toml" and not path.is_file():
+            raise ValueError(f"there is no file '{path}'")
+        if path.suffix != ".toml":
             raise ValueError(discovery.unknown("recipe", source, list(known)) + ", or a .toml file")
         recipe, name = read_recipe(path), path.stem
     flags = {k: v for k, v in flags.items() if v is not None}
@@ -115,26 +106,31 @@ def run(
     Raises
     ------
     BlockingIOError  if another process trains in this folder.
-    ValueError       for a `save_every` below 1, and as `train.fit` raises it.
+    ValueError       for a `save_every` below 1, a name that other files of a run have, and as
+                     `train.fit` raises it.
     """
     if save_every is not None and save_every < 1:
         raise ValueError(f"--save-every must be at least 1 epoch, got {save_every}")
     path, team = output / f"{name}.safetensors", team or Team()
+    checkpoint.require_name(path)
     with locked(output) if team.leads else nullcontext():
         begun = team.agree(read_about(output) if resume and team.leads else None)
-        past = [] if begun is None else [Epoch(**line) for line in begun["history"]]
+        past = [] if begun is None else epochs(begun)
         recipe = recipe if begun is None else as_begun(recipe, begun["recipe"])
-        card = _stored(path, recipe) if team.leads and finished(recipe, past) else None
+        ended = team.leads and finished(recipe, past)
+        card = stored(path, recipe, splits) if ended else None
         if (card := team.agree(card)) is not None:
+            if save_every is not None and team.leads:
+                report("this run has ended: the weights of its past epochs are not kept any more")
             return path, card
 
         def keep(epoch: Epoch, model: nn.Module) -> None:
             if save_every is not None and epoch.epoch % save_every == 0:
                 kept = output / "epochs" / f"{name}-{epoch.epoch}.safetensors"
-                card = _card(kept, recipe, splits, device, asdict(epoch))
+                card = describe(kept, recipe, splits, device, asdict(epoch))
                 checkpoint.save(kept, model, card, dtype=None)
 
-        about = _card(path, recipe, splits, device, {})
+        about = describe(path, recipe, splits, device, {})
         model, history = _fit(
             recipe, splits, output, past, device, resume, team, report, keep, about
         )
@@ -175,71 +171,6 @@ def _fit(recipe, splits, output, past, device, resume, team, report, keep, card)
         bar.close()
         if writer is not None:
             writer.close()
-
-
-def _stored(path: Path, recipe: Recipe) -> dict | None:
-    """The card of a run that ended: its test set is not read a second time."""
-    try:
-        card = checkpoint.read_card(path)
-        whole = card["weights"].get("sha256") == checkpoint.sha256(path)
-    except (FileNotFoundError, ValueError):  # it was killed before all was written
-        return None
-    whole = whole and "results" in card and path.with_suffix(".toml").is_file()
-    return card if whole and not differing(card.get("recipe", {}), recipe) else None
-
-
-def store(
-    path: Path, model: nn.Module, recipe: Recipe, splits, history, device, *, processes: int = 1
-) -> dict:
-    """Write weights, card and recipe; float16 unless that costs much validation accuracy.
-
-    The card's results are those of the weights as they are stored.
-    """
-    test, validation = splits["test"], splits["validation"]
-    validated, dtype = evaluate(model, validation), None
-    half = copy.deepcopy(model).half().float()
-    with suppress(NotFiniteError):  # of a number too large for float16
-        rounded = evaluate(half, validation)
-        if rounded.accuracy >= validated.accuracy - HALF_MAY_COST:
-            model, validated, dtype = half, rounded, torch.float16
-    training = {
-        "images": len(splits["train"].first(recipe.limit)),
-        "epochs": len(history),
-        "epoch": best_epoch(history) if recipe.keep == "best" else len(history),
-        "stopped_early": stopped_early(recipe, history),
-        "seconds": round(sum(epoch.seconds for epoch in history)),
-        "commits": list(dict.fromkeys(epoch.commit for epoch in history)),
-        "precision": resolve_precision(recipe.precision, device),
-        "processes": processes,
-        "hardware": "; ".join(dict.fromkeys(e.hardware or hardware(device) for e in history)),
-    }
-    card = _card(path, recipe, splits, device, training) | {
-        "results": {"validation": validated._asdict(), "test": evaluate(model, test)._asdict()},
-        "thresholds": thresholds(model, validation),
-    }
-    checkpoint.save(path, model, card, dtype=dtype)
-    write_text(path.with_suffix(".toml"), to_toml(recipe))
-    return checkpoint.read_card(path)
-
-
-def _card(path: Path, recipe: Recipe, splits, device, training: dict) -> dict:
-    """What can be said of weights before they are evaluated."""
-    test = splits["test"]
-    return {
-        "name": path.stem,
-        "dataset": {
-            "name": recipe.dataset,
-            "classes": list(test.classes),
-            "image_shape": list(test.image_shape),
-            "whole": list(splits["train"].image_shape),  # before a centre is cut out of it
-            "things": 1 if test.parts is None else test.parts.shape[1],  # to be told in each image
-            "options": recipe.data_options,
-            "notice": test.notice,
-        },
-        "recipe": asdict(recipe),
-        "training": training,
-        "provenance": provenance(None, str(device)),
-    }
 
 
 def _bar(total: int, start: int, *, visible: bool):

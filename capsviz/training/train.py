@@ -19,7 +19,7 @@ from capsviz.training import history
 from capsviz.training.distributed import Team
 from capsviz.training.epoch import train_epoch
 from capsviz.training.evaluate import evaluate
-from capsviz.training.history import Epoch, best_epoch, best_path, finished, stopped_early
+from capsviz.training.history import best_path
 from capsviz.training.optimisation import (
     Average,
     build_optimiser,
@@ -27,6 +27,7 @@ from capsviz.training.optimisation import (
     weights_that_count,
 )
 from capsviz.training.recipe import Recipe, as_begun
+from capsviz.training.record import Epoch, best_epoch, finished, stopped_early
 from capsviz.training.transfer import start_from
 
 
@@ -122,7 +123,7 @@ def fit(
         average = Average(model, recipe.ema)
     record = []
     if state is not None:
-        record = history.restore(state, output, recipe, model, optimiser, average)
+        record = history.restore(state, output, recipe, model, optimiser, average, card)
         if team.leads:
             history.write_csv(output, record)
     elif team.leads:

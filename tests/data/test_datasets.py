@@ -1,5 +1,6 @@
 """Data sets keep the contract; local files come first; damage and absence are said plainly."""
 
+import dataclasses
 import gzip
 import inspect
 import shutil
@@ -380,10 +381,44 @@ def test_of_several_things_in_an_image_a_data_loader_gets_all_classes():
     assert torch.equal(batch[1], pairs.labels[:5])
 
 
-def test_a_split_that_would_lack_a_class_is_refused(tmp_path):
+def test_every_split_of_a_folder_has_every_class(tmp_path):
     make_folder(tmp_path, {"many": 200, "few": 4, "fewer": 4})
-    with pytest.raises(ValueError, match="of 3 classes have no picture in"):
-        [data.load("folder", split, tmp_path, image_size=12) for split in data.SPLITS]
+    parts = {s: data.load("folder", s, tmp_path, image_size=12) for s in data.SPLITS}
+    counts = {s: torch.bincount(part.labels).tolist() for s, part in parts.items()}
+    assert counts == {"train": [2, 2, 140], "validation": [1, 1, 20], "test": [1, 1, 40]}
+    assert parts["test"].labels[:3].tolist() == [0, 1, 2]  # one of each class after another
+
+
+def test_a_picture_that_is_added_leaves_the_others_in_their_splits(tmp_path):
+    def colours(split):
+        part = data.load("folder", split, tmp_path, image_size=12)
+        return set(zip(part.labels.tolist(), part.images[:, 0, 0, 0].tolist(), strict=True))
+
+    make_folder(tmp_path, {"a": 40, "b": 40}, mode="L")
+    before = {split: colours(split) for split in data.SPLITS}
+    Image.new("L", (40, 30), color=250).save(tmp_path / "a" / "one more.png")
+    after = {split: colours(split) for split in data.SPLITS}
+    assert sum(len(before[split] - after[split]) for split in data.SPLITS) <= 2
+    assert len(before["train"]) == 56 and sum(map(len, after.values())) == 81
+
+
+def test_val_is_a_name_of_the_validation_folder(tmp_path):
+    for name, n in (("train", 20), ("val", 3), ("test", 4)):
+        make_folder(tmp_path / name, {"a": n, "b": n})
+    assert len(data.load("folder", "validation", tmp_path)) == 6
+    assert len(data.load("folder", "train", tmp_path)) == 40
+
+
+def test_a_digest_tells_images_labels_and_shapes_apart():
+    part = data.load("digits", "test")
+    others = [
+        part.first(10),
+        dataclasses.replace(part, labels=part.labels.flip(0)),
+        dataclasses.replace(part, images=part.images.flip(0)),
+        part.pad(1),
+    ]
+    assert len({one.digest for one in (part, *others)}) == 5
+    assert data.load("digits", "test").digest == part.digest == part.take(slice(None)).digest
 
 
 @pytest.mark.parametrize("option", [{"pad_px": "a"}, {"pad_px": 1.5}, {"crop_px": "a"}])

@@ -154,6 +154,41 @@ def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypa
     assert cards[0]["weights"]["sha256"] == cards[1]["weights"]["sha256"]
 
 
+def test_a_run_that_was_begun_on_other_terms_is_looked_at_whatever_its_row(
+    table, tmp_path, monkeypatch
+):
+    """The task of another row would else be first with its result, and shut the begun one out."""
+    words = ["reproduce", "any", "--epochs", "2", "--seeds", "1", "--limit", "40"]
+    words += ["--precision", "fp32", "--folder", str(tmp_path)]
+    fit = pipeline.fit
+
+    def stopped(*given, on_epoch, **more):
+        def once(epoch, model):
+            raise KeyboardInterrupt
+
+        return fit(*given, on_epoch=once, **more)
+
+    monkeypatch.setattr(pipeline, "fit", stopped)
+    CliRunner().invoke(main, [*words, "--task", "1/2"])
+    assert [path.name for path in (tmp_path / "2-epochs/runs").iterdir()] == ["with-0"]
+    refused = CliRunner().invoke(main, [*words, "--task", "2/2", "--batch-size", "64"])
+    assert refused.exit_code == 2 and "with-0 was made by another recipe" in refused.stderr
+    assert "batch_size" in refused.stderr
+
+
+def test_folders_of_another_name_are_no_results_and_seeds_are_in_order(table, tmp_path):
+    reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
+    (tmp_path / "1-old-epochs").mkdir()
+    cell, folder = table.cells()[0], tmp_path / "1-epochs"
+    for seed in (10, 2):
+        (folder / f"{cell.run}-{seed}.json").write_text("{}")
+    names = [path.stem for path in gathering.paths_of(cell, folder)]
+    assert names == [f"{cell.run}-{seed}" for seed in (0, 2, 10)]
+    for path in gathering.paths_of(cell, folder)[1:]:
+        path.unlink()
+    assert gathering.gather("any", tmp_path).rows and gathering.lengths("any", tmp_path) == [1]
+
+
 def test_the_command_of_a_table_makes_it(table, tmp_path):
     reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN, batch_size=16, schedule="constant"))
     made = gathering.gather("any", tmp_path)

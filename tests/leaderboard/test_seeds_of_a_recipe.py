@@ -53,6 +53,18 @@ def test_numbers_are_kept_and_neither_weights_nor_pictures(folder_of_seeds):
     assert "seeds/small: " in done.stdout and "s of CPU" in done.stderr
 
 
+def test_numbers_of_other_runs_do_not_stay_beside(tmp_path):
+    def of(*digests):
+        return {"runs": [{"weights_sha256": digest} for digest in digests]}
+
+    seeds.renew(tmp_path, of("a", "b"))
+    (tmp_path / "affine-x.json").write_text("{}")
+    seeds.renew(tmp_path, of("a", "b"))
+    assert (tmp_path / "affine-x.json").exists()
+    seeds.renew(tmp_path, of("a", "c"))
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
+
+
 def test_a_leaderboard_reads_them(folder_of_seeds):
     (row,) = leaderboard.table([folder_of_seeds[0]])
     assert row.network.seeds == [0, 1, 2] and row.cells["transplant"].runs == 3

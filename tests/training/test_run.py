@@ -15,7 +15,7 @@ from thirds import two_thirds
 from capsviz import checkpoint, data, files
 from capsviz.cli.inputs import open_inputs
 from capsviz.data import multimnist
-from capsviz.training import history, train
+from capsviz.training import cards, history, train
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.recipe import Recipe
@@ -81,7 +81,7 @@ def test_weights_are_stored_in_half_unless_that_costs_much_validation_accuracy(
         measured.append(found)
         return found._replace(accuracy=0.9 - cost * len(measured))
 
-    monkeypatch.setattr(pipeline, "evaluate", worse)
+    monkeypatch.setattr(cards, "evaluate", worse)
     recipe = replace(RECIPE, epochs=1)
     _, card = pipeline.run("x", recipe, splits, tmp_path, device=torch.device("cpu"))
     assert card["weights"]["stored_as"] == stored
@@ -91,7 +91,7 @@ def test_a_finished_run_does_not_read_the_test_set_again(finished, splits, monke
     def forbidden(*_, **__):
         raise AssertionError("evaluated again")
 
-    monkeypatch.setattr(pipeline, "evaluate", forbidden)
+    monkeypatch.setattr(cards, "evaluate", forbidden)
     folder, path, card = finished
     again = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
     assert again == (path, card)
@@ -191,7 +191,7 @@ def test_a_finished_run_of_a_recipe_without_newer_fields_is_finished(finished, s
     older = json.loads(before)
     del older["recipe"]["ema"], older["recipe"]["crop_px"], older["training"]["stopped_early"]
     card.write_text(json.dumps(older))
-    monkeypatch.setattr(pipeline, "evaluate", None)  # called, it would fail
+    monkeypatch.setattr(cards, "evaluate", None)  # called, it would fail
     try:
         again = pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
     finally:
@@ -207,7 +207,7 @@ def test_a_run_that_stopped_early_is_finished_and_its_card_says_so(splits, tmp_p
     path, card = pipeline.run("x", recipe, splits, tmp_path, **asked, report=lines.append)
     assert card["training"]["stopped_early"] is True and card["training"]["epochs"] == 3
     assert lines[-1].startswith("stopped early, after epoch 3 of 9")
-    monkeypatch.setattr(pipeline, "evaluate", None)
+    monkeypatch.setattr(cards, "evaluate", None)
     assert pipeline.run("x", recipe, splits, tmp_path, **asked, resume=True) == (path, card)
 
 

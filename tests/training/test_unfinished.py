@@ -1,5 +1,6 @@
 """A run that has not ended can be looked into: its folder is a checkpoint."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -74,3 +75,53 @@ def test_a_state_of_an_older_version_is_refused_in_words(splits, tmp_path):
     checkpoint.write_tensors(folder / STATE, tensors, about)
     with pytest.raises(ValueError, match=r"older version.*--resume"):
         checkpoint.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda run: run["history"][0].update(colour=1), "begun by another version of capsviz"),
+        (lambda run: run.pop("recipe"), "is not the state of a run"),
+        (lambda run: run["recipe"].update(colour=1), r"another recipe \(it differs in colour\)"),
+    ],
+)
+def test_a_state_of_another_version_is_refused_in_words(splits, tmp_path, change, match):
+    folder = cut(RECIPE, splits, tmp_path / "run", after=1)
+    tensors, about = checkpoint.read_tensors(folder / STATE)
+    run = json.loads(about["run"])
+    change(run)
+    checkpoint.write_tensors(folder / STATE, tensors, {**about, "run": json.dumps(run)})
+    with pytest.raises(ValueError, match=match):
+        pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"), resume=True)
+
+
+@pytest.mark.parametrize("end", [1, 4], ids=["begun", "ended"])
+def test_a_run_does_not_go_on_with_other_images(splits, tmp_path, end):
+    folder = tmp_path / "run"
+    if end == 1:
+        cut(RECIPE, splits, folder, after=1)
+    else:
+        pipeline.run("x", RECIPE, splits, folder, device=torch.device("cpu"))
+    resumed = {"device": torch.device("cpu"), "resume": True}
+    others = {**splits, "test": splits["test"].take(slice(1, None))}
+    with pytest.raises(ValueError, match=r"on other images than these \(of test\)"):
+        pipeline.run("x", RECIPE, others, folder, **resumed)
+    pipeline.run("x", RECIPE, splits, folder, **resumed)
+
+
+def test_of_images_that_a_card_does_not_tell_of_commands_say_so(splits, tmp_path):
+    recipe = replace(RECIPE, epochs=1)
+    path, card = pipeline.run("x", recipe, splits, tmp_path / "run", device=torch.device("cpu"))
+    words = ["evaluate", "--checkpoint", str(path), "--limit", "20"]
+    assert "trained on" not in CliRunner().invoke(main, words).stderr
+    images = card["dataset"]["images"] | {"test": "0" * 64}
+    checkpoint.update_card(path, dataset=card["dataset"] | {"images": images})
+    said = CliRunner().invoke(main, words)
+    assert said.exit_code == 0 and "these test images of digits are not those" in said.stderr
+
+
+@pytest.mark.parametrize("name", ["state", "best-3", "x.primary"])
+def test_names_of_a_runs_own_files_are_refused_before_anything_is_written(splits, tmp_path, name):
+    with pytest.raises(ValueError, match=f"weights cannot be called '{name}'"):
+        pipeline.run(name, RECIPE, splits, tmp_path / "run", device=torch.device("cpu"))
+    assert not (tmp_path / "run").exists()
