@@ -3,8 +3,10 @@
 import sys
 
 import pytest
+from click.testing import CliRunner
 
 from capsviz import discovery
+from capsviz.cli import main
 
 DATA = "capsviz.data"
 
@@ -103,8 +105,46 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_can_be_listed(plugin, tex
 
 def test_a_distribution_whose_module_is_missing_is_named(installed):
     installed("[capsviz.data]\nmine = no_such_module\n")
-    with pytest.raises(ValueError, match="'mine' is said to be no_such_module"):
-        discovery.summary(DATA, "mine")
+    assert "'mine' is said to be no_such_module" in discovery.summary(DATA, "mine")
+    with pytest.raises(ValueError, match="data set 'mine' of no_such_module cannot be imported"):
+        discovery.load(DATA, "mine", what="data set")
+
+
+def test_what_cannot_be_read_is_listed_and_the_others_go_on(plugin, installed, tmp_path):
+    plugin("commands/good.py", '"""Good."""\n')
+    (tmp_path / "commands/dangling.py").symlink_to(tmp_path / "nowhere.py")
+    installed("[capsviz.commands]\ngone = gonepkg.sub.thing\n")
+    said = CliRunner().invoke(main, ["--help"])
+    assert said.exit_code == 0, said.output
+    lines = {line.split()[0]: line for line in said.stdout.splitlines() if line.split()}
+    assert "Good." in lines["good"] and "rotate" in lines
+    assert "(cannot be read: No such file or directory)" in lines["dangling"]
+    assert "(cannot be read: ModuleNotFoundError: No module named 'gonepkg')" in lines["gone"]
+
+
+@pytest.mark.parametrize("kind", ["analyses", "commands"])
+def test_commands_and_analyses_share_their_names(plugin, kind):
+    plugin(f"{kind}/{'train' if kind == 'analyses' else 'rotate'}.py", "")
+    with pytest.raises(ValueError, match=f"two modules of {kind} are called"):
+        discovery.names(f"capsviz.{kind}")
+
+
+def test_a_file_that_no_import_can_name_is_refused(plugin):
+    plugin("analyses/my-thing.py", "")
+    with pytest.raises(ValueError, match=r"'my-thing' of .* write it with underscores"):
+        discovery.names("capsviz.analyses")
+
+
+def test_a_plugin_that_ends_the_program_is_named(plugin):
+    plugin("commands/ending.py", "raise SystemExit(3)")
+    said = CliRunner().invoke(main, ["ending"])
+    assert said.exit_code == 2 and "'ending' of" in said.stderr and "SystemExit" in said.stderr
+
+
+def test_a_command_that_is_none_is_refused(plugin):
+    plugin("commands/number.py", "command = 3")
+    said = CliRunner().invoke(main, ["number"])
+    assert said.exit_code == 2 and "is no command of click" in said.stderr
 
 
 def test_an_unknown_name_comes_with_the_nearest():

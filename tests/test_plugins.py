@@ -126,14 +126,23 @@ def test_a_decoder_that_draws_no_images_is_refused_in_a_line(plugin, tiny_images
     ("text", "words"),
     [
         ("", "'lacking' has no function corrupt"),
-        ("def corrupt(images, generator): return images[..., 1:]", r"gives .*27\]\) of images"),
-        ("def corrupt(images, generator): pass", "gives NoneType of images"),
+        ("def corrupt(images, generator): return images[..., 1:]", r"gives .*27\) of images"),
+        ("def corrupt(images, generator): pass", "gives a NoneType, expected a tensor"),
+        ("def corrupt(images, generator): return images.numpy()", "gives a ndarray, expected"),
     ],
 )
 def test_a_corruption_that_gives_other_images_is_refused_in_a_line(plugin, text, words):
     plugin("corruptions/lacking.py", text)
     with pytest.raises(ValueError, match=words):
         corruptions.apply("lacking", torch.rand(2, 1, 28, 28), torch.Generator())
+
+
+def test_a_corruption_that_writes_over_its_images_leaves_the_callers(plugin):
+    plugin("corruptions/black.py", "def corrupt(images, generator): return images.mul_(0)")
+    images = torch.rand(2, 1, 28, 28)
+    before = images.clone()
+    assert corruptions.apply("black", images, torch.Generator()).max() == 0
+    assert torch.equal(images, before)
 
 
 CHECK = """

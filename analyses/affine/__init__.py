@@ -39,6 +39,12 @@ OVER_RUNS = {"accuracy": within_one}
 NEEDS = ()  # of a network: its scores
 
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+SMALL = 0.98  # mean scale, of which readers are told
+VARIANTS = "as they are", "within", "beyond"
+AXES = {"accuracy": ("networks", VARIANTS), "gap": ("networks", VARIANTS[1:])}
+
+
 class Result(NamedTuple):
     """K networks on N images and their affine variants; intervals are 95 %, of resampled images.
 
@@ -55,6 +61,7 @@ class Result(NamedTuple):
     variants: int  # of each image
     n: int
     dataset: str
+    mean_scale: float = float("nan")  # of the variants: below 1 where large ones do not fit
 
 
 def compute(
@@ -84,8 +91,8 @@ def compute(
 
     Raises
     ------
-    ValueError  for fewer than 2 images, no variant, a negative seed or shift, images whose ink
-        reaches their border, or too few variants within or beyond the trained places.
+    ValueError  for fewer than 2 images, no variant, a negative seed or shift, images of which most
+        have ink at their border, or too few variants within or beyond the trained places.
     """
     from capsviz.analyses.affine import measure
     from capsviz.statistics.comparison import draw_resamples
@@ -96,6 +103,10 @@ def compute(
     if not trained_px >= 0:
         raise ValueError(f"expected trained shifts of at least 0 pixels, got {trained_px}")
     images, labels = measure.whole(images), labels.cpu()
+    if not measure.framed(images):
+        raise ValueError(
+            "most images have ink at their border, which a variant would lose: pad them first"
+        )
     counts = draw_resamples(len(images), seed=seed)
     drawn = [measure.draw(images, v, seed=seed) for v in range(variants)]
     within = np.stack([measure.shift_px(one) <= trained_px for one in drawn])
@@ -113,6 +124,7 @@ def compute(
         variants=variants,
         n=len(images),
         dataset=dataset,
+        mean_scale=measure.mean_scale(drawn),
     )
 
 
@@ -168,6 +180,11 @@ def findings(result: Result) -> str:
         f"{number(result.share_within, '.0%')} of them within the trained places, moved by up to "
         f"{result.trained_px:g} px"
     ]
+    if result.mean_scale < SMALL:
+        lines[0] += (
+            f"; large ones lose ink and are drawn anew, so that scales are {result.mean_scale:.2f} "
+            "on average, not 1"
+        )
     for k in np.lexsort(result.gap.value.T[::-1]):
         text = f"{result.networks[k]} {number(result.accuracy.value[k, 0], '.1%')} as they are"
         for p, place in enumerate(("within", "beyond")):

@@ -41,6 +41,12 @@ def shift_px(drawn: Transforms) -> np.ndarray:
     return torch.maximum(drawn.shift_x_px.abs(), drawn.shift_y_px.abs()).numpy()
 
 
+def mean_scale(drawn: Sequence[Transforms]) -> float:
+    """Of all variants, in both directions."""
+    scales = [scale for one in drawn for scale in (one.scale_x, one.scale_y)]
+    return float(torch.stack(scales).mean())
+
+
 def framed(images: Tensor) -> bool:
     """Whether most images (N, C, H, W) have an empty frame, one pixel wide at least."""
     bright = images.amax(1) > 0

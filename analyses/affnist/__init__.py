@@ -48,6 +48,10 @@ __all__ = ["Result", "Variants", "caption", "command", "compute", "findings", "p
 VARIANTS = 16  # of one original, in the picture
 
 
+AXES = dict.fromkeys(("lost", "lost_share"), ("networks", "factors"))
+AXES |= dict.fromkeys(("affine", "within", "beyond"), ("networks",))
+
+
 class Result(NamedTuple):
     """M rows: a network in a state, over its seeds. Intervals are 95 %, over original digits.
 

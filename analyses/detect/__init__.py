@@ -51,6 +51,10 @@ PIECE = 64  # images at a time, at most
 N = 200
 
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+AXES = dict.fromkeys(("misread", "flagged", "undetected"), ("sets",))
+
+
 class Result(NamedTuple):
     """N test images in A sets, the unchanged ones first, by S = 5 scores; intervals are 95 %."""
 

@@ -67,6 +67,13 @@ OVER_RUNS = dict.fromkeys(BOUNDED, within_one) | {
 __all__ = ["caption", "findings"]
 
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+AXES = {
+    "base": (("true activation", "accuracy"),),
+    **dict.fromkeys(("entropy_bits", "apart_bits", "fresh_bits"), ("levels",)),
+}
+
+
 class Result(NamedTuple):
     """One image without each group of children, by kind: types, places, dimensions."""
 

@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.parts.words import caption, findings
+from capsviz.analyses.parts.words import OF, caption, findings
 from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.statistics.estimate import Estimate
@@ -50,6 +50,16 @@ OVER_RUNS = dict.fromkeys(("auroc", "perturbed", "selected"), within_one)
 LEAST = 60  # images of `paper`
 
 __all__ = ["caption", "findings"]
+
+
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+MASS = "on the stroke", "in one half of that", "overlap"
+AXES = {
+    "auroc": ("scores", "kinds"),
+    "beyond": ("scores", tuple(OF)),
+    "perturbed": (("random directions", "units"), MASS),
+    "selected": (("another image's stroke", "its own"), MASS[:2]),
+}
 
 
 class Result(NamedTuple):

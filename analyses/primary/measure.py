@@ -12,6 +12,10 @@ from capsviz.statistics.words import number
 MARGIN = 0.01  # of the SSE: a difference inside it counts as none
 
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+AXES = {"sse": ("conditions",)}
+
+
 class Statistics(NamedTuple):
     """N test images under M conditions; intervals are 95 %, normal approximation."""
 

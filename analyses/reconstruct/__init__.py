@@ -34,6 +34,10 @@ capsviz reconstruct --n 1000  # 10 s
 NEEDS = ("poses", "decode")  # of a network, see tracing.needs
 
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+AXES = dict.fromkeys(("sse_predicted", "sse_true"), ("numbers",))
+
+
 class Result(NamedTuple):
     """Examples P, confident failures F, errors of N images; K classes have 2 images or more."""
 

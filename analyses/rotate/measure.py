@@ -8,6 +8,9 @@ import numpy as np
 
 from capsviz.statistics.estimate import Estimate
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+AXES = dict.fromkeys(("accuracy", "true_length"), ("angles_deg",))
+
 
 class Statistics(NamedTuple):
     """N test images at A angles; intervals are 95 %."""

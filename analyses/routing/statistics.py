@@ -19,6 +19,11 @@ SIZE = (
 )
 
 
+BY_ROUND = ("accuracy", "changed", "true_activation", "entropy_nats", "effective_parents",
+            "polarisation", "coupling_sd")  # fmt: skip
+AXES = dict.fromkeys(BY_ROUND, (None,))  # numbered; controls have their names
+
+
 class Statistics(NamedTuple):
     """N test images, r = 1 ... M iterations, R of them the network's own; intervals are 95 %.
 

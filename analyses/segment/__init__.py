@@ -47,6 +47,10 @@ DRAWN = ("predicted classes", "true classes", "exchanged", "absent class", "noth
 DIVIDED = (*DRAWN[:4], "all ink to both", "digits themselves")
 
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+AXES = {"sse": ("drawings",), "iou": ("divisions",)}
+
+
 class Result(NamedTuple):
     """Examples P, the last F of them misread ones; measures of N images."""
 

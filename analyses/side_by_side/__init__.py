@@ -44,6 +44,12 @@ NEEDS = ("votes", "couplings", "poses", "interventions")  # of each network
 __all__ = ["caption", "findings"]
 
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+AXES = dict.fromkeys(
+    ("accuracy", "uniform_accuracy", "cost", "effective_parents", "agreement"), ("networks",)
+)
+
+
 class Result(NamedTuple):
     """One image in K networks; what differs in shape is by the network's name."""
 

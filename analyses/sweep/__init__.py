@@ -48,6 +48,13 @@ OVER_RUNS = {"mcnemar_p": largest}  # unequal in every run
 __all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot"]
 
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+AXES = {
+    **dict.fromkeys(("accuracy", "true_score", "calibration"), ("names", "sizes")),
+    **dict.fromkeys(("area", "worst"), ("names",)),
+}
+
+
 class Result(NamedTuple):
     """K networks on N images under A sizes of a warp; intervals are 95 %, bootstrap if not named.
 

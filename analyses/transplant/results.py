@@ -8,6 +8,12 @@ import numpy as np
 
 from capsviz.statistics.estimate import Estimate
 
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
+AXES = dict.fromkeys(
+    ("as_own", "as_partner", "as_neither", "own_activation", "partner_activation", "coupling_sd"),
+    ("conditions",),
+)
+
 
 class Result(NamedTuple):
     """Two images, each with four couplings: its own, the other's, the other's shuffled, even."""

@@ -48,7 +48,7 @@ def find(name: str | os.PathLike) -> Path:
     ------
     ValueError  for anything else, naming the shipped ones.
     """
-    path = Path(name)
+    path = Path(name).expanduser()
     is_name = isinstance(name, str) and path.name == name  # a Path is a path
     if path.suffix == ".safetensors":
         if path.is_file():

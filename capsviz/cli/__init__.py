@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from copy import copy
 
 import click
@@ -27,9 +28,22 @@ class Finite(click.types.FloatParamType):
         return number
 
 
-def _finite(kind: click.ParamType) -> click.ParamType:
+class Place(click.Path):
+    """A path in which ~ is the user's folder, also after an equals sign, where no shell says so."""
+
+    def __init__(self, of: click.Path):
+        self.__dict__.update(vars(of))
+
+    def convert(self, value, param, ctx):
+        """The path, or a usage error that names the option."""
+        return super().convert(os.path.expanduser(value), param, ctx)
+
+
+def _ours(kind: click.ParamType) -> click.ParamType:
     if isinstance(kind, click.Tuple):
-        kind.types = [_finite(one) for one in kind.types]
+        kind.types = [_ours(one) for one in kind.types]
+    if type(kind) is click.Path:
+        return Place(kind)
     return Finite() if kind is click.FLOAT else kind
 
 
@@ -63,8 +77,10 @@ class Commands(click.Group):
                 if not hasattr(module, "command"):
                     raise ValueError(f"'{name}' of {module.__file__} offers no command")
                 command = module.command
+                if not isinstance(command, click.Command):
+                    raise ValueError(f"'command' of {module.__file__} is no command of click")
                 for parameter in command.params:
-                    parameter.type = _finite(parameter.type)
+                    parameter.type = _ours(parameter.type)
                 command.epilog = _examples(getattr(module, "EXAMPLES", ""))
                 return command
         return None

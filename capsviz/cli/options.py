@@ -16,9 +16,8 @@ USUAL = 1000  # images of a statistic, where the split has as many
 
 def number(help_text: str, *aliases: str, name: str = "n") -> Callable:
     """`--n`: how many images a statistic is of."""
-    return click.option(
-        "--n", name, cls=Option, aliases=aliases, type=int, metavar="N", help=help_text
-    )
+    more = {"cls": Option, "aliases": aliases, "type": int, "metavar": "N"}
+    return click.option("--n", name, help=help_text, **more)
 
 
 def _data(default: str, what: str = "Data set.") -> Callable:
@@ -70,7 +69,8 @@ network = stack(
         "several times. CapsNet's are the fields of capsviz/nn/models/_capsnet_config.py.",
     ),
 )
-seed = click.option("--seed", default=0, show_default=True, help="Seed of everything random.")
+seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
+                    help="Seed of everything random.")  # fmt: skip
 n = number(f"Test images. [default: {USUAL}, or all if fewer]", "--evaluate", "--limit")
 
 

@@ -22,6 +22,7 @@ from typing import NamedTuple
 PLUGINS = "CAPSVIZ_PLUGINS"
 CAPSVIZ = Path(__file__).resolve().parent.parent
 QUOTES = '"""'
+COMMANDS = ("commands", "analyses")  # kinds whose modules are commands
 BESIDE = ("analyses", "trained")  # at the top of the repository, installed inside of capsviz
 
 
@@ -71,6 +72,9 @@ def summary(package: str, name: str) -> str:
         text = source(package, name).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         return f"(cannot be read: it is not UTF-8, byte {error.start})"
+    except Exception as error:  # a dangling link, a package that is gone or raises: others are fine
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        return f"(cannot be read: {reason})"
     line = text.partition("\n")[0].removeprefix(QUOTES)
     if text.startswith(QUOTES) and "\\" not in line and line.strip():  # as all of ours: ast is slow
         return line.partition(QUOTES)[0].strip()
@@ -113,7 +117,7 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
         if entry.path is None:
             return importlib.import_module(entry.module)
         return _load_file(entry.module, entry.path)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         words = f"{what} '{name}' of {entry.path or entry.module} cannot be imported"
         raise ValueError(f"{words} ({type(error).__name__}: {error})") from error
 
@@ -160,9 +164,16 @@ def _extended() -> bool:
 
 
 def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
-    if name in offered:
-        first, second = (one.path or one.module for one in (offered[name], entry))
-        raise ValueError(f"two modules of {kind} are called '{name}': {first} and {second}")
+    place = entry.path or entry.module
+    if not name.isidentifier():
+        raise ValueError(f"'{name}' of {place} is no name of a module: write it with underscores")
+    taken = dict(offered)
+    if kind in COMMANDS:  # those of both are on one command line
+        for other in COMMANDS:
+            taken |= {n: Entry(n, p, True) for n, p in _modules(folder(f"capsviz.{other}"))}
+    if name in taken:
+        first = taken[name].path or taken[name].module
+        raise ValueError(f"two modules of {kind} are called '{name}': {first} and {place}")
     offered[name] = entry
 
 

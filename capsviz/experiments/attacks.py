@@ -20,7 +20,7 @@ from capsviz.nn.functional import predict
 from capsviz.tracing import evaluating
 from capsviz.tracing.reconstruction import look, require_capsules
 
-REACH = 2.5  # times eps: the length of all steps of an attack together (Madry et al. 2018)
+REACH = 2.5  # times eps: the length of all steps of PGD together (Madry et al. 2018)
 INSTALL = "attacks need foolbox: pip install 'capsviz[attacks]'"
 
 
@@ -42,10 +42,10 @@ def check(eps: Sequence[float], steps: int) -> None:
 
     Raises
     ------
-    ValueError   for no eps, the same one twice, one outside (0, 1], or fewer than 1 step.
+    ValueError   for no eps, one twice in six digits, one outside (0, 1], or fewer than 1 step.
     ImportError  without foolbox.
     """
-    if not eps or len(set(eps)) < len(eps):
+    if not eps or len({f"{one:g}" for one in eps}) < len(eps):  # by which sets are called
         raise ValueError(f"expected one eps or several different ones, got {list(eps)}")
     for one in eps:
         _check(one, steps)
@@ -129,14 +129,16 @@ def reconstructive_pgd(
     their schedule. By the sign of the gradient, within the ball of eps, an image raises its
     cross-entropy while it is read right, and reduces the distance to the winning capsule's
     reconstruction while it is misread. In trials this left more images undetected than doing both
-    in turn: a defence is to be judged by the strongest attack. Steps shrink linearly to 0, and of
-    all images on its way the attack keeps the misread one of the smallest distance, as an attacker
-    who knows the detector would.
+    in turn: a defence is to be judged by the strongest attack. Steps shrink linearly from twice
+    PGD's and are, together, (`steps` + 1) / `steps` times as long. Of all images on its way the
+    attack keeps the misread one of the smallest distance, as an attacker who knows the detector
+    would.
 
     Parameters, what is returned and raised as for `pgd`, without foolbox; ValueError also for a
     network without decoder. An image that is never misread is returned as after the last step.
     """
     _check(eps, steps)
+    _check_images(images, labels)
     start = noise(images.shape) if start is None else start
     with frozen(model):
         like = next(model.parameters(), torch.zeros(()))
@@ -178,6 +180,7 @@ class _Lengths(nn.Module):
 
 def _attack(attack, model, images, labels, eps) -> Tensor:
     _check(eps)
+    _check_images(images, labels)
     require_capsules(model)
     like = next(model.parameters(), torch.zeros(()))
     with frozen(model):
@@ -192,6 +195,17 @@ def _check(eps: float, steps: int = 1) -> None:
         raise ValueError(f"eps bounds the change of a pixel: expected 0 < eps <= 1, got {eps:g}")
     if steps < 1:
         raise ValueError(f"an attack needs at least 1 step, got {steps}")
+
+
+def _check_images(images: Tensor, labels: Tensor) -> None:
+    if images.dim() != 4 or not images.is_floating_point() or len(images) == 0:
+        raise ValueError(
+            f"expected float images (N, C, H, W), got {images.dtype} of {tuple(images.shape)}"
+        )
+    if not (images.min() >= 0 and images.max() <= 1):  # of NaN neither is so
+        raise ValueError("expected images within 0 and 1")
+    if labels.shape != images.shape[:1]:
+        raise ValueError(f"expected labels ({len(images)},), got {tuple(labels.shape)}")
 
 
 def _foolbox():

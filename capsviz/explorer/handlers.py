@@ -184,7 +184,7 @@ class Handlers:
 
     def test_image(self, networks, digit, index):
         """A test image."""
-        digit, index = int(digit), int(index or 0)
+        digit, index = link.number(digit), link.number(index or 0)
         name = f"{networks.dataset.name}-{digit}-{index}"
         return Sample(
             networks.test_image(digit, index), digit, name, {"digit": digit, "index": index}

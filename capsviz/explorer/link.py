@@ -17,6 +17,7 @@ from torch import Tensor
 from capsviz.explorer.settings import CHOSEN, LONGEST, NONE, ROUTINGS, WARPS
 from capsviz.transforms.augment import to_uint8
 
+LARGEST = 100_000  # number of an image
 LETTERS = 12_000  # of a link, at most: what is read of one
 
 
@@ -52,7 +53,7 @@ def values_of(
     limits = {one.name: (one.low, one.high) for one in WARPS}
     limits |= {"off": (NONE, types - 1), "map": (LONGEST, classes - 1), "donor": (0, classes - 1)}
     limits |= {"pose": (LONGEST, classes - 1), "iteration": (1, iterations)}
-    limits |= {"donor-index": (0, 100_000)}
+    limits |= {"donor-index": (0, LARGEST)}
     names = _names(len(neutral))
     values, wrong = [], []
     for name, usual in zip(names, neutral, strict=True):
@@ -82,7 +83,17 @@ def _value(name: str, text: str, low: float, high: float):
     if not isfinite(value) or not low <= value <= high:
         return None
     whole = name in (*CHOSEN, "angle", "right", "down")
+    if whole and value != int(value):
+        return None
     return int(value) if whole else value
+
+
+def number(text: str | float) -> int:
+    """A whole number of a link or a control; ValueError for what is none, or beyond all images."""
+    value = float(text)  # of thousands of digits, inf
+    if value != value // 1 or abs(value) > LARGEST:
+        raise ValueError(f"expected a whole number of at most {LARGEST:,}, got {str(text)[:20]}")
+    return int(value)
 
 
 def packed(image: Tensor) -> str | None:

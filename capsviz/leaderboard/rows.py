@@ -74,6 +74,8 @@ def _plain(result, name: str):
 
 
 def _is_of(record: Record, name: str | None, network: Network) -> bool:
+    if network.digests and getattr(record.result, "dataset", network.dataset) != network.dataset:
+        return False  # of other images than its own
     if name is FIRST:
         return record.digests <= set(network.digests)
     if not network.digests:  # of `capsviz affnist`

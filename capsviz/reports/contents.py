@@ -111,6 +111,8 @@ def collect(
         if section.figures:
             sections.append(section)
             report(f"{name} of {who}: {len(section.figures)} figures")
+        else:
+            left_out.append((who, name, "of this network and these images there is no figure"))
 
     dataset = networks[0].dataset
     with remember():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ def rows(result: NamedTuple) -> list[Row]:
     table = []
     for name, value in result._asdict().items():
         if isinstance(value, Estimate) and value.value.size <= LARGEST:
-            labels = _labels(result, value.value.shape)
+            labels = _labels(result, name, value.value.shape)
             for place in np.ndindex(value.value.shape):
                 table.append(_row(name, [labels[a][k] for a, k in enumerate(place)], value[place]))
     return table
@@ -42,16 +43,33 @@ def left_out(result: NamedTuple) -> list[str]:
     ]
 
 
-def _labels(result: NamedTuple, shape: tuple[int, ...]) -> list[list[str]]:
-    """What the places along each axis are called: by a field of as many names, else by number."""
-    lists = [v for v in result._asdict().values() if isinstance(v, list | tuple) and v]
-    names = [[str(s) for s in v] for v in lists if all(isinstance(s, str) for s in v)]
-    chosen = []
-    for size in shape:
-        fitting = [one for one in names if len(one) == size]
-        unique = len({tuple(one) for one in fitting}) == 1
-        chosen.append(fitting[0] if unique else [str(k) for k in range(1, size + 1)])
-    return chosen
+def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[str]]:
+    """What the places along each axis of a field are called: as AXES beside its class says.
+
+    Of a result without: by the one field of as many names, classes aside, if no other axis has as
+    many; else by number.
+    """
+    fields = result._asdict()
+    axes = getattr(sys.modules[type(result).__module__], "AXES", {}).get(name)
+    if axes is not None and len(axes) == len(shape):
+        named = [fields[axis] if isinstance(axis, str) else axis for axis in axes]
+    else:
+        lists = [v for key, v in fields.items() if key != "classes" and _are_names(v)]
+        fitting = [[v for v in lists if len(v) == size] for size in shape]
+        named = [
+            some[0] if len(some) == 1 and shape.count(size) == 1 else None
+            for some, size in zip(fitting, shape, strict=True)
+        ]
+    return [
+        [str(k) for k in range(1, size + 1)]
+        if names is None or len(names) != size
+        else [text if isinstance(text, str) else f"{text:g}" for text in names]
+        for names, size in zip(named, shape, strict=True)
+    ]
+
+
+def _are_names(value) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
 
 
 def _row(name: str, where: list[str], one: Estimate) -> Row:

@@ -52,6 +52,19 @@ def result(dots):
     )
 
 
+def test_scales_that_do_not_fit_are_told_of_and_ink_at_the_border_is_refused(result, dots):
+    assert abs(result.mean_scale - 1) < 0.02 and "on average" not in affine.findings(result)
+    images = torch.zeros(30, 1, 28, 28)
+    images[:, :, 1:27, 4:24] = 1
+    large = affine.compute([Middle(14)], images, dots[1], names=["x"], dataset="x", variants=12)
+    assert large.mean_scale < 0.95
+    text = affine.findings(large).splitlines()[0]
+    assert f"scales are {large.mean_scale:.2f} on average, not 1" in text
+    images[:, :, 0] = 1
+    with pytest.raises(ValueError, match="most images have ink at their border"):
+        affine.compute([Middle(14)], images, dots[1], names=["x"], dataset="x", variants=12)
+
+
 def test_a_network_of_the_middle_loses_what_is_moved_further(result):
     near, everything = result.accuracy[0], result.accuracy[1]
     assert near.value[0] == 1 and near.value[1] > 0.95 and near.value[2] < 0.5
@@ -140,7 +153,7 @@ def test_images_without_an_empty_frame_are_refused_and_left_out_of_a_set():
     model.card = {"recipe": {"shift_px": 2}}
     inputs = Inputs(model, part, "foreign")
     assert not list(affine.paper(inputs, Settings(4)))
-    with pytest.raises(ValueError, match=r"empty border|too large"):
+    with pytest.raises(ValueError, match="most images have ink at their border"):
         affine._compare([inputs], 4)
 
 

@@ -162,3 +162,25 @@ def test_without_foolbox_one_line_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "foolbox", None)
     with pytest.raises(ImportError, match=r"pip install 'capsviz\[attacks\]'"):
         attacks.check((0.1,), 4)
+
+
+@pytest.mark.parametrize("attack", EVERY)
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda x: (x + 2, LABELS), "within 0 and 1"),
+        (lambda x: (x * float("nan"), LABELS), "within 0 and 1"),
+        (lambda x: (x[:0], LABELS[:0]), "expected float images"),
+        (lambda x: (x, LABELS[1:]), r"expected labels \(8,\), got \(7,\)"),
+    ],
+)
+def test_images_and_labels_that_cannot_be_attacked_are_refused(
+    attack, network, tiny_images, change, match
+):
+    with pytest.raises(ValueError, match=match):
+        attack(network, *change(tiny_images), eps=0.1)
+
+
+def test_eps_that_are_called_alike_are_refused():
+    with pytest.raises(ValueError, match="several different ones"):
+        attacks.check([0.1, 0.1000001], 3)

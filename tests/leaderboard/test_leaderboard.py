@@ -23,13 +23,13 @@ from capsviz.statistics.runs import combine
 CONDITIONS = ["its own", "of an unlike image"]
 
 
-def card(folder, name, digest, accuracy=0.9):
+def card(folder, name, digest, accuracy=0.9, dataset="digits"):
     """A card without its weights."""
     folder.mkdir(parents=True, exist_ok=True)
     test = {"accuracy": accuracy, "accuracy_ci95": [accuracy - 0.02, accuracy + 0.02], "n": 500}
     about = {
         "name": name,
-        "dataset": {"name": "digits"},
+        "dataset": {"name": dataset},
         "model": {"name": "capsnet", "config": {}},
         "weights": {"sha256": digest, "parameters": 1234},
         "training": {"seconds": 120, "hardware": "cpu"},
@@ -60,14 +60,18 @@ def shares(share, several=0, n=100):
     return combine([one * (1 + 0.001 * k) for k in range(several)]) if several else one
 
 
-def transplant(folder, share, digests, *, several=False, n=100, name="t", routing=None):
+def transplant(
+    folder, share, digests, *, several=False, n=100, name="t", routing=None, dataset="digits"
+):
     """A result of `transplant` of weights, or of several."""
     one = shares(share, len(digests) * several, n)
     same = dict.fromkeys(
         ("as_own", "as_partner", "as_neither", "own_activation", "partner_activation",
          "coupling_sd"), one,
     )  # fmt: skip
-    result = Statistics(CONDITIONS, **same, couples=n // 2, n=n, classes=["a", "b"], dataset="x")
+    result = Statistics(
+        CONDITIONS, **same, couples=n // 2, n=n, classes=["a", "b"], dataset=dataset
+    )
     about = provenance({"weights": {"file": "w.safetensors", "sha256": digests[0]},
                         "model": {"config": {"routing": routing}}}, "cpu")  # fmt: skip
     return _write(folder, name, "transplant", result, digests, several, provenance=about)
@@ -129,6 +133,15 @@ def test_the_result_of_most_runs_and_then_of_most_images_counts(tmp_path):
     transplant(few, 0.2, ["bb"], name="b")
     header, (row,) = leaderboard.cells(leaderboard.table([few]))
     assert row[header.index("transplant, %")].endswith("(1 run)")
+
+
+def test_a_result_on_another_data_set_is_none_of_the_network(tmp_path):
+    """It may be of more images, and yet says nothing of its own."""
+    card(tmp_path, "one", "aaaa")
+    own = transplant(tmp_path, 0.7, ["aaaa"])
+    transplant(tmp_path, 0.1, ["aaaa"], n=900, name="other", dataset="mnist")
+    (row,) = leaderboard.table([tmp_path])
+    assert row.cells["transplant"].estimate.value == 0.7 and row.cells["transplant"].path == own
 
 
 def test_a_claim_needs_three_runs_and_an_interval_that_leaves_the_level(tmp_path):
@@ -257,7 +270,7 @@ def test_a_column_takes_no_result_of_other_options(tmp_path):
         result = shipped(pattern).result
         name = pattern.split("-")[0]
         titles = [column.title for column in COLUMNS if name in column.analyses]
-        own = card(tmp_path / name / "own", "net", "aa")
+        own = card(tmp_path / name / "own", "net", "aa", dataset="mnist")
         more = result if options else result._replace(corruptions=["brightness", "stripe"])
         for number, (one, about) in enumerate(((result, {}), (more, options))):
             place = tmp_path / name / str(number)

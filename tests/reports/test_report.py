@@ -10,6 +10,7 @@ from browsers import NEEDED, browser
 from click.testing import CliRunner
 
 from capsviz import discovery, reports
+from capsviz.analyses import affine
 from capsviz.cli import main
 from capsviz.reports import numbers, words
 from capsviz.reports import page as render_page
@@ -202,3 +203,31 @@ def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(
     monkeypatch.setattr(render_page, "LIMIT_BYTES", 1000)
     done = invoke(*words, tmp_path / "none.html")
     assert done.exit_code == 2 and "choose fewer analyses by --only" in done.stderr
+
+
+def test_axes_of_one_length_are_not_taken_for_another():
+    result = affine.Result(
+        ["one", "two"], Estimate(np.zeros((2, 3)), np.zeros((2, 3, 2))),
+        Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2))), 2.0, 0.5, None, np.zeros(1), 4, 9, "x",
+    )  # fmt: skip
+    names = [row.name for row in numbers.rows(result)]
+    assert names[:3] == ["accuracy, one, as they are", "accuracy, one, within",
+                         "accuracy, one, beyond"]  # fmt: skip
+    assert names[-2:] == ["gap, two, within", "gap, two, beyond"]
+
+    class Ten(NamedTuple):
+        hits: Estimate
+        classes: list[str]
+        sets: list[str]
+
+    two = Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2)))
+    rows = numbers.rows(Ten(two, ["a", "b"], ["c", "d"]))
+    assert [row.name for row in rows][:2] == ["hits, 1, 1", "hits, 1, 2"]
+    rows = numbers.rows(Ten(two[0], ["a", "b"], ["c", "d"]))
+    assert [row.name for row in rows] == ["hits, c", "hits, d"], "never by classes"
+
+
+def test_analyses_without_a_figure_are_named(tmp_path):
+    out = tmp_path / "r.html"
+    done = invoke("digits", "--n", 8, "--only", "segment", "--output", out)
+    assert done.exit_code == 1 and "there is no figure" in done.stderr and not out.exists()

@@ -68,10 +68,13 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
         raise ValueError(f"the corruption '{name}' has no function corrupt(images, generator)")
     parts = []
     for part in images.detach().float().cpu().split(CHUNK):
-        parts.append(module.corrupt(part, generator))
-        if getattr(parts[-1], "shape", None) != part.shape:
-            shape = getattr(parts[-1], "shape", type(parts[-1]).__name__)
-            raise ValueError(f"the corruption '{name}' gives {shape} of images {part.shape}")
+        parts.append(module.corrupt(part.clone(), generator))  # which it may write over
+        if not isinstance(parts[-1], Tensor):
+            kind = type(parts[-1]).__name__
+            raise ValueError(f"the corruption '{name}' gives a {kind}, expected a tensor")
+        if parts[-1].shape != part.shape:
+            shapes = f"{tuple(parts[-1].shape)} of images {tuple(part.shape)}"
+            raise ValueError(f"the corruption '{name}' gives {shapes}")
     corrupted = torch.cat(parts)
     return ((corrupted.clamp(0, 1) * 255).round() / 255).to(images.device)
 
