@@ -16,7 +16,7 @@ USUAL = 1000  # images of a statistic, where the split has as many
 
 def number(help_text: str, *aliases: str, name: str = "n") -> Callable:
     """`--n`: how many images a statistic is of."""
-    more = {"cls": Option, "aliases": aliases, "type": int, "metavar": "N"}
+    more: dict[str, Any] = {"cls": Option, "aliases": aliases, "type": int, "metavar": "N"}
     return click.option("--n", name, help=help_text, **more)
 
 

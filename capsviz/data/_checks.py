@@ -38,5 +38,5 @@ def digest(*tensors: Tensor | None) -> str:
     for tensor in tensors:
         sha.update(repr(None if tensor is None else (tensor.dtype, tuple(tensor.shape))).encode())
         if tensor is not None:
-            sha.update(tensor.cpu().contiguous().numpy())
+            sha.update(tensor.cpu().contiguous().numpy().data)
     return sha.hexdigest()

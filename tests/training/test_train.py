@@ -24,7 +24,8 @@ from capsviz import checkpoint
 from capsviz.files import LOCK
 from capsviz.nn import models
 from capsviz.nn.models.capsnet import CapsNet
-from capsviz.training.history import STATE, Epoch, best_epoch, read_history
+from capsviz.training.history import STATE, read_history
+from capsviz.training.record import Epoch, best_epoch
 from capsviz.training.train import fit
 
 

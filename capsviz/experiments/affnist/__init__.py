@@ -43,9 +43,9 @@ from capsviz.experiments.affnist.scores import (
 )
 from capsviz.files import clear, locked, write_text
 from capsviz.provenance import hardware, provenance
-from capsviz.training.history import Epoch
 from capsviz.training.optimisation import Average, weights_that_count
 from capsviz.training.recipe import Precision, Recipe, resolve_precision
+from capsviz.training.record import Epoch
 from capsviz.training.train import build_model, fit
 
 __all__ = ["NETWORKS", "STATES", "Plan", "read", "recipe", "result_path", "run", "terms"]
