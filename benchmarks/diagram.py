@@ -1,7 +1,6 @@
 """The drawing of a CapsNet for README and docs: what one digit is at each stage, from a real trace.
 
-`python -m benchmarks.diagram` writes docs/capsules.svg and .png from the shipped `mnist`, or where
-MNIST is not here from `digits`.
+`python -m benchmarks.diagram` writes docs/capsules.svg and .png from the shipped `mnist`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from capsviz.figures import COLOURS
 WIDTH, HEIGHT = 7.16, 1.75  # inches
 TITLES = (
     ("image", "28 × 28"),
-    ("primary capsules", "1,152 vectors of 8"),
+    ("primary capsules", "lengths, 16 of 32 types"),
     ("votes", "agreement with the pose"),
     ("couplings", "three rounds of routing"),
     ("class capsules", "10 vectors of 16, lengths"),
@@ -63,6 +62,8 @@ def draw(trace, label: int) -> Figure:
     couplings.imshow(apart, cmap="cividis", vmin=1 / J - spread, vmax=1 / J + spread, aspect="auto")
     couplings.axhline(J - 0.5, color="white", lw=2)
     couplings.set_ylabel("last    first", fontsize=6.3, labelpad=1)
+    ends = f"{apart.min():.3f} (blue) to {apart.max():.3f} (yellow)"
+    couplings.set_xlabel(ends, fontsize=5.8, labelpad=2, color=GREY)
     values = trace.lengths[0].numpy()
     classes.barh(range(J), values, color=[RED if j == values.argmax() else GREY for j in range(J)])
     classes.set(xlim=(0, 1), ylim=(J - 0.5, -0.5), yticks=range(J), xticks=[0, 1])
@@ -90,7 +91,7 @@ def _votes(axes, trace, label: int) -> None:
         votes, pose = trace.votes[0, :, parent], trace.poses[-1, 0, parent]
         cosine = cosine_similarity(votes, pose[None])
         axes.hist(
-            cosine.numpy(), bins=np.linspace(-1, 1, 33), histtype="stepfilled", alpha=0.55,
+            cosine.numpy(), bins=np.linspace(-1, 1, 33), histtype="step", linewidth=1.1,
             color=colour, label=f"for {parent}",
         )  # fmt: skip
     axes.set(xlim=(-1, 1), xticks=[-1, 0, 1])
@@ -100,7 +101,7 @@ def _votes(axes, trace, label: int) -> None:
 
 def main() -> None:
     """Write both files."""
-    inputs = open_inputs(device="cpu")
+    inputs = open_inputs(dataset="mnist", device="cpu")
     picture = open_picture(inputs, digit=2, index=0)
     trace = capsviz.trace(inputs.model, picture.image)
     for kind in ("svg", "png"):

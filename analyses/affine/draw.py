@@ -23,14 +23,17 @@ def overview(result, width):
     narrow = width < columns * TITLE
     tall = min(PICTURE, width / (columns + 1)) + (0.27 if narrow else 0.16) if columns else 0
     low = 0.5 + len(PLACES) * (K * LINE + 0.12)
-    figure = Figure(figsize=(width, tall + low + 0.16 * -(-K // across) + 0.1))
+    figure = Figure(figsize=(width, tall + low + 0.16 * -(-K // across) + 0.25))
     heights = [tall, low] if columns else [low]
     rows = figure.add_gridspec(len(heights), 1, height_ratios=heights)
     above = rows[0].subgridspec(1, columns, wspace=0.05).subplots() if columns else ()
     for i, axes in enumerate(above):
         show(axes, examples[i], _title(result, i, "\n" if narrow else ", "))
     lines = _accuracies(figure.add_subplot(rows[-1]), result)
-    figure.legend(lines, result.networks, loc="outside lower center", ncols=across)
+    figure.legend(
+        lines, result.networks, loc="outside lower center", ncols=across, title_fontsize=6.5,
+        title=f"{result.n:,} images of {result.dataset}; bars: 95 %",
+    )  # fmt: skip
     return figure
 
 

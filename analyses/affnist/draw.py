@@ -80,7 +80,7 @@ def _by_place(left, right, result, names, both) -> list:
                 axes.plot(100 * one.value, y, marker, color=colour, markersize=4)
     right.axvline(0, color="0.5", linewidth=0.6)
     left.set_xlabel("accuracy on\naffnist_like, %")
-    right.set_xlabel("less CapsNet's,\npercentage points")
+    right.set_xlabel("accuracy minus\nCapsNet's, points")
     handles = [_mark("o", "0.4", "shifted test digits", fillstyle="none")]
     handles += [_mark(m, "0.4", f"{place} trained places") for place, m in PLACES.items()]
     if both:
@@ -116,14 +116,15 @@ def factors(result, width):
             n, estimate = names.index(name), 100 * result.by_factor[i, k]
             look = {"color": COLOURS[n], "marker": MARKERS[n], "markersize": 2.6}
             look["linestyle"] = "--" if state == "full" else "-"
-            axes.fill_between(
-                result.levels[k], *estimate.ci95.T, color=COLOURS[n], alpha=0.15, linewidth=0
-            )
-            (line,) = axes.plot(result.levels[k], estimate.value, **look)
+            spread = np.ptp(result.levels[k]) / (12 * len(result.networks))  # bars side by side
+            x = result.levels[k] + spread * (i - (len(result.networks) - 1) / 2)
+            ends = np.clip(estimate.ci95.T, 0, 100)  # normal ones leave the range of a share
+            axes.vlines(x, *ends, color=COLOURS[n], linewidth=0.7)
+            (line,) = axes.plot(x, estimate.value, **look)
             lines.setdefault(TITLES.get(name, name), line)
         axes.set_xlabel(f"{factor},\nwithin trained places" if k else factor)
         if k:
-            axes.set_ylim(5 * (low // 5), 100.5)
+            axes.set_ylim(5 * (low // 5), 101)
         axes.grid(axis="y", linewidth=0.4, color="0.9")
     first = grid[0] if wide else grid[0, 0]
     first.axvline(6, color="0.5", linewidth=0.6, linestyle=":")

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from capsviz.figures import COLOURS
 
-LINES = ("-", "--", ":")  # beside ten colours: thirty runs differ
+LINES = ("-", "--", ":", "-.")  # another for each run, and colour: forty runs differ
 SPAN = 3  # highest over lowest value, from which an axis is logarithmic
 FEW = 15  # epochs of the longest run, up to which each epoch has a dot
 PANELS = (  # field and title
@@ -37,7 +37,10 @@ def panels(result, width):
     drawn = [(field, title, _values(result, field)) for field, title in PANELS]
     drawn = [panel for panel in drawn if not all(np.isnan(run).all() for run in panel[2])]
     looks = [
-        {"color": COLOURS[s % len(COLOURS)], "linestyle": LINES[s % len(LINES)]}
+        {
+            "color": COLOURS[s % len(COLOURS)],
+            "linestyle": LINES[(s + s // len(COLOURS)) % len(LINES)],
+        }
         for s in range(len(result.names))
     ]
     figure = Figure()

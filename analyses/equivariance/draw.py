@@ -29,7 +29,7 @@ def sheet(result, width):
     across = 2 if width >= 6.8 else 1
     words = [wrapped(text, width / across - 0.5) for text in words]
     key = LINE * sum(text.count("\n") + 1 for text in words) / across + 0.02 * len(words)
-    figure = Figure(figsize=(width, 1.75 * rows + key + 0.1))
+    figure = Figure(figsize=(width, 1.75 * rows + key + LINE + 0.1))
     grid = figure.add_gridspec(rows, columns)
     first = None
     for f in range(len(result.warps)):
@@ -42,7 +42,10 @@ def sheet(result, width):
         axes = figure.add_subplot(grid[divmod(place, columns)])
         _by_count(axes, result, f)
         _left(axes, place if place > len(result.warps) + 1 else 0, columns)
-    figure.legend(lines, words, loc="outside upper center", ncols=across, handlelength=2.8)
+    figure.legend(
+        lines, words, loc="outside upper center", ncols=across, handlelength=2.8,
+        title=f"{result.n:,} images of {result.dataset}; bands: 95 %", title_fontsize=6.5,
+    )  # fmt: skip
     return figure
 
 
@@ -92,7 +95,8 @@ def _words(result, s: int) -> str:
     count, kept = result.dimensions[s], result.kept
     number = f"{count} numbers" if count <= kept else f"{kept} components of {count:,} numbers"
     if count > kept and result.variance_kept is not None:
-        number += f" ({result.variance_kept[s].mean():.0%} of variance)".replace("%", " %")
+        ends = sorted({f"{100 * kept:.0f}" for kept in result.variance_kept[s]}, key=float)
+        number += f" ({'–'.join((ends[0], ends[-1])[: len(ends)])} % of variance)"
     return f"{result.sources[s]}: {number}"
 
 

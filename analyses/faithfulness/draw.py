@@ -58,25 +58,28 @@ def one_image(result, width):
         block, column = divmod(k + 1, columns)
         upper, lower = grid[2 * block : 2 * block + 2, column]
         upper.set_title(SHORT.get(name, f"{name}\n"), fontsize=6, pad=2, color=STYLES[name][0])
-        _map(upper, result.maps[k])
+        signed = result.maps[k].min() < 0 or result.random_maps[k].min() < 0  # both by one rule
+        _map(upper, result.maps[k], signed)
         upper.set_xlabel(
             f"del {result.deletion_area[k]:.2f}\nins {result.insertion_area[k]:.2f}\n"
             f"infid {result.infidelity[k]:.2f}" + "\n(all zero)" * (not result.maps[k].any()),
             fontsize=6, labelpad=2,
         )  # fmt: skip
         if np.isfinite(result.correlation[k]):
-            _map(lower, result.random_maps[k])
-            lower.set_xlabel(f"ρ {result.correlation[k]:.2f}", fontsize=6, labelpad=2)
+            _map(lower, result.random_maps[k], signed)
+            flat = not np.ptp(result.random_maps[k])  # of a constant there is no correlation
+            text = "(all zero)" if flat else f"ρ {result.correlation[k]:.2f}"
+            lower.set_xlabel(text, fontsize=6, labelpad=2)
     text = "upper: maps, areas of deletion and insertion, infidelity;"
     text += " " if width > 6 else "\n"
     figure.suptitle(f"{text}lower: the same maps with random weights in all layers", fontsize=7)
     return figure
 
 
-def _map(axes, values):
-    """One map on its own scale, centred on zero where it has both signs."""
+def _map(axes, values, signed):
+    """One map on its own scale, centred on zero where maps of its kind have both signs."""
     axes.set_axis_on()
-    if values.min() < 0:
+    if signed:
         scale = CenteredNorm(0, np.abs(values).max() or 1.0)
         axes.imshow(values, cmap=SIGNED, norm=scale)
     else:
@@ -112,7 +115,8 @@ def both_curves(result, width):
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside right center" if wide else "outside lower center",
-        ncols=1 if wide else 2, fontsize=6, handlelength=2.6,
+        ncols=1 if wide else 2, fontsize=6, handlelength=2.6, title_fontsize=6,
+        title=f"{result.n:,} images, bands: 95 %" if many else None,
     )  # fmt: skip
     return figure
 
@@ -163,12 +167,17 @@ def _sanity(axes, result):
             value, interval = result.sanity.value[m, level], result.sanity.ci95[m, level]
             if np.isfinite(value):
                 axes.hlines(m + shift, *interval, color=colour, linewidth=0.8)
+                inside = "white" if fill == "none" else colour
                 axes.plot(
-                    value, m + shift, marker, color=colour, markersize=3.5, fillstyle=fill,
-                    clip_on=False,
+                    value, m + shift, marker, color=colour, markersize=4, markerfacecolor=inside,
+                    markeredgewidth=0.7, clip_on=False,
                 )  # fmt: skip
+        if np.isnan(result.sanity.value[m]).all():
+            axes.text(-0.95, m, "–", ha="center", va="center", fontsize=6, color=colour)
     axes.axvline(0, color=GREY, linewidth=0.5)
     axes.set_xlim(-1.03, 1.03)
     axes.set_title("sanity: random weights\n(near 0 is better)")
     first, last = result.stages[0], result.stages[-1]
-    axes.set_xlabel(f"rank correlation\nopen: down to {first}\nfilled: down to {last}", fontsize=6)
+    draws = "" if result.sanity.n is None else f", mean of {result.sanity.n} draws of weights"
+    text = f"rank correlation{draws}\nopen: down to {first}\nfilled: down to {last}; –: none"
+    axes.set_xlabel(text, fontsize=6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import percent
@@ -17,12 +17,15 @@ STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 def sheet(result, width):
     """Change without each group, and pruning curves, by kind."""
     wide, K = width >= WIDE, len(result.kinds)
-    what = f"{result.n:,} images of {result.dataset}; dashed: random removals of equal norm"
+    what = f"{result.n:,} images of {result.dataset}, bars: 95 %; "
+    what += "dashed: random children of a group's norm"
+    if result.first is not None:
+        what += ", diamond: of that of the group ranked first"
     if wide:
         figure = Figure(figsize=(width, 3.9))
         axes = figure.subplots(2, K, squeeze=False).T
     else:
-        what = what.replace("dashed: ", "dashed:\n")
+        what = what.replace("dashed: ", "dashed:\n").replace("diamond: ", "diamond:\n")
         figure = Figure(figsize=(width, 1.5 * K + 0.85))
         axes = figure.subplots(K, 2, squeeze=False)
     for kind, (change, curves) in zip(result.kinds, axes, strict=True):
@@ -55,6 +58,11 @@ def _groups(axes, result, kind):
     control = result.control_activation_change[kind]
     axes.axhspan(float(control.low), float(control.high), color=RANDOM, alpha=0.4, linewidth=0)
     axes.axhline(float(control.value), color=RANDOM, linestyle="--", linewidth=0.8)
+    if result.first is not None:  # by other images: it need not be the lowest here
+        at = int(np.flatnonzero(order == result.first[kind])[0])
+        control = result.first_activation_change[kind][1]
+        axes.vlines(at, *control.ci95, color=RANDOM, linewidth=0.8)
+        axes.plot(at, control.value, "D", color=RANDOM, markerfacecolor="white", markersize=3)
     axes.axhline(0, color="black", linewidth=0.5)
     axes.set(xlabel=f"{kind}, sorted", ylabel="true activation")
     axes.set_title("change without one", fontsize=6.5)
@@ -100,7 +108,8 @@ def _entropies(axes, result):
     axes.annotate(bound, (result.levels[0], result.bound_bits), xytext=(0, 4),
                   textcoords="offset points", fontsize=6)  # fmt: skip
     high = max(1.9 * result.bound_bits, 1.6 * fresh) or 1
-    axes.set(xscale="log", ylim=(-0.2, high), xlabel="levels of couplings")
+    axes.set(ylim=(-0.2, high), xlabel="levels of couplings")
+    _at_levels(axes, result.levels)
     axes.set_ylabel("bits a class")
     axes.set_title("dictionaries of parse trees", fontsize=6.5)
     axes.legend(fontsize=6, loc="upper left", ncols=2,
@@ -115,8 +124,19 @@ def _rounded(axes, result):
     axes.plot(result.levels, rest.value, "o-", color=COLOURS[0], label="rounded", markersize=3)
     axes.fill_between(result.levels, rest.low, rest.high, color=COLOURS[0], alpha=0.2, linewidth=0)
     low = min(float(rest.low.min()), float(own.low))
-    axes.set(xscale="log", xlabel="levels of couplings", ylabel="accuracy")
+    axes.set(xlabel="levels of couplings", ylabel="accuracy")
+    _at_levels(axes, result.levels)
     axes.set_ylim(max(0, low - 0.05), 1.03)  # markers at 100 % are whole
     percent(axes.yaxis)
     axes.set_title("couplings rounded", fontsize=6.5)
     axes.legend(fontsize=6)
+
+
+def _at_levels(axes, levels):
+    """A logarithmic axis with the levels that were measured for ticks, as far as they have room."""
+    axes.set_xscale("log")
+    far = [levels[0]]
+    for level in levels[1:]:
+        far += [level] if level > 1.5 * far[-1] else []
+    axes.set_xticks(far, [f"{level:,}" for level in far])
+    axes.xaxis.set_minor_locator(NullLocator())

@@ -39,11 +39,12 @@ def moved(result, width):
     wide = width >= WIDE
     panels = [_frozen] if result.accuracy is not None else []
     panels += [_moved] if result.correlation is not None else []
-    tall = 2.1
+    tall = 2.2
     shape = (1, len(panels)) if wide else (len(panels), 1)
     figure = Figure(figsize=(width, tall if wide else tall * len(panels)))
     for draw, axes in zip(panels, figure.subplots(*shape, squeeze=False).flat, strict=True):
         draw(axes, result)
+    figure.suptitle(f"{result.n:,} images of {result.dataset}; bars: 95 %", fontsize=6.5)
     return figure
 
 
@@ -77,7 +78,7 @@ def _shares(figure, axes, result, wide):
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside upper center", ncols=4 if wide else 2, fontsize=6.5,
-        title=f"{result.n:,} images of {result.dataset}"
+        title=f"{result.n:,} images of {result.dataset}, bars: 95 %"
         f"{'; what children prefer is ...' if handles else ''}",
         title_fontsize=6.5, handlelength=1, columnspacing=1,
     )  # fmt: skip
@@ -99,7 +100,7 @@ def _frozen(axes, result):
     _points(axes, result.accuracy, COLOURS[0], "o", "accuracy", -0.12)
     _points(axes, result.true_activation, COLOURS[1], "s", "true activation", 0.12)
     _rows(axes, [_folded(name) for name in result.frozen])
-    axes.set(xlim=(-0.03, 1.03), xlabel="images; activation")
+    axes.set(xlim=(-0.03, 1.03), xlabel="share of images; mean activation")
     axes.set_title("couplings frozen to", fontsize=6.5)
     axes.legend(fontsize=6, loc="best", handletextpad=0.2)
 

@@ -67,7 +67,7 @@ def _measured(result):
 def relevance(result, width):
     """Relevance masses of units and of their controls."""
     measured = _measured(result)
-    figure = Figure(figsize=(width, 0.17 * len(measured) + 1.05))
+    figure = Figure(figsize=(width, 0.17 * len(measured) + 1.2))
     axes = figure.subplots()
     for k, (_, *pair) in enumerate(measured):
         for one, fill, shift, label in zip(
@@ -86,7 +86,10 @@ def relevance(result, width):
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
-    figure.legend(loc="outside lower center", fontsize=6)
+    figure.legend(
+        loc="outside lower center", fontsize=6, title_fontsize=6,
+        title=f"{result.n:,} images of {result.dataset}; bars: 95 %",
+    )  # fmt: skip
     return figure
 
 

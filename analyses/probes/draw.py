@@ -24,7 +24,7 @@ def sheet(result, width):
     across = 2 if wide else 1
     key = LINE * (-(-(S + 2) // across))
     heights = [tall] if wide else [tall, 1.1]
-    figure = Figure(figsize=(width, sum(heights) + 0.45 * len(heights) + key + 0.15))
+    figure = Figure(figsize=(width, sum(heights) + 0.45 * len(heights) + key + LINE + 0.15))
     grid = figure.add_gridspec(len(heights), 6 if wide else 1, height_ratios=heights)
     _probes(figure.add_subplot(grid[0, :4] if wide else grid[0, 0]), result)
     _dci(figure.add_subplot(grid[0, 4:] if wide else grid[1, 0]), result)
@@ -33,7 +33,8 @@ def sheet(result, width):
     lines.append(Line2D([], [], linestyle="none", marker="o", fillstyle="none", color=GREY))
     figure.legend(
         lines, [*words, "hollow: control task"], loc="outside upper center", ncols=across,
-        handlelength=1.6,
+        handlelength=1.6, title=f"{result.n:,} images of {result.dataset}; bars: 95 %",
+        title_fontsize=6.5,
     )  # fmt: skip
     return figure
 

@@ -183,9 +183,9 @@ def parts(result: Result | Statistics) -> tuple[str, ...]:
 
 def plot(result: Result | Statistics, *, width=7.16, part=""):
     """Couplings and measures of one image, or its "maps"; the statistics, or their "couplings"."""
-    from capsviz.analyses.routing import draw, panels
+    from capsviz.analyses.routing import draw, evidence, panels
 
-    of_one = {"": draw.one_image, "maps": draw.maps, "evidence": draw.evidence}
+    of_one = {"": draw.one_image, "maps": evidence.maps, "evidence": evidence.evidence}
     of_many = {"": panels.panels, "couplings": panels.couplings}
     return (of_many if isinstance(result, Statistics) else of_one)[part](result, width)
 

@@ -1,32 +1,28 @@
-"""Drawings for `routing`: one image's couplings and measures; its maps. Parts of panels."""
+"""Drawings for `routing`: one image's couplings and measures. Parts of panels."""
 
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.analyses.routing.words import evidence_title, maps_title, parent_of
+from capsviz.analyses.routing.words import child_of, parent_of
 from capsviz.figures.maps import (
     BLUE,
     COUPLING,
     GREY,
     RED,
-    SIGNED,
     are_short,
     class_ticks,
+    coupling_scale,
     coupling_ticks,
-    halfrange,
-    one_map,
 )
-from capsviz.figures.panels import label_lines, wrapped
+from capsviz.figures.panels import label_lines
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 STEEP = 0.3  # of the height of the axes, from one iteration to the next
 LINE = 0.14  # of the height of the axes, from a number to the next
 LONG = 8  # letters of a class name that stands alone on its line
-SHOWN = 10  # classes that maps are drawn of, the longest
 
 
 def one_image(result, width):
@@ -48,24 +44,11 @@ def one_image(result, width):
     return figure
 
 
-def maps(result, width):
-    """Maps of the evidence beside their uniform control."""
-    wide = width >= WIDE
-    classes = np.sort(np.argsort(-result.activations, kind="stable")[:SHOWN])
-    columns = min(len(classes), 10 if wide else 5)
-    rows = 2 * -(-len(classes) // columns)
-    panel = min(0.86 * width / columns, 1.2)
-    figure = Figure(figsize=(width, rows * (panel + 0.2) + (0.4 if wide else 0.5)))
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
-    _maps(figure, result, classes, (rows, columns), wide)
-    return figure
-
-
 def _couplings(part, result, picked, wide):
-    count, types, J = result.couplings.shape
+    count, _, J = result.couplings.shape
     shape = (1, len(picked)) if wide else (len(picked), 1)
     grid = part.subplots(*shape, sharex=True, sharey=True, squeeze=False)
-    scale = CenteredNorm(1 / J, halfrange(result.couplings - 1 / J))
+    scale = coupling_scale(result.couplings, 1 / J)
     for axes, r in zip(grid.flat, picked, strict=True):
         image = axes.imshow(result.couplings[r].T, cmap=COUPLING, norm=scale, aspect="auto")
         uniform = " (uniform)" if np.ptp(result.couplings[r]) == 0 else ""
@@ -73,65 +56,10 @@ def _couplings(part, result, picked, wide):
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     class_ticks(grid[0, 0].yaxis, result.classes, step=2)
     for axes in grid[-1]:
-        axes.set_xlabel("capsule" if types == len(result.entropy_nats[0]) else "capsule type")
+        axes.set_xlabel(child_of(result))
     for axes in grid[:, 0]:
         axes.set_ylabel(parent_of(result))
     coupling_bar(part, image, grid, scale)
-
-
-def _maps(part, result, classes, shape, wide):
-    scale = CenteredNorm(0, halfrange(np.stack([result.maps, result.uniform_maps])))
-    grid = part.subplots(*shape, squeeze=False)
-    for axes in grid.flat:
-        axes.set_axis_off()
-    kinds = (
-        ("routed", result.maps, result.map_sums),
-        ("uniform", result.uniform_maps, result.uniform_map_sums),
-    )
-    for k, (name, maps, sums) in enumerate(kinds):
-        for place, j in enumerate(classes):
-            block, column = divmod(place, shape[1])
-            axes = grid[2 * block + k, column]
-            drawn = one_map(axes, result.image, result.extent_px, maps[j], scale)
-            axes.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
-            if k == 0:
-                true = " (true)" if j == result.label else ""
-                cell = 0.8 * part.bbox.width / part.dpi / shape[1]  # inches
-                title = wrapped(f"{result.classes[j]}{true}", cell)
-                axes.set_title(title, fontsize=6.5, pad=2)
-            if column == 0:
-                axes.set_ylabel(name, fontsize=6.5)
-    part.suptitle(maps_title(result, SHOWN, wide), fontsize=7)
-    bar(part, drawn, grid, "evidence; −: well below 0")
-
-
-def evidence(result, width):
-    """What the capsules of each type add to each class, and what they all add up to."""
-    wide = width >= WIDE
-    figure = Figure(figsize=(width, 2.6 if wide else 2.9))
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.02, hspace=0.02)
-    grid = figure.subplots(1, 3, sharey=True, width_ratios=[1, 1, 0.7])
-    both = (result.type_evidence, result.uniform_type_evidence)
-    scale = CenteredNorm(0, halfrange(np.stack(both)))
-    for axes, values, name in zip(grid, both, ("routed", "uniform"), strict=False):
-        drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto")
-        axes.set(title=name, xlabel="capsule" if len(values) > 20 else "capsule type")
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
-        axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=3)
-    axes, at = grid[2], np.arange(len(result.classes))
-    axes.axvline(0, color=GREY, linewidth=0.5)
-    axes.hlines(at, result.uniform_map_sums, result.map_sums, color=GREY, linewidth=0.8)
-    axes.plot(result.map_sums, at, "o", color=RED, label="routed")
-    axes.plot(result.uniform_map_sums, at, "o", color=BLUE, mfc="white", label="uniform")
-    axes.set(title="sum Σ over capsules" if wide else "sum Σ", xlabel="Σ")
-    axes.xaxis.set_major_locator(MaxNLocator(4 if wide else 2))
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)
-    grid[0].set_ylabel(parent_of(result))
-    class_ticks(grid[0].yaxis, result.classes)
-    figure.suptitle(evidence_title(result), fontsize=7)
-    bar(figure, drawn, grid[:2], "evidence; −: well below 0\n")  # away from the next panel
-    return figure
 
 
 def _measures(part, result, wide) -> list:
@@ -177,7 +105,10 @@ def _measures(part, result, wide) -> list:
 def parents(axes, rounds, mean, band, J):
     """Effective parents, and on the right the entropy that they stand for."""
     axes.plot(rounds, mean, "o-", color=BLUE)
-    axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
+    if len(rounds) > 1:
+        axes.fill_between(rounds, *band.T, color=BLUE, alpha=0.25, linewidth=0)
+    else:
+        axes.vlines(rounds, *band.T, color=BLUE, alpha=0.5, linewidth=3)
     axes.set(ylabel="effective parents", ylim=(1, J * 1.03))
     number = f"{mean[-1]:.2f}" if round(mean[-1], 2) < J else f"{mean[-1]:.3f}"
     last(axes, rounds, mean, number, below=mean[-1] > 1 + (J - 1) / 4,

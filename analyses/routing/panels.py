@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analyses.routing import draw as parts
 from capsviz.figures import COLOURS
-from capsviz.figures.maps import BLUE, COUPLING, GREEN, GREY, RED, are_short, class_ticks, halfrange
+from capsviz.figures.maps import (
+    BLUE,
+    COUPLING,
+    GREEN,
+    GREY,
+    RED,
+    are_short,
+    class_ticks,
+    coupling_scale,
+)
 from capsviz.figures.panels import label_lines, wrapped
 
 PINK, ORANGE = COLOURS[3], COLOURS[4]
@@ -91,7 +99,8 @@ def _by_rounds(axes, result, estimate, controls):
             line = next(level for level in (0.0, LINE, 2 * LINE) if level not in taken)
             far.append((k, up, line))
             axes.annotate(
-                f"{value:.3g} {'↑' if up else '↓'}", (at + 0.45, float(up)), ha="right",
+                f"{result.controls[k][0].upper()} {value:.3g} {'↑' if up else '↓'}",
+                (at + 0.45, float(up)), ha="right",
                 va="top" if up else "bottom", xycoords=("data", "axes fraction"),
                 xytext=(0, -line if up else line), textcoords="offset points",
                 fontsize=6, color=colour,
@@ -195,7 +204,7 @@ def _by_class(part, every, types, result):
         shown.append((types, np.stack([of_type[:, k] for of_type, k in each])))
         types.set(xlabel="capsule type", title="each type to the true class")
         types.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    scale = CenteredNorm(1 / J, max(halfrange(values - 1 / J) for _, values in shown))
+    scale = coupling_scale(np.concatenate([values.ravel() for _, values in shown]), 1 / J)
     for axes, values in shown:
         image = axes.imshow(values, cmap=COUPLING, norm=scale, aspect="auto")
         axes.set_ylabel("true class")

@@ -49,6 +49,11 @@ def parent_of(result) -> str:
     return "class" if result.layer is None else "parent type"
 
 
+def child_of(result) -> str:
+    """What a child of the layer is called, as couplings are kept of it."""
+    return "capsule" if result.couplings.shape[1] == len(result.entropy_nats[0]) else "capsule type"
+
+
 def layer(result) -> str:
     """A layer below the classes, and what its numbers are of."""
     return f"routed layer {result.layer}, by the types of its parents at all places"

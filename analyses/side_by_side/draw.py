@@ -14,6 +14,7 @@ from capsviz.figures.maps import (
     RED,
     SIGNED,
     class_ticks,
+    coupling_scale,
     coupling_ticks,
     halfrange,
     one_map,
@@ -69,7 +70,7 @@ def _words(result, k, width) -> str:
 
 def _couplings(part, result, name):
     values, J = result.couplings[name], len(result.classes)
-    axes, scale = part.subplots(), CenteredNorm(1 / J, halfrange(values - 1 / J))
+    axes, scale = part.subplots(), coupling_scale(values, 1 / J)
     drawn = axes.imshow(values.T, cmap=COUPLING, norm=scale, aspect="auto", interpolation="none")
     axes.set(title="couplings", xlabel="capsule type", ylabel="class")
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 
 from capsviz.figures import COLOURS
-from capsviz.figures.maps import coupling_ticks, halfrange
+from capsviz.figures.maps import coupling_scale, coupling_ticks, halfrange
 from capsviz.figures.panels import percent, show
 from capsviz.statistics.words import strongest
 
@@ -30,7 +29,7 @@ def pair(result, width):
     ratios = {"width_ratios": [1, 1, 1, 0.2, 1, 1, 1, 1] if wide else [1, 1, 1, 1]}
     grid = figure.add_gridspec(len(heights), 8 if wide else 4, height_ratios=heights, **ratios)
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0.01, hspace=0.01)
-    panels, scale = [], CenteredNorm(result.even, _halfrange(result, (first, other)))
+    panels, scale = [], _scale(result, (first, other))
     for k in range(2):
         name = result.classes[result.read[k]]
         axes = figure.add_subplot(grid[k, 0])
@@ -91,6 +90,11 @@ def _bars(axes, result, k):
     axes.tick_params(axis="y", labelsize=6)
     if k == 0:
         axes.set_title("own couplings to each class,\nmean less even (no places)", fontsize=6.5)
+
+
+def _scale(result, classes):
+    values = result.means if result.maps is None else result.maps
+    return coupling_scale(values[:, list(classes)], result.even)
 
 
 def _halfrange(result, classes) -> float:

@@ -45,7 +45,7 @@ def parts(result, width):
         title = title.replace(": ", ":\n")
     figure.legend(
         handles, labels, loc="outside upper center", ncols=4 if wide else 2, fontsize=6.5,
-        title=f"{title}exchanged", title_fontsize=6.5,
+        title=f"{title}exchanged; bars and bands: 95 %", title_fontsize=6.5,
     )  # fmt: skip
     return figure
 
@@ -94,6 +94,8 @@ def _shares(axes, result):
     for k, (kind, share) in enumerate(result.some_partner.items()):
         colour, name = COLOURS[2 + k], kind.split()[-1]
         shares = result.shares[kind]
+        if kind.startswith("single"):  # the control of whole ones
+            colour, name = NEITHER, f"{name} at random"
         axes.plot(shares, share.value, f"{'D^v'[k]}-", color=colour, markersize=3, label=name)
         axes.fill_between(shares, share.low, share.high, color=colour, alpha=0.2, linewidth=0)
     axes.set(xlim=(0, 1.03), ylim=(-0.03, 1.03), xlabel=f"{result.of} exchanged")

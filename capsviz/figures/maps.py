@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 import numpy as np
+from matplotlib.colors import CenteredNorm, Normalize, TwoSlopeNorm
 from matplotlib.ticker import Locator
 
 from capsviz.figures import COLOURS
@@ -21,6 +22,17 @@ def halfrange(values) -> float:
     return max(float(np.abs(values).max()), EVEN)
 
 
+def coupling_scale(values, even: float) -> Normalize:
+    """Colours of couplings with even ones in the middle; of sharp ones the lower half is 0 to even.
+
+    Around even ones it is symmetric, so that as much less looks as far as as much more.
+    """
+    reach = halfrange(np.asarray(values) - even)
+    if reach <= even:
+        return CenteredNorm(even, reach)
+    return TwoSlopeNorm(even, min(0.0, float(np.min(values))), even + reach)
+
+
 def lowest(scale, axes) -> float:
     """Lower end of a bar of couplings: 0 where none is negative, for there are none below."""
     drawn = [image.get_array().min() for one in np.ravel(axes) for image in one.images]
@@ -32,10 +44,11 @@ def coupling_ticks(scale, axes, room: float = 0.0) -> list[float]:
 
     The ends alone where the middle is less than `room`, a share of the bar, from the lower one.
     """
-    if scale.halfrange < 1.01 * EVEN:  # but for rounding
-        return [scale.vcenter]
     low, middle, high = lowest(scale, axes), scale.vcenter, scale.vmax
-    return [low, high] if middle - low < room * (high - low) else [low, middle, high]
+    if high - middle < 1.01 * EVEN:  # but for rounding
+        return [middle]
+    crowded = isinstance(scale, CenteredNorm) and middle - low < room * (high - low)
+    return [low, high] if crowded else [low, middle, high]
 
 
 def are_short(names) -> bool:
@@ -80,7 +93,7 @@ def one_map(axes, image, extent_px, values, scale):
     axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)
     drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=extent_px, zorder=2)
     grey = image.mean(0)
-    if np.ptp(grey) > 0:
+    if len(image) == 1 and np.ptp(grey) > 0:  # ink has an outline, a photograph has none
         half = grey.min() + np.ptp(grey) / 2
         axes.contour(grey, [half], colors="black", linewidths=0.5, zorder=3)
     left, right, bottom, top = extent_px
@@ -88,7 +101,7 @@ def one_map(axes, image, extent_px, values, scale):
     axes.plot(
         left + (columns + 0.5) * (right - left) / values.shape[1],
         top + (rows + 0.5) * (bottom - top) / values.shape[0],
-        linestyle="none", marker="_", color="black", markersize=1.6, markeredgewidth=0.4, zorder=4,
+        linestyle="none", marker="_", color="black", markersize=2.2, markeredgewidth=0.5, zorder=4,
     )  # fmt: skip
     x, y = (right - left) / 2, (bottom - top) / 2  # context around the map
     axes.set(

@@ -18,7 +18,12 @@ from capsviz.statistics.estimate import Estimate
 GREY = "#7F7F7F"
 LINE, LEAST = 0.145, 0.076  # inches of a network's line, and where a page is full
 PANEL, REST = 0.62, 0.52  # inches of a panel's width, at least; of its title and scale
-PAGE = 8.8  # inches, the height that many networks fill
+PAGE = 8.7  # inches, the height that many networks fill
+WIDE = 5.0  # inches: a figure from here on has the key on one line
+KEY = (
+    "dot: mean; line: 95 %; tick: one run; hollow: by construction; dashed: the level that counts; "
+    "no mark: not measured"
+)
 
 
 ACCURACY = Column("accuracy", "read right", (), lambda _: iter(()))
@@ -49,7 +54,8 @@ def draw(table: Sequence[Row], width: float) -> Figure:
     down = math.ceil(len(panels) / across)
     across = math.ceil(len(panels) / down)  # rows alike
     line = max(LEAST, min(LINE, (PAGE / down - REST) / len(names)))
-    figure = Figure(figsize=(width, down * (line * len(names) + REST)))
+    key = 0.12 if width > WIDE else 0.42
+    figure = Figure(figsize=(width, down * (line * len(names) + REST) + key))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes, (column, numbers) in zip(grid.flat, panels, strict=False):
         _panel(axes, numbers, column.level, [is_constructed(row, column) for row in table])
@@ -59,6 +65,7 @@ def draw(table: Sequence[Row], width: float) -> Figure:
             axes.set_xlabel("points" if column.points else "%", fontsize=6, labelpad=1)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
+    figure.supxlabel(KEY if width > WIDE else "\n".join(KEY.split("; ", 3)), fontsize=6, y=0)
     for row in grid:
         row[0].set_yticks(range(len(names)), names, fontsize=6)
         row[0].set_ylim(len(names) - 0.5, -0.5)
