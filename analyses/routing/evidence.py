@@ -62,7 +62,7 @@ def evidence(result, width):
 
 def _maps(part, result, classes, shape, wide):
     scale = CenteredNorm(0, halfrange(np.stack([result.maps, result.uniform_maps])))
-    photograph = len(result.image) > 1  # which a map over it hides
+    photograph = len(result.image) > 1 and wide  # which a map over it hides
     grid = part.subplots(shape[0], shape[1] + photograph, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
@@ -83,7 +83,7 @@ def _maps(part, result, classes, shape, wide):
             axes.set_xlabel(f"Σ {sums[j]:.2f}", labelpad=1, fontsize=6)
             if k == 0:
                 true = " (true)" if j == result.label else ""
-                cell = 0.8 * part.bbox.width / part.dpi / shape[1]  # inches
+                cell = 0.8 * part.bbox.width / part.dpi / (shape[1] + photograph)  # inches
                 title = wrapped(f"{result.classes[j]}{true}", cell)
                 axes.set_title(title, fontsize=6.5, pad=2)
             if column == 0:

@@ -94,7 +94,7 @@ def _by_rounds(axes, result, estimate, controls):
             low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
         else:
             up = value > high
-            reach = 1 if count + K < CROWDED else 2  # controls that a number reaches over
+            reach = 2 if count + K < CROWDED else 3  # controls that a number reaches over
             taken = [level for j, side, level in far if side == up and k - j <= reach]
             line = next(level for level in (0.0, LINE, 2 * LINE) if level not in taken)
             far.append((k, up, line))

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from capsviz.figures import COLOURS
+from capsviz.figures.panels import wrapped
 from capsviz.leaderboard.columns import COLUMNS, Column
 from capsviz.leaderboard.rows import Row
 from capsviz.leaderboard.words import is_constructed
@@ -19,7 +20,6 @@ GREY = "#7F7F7F"
 LINE, LEAST = 0.145, 0.076  # inches of a network's line, and where a page is full
 PANEL, REST = 0.62, 0.52  # inches of a panel's width, at least; of its title and scale
 PAGE = 8.7  # inches, the height that many networks fill
-WIDE = 5.0  # inches: a figure from here on has the key on one line
 KEY = (
     "dot: mean; line: 95 %; tick: one run; hollow: by construction; dashed: the level that counts; "
     "no mark: not measured"
@@ -54,8 +54,9 @@ def draw(table: Sequence[Row], width: float) -> Figure:
     down = math.ceil(len(panels) / across)
     across = math.ceil(len(panels) / down)  # rows alike
     line = max(LEAST, min(LINE, (PAGE / down - REST) / len(names)))
-    key = 0.12 if width > WIDE else 0.42
-    figure = Figure(figsize=(width, down * (line * len(names) + REST) + key))
+    key = wrapped(KEY, width - 0.2, 6)
+    tall = down * (line * len(names) + REST) + 0.11 * (1 + key.count("\n"))
+    figure = Figure(figsize=(width, tall))
     grid = figure.subplots(down, across, squeeze=False, sharey=True)
     for axes, (column, numbers) in zip(grid.flat, panels, strict=False):
         _panel(axes, numbers, column.level, [is_constructed(row, column) for row in table])
@@ -65,7 +66,7 @@ def draw(table: Sequence[Row], width: float) -> Figure:
             axes.set_xlabel("points" if column.points else "%", fontsize=6, labelpad=1)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")
-    figure.supxlabel(KEY if width > WIDE else "\n".join(KEY.split("; ", 3)), fontsize=6, y=0)
+    figure.supxlabel(key, fontsize=6)
     for row in grid:
         row[0].set_yticks(range(len(names)), names, fontsize=6)
         row[0].set_ylim(len(names) - 0.5, -0.5)

@@ -13,7 +13,7 @@ from capsviz import checkpoint, figures
 from capsviz.analyses import curves
 from capsviz.analyses.curves import measure as files
 from capsviz.cli import main
-from capsviz.training import history
+from capsviz.training import history, record
 
 
 def make(folder, accuracy=(0.5, 0.9, 0.8), sse=True, **more):
@@ -48,7 +48,7 @@ def test_the_record_that_training_writes_is_read_whole(tmp_path):
         history.Epoch(k, 1 / k, 0.1 * k, 0.2 * k, 0.3 / k, None, 1e-3, 2.0, "c0ffee")
         for k in (1, 2, 3)
     ]
-    (tmp_path / "epochs.csv").write_text(history._csv(epochs))
+    (tmp_path / "epochs.csv").write_text(record.to_csv(epochs))
     ((name, columns),) = files.read([tmp_path]).items()
     assert name == tmp_path.name and set(columns) == set(files.COLUMNS)
     for column, values in columns.items():
@@ -140,13 +140,13 @@ def test_what_no_run_has_gets_no_panel(tmp_path):
     assert set(shown[2]) - set(shown[1]) == {"validation SSE"} and len(shown[1]) == 5
 
 
-def test_thirty_runs_differ_and_one_more_is_refused(tmp_path):
-    runs = [make(tmp_path / str(k), (0.5, 0.6)) for k in range(31)]
-    _, _, lines = drawn(curves.compute(files.read(runs[:30])), "training loss")
-    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 30
+def test_forty_runs_differ_and_one_more_is_refused(tmp_path):
+    runs = [make(tmp_path / str(k), (0.5, 0.6)) for k in range(41)]
+    _, _, lines = drawn(curves.compute(files.read(runs[:40])), "training loss")
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 40
     result = command(*runs, "--output", tmp_path / "out")
     assert (
-        result.exit_code == 2 and "at most 30 runs" in result.output and "got 31" in result.output
+        result.exit_code == 2 and "at most 40 runs" in result.output and "got 41" in result.output
     )
     assert not (tmp_path / "out").exists()
 
