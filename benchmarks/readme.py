@@ -40,8 +40,8 @@ PAGES = (
     ),
 )
 HEAD = (  # networks and columns of the leaderboard that the README shows
-    ("mnist", "mnist-attention", "mnist-resnet", "mnist-slim-dynamic", "mnist-slim-uniform",
-     "mnist-slim-pooled"),
+    ("mnist", "mnist-attention", "mnist-resnet", "mnist-slim-dynamic-10-epochs",
+     "mnist-slim-uniform-10-epochs", "mnist-slim-pooled-10-epochs"),
     ("network", "runs", "accuracy, %", "affine, within, %", "affine, beyond, %", "transplant, %",
      "parents, %", "parameters"),
 )  # fmt: skip
@@ -97,8 +97,8 @@ def leaderboard_head() -> str:
             "Affine: test images rotated, sheared, scaled and moved, no further than in training "
             "or beyond, read right. Transplant: read as the image whose couplings they got. "
             "Parents: how many parents a capsule effectively has, of all. `mnist-slim-*`: one "
-            "small stem, briefly trained alike, with dynamic routing, with even couplings, and "
-            "pooled, without capsules. –: no result; †: by construction. With 95 % intervals; all "
+            "small stem, trained alike, with dynamic routing, with even couplings, and pooled, "
+            "without capsules. –: no result; †: by construction. With 95 % intervals; all "
             "networks and numbers: [docs/leaderboard.md](docs/leaderboard.md)."
         )
         return "\n".join([*head, "", note])

@@ -69,7 +69,6 @@ def _map(figure, axes, result):
     text = f"random: {low:+.3f} to {high:+.3f}".replace("-", "\N{MINUS SIGN}")
     axes.set_xlabel(text, fontsize=6.5)
     bar = figure.colorbar(drawn, ax=axes, fraction=0.05, pad=0.02)
-    bar.set_label("change", fontsize=6)
     bar.ax.tick_params(labelsize=6)
     bar.outline.set_visible(False)
 
@@ -84,5 +83,5 @@ def _bars(axes, result, kind):
         axes.set_xticks(range(len(change)))
     axes.set_xlabel({"types": "a capsule type", "dimensions": "a dimension of all poses"}.get(
         kind, "a group of children"))  # fmt: skip
-    axes.set_ylabel("change", fontsize=6, labelpad=1)
+    axes.set_ylabel("change", fontsize=6, labelpad=3)
     axes.tick_params(labelsize=6)
