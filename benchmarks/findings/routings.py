@@ -57,9 +57,9 @@ def sharpness() -> Finding:
         "Sharp couplings were not shown to read better than even ones",
         len(sharper) >= 3 and p > 0.05,
         f"{len(rows)} routings on one stem{without_them}, each with its own children and loss, "
-        f"{epochs} epochs of all images. Effective parents and accuracy of {who}: {listed}. Nearest "
-        f"to better is {_words(best)}, {rows[best].network.accuracy:.2%}, Welch's one-sided p = "
-        f"{p:.2f}, not corrected for {len(sharper)}.",
+        f"{epochs} epochs of all images. Effective parents and accuracy of {who}: {listed}. "
+        f"Nearest to better is {_words(best)}, {rows[best].network.accuracy:.2%}, Welch's "
+        f"one-sided p = {p:.2f}, not corrected for {len(sharper)}.",
         ROUTINGS,
         "Routings on one stem",
         f"the stem without capsules, {without.network.accuracy:.2%}{photographs}",
