@@ -95,6 +95,8 @@ def affine() -> Finding:
         files += more
     even = gaps.pop("uniform")
     behind = sorted((gap for gap in gaps.values() if gap.low > 0), key=lambda gap: gap.value)
+    ends = [f"{100 * gap.value:+.1f}" for gap in (*behind[:1], *behind[-1:])]
+    told = f"{len(behind)} others {' to '.join(ends)}"
     rest = "".join(f", {k} {100 * gap:+.1f} (not shown)" for k, gap in gaps.items() if gap.low <= 0)
     return Finding(
         "Trained alike, capsules, of even couplings too, mostly fall behind pooling beyond the "
@@ -108,8 +110,7 @@ def affine() -> Finding:
         f"within the trained places {inside}; beyond, cnn-9, which does not "
         f"pool, {result.beyond[plain]:.1%}",
         f"one training run of each; {STEM}, ten epochs, {outer.rpartition(', ')[0]}, less uniform "
-        f"{100 * even:+.1f}, {len(behind)} others {100 * behind[0].value:+.1f} to "
-        f"{100 * behind[-1].value:+.1f}{rest} points; within {inner}",
+        f"{100 * even:+.1f}, {told}{rest} points; within {inner}",
         "CapsNets that are ahead beyond over several seeds",
         [one.source, *files],
     )
