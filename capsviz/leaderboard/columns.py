@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from capsviz import discovery
-from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.estimate import Estimate, less
 
 FIRST = None
 # of MNIST-C, without those of plugins
@@ -67,11 +67,13 @@ def over_fresh(result):
         return
     fresh = [s for s, name in enumerate(result.sources) if "freshly initialised" in name]
     if fresh and "rotation" in result.warps:
-        less = result.mean.difference[fresh[0], result.warps.index("rotation")]
-        ends = -less.ci95[..., ::-1]
+        apart = result.mean.difference[fresh[0], result.warps.index("rotation")]
+        ends = -apart.ci95[..., ::-1]
         yield (
             FIRST,
-            Estimate(-less.value, ends, result.n, runs=None if less.runs is None else -less.runs),
+            Estimate(
+                -apart.value, ends, result.n, runs=None if apart.runs is None else -apart.runs
+            ),
         )
 
 
@@ -105,18 +107,20 @@ def matched(result):
 def _instead(control: str, result):
     """Of a control and of the network's own R iterations what they differ from one iteration by.
 
-    The ends are those of both, which is wider than need be where neither is zero.
+    Its interval is the narrower of two that are wider than need be: the ends of both differences,
+    or the margins of both accuracies in squares, as if they were of other images.
     """
     if hasattr(result, "control_accuracy") and control in result.controls:
-        less = result.control_accuracy[result.controls.index(control)].difference
-        own = result.accuracy.difference
-        if less is not None and own is not None:
+        instead = result.control_accuracy[result.controls.index(control)]
+        change, own = instead.difference, result.accuracy.difference
+        if change is not None and own is not None:
             last = len(result.entropy_nats) - 1
-            gain, right = own[last], result.accuracy.value[last]
-            runs = None if less.runs is None or gain.runs is None else less.runs - gain.runs
-            ends = np.array([less.low - gain.high, less.high - gain.low])
-            ends = ends.clip(-right, 1 - right)  # none reads more than all, or less than none
-            yield FIRST, Estimate(less.value - gain.value, ends, less.n, runs=runs)
+            gain, right = own[last], result.accuracy[last]
+            runs = None if change.runs is None or gain.runs is None else change.runs - gain.runs
+            ends = np.array([change.low - gain.high, change.high - gain.low])
+            ends = min(ends, less(instead, right).ci95, key=np.ptp)
+            ends = ends.clip(-right.value, 1 - right.value)  # none reads more than all, or none
+            yield FIRST, Estimate(change.value - gain.value, ends, change.n, runs=runs)
 
 
 def faithfulness(result):
