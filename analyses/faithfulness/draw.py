@@ -178,6 +178,6 @@ def _sanity(axes, result):
     axes.set_xlim(-1.03, 1.03)
     axes.set_title("sanity: random weights\n(near 0 is better)")
     first, last = result.stages[0], result.stages[-1]
-    draws = "" if result.sanity.n is None else f"\nmean of {result.sanity.n} draws of weights"
+    draws = "" if result.sanity.n is None else f"\n{result.sanity.n} draws of weights"
     text = f"rank correlation{draws}\nopen: down to {first}\nfilled: down to {last}; –: none"
     axes.set_xlabel(text, fontsize=6)

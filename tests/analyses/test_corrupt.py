@@ -258,7 +258,6 @@ def test_the_command_writes_figure_table_and_numbers(blank, tmp_path):
         (["--only", "frog"], "unknown corruption 'frog'"),
         (["--baseline", "mnist"], "unknown baseline 'mnist'"),
         (["--n", "1"], "at least 2 images"),
-        (["--seed", "-1"], "seed of at least 0, got -1"),
         (["--n", "0"], "asked for 0 images"),
         (["--n", "9999"], "expected 1 to 360"),
         (["--mnist-c"], "MNIST-C is of MNIST's test images, got digits"),
@@ -268,6 +267,13 @@ def test_wrong_input_is_refused_in_one_line(given, message, tmp_path):
     done = run("--checkpoint", "digits", *given, "--output", tmp_path / "out")
     assert done.exit_code in (1, 2) and message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and not (tmp_path / "out").exists()
+
+
+def test_a_seed_that_is_none_is_refused_by_its_range(tmp_path):
+    for seed in (-1, 2**32):
+        done = run("--checkpoint", "digits", "--seed", seed, "--output", tmp_path / "out")
+        assert done.exit_code == 2 and f"{seed} is not in the range 0<=x<=4294967295" in done.stderr
+        assert not (tmp_path / "out").exists()
 
 
 def write_published(root, dataset):
