@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import show
+from capsviz.figures.panels import show, wrapped
 
 GREY = "#7F7F7F"
 SIGNED, ORDER = "RdBu_r", "cividis"
@@ -124,7 +124,7 @@ def both_curves(result, width):
 def judgements(result, width):
     """Areas, infidelity and sanity of each map."""
     wide, M = width >= WIDE, len(result.names)
-    rows = 0.17 * M + 0.75 if wide else 0.12 * M + 0.6
+    rows = 0.17 * M + (0.85 if width >= 6.5 else 1.1) if wide else 0.12 * M + 0.7
     figure = Figure(figsize=(width, (1 if wide else 3) * rows + 0.25))
     panels = figure.subplots(*((1, 3) if wide else (3, 1)), sharey=True)
     _points(panels[0], result, result.gap)
@@ -179,5 +179,7 @@ def _sanity(axes, result):
     axes.set_title("sanity: random weights\n(near 0 is better)")
     first, last = result.stages[0], result.stages[-1]
     draws = "" if result.sanity.n is None else f"\n{result.sanity.n} draws of weights"
-    text = f"rank correlation{draws}\nopen: down to {first}\nfilled: down to {last}; –: none"
+    text = f"rank correlation{draws}\nopen: down to {first}\nfilled: down to {last}"
+    inches = axes.figure.get_figwidth()
+    text = wrapped(text, (inches - 1.9) / 3 if inches >= WIDE else inches - 1.6, 6)
     axes.set_xlabel(text, fontsize=6)
