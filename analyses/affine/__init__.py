@@ -39,8 +39,8 @@ OVER_RUNS = {"accuracy": within_one}
 NEEDS = ()  # of a network: its scores
 
 
-# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
 SMALL = 0.98  # mean scale, of which readers are told
+# What the axes of estimates are: fields with their names, or the names; None: numbered from 1.
 VARIANTS = "as they are", "within", "beyond"
 AXES = {"accuracy": ("networks", VARIANTS), "gap": ("networks", VARIANTS[1:])}
 

@@ -93,13 +93,16 @@ def _bars(axes, result, k):
 
 
 def _scale(result, classes):
-    values = result.means if result.maps is None else result.maps
-    return coupling_scale(values[:, list(classes)], result.even)
+    return coupling_scale(_couplings(result, classes), result.even)
 
 
 def _halfrange(result, classes) -> float:
+    return halfrange(_couplings(result, classes) - result.even)
+
+
+def _couplings(result, classes):
     values = result.means if result.maps is None else result.maps
-    return halfrange(values[:, list(classes)] - result.even)
+    return values[:, list(classes)]
 
 
 def shares(result, width):

@@ -80,10 +80,10 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
 def lengths(table: str, folder: Path) -> list[int]:
     """Epochs of the runs that there are results of, of two rows or more: to compare them."""
     runs = {cell.run for cell in get(table).cells()}
-    by_length: dict[int, set[str]] = {}
-    for n, length in _by_length(folder).items():
-        names = {path.stem.rpartition("-")[0] for path in length.glob("*-[0-9]*.json")}
-        by_length[n] = names & runs
+    by_length = {
+        n: runs & {path.stem.rpartition("-")[0] for path in length.glob("*-[0-9]*.json")}
+        for n, length in _by_length(folder).items()
+    }
     return sorted(n for n, rows in by_length.items() if len(rows) > 1)
 
 

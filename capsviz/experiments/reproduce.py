@@ -158,8 +158,7 @@ def _require_all_usable(table: str, folder: Path, runs: Sequence, device: torch.
             for run in sorted(place.glob(f"{glob.escape(cell.run)}-[0-9]*")):
                 if begun := history.read_about(run):
                     require_equal(run, begun["recipe"], own, apart=aside)
-                    if precision := begun.get("precision"):
-                        _require_precision(run, precision, own, device)
+                    _require_precision(run, begun.get("precision"), own, device)
 
 
 def _require_usable(folder: Path, cell: Cell, own: Recipe, device: torch.device) -> None:
@@ -174,12 +173,16 @@ def _require_usable(folder: Path, cell: Cell, own: Recipe, device: torch.device)
     else:
         return
     require_equal(path, stored, own, apart=("precision",))
-    if precision is not None:
-        _require_precision(path, precision, own, device)
+    _require_precision(path, precision, own, device)
 
 
-def _require_precision(path: Path, precision: str, own: Recipe, device: torch.device) -> None:
-    if precision != (expected := resolve_precision(own.precision, device)):
+def _require_precision(
+    path: Path, precision: str | None, own: Recipe, device: torch.device
+) -> None:
+    """ValueError for another precision than these have; None, of older states, is none."""
+    if precision is not None and precision != (
+        expected := resolve_precision(own.precision, device)
+    ):
         raise ValueError(
             f"{path} was made in {precision}, the others would be in {expected}: "
             f"ask for --precision {precision}, or choose another --folder"
