@@ -331,6 +331,8 @@ def test_what_is_wrong_with_a_plugin_is_one_line(run, tmp_path):
     one_line(run("--help", plugins=tmp_path / "nowhere"), "nowhere', which is no folder")
     twice = write(tmp_path / "twice", {"analyses/rotate.py": ANALYSIS})
     one_line(run("--help", plugins=twice), "two modules of analyses are called 'rotate'")
+    both = write(tmp_path / "both", {"analyses/own.py": ANALYSIS, "commands/own.py": ANALYSIS})
+    one_line(run("--help", plugins=both), "a command and an analysis are called 'own'")
     broken = write(tmp_path / "broken", {"analyses/own.py": '"""Mine."""\nimport no_such_thing\n'})
     assert "own " in good(run("--help", plugins=broken))
     one_line(run("own", plugins=broken), "own.py", "No module named 'no_such_thing'")

@@ -67,8 +67,9 @@ def one_image(result, width):
         )  # fmt: skip
         if np.isfinite(result.correlation[k]):
             _map(lower, result.random_maps[k], signed)
-            flat = not np.ptp(result.random_maps[k])  # of a constant there is no correlation
-            text = "(all zero)" if flat else f"ρ {result.correlation[k]:.2f}"
+            text = f"ρ {result.correlation[k]:.2f}"
+            if not np.ptp(result.random_maps[k]):  # of a constant there is no correlation
+                text = "(constant)" if result.random_maps[k].any() else "(all zero)"
             lower.set_xlabel(text, fontsize=6, labelpad=2)
     text = "upper: maps, areas of deletion and insertion, infidelity;"
     text += " " if width > 6 else "\n"

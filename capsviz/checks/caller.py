@@ -17,8 +17,8 @@ from capsviz.foreign.compiled import as_written
 from capsviz.foreign.recorder import Pass
 from capsviz.foreign.taps import TapPass
 from capsviz.nn.computation import literal
+from capsviz.nn.images import check_images
 from capsviz.tracing import evaluating
-from capsviz.tracing.requests import check_images
 
 
 class Caller:

@@ -56,17 +56,28 @@ def _examples(text: str) -> str | None:
     return "\n".join(["\b", "Examples, with their time on two CPU cores:", *rows])
 
 
+def _all_names() -> list[str]:
+    """Modules of commands and analyses; ValueError for one in both, of which one would be hid."""
+    names = [name for package in PACKAGES for name in discovery.names(package)]
+    for name in names:
+        if names.count(name) > 1:
+            places = " and ".join(str(discovery.source(package, name)) for package in PACKAGES)
+            raise ValueError(f"a command and an analysis are called '{name}': {places}")
+    return names
+
+
 class Commands(click.Group):
     """A group that lists files without importing them, and turns library errors into one line."""
 
     def make_context(self, *args, **extra):
         """As click does; plugins that cannot be listed are told in one line."""
         with errors():
+            _all_names()
             return super().make_context(*args, **extra)
 
     def list_commands(self, context):
         """Names of all commands."""
-        return [name.replace("_", "-") for package in PACKAGES for name in discovery.names(package)]
+        return [name.replace("_", "-") for name in _all_names()]
 
     def get_command(self, context, name):
         """Import one command; None if there is none of that name."""

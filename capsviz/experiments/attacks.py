@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from capsviz.nn.functional import predict
+from capsviz.nn.images import check_images
 from capsviz.tracing import evaluating
 from capsviz.tracing.reconstruction import look, require_capsules
 
@@ -198,12 +199,7 @@ def _check(eps: float, steps: int = 1) -> None:
 
 
 def _check_images(images: Tensor, labels: Tensor) -> None:
-    if images.dim() != 4 or not images.is_floating_point() or len(images) == 0:
-        raise ValueError(
-            f"expected float images (N, C, H, W), got {images.dtype} of {tuple(images.shape)}"
-        )
-    if not (images.min() >= 0 and images.max() <= 1):  # of NaN neither is so
-        raise ValueError("expected images within 0 and 1")
+    check_images(images)
     if labels.shape != images.shape[:1]:
         raise ValueError(f"expected labels ({len(images)},), got {tuple(labels.shape)}")
 

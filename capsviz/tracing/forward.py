@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from capsviz import memory
+from capsviz.nn.images import check_images
 from capsviz.nn.quantity import Quantity
 from capsviz.tracing import record, verification
 from capsviz.tracing.finite import require_finite_parts
@@ -17,7 +18,7 @@ from capsviz.tracing.modes import inference
 from capsviz.tracing.places import extent
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import of_one, recalled
-from capsviz.tracing.requests import check_images, check_look, whole_number
+from capsviz.tracing.requests import check_look, whole_number
 
 CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
 CHUNK_IMAGES = 256  # at most

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from capsviz.nn.images import check_images
 from capsviz.tracing.finite import name, require_finite
 from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
 from capsviz.tracing.modes import inference
-from capsviz.tracing.requests import check_images
 
 LENGTH = "capsule length"
 

@@ -10,20 +10,6 @@ from contextlib import suppress
 from torch import Tensor
 
 
-def check_images(images: Tensor) -> None:
-    """ValueError for images that are not float (N, C, H, W) in [0, 1], N at least 1; TypeError."""
-    if not isinstance(images, Tensor):
-        raise TypeError(f"expected images as a torch.Tensor, got {type(images).__name__}")
-    if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
-        raise ValueError(
-            "expected float images (N, C, H, W), at least one, got "
-            f"{images.dtype} of {tuple(images.shape)}"
-        )
-    low, high = (float(end) for end in images.detach().aminmax())
-    if not (low >= 0 and high <= 1):
-        raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
-
-
 def check_layer(model, layer: int, function: Callable) -> None:
     """ValueError for a routed layer that a network does not have, or a function does not take."""
     layers = len(getattr(model, "grids", None) or ())

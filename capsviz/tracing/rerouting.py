@@ -13,13 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from capsviz.nn.images import check_images
 from capsviz.nn.routing import Parents
 from capsviz.tracing.finite import require_finite_parts
 from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.modes import inference
 from capsviz.tracing.needs import require
-from capsviz.tracing.requests import check_images, check_layer
+from capsviz.tracing.requests import check_layer
 
 
 def routes_again(model) -> bool:

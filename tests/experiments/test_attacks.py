@@ -168,8 +168,8 @@ def test_without_foolbox_one_line_says_how_to_install_it(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda x: (x + 2, LABELS), "within 0 and 1"),
-        (lambda x: (x * float("nan"), LABELS), "within 0 and 1"),
+        (lambda x: (x + 2, LABELS), r"in \[0, 1\]"),
+        (lambda x: (x * float("nan"), LABELS), r"in \[0, 1\]"),
         (lambda x: (x[:0], LABELS[:0]), "expected float images"),
         (lambda x: (x, LABELS[1:]), r"expected labels \(8,\), got \(7,\)"),
     ],

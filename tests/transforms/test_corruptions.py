@@ -59,7 +59,7 @@ def test_equal_images_of_a_batch_get_draws_of_their_own(name, digits):
     ("images", "message"),
     [
         (torch.zeros(2, 3, 28, 28), "3 channels"),
-        (torch.zeros(28, 28), r"\(N, 1, H, W\)"),
+        (torch.zeros(28, 28), r"\(N, C, H, W\)"),
         (torch.zeros(2, 1, 28, 28, dtype=torch.uint8), "float images"),
         (torch.zeros(0, 1, 28, 28), "float images"),
         (torch.full((2, 1, 28, 28), 255.0), r"in \[0, 1\]"),

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from capsviz import discovery
+from capsviz.nn.images import check_images
 
 PACKAGE = "capsviz.transforms.corruptions"
 CHUNK = 250  # images at a time; fixed, as the draws of an image depend on it
@@ -80,10 +81,7 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _check(images: Tensor) -> None:
-    if images.dim() != 4 or not images.is_floating_point() or len(images) == 0:
-        raise ValueError(
-            f"expected float images (N, 1, H, W), got {images.dtype} of {tuple(images.shape)}"
-        )
+    check_images(images)
     if images.shape[1] != 1:
         raise ValueError(
             f"MNIST-C's corruptions are defined for grey images, got {images.shape[1]} channels: "
@@ -91,6 +89,3 @@ def _check(images: Tensor) -> None:
         )
     if min(images.shape[2:]) < 8:
         raise ValueError(f"expected at least 8 x 8 pixels, got {tuple(images.shape[2:])}")
-    low, high = float(images.min()), float(images.max())
-    if not (low >= 0 and high <= 1):
-        raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")

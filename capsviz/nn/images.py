@@ -1,0 +1,19 @@
+"""What every network, transform and attack here takes for a batch of images."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def check_images(images: Tensor) -> None:
+    """ValueError for images that are not float (N, C, H, W) in [0, 1], N at least 1; TypeError."""
+    if not isinstance(images, Tensor):
+        raise TypeError(f"expected images as a torch.Tensor, got {type(images).__name__}")
+    if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
+        raise ValueError(
+            "expected float images (N, C, H, W), at least one, got "
+            f"{images.dtype} of {tuple(images.shape)}"
+        )
+    low, high = (float(end) for end in images.detach().aminmax())
+    if not (low >= 0 and high <= 1):  # of NaN neither is so
+        raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
