@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-_lock, _users = threading.Lock(), 0
-_stance: list = []
+from capsviz.foreign.shared import Shared
 
 
 def as_written(network):
@@ -26,15 +24,14 @@ def uncompiled() -> Iterator[None]:
     if "torch._dynamo" not in sys.modules:  # nothing can be compiled yet, and it is slow to import
         yield
         return
-    global _users
-    with _lock:  # the stance is torch's own: the first thread sets it, the last sets it back
-        _users += 1
-        if _users == 1:
-            _stance[:] = [torch.compiler.set_stance("force_eager")]
-    try:
+    with _eager:
         yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                _stance.pop().__exit__(None, None, None)
+
+
+def _set_eager() -> Callable[[], None]:
+    """The stance is torch's own, of all threads."""
+    stance = torch.compiler.set_stance("force_eager")
+    return lambda: stance.__exit__(None, None, None)
+
+
+_eager = Shared(_set_eager)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
 
 from capsviz.foreign.leaves import mapped
+from capsviz.foreign.shared import Shared
 
 KINDS = {
     "FloatTensor": torch.float32, "DoubleTensor": torch.float64, "HalfTensor": torch.float16,
     "LongTensor": torch.int64, "IntTensor": torch.int32, "ByteTensor": torch.uint8,
     "BoolTensor": torch.bool,
 }  # fmt: skip
-
-_lock, _users = threading.Lock(), 0
-_before: list[tuple] = []
 
 
 def follow(device: torch.device, function, args: tuple, kwargs: dict):
@@ -45,25 +43,12 @@ def without_cuda():
 
     `.cuda()` of modules and tensors, and `torch.cuda.FloatTensor` and its like; all are put back.
     """
-    if torch.cuda.is_available():
+    with nullcontext() if torch.cuda.is_available() else _on_the_cpu:
         yield
-        return
-    global _users
-    with _lock:  # threads share what is put in their place: the first puts it, the last takes it
-        _users += 1
-        if _users == 1:
-            _before[:] = _patched()
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                _restore()
 
 
-def _patched() -> list[tuple]:
-    """The CPU in the GPU's place; (owner, name, what was there before, or None) of each change."""
+def _replace() -> Callable[[], None]:
+    """The CPU in the GPU's place; what puts back what was there before."""
 
     def make(dtype):
         def tensor(*args):
@@ -79,12 +64,15 @@ def _patched() -> list[tuple]:
     before = [(where, name, vars(where).get(name)) for where, name, _ in changed]
     for where, name, new in changed:
         setattr(where, name, new)
-    return before
+
+    def restore() -> None:
+        for where, name, old in before:
+            if old is None:  # it was inherited
+                delattr(where, name)
+            else:
+                setattr(where, name, old)
+
+    return restore
 
 
-def _restore() -> None:
-    for where, name, old in _before:
-        if old is None:  # it was inherited
-            delattr(where, name)
-        else:
-            setattr(where, name, old)
+_on_the_cpu = Shared(_replace)

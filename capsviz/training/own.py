@@ -10,6 +10,7 @@ from torch import nn
 
 from capsviz import checkpoint
 from capsviz.data import Dataset
+from capsviz.foreign.compiled import as_written
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import provenance
@@ -39,7 +40,7 @@ def save(
     ValueError  for a network that is not capsviz's, is for other images or classes, or whose
                 weights have other names, as with `weight_norm`.
     """
-    model = getattr(model, "_orig_mod", model)  # of torch.compile
+    model = as_written(model)
     kind = type(model)
     config = getattr(model, "config", None)
     if models.name_for(model) is None or config is None:

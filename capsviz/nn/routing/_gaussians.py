@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from capsviz.nn.links import Links, of_places, of_slots
+from capsviz.nn.links import Links, check_links, of_places, of_slots
 from capsviz.nn.routing import Parents, check_iterations
 from capsviz.nn.routing._attend import batch_last
 from capsviz.nn.routing._competition import Places
@@ -76,6 +76,17 @@ def first_pass(
     activations = activations.to(children).T.contiguous().T  # as every round takes them
     inputs = children, weight, activations, competition
     return inputs, even_moments(*inputs)
+
+
+def check_votes(
+    routing: str, votes: Tensor, activations: Tensor | None, iterations: int, links: Links | None
+) -> None:
+    """ValueError for what the routing's `route` does not take, but for its parameters."""
+    check_links(votes, links)
+    check_iterations(iterations)
+    require(routing, "activations", activations, "(B, I)")
+    count = votes.shape[-3] if links is None else links.count
+    check_shape("activations", activations, "B, I", (votes.shape[0], count))
 
 
 def check_betas(beta_u: Tensor | None, beta_a: Tensor | None, parents: int) -> None:

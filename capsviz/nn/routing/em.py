@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from capsviz.nn.links import Links, check_links, of_slots, softmax
+from capsviz.nn.links import Links, of_slots, softmax
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Parents, Routing, check_iterations
-from capsviz.nn.routing._gaussians import check_betas, fused_rounds
-from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
+from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing._gaussians import check_betas, check_votes, fused_rounds
+from capsviz.nn.routing._parts import exact, per_mass, shares, summed
 from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
@@ -107,7 +107,7 @@ def route(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    check(votes, links, iterations, activations)
+    check_votes("EM", votes, activations, iterations, links)
     beta_u, beta_a = betas(beta_u, beta_a, votes)
     active = of_slots(activations.to(votes), links)
 
@@ -216,17 +216,3 @@ def betas(beta_u: Tensor | None, beta_a: Tensor | None, like: Tensor) -> tuple[T
     beta_u = like.new_tensor([BETA_U]) if beta_u is None else beta_u.to(like)
     beta_a = like.new_zeros(1) if beta_a is None else beta_a.to(like)
     return beta_u, beta_a
-
-
-def check(
-    votes: Tensor,
-    links: Links | None,
-    iterations: int,
-    activations: Tensor | None,
-) -> None:
-    """ValueError for what `route` does not take, but for `beta_u` and `beta_a`: see `betas`."""
-    check_links(votes, links)
-    check_iterations(iterations)
-    require("EM", "activations", activations, "(B, I)")
-    count = votes.shape[-3] if links is None else links.count
-    check_shape("activations", activations, "B, I", (votes.shape[0], count))

@@ -12,11 +12,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from capsviz.nn.links import Links, check_links, of_slots, softmax
+from capsviz.nn.links import Links, of_slots, softmax
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Parents, Routing, check_iterations
-from capsviz.nn.routing._gaussians import check_betas, fused_rounds
-from capsviz.nn.routing._parts import check_shape, exact, per_mass, require, shares, summed
+from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing._gaussians import check_betas, check_votes, fused_rounds
+from capsviz.nn.routing._parts import exact, per_mass, shares, summed
 from capsviz.nn.routing._rounds import iterate
 
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
@@ -78,11 +78,7 @@ def route(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    check_links(votes, links)
-    check_iterations(iterations)
-    require("variational", "activations", activations, "(B, I)")
-    count = votes.shape[-3] if links is None else links.count
-    check_shape("activations", activations, "B, I", (votes.shape[0], count))
+    check_votes("variational", votes, activations, iterations, links)
     active = of_slots(activations.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
