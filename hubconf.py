@@ -4,7 +4,7 @@ model = torch.hub.load("path/to/capsviz", "pretrained", "mnist", source="local")
 model = torch.hub.load("path/to/capsviz", "capsnet", source="local", routing="em", types=8)
 """
 
-dependencies = ["torch", "numpy", "safetensors"]
+dependencies = ["torch", "numpy", "safetensors", "psutil", "pydantic"]
 
 
 def pretrained(name: str = "mnist", *, device: str = "cpu"):

@@ -92,7 +92,7 @@ def table(result: dict) -> str:
     """The README's table."""
     machine, times = result["about"], result["commands"]
     seconds = ", ".join(
-        f"`{name}` {line['median_ms'] / 1e3:.1f} s"
+        f"`{name}` {line['median_ms'] / 1e3:.2g} s"
         for name, line in times.items()
         if name.startswith("capsviz")
     )

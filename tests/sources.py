@@ -1,6 +1,7 @@
 """What the source text says, read by `ast` and never imported: imports, devices."""
 
 import ast
+import sys
 from pathlib import Path
 
 from capsviz import discovery
@@ -38,6 +39,13 @@ def imported_names(code: str) -> list[str]:
     own = [n for n in nodes if n.level == 0 and n.module.split(".")[0] == "capsviz"]
     assert all(n.level == 0 for n in nodes), "imports are absolute here"
     return [f"{node.module}.{alias.name}" for node in own for alias in node.names]
+
+
+def imported_from_others(code: str) -> set[str]:
+    """Distributions' packages that a text imports, anywhere in it: not ours, not Python's own."""
+    nodes = [n for n in ast.walk(ast.parse(code)) if isinstance(n, ast.ImportFrom)]
+    names = {name.split(".")[0] for name in [*_imported_whole(code), *(n.module for n in nodes)]}
+    return names - sys.stdlib_module_names - {"capsviz"}
 
 
 def _imported_whole(code: str) -> list[str]:

@@ -232,3 +232,14 @@ def test_names_that_the_readme_once_showed_are_found_where_they_moved():
     from capsviz import augment, pipeline, prediction, primary_decoder
 
     assert augment.to_float and pipeline.prepare and prediction.find and primary_decoder.load
+
+
+def test_torch_hub_is_told_of_every_package_that_a_network_needs():
+    """torch.hub looks for these before it imports anything, and names those that are missing."""
+    import hubconf
+
+    code = "import hubconf\nhubconf.pretrained('digits')\nhubconf.capsnet()"
+    loaded = loaded_by(code)
+    texts = [sources.MODULES[name].read_text("utf-8") for name in loaded if name in sources.MODULES]
+    named = set().union(*(sources.imported_from_others(text) for text in texts))
+    assert named & loaded == set(hubconf.dependencies)

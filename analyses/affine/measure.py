@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,8 +13,7 @@ from capsviz.data import affnist_like
 from capsviz.data.affnist_like import Transforms, apply
 from capsviz.nn.functional import predict
 from capsviz.statistics import comparison
-from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.intervals import middle_95
+from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.tracing import scores
 from capsviz.transforms.augment import to_float, to_uint8
 
@@ -110,11 +110,5 @@ def examples(
 
 def _less(clean: Estimate, other: Estimate) -> Estimate:
     """Accuracies (K,) less others of the same resamples, and the differences to the first's."""
-    assert clean.draws is not None and other.draws is not None
-    value, drawn = clean.value - other.value, clean.draws - other.draws
-    apart = drawn - drawn[:, :1]
-    ends = middle_95(drawn)
-    alike = np.ptp(ends, axis=1) == 0  # no resample differs, which proves no certainty
-    ends[alike] = np.stack([clean.low - other.high, clean.high - other.low], 1)[alike]
-    less = Estimate(value - value[0], middle_95(apart), draws=apart)
-    return Estimate(value, ends, other.n, less, draws=drawn)
+    gap = less(clean, other, paired=True)
+    return replace(gap, n=other.n, difference=less(gap, gap[:1], paired=True))

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import middle_95
+from capsviz.statistics.estimate import Estimate, less
 
 ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 VALIDATION = 1000  # images behind the threshold, where there are as many
@@ -146,8 +145,8 @@ def score(model, images, places, n, seed):
 
 def of_inputs(inputs, n) -> dict:
     """What `compute` needs of the inputs: n test images, validation images, another data set."""
-    part, validation = inputs.dataset, inputs.load("validation")
-    images, labels = inputs.images(n)
+    part, (images, labels) = inputs.dataset, inputs.images(n)
+    validation = inputs.load("validation")
     others, missing = _others(inputs, n)
     return {
         "model": inputs.model,
@@ -203,7 +202,6 @@ def areas(values, foreign, n: int, seed: int) -> tuple[Estimate, Estimate]:
         for a in range(1, len(values))
     ]
     area = np.stack([one for one, _ in pairs])
-    ends = np.stack([detection.auroc_interval(drawn, n) for _, drawn in pairs])
-    gains = np.stack([middle_95(drawn[:, :1] - drawn[:, 1:]) for _, drawn in pairs])
-    draws = np.stack([drawn for _, drawn in pairs], 1)
-    return Estimate(area, ends, n, draws=draws), Estimate(area[:, :1] - area[:, 1:], gains, n)
+    ends = np.stack([detection.auroc_interval(*pair, n) for pair in pairs])
+    whole = Estimate(area, ends, n, draws=np.stack([drawn for _, drawn in pairs], 1))
+    return whole, less(whole[:, :1], whole[:, 1:], paired=True).undrawn()

@@ -64,13 +64,13 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
     kinds = removal.groups(state, getattr(model, "grid", None))
     options = {"generator": generator, "progress": progress}
     ranked = removal.measure(model, others.images, others.labels, kinds, **options)
-    rank = {kind: (ranked.base[0] - one[:, 0]).mean(1) for kind, one in ranked.single.items()}
+    rank = _effects(ranked)
     planned = {kind: removal.plans(kinds[kind], rank[kind]) for kind in kinds}
     first = {kind: int(one.argmax()) for kind, one in rank.items()}
     outcomes = removal.measure(
         model, images, labels, kinds, planned=planned, first=first, **options
     )
-    counts = draw_resamples(len(images), seed=seed)
+    counts, own = draw_resamples(len(images), seed=seed), _effects(outcomes)
     return {
         "kinds": list(kinds),
         "base": _base(outcomes.base, counts),
@@ -80,7 +80,7 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
         "control_accuracy_change": _controls(outcomes, 1, counts),
         "first": first,
         "first_activation_change": {k: _first(outcomes, k, first[k], counts) for k in kinds},
-        "rank_agreement": {kind: _agreement(rank[kind], outcomes, kind) for kind in kinds},
+        "rank_agreement": {kind: rank_agreement(rank[kind], own[kind]) for kind in kinds},
         "orders": list(removal.ORDERS),
         "removed": {kind: np.array(removal.steps(len(rows))) for kind, rows in kinds.items()},
         "curve_accuracy": {kind: _curve(outcomes, kind, 1, counts) for kind in kinds},
@@ -92,6 +92,11 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
         "others": others.name,
         **_dictionaries(model, images, labels, counts, seed, generator),
     }
+
+
+def _effects(outcomes) -> dict[str, Tensor]:
+    """Mean loss of the true activation without each group (G,), by kind."""
+    return {kind: (outcomes.base[0] - one[:, 0]).mean(1) for kind, one in outcomes.single.items()}
 
 
 def _base(base: Tensor, counts) -> Estimate:
@@ -128,13 +133,13 @@ def _first(outcomes, kind: str, number: int, counts) -> Estimate:
     return compare_means(each, counts, shares=False)
 
 
-def _agreement(rank: Tensor, outcomes, kind: str) -> float:
-    """Spearman's correlation of the importance on other images with that on the measured ones."""
-    own = (outcomes.base[0] - outcomes.single[kind][:, 0]).mean(1)
-    if float(rank.std()) == 0 or float(own.std()) == 0:
+def rank_agreement(one: Tensor, other: Tensor) -> float:
+    """Spearman's correlation of two importances (G,) of the same groups; NaN where one is flat."""
+    from scipy.stats import rankdata  # takes time to import
+
+    if float(one.std()) == 0 or float(other.std()) == 0:
         return float("nan")
-    ranks = [one.argsort().argsort().double() for one in (rank, own)]
-    return float(torch.corrcoef(torch.stack(ranks))[0, 1])
+    return float(np.corrcoef(rankdata(torch.stack([one, other]).cpu(), axis=-1))[0, 1])
 
 
 def _curve(outcomes, kind: str, what: int, counts) -> Estimate:

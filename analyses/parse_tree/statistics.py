@@ -42,7 +42,7 @@ def trees(model, images: Tensor, labels: list, seed: int) -> dict:
         "favourites": measures.favourites(couplings).numpy(),
         "margins": variance.preferences(couplings).amax(-1).numpy(),
         "grid": observed[0].grid,
-        "coupling_sd": torch.cat([coupling_sd(o.couplings, o.even) for o in observed]).numpy(),
+        "coupling_sd": torch.cat([coupling_sd(o.couplings) for o in observed]).numpy(),
     }
 
 
@@ -77,7 +77,7 @@ def measure(model, images, labels, others, seeds: int, seed: int, progress) -> d
         favourite = measures.favourites(here.couplings)
         pairs = torch.Generator().manual_seed(seed)  # the same couples for every network
         favourites.append(measures.choices(favourite, usual, labels, here.read, pairs))
-        sd.append(float(coupling_sd(here.couplings, here.even).square().mean().sqrt()))
+        sd.append(float(coupling_sd(here.couplings).square().mean().sqrt()))
     mixed = labels[torch.randperm(len(labels), generator=generator)]
     names = [FRESH if len(fresh) == 1 else f"{FRESH}, seed {seed + k}" for k in range(len(fresh))]
     about = (own, known, others.labels, generator, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,8 +12,7 @@ from torch import Tensor
 from capsviz.analyses.parts.broken import KINDS, Broken
 from capsviz.analyses.parts.words import OF
 from capsviz.statistics.detection import auroc, auroc_interval, auroc_resampled
-from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import middle_95
+from capsviz.statistics.estimate import Estimate, less
 from capsviz.tracing import reconstructs, scores, trace
 from capsviz.tracing.reconstruction import distance
 
@@ -68,30 +68,26 @@ def compare(models: Sequence, names: Sequence[str], images: Tensor, forms, *, se
         intact.append(np.concatenate([clean, of_pixels(images, images, donors)]))
         scores = suspicion(models, names, changed)[0]
         suspect.append(np.concatenate([scores, of_pixels(changed, images, donors)]))
-    areas, draws = told_apart(intact, suspect, seed=seed)
+    areas = told_apart(intact, suspect, seed=seed)
     kinds = list(forms)
     own, control = ([kinds.index(one) for one in side] for side in zip(*OF.items(), strict=True))
-    gain = Estimate(
-        areas.value[:, own] - areas.value[:, control],
-        middle_95(draws[:, :, own] - draws[:, :, control]),
-        areas.n,
-    )
-    return [*labels, *PIXELS], areas, gain
+    gain = less(areas[:, own], areas[:, control], paired=True)
+    return [*labels, *PIXELS], areas.undrawn(), gain.undrawn()
 
 
 def told_apart(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, seed: int):
     """AUROC (S, B) of each of B kinds of suspect images (S, N) against clean ones.
 
-    Intervals are 95 % percentiles under resamples of the images, an intact one together with what
-    was made of it, the same for every kind (R, S, B); the difference is to the first score.
+    Under resamples of the images, an intact one together with what was made of it, the same for
+    every kind (R, S, B); the difference is to the first score.
     """
     pairs = list(zip(clean, suspect, strict=True))
     value = np.stack([auroc(*pair) for pair in pairs], 1)
     draws = np.stack([auroc_resampled(*pair, paired=True, seed=seed) for pair in pairs], 2)
     n = clean[0].shape[1]
-    intervals = np.stack([auroc_interval(draws[:, :, b], n) for b in range(len(pairs))], 1)
-    difference = Estimate(value - value[0], middle_95(draws - draws[:, :1]), n)
-    return Estimate(value, intervals, n, difference), draws
+    each = zip(value.T, np.moveaxis(draws, 2, 0), strict=True)
+    areas = Estimate(value, np.stack([auroc_interval(*one, n) for one in each], 1), n, draws=draws)
+    return replace(areas, difference=less(areas, areas[:1], paired=True))
 
 
 def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Broken]:

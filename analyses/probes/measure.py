@@ -49,6 +49,7 @@ def statistics(
     kept = data.poses.shape[1]
     tested, probed = [], list(np.unique([data.classes[test[0]] for test, *_ in groups]))
     codes = {source: [] for source in (name, f"{name} {TURNED}", *list(every)[1:])}
+    turns = np.random.default_rng([seed, 1])
     for source, values in every.items():
         errors, draw = [], np.random.default_rng(seed)  # each kind has the same labellings
         for test, fit, again in groups:
@@ -59,7 +60,7 @@ def statistics(
             errors.append(probe(*x, data.factors[test], data.factors[fit], of_again, draw))
             codes[source].append(dci.dci(x[1], data.factors[fit]))
             if source == name:
-                turned = dci.turned(x[1], draw)
+                turned = dci.turned(x[1], turns)
                 codes[f"{name} {TURNED}"].append(dci.dci(turned, data.factors[fit]))
         tested.append([np.concatenate(part) for part in zip(*errors, strict=True)])
     widths = [values.shape[1] for values in every.values()]

@@ -125,7 +125,6 @@ def compute(
     """
     from capsviz.tracing import (
         coupling_sd,
-        even_couplings,
         measures,
         parent_types,
         places,
@@ -147,7 +146,6 @@ def compute(
         classes, label = [str(number) for number in range(routed.lengths.shape[1])], None
     both = [measures.evidence_of(one) for one in (routed, uniform)]
     couplings = routed.couplings[:, 0]
-    even = even_couplings(routed.couplings) if whole.links is None else uniform.couplings[-1, 0]
     return Result(
         couplings=parent_types.type_means(couplings, routed.grid, linked).numpy(),
         entropy_nats=measures.entropy(couplings[:, linked]).numpy(),
@@ -163,7 +161,7 @@ def compute(
         image=to_uint8(image[0]),
         classes=list(classes),
         label=label,
-        coupling_sd=coupling_sd(couplings[:, linked], even[linked]).numpy(),
+        coupling_sd=coupling_sd(couplings[:, linked]).numpy(),
         quantity=None if whole.evidence is None else both[0].quantity,
         type_evidence=both[0].types,
         uniform_type_evidence=both[1].types,

@@ -15,7 +15,6 @@ from capsviz.tracing import (
     INTERVENTIONS,
     control_couplings,
     coupling_sd,
-    even_couplings,
     parents_under,
     trace,
 )
@@ -132,15 +131,15 @@ class Survey:
         rounds = traced.activations
         if not self.prefix:
             rounds = torch.stack([self._result(images, r) for r in range(1, self.most + 1)])
-        own, even = traced.couplings[:R], even_couplings(traced.couplings)
+        own = traced.couplings[:R]
         self._measure("", traced.votes, own, traced.poses[:R], labels)
-        self.means["sd"].add(coupling_sd(own, even).T)
+        self.means["sd"].add(coupling_sd(own).T)
         measured = defaultdict(list)
         controls = [control_couplings(kind, own, self.generator)[-1] for kind in INTERVENTIONS]
         replaced = parents_under(model, images, controls, iterations=self.requested)
         for drawn, poses in zip(controls, replaced.poses, strict=True):
             values = _measures(traced.votes, drawn[None], poses[None], labels)
-            for name, value in (*values.items(), ("sd", coupling_sd(drawn, even)[:, None])):
+            for name, value in (*values.items(), ("sd", coupling_sd(drawn)[:, None])):
                 measured[name].append(value)
         for name, value in measured.items():
             self.means[f"control_{name}"].add(torch.cat(value, 1))

@@ -13,7 +13,6 @@ from capsviz.nn.quantity import words_of
 from capsviz.tracing import (
     CHUNK_IMAGES,
     coupling_sd,
-    even_couplings,
     measures,
     needs,
     trace,
@@ -75,7 +74,7 @@ def look(model, image: Tensor) -> Look:
         couplings=measures.by_type(own, routed.grid).numpy(),
         effective=float(parents.mean()),
         effective_band=np.quantile(parents.numpy(), [0.05, 0.95]),
-        coupling_sd=float(coupling_sd(own, even_couplings(routed.couplings))),
+        coupling_sd=float(coupling_sd(own)),
         activations=routed.lengths[0].float().numpy(),
         uniform_activations=uniform.lengths[0].float().numpy(),
         maps=added.maps,

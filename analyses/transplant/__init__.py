@@ -51,7 +51,7 @@ import click
 from capsviz.analyses.transplant import one_by_one
 from capsviz.analyses.transplant.results import Parts, Result, Rounds, Statistics
 from capsviz.analyses.transplant.words import CONDITIONS, caption, findings, verdict
-from capsviz.cli import options
+from capsviz.cli import example, options
 from capsviz.cli.analysis import analysis
 from capsviz.cli.other_images import next_class
 from capsviz.statistics.replicates import mean
@@ -207,7 +207,9 @@ def command(run, donor, donor_index, n, parts, of, by, layer, seed):
         )  # fmt: skip
         yield f"transplant-{run.dataset}-{n}-images", result
         return
-    donor = next_class(run.inputs, run.picture) if donor is None else donor
+    if donor is None:
+        donor = next_class(run.inputs, run.picture)
+    donor = example.known(run.inputs.dataset, donor, "--donor")
     result = of_two(run.inputs, run.picture, donor, donor_index, seed)
     yield f"transplant-{run.picture.name}-{donor}-{donor_index}", result
 

@@ -47,7 +47,7 @@ class Outcomes(NamedTuple):
     tied: Tensor  # (K, P) bool: no class is ahead of all others
     own_activation: Tensor  # (K, P)
     partner_activation: Tensor  # (K, P)
-    coupling_sd: Tensor  # (K, P) about even couplings
+    coupling_sd: Tensor  # (K, P) of couplings about even ones
 
 
 def exchange(model, images: Tensor, *, seed: int) -> Exchange:
@@ -75,7 +75,7 @@ def exchange(model, images: Tensor, *, seed: int) -> Exchange:
         decoded=torch.stack([one.reconstruction for one in mixed], 1) if decodes else None,
         own=own,
         maps=maps,
-        coupling_sd=coupling_sd(own, even),
+        coupling_sd=coupling_sd(own),
         even=even,
     )
 
@@ -104,12 +104,12 @@ def transplant(model, images: Tensor, *, seed: int, progress=iter) -> Outcomes:
             own[like[rows]],
             mean.expand(len(rows), *mean.shape),
             control_couplings("shuffled", own[None, here], generator)[-1],
-            noise(own[here], even, generator),
+            control_couplings("matched", own[None, here], generator)[-1],
             even.expand(len(rows), *even.shape),
             control_couplings("shuffled", own[None, partner[rows]], others)[-1],
         )
         said = under_couplings(model, images[here], replaced)
-        sd = torch.stack([coupling_sd(one, even) for one in replaced])
+        sd = torch.stack([coupling_sd(one) for one in replaced])
         parts.append((*_outcome(said, read[here], read[partner[rows]]), sd))
     return Outcomes(*(torch.cat(values, 1) for values in zip(*parts, strict=True)))
 
@@ -137,9 +137,3 @@ def over_pairs(values: Tensor, counts, *, shares: bool) -> Estimate:
     else:
         one = compare_means(couples.mean(2).numpy(), counts, shares=False)
     return replace(one.undrawn(), n=values.shape[1])  # another run has other couples
-
-
-def noise(own: Tensor, even: Tensor, generator: torch.Generator) -> Tensor:
-    """Random couplings (B, I, J) with the standard deviation about even ones that `own` have."""
-    history = torch.stack([even.expand_as(own), own])  # as of a routing that starts evenly
-    return control_couplings("matched", history, generator)[-1]

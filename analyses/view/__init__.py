@@ -92,7 +92,7 @@ def compute(
     capsule = int(predict(traced.lengths)) if capsule is None else int(capsule)
     changes = np.zeros(E) if changes is None else np.asarray(changes, dtype=float)
     if not 0 <= capsule < J:
-        raise ValueError(f"expected a class from 0 to {J - 1}, got {capsule}")
+        raise ValueError(f"the network has no class {capsule}, expected 0 to {J - 1}")
     if changes.shape != (E,):
         raise ValueError(f"expected {E} changes, one a dimension, got {changes.tolist()}")
     return Result(

@@ -26,7 +26,12 @@ def chosen(dataset, digit: int) -> int:
     source = click.get_current_context().get_parameter_source("digit")
     if source is click.core.ParameterSource.DEFAULT:
         return usual(dataset)
-    if not 0 <= digit < len(dataset.classes):
+    return known(dataset, digit, "--digit")
+
+
+def known(dataset, number: int, option: str) -> int:
+    """The number of a class that an option names; ValueError if there is none such."""
+    if not 0 <= number < len(dataset.classes):
         last = len(dataset.classes) - 1
-        raise ValueError(f"--digit: {dataset.name} has no class {digit}, expected 0 to {last}")
-    return digit
+        raise ValueError(f"{option}: {dataset.name} has no class {number}, expected 0 to {last}")
+    return number

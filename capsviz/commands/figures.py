@@ -57,7 +57,8 @@ def command(style, only, n, digit, index, seed, figure, inputs):
             force=figure["force"],
             column=column(figure["venue"]),
         )
-    click.echo(f"{len(entries)} figures in {figure['output']}")
+    if entries:
+        click.echo(f"{len(entries)} figures in {figure['output']}")
     empty = set(names) - {entry.analysis for entry in entries} - set(failed) if typed else ()
     if empty:
         listed = ", ".join(sorted(name.replace("_", "-") for name in empty))

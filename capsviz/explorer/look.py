@@ -144,11 +144,9 @@ def look(
         iterations=intervention.iterations,
     )
     lengths, poses, routed = traced.lengths, traced.poses, traced.couplings
-    activations, own, decoded = traced.activations, routed, traced.reconstruction
-    if intervention.couplings is not None:
-        own = tracing.trace(model, image, keep=("couplings",)).couplings
-    assert lengths is not None and poses is not None and activations is not None  # they are kept
-    assert routed is not None and own is not None
+    activations, decoded = traced.activations, traced.reconstruction
+    assert lengths is not None and poses is not None  # they are kept
+    assert activations is not None and routed is not None
     added = measures.evidence_of(traced)
     return ImageTrace(
         image=to_uint8(image[0]),
@@ -160,7 +158,7 @@ def look(
         extent_px=None if added.maps is None else tracing.extent(model),
         reconstruction=None if decoded is None else to_uint8(decoded[0]),
         distance=None if decoded is None else float(distance_of(traced.images, decoded)[0]),
-        coupling_sd=float(tracing.coupling_sd(routed[-1], tracing.even_couplings(own))[0]),
+        coupling_sd=float(tracing.coupling_sd(routed[-1])[0]),
         activations=activations[:, 0].float().numpy(),
         type_evidence=added.types,
         quantity=added.quantity,

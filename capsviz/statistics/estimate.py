@@ -87,16 +87,38 @@ class Estimate:
 FIELDS = tuple(part.name for part in fields(Estimate) if part.name != "draws")  # on disk
 
 
-def less(one: Estimate, other: Estimate) -> Estimate:
-    """The difference of two independent estimates, its interval from theirs.
+def less(one: Estimate, other: Estimate, *, paired: bool = False) -> Estimate:
+    """The difference of two estimates, its interval from theirs by MOVER (Zou & Donner 2008).
 
-    By MOVER (Zou & Donner 2008): the margins added in squares. Of estimates on the same images it
-    is too wide where these go together.
+    The margins are added in squares, less what goes together. So near the ends of a scale it is as
+    wide to each side as theirs are, and not of zero width where no resample differs.
+
+    Parameters
+    ----------
+    paired  both have `draws` under the same resamples, which say how far they go together. False:
+            they are independent; where they are not the interval is too wide.
     """
     value = one.value - other.value
-    low = np.hypot(one.value - one.low, other.high - other.value)
-    high = np.hypot(one.high - one.value, other.value - other.low)
-    return Estimate(value, np.stack([value - low, value + high], -1))
+    draws = one.draws - other.draws if paired else None
+    together = 0.0 if draws is None else _correlation(one.draws, other.draws, draws)
+
+    def margin(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        squares = first**2 + second**2 - 2 * together * first * second
+        return np.sqrt(np.maximum(squares, 0))
+
+    low = margin(one.value - one.low, other.high - other.value)
+    high = margin(one.high - one.value, other.value - other.low)
+    n = one.n if one.n == other.n else None
+    return Estimate(value, np.stack([value - low, value + high], -1), n, draws=draws)
+
+
+def _correlation(one: np.ndarray, other: np.ndarray, apart: np.ndarray) -> np.ndarray:
+    """Of draws (R, ...) and their difference; 0 where one does not vary, or the difference."""
+    whole = ~np.isnan(apart).reshape(len(apart), -1).any(1)
+    one, other, spread = one[whole], other[whole], np.ptp(apart[whole], axis=0)
+    both = ((one - one.mean(0)) * (other - other.mean(0))).mean(0)
+    scale = one.std(0) * other.std(0)
+    return np.where((scale > 0) & (spread > 0), both / np.where(scale > 0, scale, 1), 0)
 
 
 def stack(estimates, axis: int = 0) -> Estimate:

@@ -3,10 +3,12 @@
     "uniform"   each child spreads evenly what it gives away in the first iteration: 1/J
     "random"    uniform on the simplex over parents, another draw for each image
     "shuffled"  the image's own couplings, exchanged among its children
-    "matched"   random, with the standard deviation about uniform of the image's own
-The first two ask whether routing differs from none. Random couplings spread far wider than those of
-most networks, so that what they spoil says little; "matched" and "shuffled" spread as widely as the
-network's own, and differ from them in where the evidence goes.
+    "matched"   random, with what each child gives and the standard deviation of the image's own
+The first two ask whether routing differs from none: each child gives what it gives in the first
+iteration, which for all routings but max-min, where it is more, and leaky ones is what it gives
+later. Random couplings spread far wider than those of most networks (less wide than those of
+self-attention), so that what they spoil says little; "matched" and "shuffled" spread as widely as the network's own, give as much, and differ
+from them in where it goes.
 """
 
 from __future__ import annotations
@@ -44,19 +46,20 @@ def even_couplings(own: Tensor) -> Tensor:
     return (torch.full(shape, 1 / shape[-1], dtype=own.dtype) * coupling_totals(own)).to(own.dtype)
 
 
-def coupling_sd(couplings: Tensor, even: Tensor) -> Tensor:
-    """Standard deviation of couplings about even ones, over children and parents.
+def coupling_sd(couplings: Tensor) -> Tensor:
+    """How far couplings spread about even ones: about the mean of each child's.
 
     Parameters
     ----------
     couplings  (..., I, J).
-    even       (I, J), as of `even_couplings`.
 
     Returns
     -------
-    (...) double.
+    (...) double, the standard deviation over children and parents: 0 where each child gives all
+    parents the same.
     """
-    return (couplings.double() - even.double()).square().mean((-2, -1)).sqrt()
+    own = couplings.double()
+    return (own - own.mean(-1, keepdim=True)).square().mean((-2, -1)).sqrt()
 
 
 def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Tensor:
@@ -78,9 +81,8 @@ def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Ten
     """
     if kind not in INTERVENTIONS:
         raise ValueError(unknown("couplings", str(kind), list(INTERVENTIONS)))
-    even = even_couplings(own)
     if kind == "uniform":
-        return even.expand(1, *own.shape[1:])
+        return even_couplings(own).expand(1, *own.shape[1:])
     if own.dim() != 4:
         raise ValueError(
             f'couplings="{kind}" needs a layer in which all parents see all children, '
@@ -91,20 +93,21 @@ def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Ten
         keys = torch.stack([torch.rand(R, I, generator=generator) for _ in range(B)], 1)
         return own.cpu().gather(2, keys.argsort(2)[..., None].expand(R, B, I, J))
     draws = torch.cat([random_couplings((1, I, J), generator=generator) for _ in range(B)])
-    draws = draws * coupling_totals(own)
     if kind == "random":
-        return draws[None].float()
-    return _matched(own.cpu().double(), even.double(), draws).float()
+        return (draws * coupling_totals(own))[None].float()
+    return _matched(own.cpu().double(), draws).float()
 
 
-def _matched(own: Tensor, even: Tensor, draws: Tensor) -> Tensor:
+def _matched(own: Tensor, draws: Tensor) -> Tensor:
     """Draws (B, I, J) nearer to even ones, or to one parent for each child, until their standard
-    deviation is that of `own` (R, B, I, J), exactly.
+    deviation is that of `own` (R, B, I, J), exactly; each child gives what it gives in `own`.
     """
+    even = own.mean(-1, keepdim=True)
+    draws = draws * own.sum(-1, keepdim=True)
     away = draws - even
     largest = one_hot(draws.argmax(-1), draws.shape[-1]) * draws.sum(-1, keepdim=True) - draws
     target = (own - even).square().mean((2, 3))
-    a, b, c = ((x * y).mean((1, 2)) for x, y in ((away, away), (away, largest), (largest, largest)))
+    a, b, c = ((x * y).mean((2, 3)) for x, y in ((away, away), (away, largest), (largest, largest)))
     nearer = torch.where(a > 0, (target / a).sqrt().clamp_max(1), 0)  # times `away`; then this
     further = (b.square() + c * (target - a).clamp_min(0)).sqrt() - b  # share of `largest`:
     further = torch.where(c > 0, further / c, 0)

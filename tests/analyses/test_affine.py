@@ -73,6 +73,16 @@ def test_a_network_of_the_middle_loses_what_is_moved_further(result):
     assert result.gap.difference.value[1, 1] < -0.5 and result.gap.difference.high[1, 1] < 0
 
 
+def test_networks_that_are_always_right_do_not_certainly_fall_alike():
+    right, within = np.ones((2, 6, 10), bool), np.arange(6)[:, None] < 3
+    numbers = measure.statistics(
+        right[:, 0], right, np.repeat(within, 10, 1), draw_resamples(10, resamples=100)
+    )
+    gap = numbers["gap"]
+    assert (gap.value == 0).all() and (gap.difference.low[1] < -0.2).all()
+    assert (gap.difference.high[1] > 0.2).all()
+
+
 def test_examples_are_within_the_trained_places_and_beyond(result):
     shifts = result.shifts_px[1:]
     assert (shifts <= result.trained_px).any() and (shifts > result.trained_px).any()

@@ -8,6 +8,7 @@ import torch
 from click.testing import CliRunner
 from conftest import build_strong, build_tiny
 from elsewhere import elsewhere, same
+from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from capsviz import figures
@@ -116,10 +117,30 @@ def test_areas_are_those_of_scikit_learn_and_lie_in_their_intervals(result):
 
 def test_areas_of_sets_that_do_not_overlap_are_not_called_certain():
     drawn = np.stack([np.ones(1000), np.linspace(0.5, 0.6, 1000), np.zeros(1000)], 1)
-    found = auroc_interval(drawn, 100)
+    found = auroc_interval(drawn.mean(0), drawn, 100)
     np.testing.assert_allclose(found[[0, 2]], [[*wilson(100, 100)], [*wilson(0, 100)]])
-    np.testing.assert_allclose(found[1], [0.5025, 0.5975])
+    size = min(0.55 * 0.45 / drawn[:, 1].var(), 200)
+    np.testing.assert_allclose(found[1], wilson(0.55 * size, size))
     assert 0.9 < wilson(100, 100)[0] < 1 and wilson(0, 100)[0] == 0 and wilson(100, 100)[1] == 1
+
+
+def test_intervals_of_areas_near_1_and_of_their_gains_cover_the_truth():
+    """Scores of two normal distributions, of areas 0.99 and 0.98: percentiles fall short."""
+    draw, covered = np.random.default_rng(0), []
+    moved = np.sqrt(2) * norm.ppf([[0.99], [0.98]])
+    for seed in range(60):
+        values = np.stack([draw.normal(size=(2, 20)), draw.normal(size=(2, 20)) + moved])
+        area, gain = measure.areas(values, [False, True], 20, seed)
+        covered.append(
+            [area.low[0, 0] <= 0.99 <= area.high[0, 0], gain.low[0, 0] <= 0.01 <= gain.high[0, 0]]
+        )
+    assert (np.mean(covered, 0) >= 0.93).all()
+
+
+def test_no_gain_is_certain_where_no_draw_overlaps():
+    values = np.stack([np.zeros((2, 20)), np.ones((2, 20))])
+    _, gain = measure.areas(values, [False, False], 20, 0)
+    assert gain.value == 0 and gain.low < -0.1 and gain.high > 0.1
 
 
 def test_foreign_networks_are_attacked_and_scored(network, tiny_images):

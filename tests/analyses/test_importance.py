@@ -12,10 +12,11 @@ from conftest import build_strong, build_tiny
 from foreign import Foreign
 from page import assert_fits, assert_redrawn
 from scipy.integrate import trapezoid
+from scipy.stats import spearmanr
 
 from capsviz import data, figures
 from capsviz.analyses import importance
-from capsviz.analyses.importance import dictionary, measure, words
+from capsviz.analyses.importance import dictionary, measure, statistics, words
 from capsviz.cli.inputs import Inputs
 from capsviz.cli.other_images import other_images
 from capsviz.nn.functional import squash
@@ -358,3 +359,12 @@ def test_the_command_writes_figures_and_numbers(analyse, tmp_path, monkeypatch):
     done = analyse("importance", "--n", "20", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["n"] == 20
+
+
+def test_groups_without_any_effect_do_not_agree_in_their_order():
+    """Of 32 groups 28 do nothing, in exactly equal numbers; those that do differ in both sets."""
+    one, other = torch.zeros(2, 32)
+    one[[0, 5, 9, 30]], other[[2, 7, 11, 31]] = torch.tensor([[4.0, 3, 2, 1], [1, 2, 3, 4]])
+    found = statistics.rank_agreement(one, other)
+    assert found == pytest.approx(spearmanr(one, other).statistic) and found < 0
+    assert np.isnan(statistics.rank_agreement(one, torch.zeros(32)))

@@ -99,7 +99,7 @@ def test_halves_are_those_of_the_partners(labelled, generator):
 
 def test_areas_are_those_of_scikit_learn_and_differences_are_to_the_first(generator):
     clean, suspect = torch.rand(2, 3, 40, generator=generator).numpy()
-    found, _ = measure.told_apart([clean, clean], [suspect, clean], seed=0)
+    found = measure.told_apart([clean, clean], [suspect, clean], seed=0)
     for s in range(3):
         truth, values = [0] * 40 + [1] * 40, np.concatenate([clean[s], suspect[s]])
         assert found.value[s, 0] == pytest.approx(roc_auc_score(truth, values))

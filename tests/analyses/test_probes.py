@@ -1,5 +1,6 @@
 """Probes: known answers, what no fit may see, control tasks, cycles, paths, and what is said."""
 
+import copy
 import json
 
 import numpy as np
@@ -341,6 +342,33 @@ def test_of_independent_estimates_the_difference_is_mover():
     gap = less(one, other)
     assert float(gap.value) == pytest.approx(0.7)
     assert gap.ci95 == pytest.approx([0.7 - np.hypot(0.1, 0.2), 0.7 + np.hypot(0.05, 0.1)])
+
+
+def test_every_kind_has_the_same_labellings(monkeypatch):
+    drawn, own = [], measure.probe
+
+    def probe(*args):
+        drawn.append(copy.deepcopy(args[-1]).permutation(10).tolist())
+        return own(*args)
+
+    monkeypatch.setattr(measure, "probe", probe)
+    found = run(build_strong(), fit_images=noise(120, 2))
+    by_kind = np.array(drawn).reshape(len(found.sources), -1, 10)
+    assert by_kind.shape[1] > 1 and (by_kind == by_kind[:1]).all()
+
+
+def test_of_pairs_the_difference_takes_off_what_goes_together():
+    draws = np.random.default_rng(0).normal([0.8, 0.7], 0.05, (1000, 2))
+    draws[:, 1] = draws[:, 0] - 0.1  # always: what no resample changes is not certain
+    one, other = (
+        Estimate(np.array(v), np.array([v - 0.1, v + 0.1]), draws=draws[:, k])
+        for k, v in enumerate((0.8, 0.7))
+    )
+    assert less(one, other, paired=True).ci95 == pytest.approx([0.1 - 0.02**0.5, 0.1 + 0.02**0.5])
+    draws[:, 1] += 0.01 * np.random.default_rng(1).normal(size=1000)
+    together = np.corrcoef(draws.T)[0, 1]
+    margin = (0.02 - 0.02 * together) ** 0.5
+    assert less(one, other, paired=True).ci95 == pytest.approx([0.1 - margin, 0.1 + margin])
 
 
 def test_no_image_is_measured_by_a_probe_that_saw_it(result, monkeypatch):

@@ -367,7 +367,8 @@ def test_the_figure_set_is_this_figure_for_pairs_and_none_for_single_digits(blan
     done = run(*single, weights="digits")
     assert done.exit_code == 2 and "holds figures of another run" in done.stderr
     done = run(*single, "--output", tmp_path / "single", weights="digits")
-    assert done.exit_code == 2 and done.stdout.startswith("0 figures")
+    assert done.exit_code == 2 and done.stdout == ""
+    assert not list((tmp_path / "single").iterdir())
     assert done.stderr.splitlines()[-1].endswith("there is no figure: segment")
 
 

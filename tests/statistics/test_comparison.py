@@ -147,6 +147,14 @@ def test_a_share_of_clusters_with_one_error_ends_below_1(counts):
     assert found.ci95[1] == pytest.approx(wilson(2 * N - 1, 2 * N))
 
 
+def test_a_difference_of_few_images_is_no_surer_than_of_none(counts):
+    right = np.full((2, N), 2)
+    right[1, :2] = 1
+    less = comparison.compare_shares(right, np.full(N, 2), counts).difference
+    low, high = paired_interval(0, 0, N)
+    assert less.low[1] <= less.value[1] + low and less.high[1] >= less.value[1] + high > 0
+
+
 def test_a_resample_without_any_variant_says_nothing():
     of = np.zeros(50)
     of[:3] = 1

@@ -39,11 +39,11 @@ def stretch(logits: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
 
 
 def per_mass(values: Tensor, mass: Tensor) -> Tensor:
-    """Values divided by a mass; without mass they stay nothing, and their gradients finite.
+    """Values divided by a mass; without mass they stay nothing, and their derivatives finite.
 
-    Without means below 1e-28 in single precision, whose inverse times a gradient is a number still.
+    Without means below 1e-19 in single precision, whose inverse squared is a number still.
     """
-    mask = mass > torch.finfo(mass.dtype).tiny ** 0.75
+    mask = mass > torch.finfo(mass.dtype).tiny ** 0.5
     return values / torch.where(mask, mass, 1)
 
 

@@ -54,6 +54,25 @@ def test_fused_passes_gradgradcheck(name, options):
     assert torch.autograd.gradgradcheck(form, tensors, fast_mode=True, atol=1e-6)
 
 
+@pytest.mark.parametrize("form", [poses, slow_poses])
+@pytest.mark.parametrize("name", ["em", "variational"])
+def test_with_next_to_no_mass_second_derivatives_are_finite(name, form):
+    """Of one child, whose shares of most parents are as good as none after three rounds."""
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        children, weight, *more = (
+            torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+            for shape in ((3, 1, 5), (1, 4, 6, 5), (4,), (4,))
+        )
+        active = torch.rand(3, 1, generator=generator, dtype=torch.float64)
+        inputs = {"activations": active, **dict(zip(("beta_u", "beta_a"), more, strict=True))}
+        inside = [children, weight]
+        said = form(name, children, weight, inputs).tanh().sum()
+        grads = torch.autograd.grad(said, inside, create_graph=True)
+        again = torch.autograd.grad(sum(g.square().sum() for g in grads), inside)
+        assert all(g.isfinite().all() for g in (*grads, *again))
+
+
 def with_penalty(form, name, tensors, keys, options, weights):
     """The gradients of a weighted sum of the squared gradients."""
     children, weight, *more = tensors
