@@ -4,6 +4,9 @@ It shares no code with capsviz. Sizes are all different: 24 children of 4 number
 × 4 columns), 5 parents of 6, images (1, 11, 13).
 """
 
+import warnings
+
+import numpy
 import torch
 from torch import nn
 from torch.nn import functional
@@ -97,6 +100,15 @@ class SoftmaxOverChildren(Correct):
         return logits.softmax(dim=1)
 
 
+class ImplicitSoftmax(Correct):
+    """Of three axes torch takes the first: the images."""
+
+    def couplings(self, logits):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return functional.softmax(logits)
+
+
 class SharedLogits(Correct):
     def zeros(self, u):
         return u.new_zeros(1, I, J)
@@ -106,6 +118,34 @@ class SharedLogits(Correct):
 
     def summed(self, c, votes):
         return (c.expand(len(votes), I, J).unsqueeze(-1) * votes).sum(dim=1)
+
+
+class KeptLogits(Correct):
+    """Logits lie in a buffer, and go on from call to call."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("logits", torch.zeros(1, I, J))
+
+    def routed(self, votes, logits):
+        logits = self.logits.expand(len(votes), I, J)
+        for _ in range(self.iterations):
+            v = self.squash(self.summed(self.couplings(logits), votes))
+            logits = self.agreed(logits, votes, v)
+        self.logits = logits.mean(0, keepdim=True).detach()
+        return v
+
+
+class FaintlyKeptLogits(KeptLogits):
+    def agreed(self, logits, votes, v):
+        return logits + 1e-6 * (super().agreed(logits, votes, v) - logits)
+
+
+class NoiseByHand(Correct):
+    """Noise of numpy, in evaluation mode too."""
+
+    def features(self, x):
+        return super().features(x) * (1 + 0.1 * float(numpy.random.rand()))
 
 
 class AveragedLogits(Correct):

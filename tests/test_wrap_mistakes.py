@@ -114,6 +114,10 @@ def test_what_is_no_function_and_no_name_is_refused_with_what_was_expected(name,
     refused(rf"^{name}= must be .*, got {value}$", **{name: value})
 
 
+def test_a_deviation_of_0_is_refused():
+    refused(r"^normalise= expects a deviation above 0, got \(0.1, 0\)", normalise=(0.1, 0))
+
+
 def test_a_card_that_is_no_mapping_is_refused():
     refused("^card= must be a mapping or None, got 'x'", card="x")
 

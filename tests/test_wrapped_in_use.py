@@ -3,6 +3,7 @@
 import copy
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import foreign_networks as zoo
 import numpy as np
@@ -17,7 +18,7 @@ import capsviz
 from capsviz.analyses import routing
 from capsviz.analyses.transplant import by_iteration, by_part
 from capsviz.cli.inputs import open_inputs
-from capsviz.foreign import compiled, device
+from capsviz.foreign import compiled, device, open_network
 from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
 
@@ -242,6 +243,29 @@ def test_the_cpu_stands_for_a_gpu_until_the_last_thread_is_out():
     assert (changed is own) == torch.cuda.is_available()
 
 
+GPU = torch.device("cuda", 0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there it is on the GPU")
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: torch.nn.BatchNorm1d(2).to("cuda").running_mean,
+        lambda: torch.nn.Linear(2, 3).to(device=GPU).weight,
+        lambda: torch.nn.Linear(2, 3, device="cuda:0").weight,
+        lambda: torch.zeros(3, device="cuda"),
+        lambda: torch.tensor([1.0], device=GPU),
+        lambda: torch.ones(3).to(GPU, torch.float64),
+        lambda: torch.ones(3).to(0),
+        lambda: torch.ones(3).new_zeros(2, device=GPU),
+    ],
+)
+def test_whatever_names_a_gpu_is_on_the_cpu_where_there_is_none(build):
+    with device.without_cuda():
+        assert build().device.type == "cpu"
+    assert torch.overrides._get_current_function_mode_stack() == []
+
+
 def test_what_is_compiled_runs_as_written_until_the_last_thread_is_out():
     counter, images = torch._dynamo.testing.CompileCounter(), torch.rand(3)
     plain = torch.compile(lambda x: x + 2, backend=counter)
@@ -266,3 +290,19 @@ def test_lengths_are_in_a_trace_of_all_where_there_are_no_poses(images):
         with pytest.raises(ValueError, match="gave no logits"):
             capsviz.trace(net, images, keep=("logits",))
     assert capsviz.trace(wrapped(zoo.Unsqueezed()), images).last is None
+
+
+def test_what_a_network_of_a_file_prints_goes_to_stderr(tmp_path, capsys, monkeypatch, images):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    (tmp_path / "net.py").write_text(
+        "from foreign_networks import Unsqueezed\n"
+        "class Loud(Unsqueezed):\n"
+        "    def forward(self, x):\n"
+        "        print('a pass')\n"
+        "        return super().forward(x)\n"
+    )
+    net = open_network(f"{tmp_path / 'net.py'}:Loud", image_shape=SHAPE, classes=CLASSES)
+    capsys.readouterr()
+    capsviz.trace(net, images)
+    words = capsys.readouterr()
+    assert words.out == "" and "a pass" in words.err

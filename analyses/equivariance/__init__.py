@@ -227,13 +227,11 @@ def compare(opened, n: int, *, law=False, fit=None, warps=None, seeds=None, **ch
     from capsviz.analyses.equivariance import choice
     from capsviz.cli.fitting import training_images
     from capsviz.cli.networks import together
-    from capsviz.statistics.intervals import require_two
 
     fit = (laws.FIT if law else FIT) if fit is None else fit
     chosen["seeds"] = (laws.SEEDS if law else SEEDS) if seeds is None else seeds
     warps = tuple(warps or (LAWFUL if law else REACH))
-    require_two(n)
-    choice.check(opened[0].model, opened[0].name, warps, REACH, chosen["seeds"], fit)
+    choice.check(opened[0].model, opened[0].name, warps, REACH, chosen["seeds"], fit, n)
     options = {**together(opened, n), **training_images(opened[0], fit), "fit": fit, **chosen}
     if law:
         return laws.compute(**options, reach={name: REACH[name] for name in warps})

@@ -6,6 +6,7 @@ import numpy as np
 
 from capsviz.analyses.equivariance.measure import LEAST
 from capsviz.discovery import unknown
+from capsviz.statistics.intervals import require_two
 
 
 def groups(labels, fit_images, fit_labels, fit: int, fit_of: str):
@@ -52,8 +53,9 @@ def groups(labels, fit_images, fit_labels, fit: int, fit_of: str):
     return chosen, fewest, [note] if fewest < fit else []
 
 
-def check(model, name: str, warps, names, seeds: int, fit: int = 1) -> None:
-    """ValueError for no capsules, an unknown warp, or a bad number of seeds or images to fit on."""
+def check(model, name: str, warps, names, seeds: int, fit: int = 1, n: int = 2) -> None:
+    """ValueError for no capsules, an unknown warp, or a bad number of seeds or images."""
+    require_two(n)
     if fit < 1:
         raise ValueError(f"expected at least 1 image to fit on, got --fit {fit}")
     if not hasattr(model, "look"):

@@ -119,7 +119,7 @@ def compute(
                 `sizes` or `grid_warps` refuses.
     """
     from capsviz.analyses.sweep import measure as measures
-    from capsviz.statistics import comparison
+    from capsviz.statistics import calibration, comparison
     from capsviz.tracing import score_name
     from capsviz.transforms.warps import family, family_matrix
 
@@ -137,7 +137,7 @@ def compute(
             {
                 "accuracy": comparison.compare_means(right, counts),
                 "true_score": comparison.compare_means(true, counts, shares=False),
-                "calibration": comparison.compare_calibration(winner, right, counts),
+                "calibration": calibration.compare_calibration(winner, right, counts),
             }
         )
         area += weight * right

@@ -4,6 +4,7 @@ import numpy as np
 
 from benchmarks.claims.claim import shipped
 from benchmarks.findings.finding import (
+    LONG,
     STEM,
     Finding,
     of_figure,
@@ -109,10 +110,10 @@ def _trained_longer() -> tuple[list[str], list[str]]:
         return of.as_partner[UNLIKE], ".1%", True
 
     briefly, first = slim("transplant", ["dynamic"], share, "Statistics")
-    fully, second = slim("transplant", ["dynamic-10-epochs"], share, "Statistics")
+    fully, second = slim("transplant", ["dynamic" + LONG], share, "Statistics")
     if not second:
         return [], []
-    fully = fully.removeprefix("dynamic-10-epochs ")
+    fully = fully.removeprefix("dynamic ")
     return [*first, *second], [f"{STEM} {briefly.rpartition(', ')[0]}, after ten epochs {fully}"]
 
 

@@ -16,6 +16,7 @@ SLIM = "mnist-slim-"  # recipes on one slim stem: `capsviz reproduce routings`
 LENGTH = re.compile(r"-(\d+)-epochs$")
 ABLATED = "-no-reconstruction"
 ROUTINGS = "compare-routings"  # the picture of the finding on that stem
+LONG = "-10-epochs"  # of their names: all images, ten times
 STEM = "on the stem of finding {stem}"  # its number, which `page` knows
 NOT_REPEATED = "one training run"
 WIDTH = 340  # of a picture beside the words, pixels
@@ -128,7 +129,7 @@ def slim(
         for path, result, runs in statistics(folder, analysis, kind):
             estimate, form, bears = take(result)
             each = f", {runs} each"
-            words.append(f"{name.replace('_', ' ')} {estimate:{form}}")
+            words.append(f"{name.removesuffix(LONG).replace('_', ' ')} {estimate:{form}}")
             files += [path] if bears else []
     return f"{', '.join(words)}{each}", files
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from benchmarks.claims.claim import LAWS
 from benchmarks.findings.finding import (
+    LONG,
     STEM,
     Finding,
     of_figure,
@@ -45,8 +46,8 @@ def lawful() -> Finding:
 
     words, files, holds = over_runs("equivariance", "Result", over_fresh)
     routings = ("uniform", "dynamic")
-    by_routing, others = slim("equivariance", routings, over_fresh)
-    words += [f"{STEM} {by_routing}"] if by_routing else []
+    by_routing, others = slim("equivariance", [name + LONG for name in routings], over_fresh)
+    words += [f"{STEM}, ten epochs, {by_routing}"] if by_routing else []
     not_all = any(gain.low <= 0 for gain in gains)
     adds = bool((mean.difference.high[fresh] < 0).all()) and gains[-2].low > 0  # uniform's
     return Finding(
@@ -125,8 +126,8 @@ def _of_stem(names: Sequence[str], column) -> tuple[list[Estimate], str, list[st
         each.append(accuracy)
         return accuracy, ".1%", True
 
-    words, files = slim("affine", [f"{name}-10-epochs" for name in names], take)
-    return each, words.replace("-10-epochs", "").replace("_", "-"), files
+    words, files = slim("affine", [name + LONG for name in names], take)
+    return each, words, files
 
 
 def broken() -> Finding:

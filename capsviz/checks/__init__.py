@@ -19,6 +19,7 @@ from capsviz import discovery
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.report import Report
 from capsviz.checks.verdict import STATUSES, About, Judgement, UnseenError, Verdict
+from capsviz.foreign.state import restored
 
 __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
 
@@ -84,9 +85,15 @@ def run(
     ------
     ValueError  for a network that cannot be called, or facts that are none.
     """
-    candidate = Candidate(network, image_shape, classes, **facts)
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
+    with restored(network):
+        return _report(Candidate(network, image_shape, classes, **facts), checks(only))
+
+
+def _report(candidate: Candidate, examinations: dict[str, ModuleType]) -> Report:
     verdicts: dict[str, Verdict] = {}
-    for name, module in checks(only).items():
+    for name, module in examinations.items():
         causes = [verdicts[k].cause or k for k in module.ABOUT.after if _upset(verdicts[k])]
         cause = causes[0] if causes else None
         if cause is None:
@@ -95,8 +102,8 @@ def run(
             judgement = Judgement("cannot be seen", f"not judged, as {cause} fails", {})
         about = module.ABOUT
         verdicts[name] = Verdict(
-            name, discovery.summary(PITFALLS, name), *judgement, about.paper, about.breaks,
-            about.mend, about.pitfalls, cause,
+            name, discovery.summary(PITFALLS, name), *judgement[:3], about.paper, about.breaks,
+            judgement.mend or about.mend, about.pitfalls, cause,
         )  # fmt: skip
     ordered = sorted(verdicts.values(), key=lambda one: STATUSES.index(one.status))
     return Report(candidate.name, tuple(ordered), tuple(candidate.notes()))

@@ -34,8 +34,6 @@ class Caller:
         normalise=None,
         call: Callable | None = None,
     ):
-        if not isinstance(network, nn.Module):
-            raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
         network = as_written(network)
         image_shape, classes = manner.of_images(network, image_shape, classes)
         recipe = Recipe(call or manner.images_alone, image_shape, classes)

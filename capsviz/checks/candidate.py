@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
-from types import FunctionType, MethodType
 
 import torch
 from torch import Tensor, nn
 
-from capsviz.checks.inside import Inside
+from capsviz.checks import facts
+from capsviz.checks.children import Children
 from capsviz.checks.verdict import UnseenError
 from capsviz.foreign import without_cuda
 from capsviz.foreign.decoders import put_decoder
@@ -20,7 +20,7 @@ from capsviz.foreign.recorder import Pass
 COLLAPSED = 1e-3  # scores that differ less between images say little
 
 
-class Candidate(Inside):
+class Candidate(Children):
     """Whom the checks examine; what it does not have raises `UnseenError` with the reason.
 
     Parameters
@@ -49,12 +49,14 @@ class Candidate(Inside):
         train_data=None,
         test_data=None,
         new: nn.Module | None = None,
-        **facts,
+        **options,
     ):
-        super().__init__(network, image_shape, classes, **facts)
-        self.iterations = iterations
+        super().__init__(network, image_shape, classes, **options)
+        self.iterations = facts.iterations(iterations)
         self.loss = loss
-        self.train_data, self.test_data, self.new = map(_called, (train_data, test_data, new))
+        self.train_data = facts.images("train_data", train_data)
+        self.test_data = facts.images("test_data", test_data)
+        self.new = facts.network(new)
         if loss is not None:
             with self.still():
                 self._require_number()
@@ -64,6 +66,8 @@ class Candidate(Inside):
     @cached_property
     def decode(self) -> Callable:
         """(poses (B, J, E), classes (B,)) -> reconstructions."""
+        if self.decode_option is False:
+            raise UnseenError("decoder: none, as given")
         if self.decode_option is not None:
             return self.decode_option
         if self.manner == "look" and getattr(self.network, "decoder", None) is not None:
@@ -131,7 +135,6 @@ class Candidate(Inside):
         if items is None:
             flag = f"--{kind.replace('_', '-')}"
             raise UnseenError(f"no data are given: {kind}=, or {flag} FILE.py:FUNCTION")
-        items = getattr(items, "dataset", items)  # of a loader
         if isinstance(items, Tensor):
             return items[:count].clone()
         some = [items[k] for k in range(min(count, len(items)))]
@@ -168,9 +171,3 @@ def _number(value) -> float:
         shape = getattr(value, "shape", None)
         form = type(value).__name__ + (f" {tuple(shape)}" if shape is not None else "")
         raise ValueError(f"loss= returns {form}, expected a number") from error
-
-
-def _called(value):
-    """What a function of no arguments returns; anything else as it is."""
-    is_function = isinstance(value, FunctionType | MethodType)
-    return value() if is_function else value

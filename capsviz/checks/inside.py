@@ -1,4 +1,4 @@
-"""What a recorded pass of a network shows: its capsule layer, children and poses."""
+"""What a recorded pass of a network shows: its capsule layer, scores and poses."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from capsviz.checks import facts
 from capsviz.checks.caller import Caller
-from capsviz.checks.features import last_before
+from capsviz.checks.parents import require_classes, require_pair
 from capsviz.checks.verdict import UnseenError
-from capsviz.foreign import outputs, parts, vectors, without_cuda
-from capsviz.foreign.change import ChangePass
-from capsviz.foreign.flow import Flow, Port
+from capsviz.foreign import outputs, parts, without_cuda
+from capsviz.foreign.flow import Flow
 from capsviz.foreign.layers import Layer, layers
 from capsviz.foreign.leaves import named_tensors
 from capsviz.foreign.network import Wrapped
-from capsviz.foreign.recorder import Event, Recording, record
+from capsviz.foreign.recorder import Recording, record
 from capsviz.foreign.rounds import Round
 from capsviz.foreign.wrapping import BATCHES, chosen
 
@@ -35,23 +35,30 @@ class Structure(NamedTuple):
 class Inside(Caller):
     """Capsules of a network; `scores`, `decode` and `pair` are those of `Candidate`."""
 
-    def __init__(self, network, *size, scores=None, decode=None, pair: str | None = None, **more):
-        super().__init__(network, *size, **more)
+    def __init__(self, network, *size, scores=None, decode=None, pair=None, call=None, **more):
+        scores, decode, pair, call = facts.options(
+            scores=scores, decode=decode, pair=pair, call=call
+        )
+        super().__init__(network, *size, call=call, **more)
         if (before := self.wrapper) is not None:
             scores = scores or before.recipe.scores
-            decode = decode or before.recipe.decode
+            decode = before.recipe.decode if decode is None else decode
+            pair = pair or before.recipe.pair
         self.scores_option, self.decode_option, self.pair = scores, decode, pair
+        with self.still():
+            self._require_layer()
 
     @cached_property
     def structure(self) -> Structure:
         """A recorded pass of a prime number of images, in which layers were found if there are."""
-        batches = [n for n in BATCHES if n != self.classes]
-        first = one = self.recorded(self.images(batches.pop(0)))
-        while not any(layer.parents == self.classes for layer in one.layers):
-            if not batches:
-                return first
-            one = self.recorded(self.images(batches.pop(0)))
-        return one
+        best = None
+        for count in (n for n in BATCHES if n != self.classes):
+            one = self.recorded(self.images(count))
+            if any(layer.parents == self.classes for layer in one.layers):
+                return one
+            best = best if best is not None and best.layers else one
+        assert best is not None  # there is more than one prime
+        return best
 
     def recorded(self, images: Tensor) -> Structure:
         """A recorded pass."""
@@ -60,6 +67,16 @@ class Inside(Caller):
             recording = record(self.network, lambda: self.recipe.call(self.network, inside))
         flow = Flow(recording.events, inside)
         return Structure(images, recording, flow, layers(flow, len(images), self.classes))
+
+    def _require_layer(self) -> None:
+        """ValueError where the network shows other classes, or no softmax of the pair."""
+        try:
+            _, recording, flow, known = self.structure
+        except Exception:  # the checks say what is wrong
+            return
+        if self.pair is not None:
+            require_pair(known, flow, self.classes, self.pair)
+        require_classes(known, recording.output, self.classes)
 
     @property
     def flow(self) -> Flow:
@@ -73,11 +90,12 @@ class Inside(Caller):
         if not own:
             softmaxes = [e.place for e in self.structure.recording.events if e.name == "softmax"]
             where = f"; softmax in {', '.join(dict.fromkeys(softmaxes))}" if softmaxes else ""
+            where += "".join(f"; {layer}" for layer in self.structure.layers)
             raise UnseenError(f"no softmax weighs votes for {self.classes} parents{where}")
         try:
             return chosen(own, self.flow, self.pair)
         except ValueError as error:
-            raise UnseenError(str(error)) from error
+            raise UnseenError(f"{error}, or --pair NAME") from error
 
     @property
     def has_layer(self) -> bool:
@@ -167,74 +185,6 @@ class Inside(Caller):
         """Poses (B, J, E) of an output."""
         assert self.pose_output is not None  # asked only of what has one
         return _thin(outputs.pick(output, self.pose_output))
-
-    @cached_property
-    def child_port(self) -> Port | None:
-        """Who makes the children."""
-        if not self.has_layer and self.manner == "look":
-            return self.flow.port(self.structure.recording.output["primary"])
-        place = vectors.children(self.flow, self.last)
-        if isinstance(place, str):
-            raise UnseenError(f"children are not seen: {place}")
-        return self.flow.sources[place.event.index][place.position]
-
-    @cached_property
-    def features(self) -> list[Event]:
-        """The last convolutions, products with weights, or normalisations before the children."""
-        return last_before(self.flow, self.child_port)
-
-    @cached_property
-    def mixtures(self) -> list[Event]:
-        """The same without normalisations."""
-        return last_before(self.flow, self.child_port, normalised=False)
-
-    def between(self) -> list[Event]:
-        """The events from the features to the children."""
-        features, port = self.features, self.child_port
-        assert port is not None  # what has features is made by something
-        before = {port[0]} | self.flow.ancestors(port[0])
-        after = set().union(*(self.flow.descendants(event.index) for event in features))
-        return [event for event in self.flow.events if event.index in before & after]
-
-    def children(self, change: Callable[[Tensor], Tensor], images: Tensor, events=None) -> Tensor:
-        """Children (B, I, D) that become of `change(features)`, in the network's own order.
-
-        `events` take the place of the features.
-        """
-        events = self.features if events is None else events
-        shapes = {tuple(event.outputs[0].shape[1:]) for event in events}
-
-        def own(tensor):  # one line may run all layers of an nn.Sequential
-            return change(tensor) if tuple(tensor.shape[1:]) in shapes else tensor
-
-        return self.alteration(events, own, images, "primary", until="primary")[-1]
-
-    def alteration(self, events, change, images, part: str, until=None) -> list[Tensor]:
-        """A part of a pass in which `change` is applied to what some events give."""
-        taps = []
-        if self.has_layer:
-            taps = [tap for tap in self.wrapped.recipe.taps if tap.part == part]
-        mode = ChangePass(self.network, taps, events, change, until)
-        output = self.run(mode, images)
-        if part == "poses" and self.pose_output is not None:
-            mode.readings[part] = [self.of_output(output)]
-        elif not taps and self.manner == "look":
-            mode.readings[part] = [output[part]]
-        if not mode.count or part not in mode.readings:
-            raise UnseenError(f"{part} cannot be followed in a pass whose features are changed")
-        return mode.readings[part]
-
-    @cached_property
-    def by_length(self) -> bool:
-        """Whether the length of a class's pose stands for its presence: it is squashed to 1."""
-        if not self.has_layer:
-            return False
-        with self.still():
-            images = self.images(3)
-            large = self.alteration(
-                [one.total for one in self.layer.rounds], lambda t: 1e6 * t, images, "poses"
-            )[-1].norm(dim=-1)
-        return bool((large.isfinite() & (large < 1.01)).all())
 
 
 def _thin(tensor: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -35,12 +37,12 @@ class Losses:
         ------
         UnseenError  where the output holds neither lengths nor poses.
         """
+        return self._with(self.kinds, present, absent)
+
+    def _with(self, kinds: dict[Tensor, str], present: float, absent: float) -> float:
         right = one_hot(self.labels, self.candidate.classes).to(self.images)
         lengths = right * present + (1 - right) * absent
-        others = {
-            id(tensor): _with(tensor, lengths, kind)
-            for tensor, kind in self.score_tensors().items()
-        }
+        others = {id(tensor): _replaced(tensor, lengths, kind) for tensor, kind in kinds.items()}
         return self.candidate.loss_of(replaced(self.output, others), self.images, self.labels)
 
     def margin(self) -> float | None:
@@ -51,8 +53,20 @@ class Losses:
         apart = abs(self.at(0.7, 0.3) - rest - near - false)
         return near / 0.04 if near > 0 and max(flat, apart) <= 0.02 * near else None
 
-    def score_tensors(self) -> dict[Tensor, str]:
-        """The tensors of the output that hold the lengths, or else the poses."""
+    @cached_property
+    def kinds(self) -> dict[Tensor, str]:
+        """The tensors of the output that hold the lengths, or where the loss does not follow them,
+        the poses: these may also be what it draws from.
+        """
+        lengths, poses = self._score_tensors()
+        if not lengths and not poses:
+            raise UnseenError("the output holds neither the lengths nor the poses that give them")
+        both = lengths and poses
+        if both and self._with(lengths, 0.95, 0.05) == self._with(lengths, 0.05, 0.95):
+            return poses
+        return lengths or poses
+
+    def _score_tensors(self) -> tuple[dict[Tensor, str], dict[Tensor, str]]:
         scores, shape = self.candidate.scores(self.images), (IMAGES, self.candidate.classes)
         lengths, poses = {}, {}
         for _, tensor in named_tensors(self.output):
@@ -65,12 +79,10 @@ class Losses:
             vectors = thin.dim() == 3 and thin.shape[1] == shape[1]
             if vectors and float((thin.norm(dim=2) - scores).abs().max()) < CLOSE:
                 poses[tensor] = "poses"
-        if not lengths and not poses:
-            raise UnseenError("the output holds neither the lengths nor the poses that give them")
-        return lengths or poses
+        return lengths, poses
 
 
-def _with(tensor: Tensor, lengths: Tensor, kind: str) -> Tensor:
+def _replaced(tensor: Tensor, lengths: Tensor, kind: str) -> Tensor:
     if kind == "lengths":
         return lengths.to(tensor).reshape(tensor.shape)
     thin = tensor.reshape([IMAGES, *(n for n in tensor.shape[1:] if n > 1)])

@@ -42,7 +42,9 @@ def test_my_network_is_a_capsule_network():
 
 In Python, `capsviz.checks.run(network, image_shape, classes, ...)` also takes `normalise`, `call`,
 `scores`, `decode` and `pair` as `capsviz.wrap` does, and `iterations`, the declared number of
-passes.
+passes; at the command line `--pair NAME` and `--iterations R`. What a network that is wrapped was
+told, `pair` and `children` too, holds for the checks. A number of classes that is not that of the
+network's last capsules is refused.
 
 ## The checks
 

@@ -25,6 +25,7 @@ class Judgement(NamedTuple):
     status: str
     said: str
     numbers: dict[str, float]
+    mend: str | None = None  # None: as the check says of itself
 
 
 class Verdict(NamedTuple):

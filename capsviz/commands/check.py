@@ -40,6 +40,11 @@ FUNCTION = "FILE.py:FUNCTION"
 )
 @click.option("--test-data", metavar=FUNCTION, help="() -> the test set; it is read twice.")
 @click.option("--iterations", type=int, metavar="R", help="How often it is said to route.")
+@click.option(
+    "--pair",
+    metavar="NAME",
+    help="Which softmax, where there are several: its module, or a part of its place.",
+)
 @click.option("--new", metavar=FUNCTION, help="() -> the network before training.")
 @writing.as_json
 @click.option(
@@ -47,8 +52,8 @@ FUNCTION = "FILE.py:FUNCTION"
 )
 @writing.force
 def command(
-    inputs, image_shape, classes, loss, train_data, test_data, iterations, new, as_json, markdown,
-    force,
+    inputs, image_shape, classes, loss, train_data, test_data, iterations, pair, new, as_json,
+    markdown, force,
 ):  # fmt: skip
     """Check one network."""
     import torch
@@ -59,6 +64,7 @@ def command(
     from capsviz.files import write_text
     from capsviz.foreign import open_function
     from capsviz.foreign import open_module as opened
+    from capsviz.foreign.stdout import on_stderr
 
     if markdown is not None:
         naming.refuse_file(markdown, force=force)
@@ -67,21 +73,20 @@ def command(
     module, part, name, notice = open_module(**inputs, data_wanted=not shape)
     if notice:
         click.echo(notice, err=True)
-    facts = {}
+    facts = {"iterations": iterations, "pair": pair}
     if loss is not None:
         facts["loss"] = open_function(loss, arguments=3)
     for key, spec in (("train_data", train_data), ("test_data", test_data)):
         if spec is not None:
             facts[key] = _called(spec)
-    if iterations is not None:
-        facts["iterations"] = iterations
     if new is not None:
         facts["new"] = opened(new)[0]
     if part is not None:
         shape = {"image_shape": part.image_shape, "classes": len(part.classes)}
         facts["images"] = _images(part)
     try:
-        report = checks.run(module, **shape, **facts)._replace(network=name)
+        with on_stderr():  # what their passes, loss and data print
+            report = checks.run(module, **shape, **facts)._replace(network=name)
     except ValueError as error:
         if part is None or inputs["dataset"] is not None or "refuses images" not in str(error):
             raise
@@ -111,10 +116,12 @@ def _shape(inputs: dict, image_shape, classes) -> dict:
 def _called(spec: str):
     """What a function without arguments returns."""
     from capsviz.foreign import open_function
+    from capsviz.foreign.stdout import on_stderr
 
     function = open_function(spec)
     try:
-        return function()
+        with on_stderr():
+            return function()
     except Exception as error:  # whatever somebody's code says
         raise ValueError(f"{spec} raises {type(error).__name__}: {error}") from error
 

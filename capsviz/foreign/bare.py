@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from capsviz.foreign.device import without_cuda
 from capsviz.foreign.layout import Roles
 from capsviz.foreign.report import Fact, written
+from capsviz.foreign.stdout import on_stderr
 from capsviz.foreign.taps import ChildEntry, Entry, PassEnd, Tap, TapPass
 from capsviz.foreign.variables import Variable
 from capsviz.nn.models import Scores
@@ -28,6 +29,8 @@ class Recipe:
     std: Tensor | None = None
     smallest: int = 1  # images that it needs at least
     cuda: bool = False  # its code asks for a GPU
+    aside: bool = False  # what its code prints belongs on stderr
+    pair: str | None = None  # which softmax, as given
     scores: Callable | None = None  # of the output; None: norms of the poses
     taps: list[Tap] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
@@ -50,6 +53,8 @@ class Recipe:
                 "normalise= must be (mean, standard deviation), numbers or one a channel, got "
                 f"{normalise!r}"
             ) from error
+        if not bool((std > 0).all() and std.isfinite().all() and mean.isfinite().all()):
+            raise ValueError(f"normalise= expects a deviation above 0, got {normalise!r}")
         self.mean, self.std = mean, std
 
     def normalised(self, images: Tensor) -> Tensor:
@@ -98,7 +103,12 @@ class Bare(nn.Module):
         images = recipe.normalised(images)
         tapped = (list(taps), list(entries), couplings, until, children)
         mode, output = TapPass(self.network, *tapped), None
-        with without_cuda() if recipe.cuda else nullcontext(), suppress(PassEnd):
+        with ExitStack() as stack:
+            stack.enter_context(suppress(PassEnd))
+            if recipe.cuda:
+                stack.enter_context(without_cuda())
+            if recipe.aside:
+                stack.enter_context(on_stderr())
             output = mode.run(lambda: recipe.call(self.network, images))
         return output, mode
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
+import torch
 from torch import Tensor
 
 from capsviz.foreign import grid as places
 from capsviz.foreign.bare import Bare
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
+from capsviz.foreign.state import draws
 from capsviz.tracing.batches import apart
 
 SAME = 1e-4  # scores may lie above 1 by so much
@@ -100,7 +103,7 @@ def checked(wrapped: Bare, images: Tensor) -> Bare:
     if again := apart(shown(images)[0], whole):
         raise ValueError(
             f"two passes over the same images differ by {again:.2g}, in evaluation mode too: "
-            "something random in it (dropout that is always on?) upsets whatever is measured"
+            f"{_changing(lambda: shown(images)[0], images.device)}"
         )
     few, routed = shown(images[:3])
     what, off = "scores", apart(few, whole[:3])
@@ -123,3 +126,17 @@ def checked(wrapped: Bare, images: Tensor) -> Bare:
     if recipe.cuda:
         wrapped.facts.append(Fact("device", "its code asks for a GPU: it is run on the CPU"))
     return wrapped
+
+
+def _changing(scores: Callable[[], Tensor], device: torch.device) -> str:
+    """Why two passes differ, in words: by what is drawn, or what the first one leaves."""
+    passes = []
+    for _ in range(2):
+        with draws(0, device):
+            passes.append(scores())
+    if apart(*passes):
+        return (
+            "something is kept from one to the next (logits in a buffer or an attribute?), where "
+            "routing begins anew for each image"
+        )
+    return "something random in it (dropout that is always on?) upsets whatever is measured"

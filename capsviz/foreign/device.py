@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from capsviz.foreign.leaves import mapped
 from capsviz.foreign.shared import Shared
@@ -30,6 +31,8 @@ def follow(device: torch.device, function, args: tuple, kwargs: dict):
             return device
         if isinstance(leaf, str) and leaf.partition(":")[0] == "cuda":
             return device
+        if function is Tensor.to and type(leaf) is int:  # a GPU by its number
+            return device
         return leaf
 
     if function is Tensor.to or "device" in kwargs:
@@ -41,10 +44,22 @@ def follow(device: torch.device, function, args: tuple, kwargs: dict):
 def without_cuda():
     """Inside, code that builds or runs a network on a GPU does so on the CPU, if there is no GPU.
 
-    `.cuda()` of modules and tensors, and `torch.cuda.FloatTensor` and its like; all are put back.
+    `.cuda()` of modules and tensors, `torch.cuda.FloatTensor` and its like, and devices that are
+    named or handed on (`.to("cuda")`, `torch.zeros(2, device="cuda")`); all are put back.
     """
-    with nullcontext() if torch.cuda.is_available() else _on_the_cpu:
+    if torch.cuda.is_available():
         yield
+        return
+    with _on_the_cpu, _Following():
+        yield
+
+
+class _Following(TorchFunctionMode):
+    """Every call on the CPU."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        function, args, kwargs = follow(torch.device("cpu"), function, args, kwargs or {})
+        return function(*args, **kwargs)
 
 
 def _replace() -> Callable[[], None]:

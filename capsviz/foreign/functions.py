@@ -11,8 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
+from torch import nn
+
 from capsviz.discovery import unknown
 from capsviz.foreign.device import without_cuda
+from capsviz.foreign.stdout import on_stderr
 
 
 def open_function(spec: str, *, arguments: int = 0):
@@ -23,7 +26,7 @@ def open_function(spec: str, *, arguments: int = 0):
     ValueError  in one line, for whatever is wrong with file or function.
     """
     path, name = locate(spec)
-    with on_path(path.parent), without_cuda():
+    with on_path(path.parent), without_cuda(), on_stderr():
         function = read_function(path, name, arguments)
     try:
         inspect.signature(function).bind(*range(arguments))
@@ -76,6 +79,10 @@ def read_function(path: Path, name: str, arguments: int = 0) -> Callable:
         if not own:
             raise ValueError(f"{path} defines no function: expected one that builds the network")
         raise ValueError(f"{path}: {unknown('function', name, own)}")
+    if isinstance(function, nn.Module) and not arguments:
+        raise ValueError(
+            f"{path}: {name} is a network, not a function: write def build(): return {name}"
+        )
     lacking = required(function)
     if lacking and not arguments:
         raise ValueError(

@@ -14,6 +14,7 @@ from capsviz.checkpoint.tensors import sha256
 from capsviz.foreign.bare import Bare
 from capsviz.foreign.device import without_cuda
 from capsviz.foreign.functions import in_words, locate, on_path, read_function
+from capsviz.foreign.stdout import on_stderr
 from capsviz.foreign.weights import load
 from capsviz.foreign.wrapping import NoCapsulesError, wrap
 from capsviz.tracing import evaluating
@@ -53,7 +54,11 @@ def open_network(
 
     def build(weights=None) -> nn.Module:
         module, card = _built(function, path, name, spec, weights, dataset, device)
-        return _opened(module, card, image_shape, classes, spec, capsules).eval()
+        with on_stderr():
+            network = _opened(module, card, image_shape, classes, spec, capsules).eval()
+        if isinstance(network, Bare):
+            network.recipe.aside = True
+        return network
 
     def anew() -> nn.Module:
         network = build()
@@ -137,14 +142,14 @@ def open_module(
 
 
 def _function(path: Path, name: str):
-    with on_path(path.parent), without_cuda():
+    with on_path(path.parent), without_cuda(), on_stderr():
         return read_function(path, name)
 
 
 def _built(
     function, path: Path, name: str, spec: str, weights, dataset, device
 ) -> tuple[nn.Module, dict]:
-    with on_path(path.parent), without_cuda():
+    with on_path(path.parent), without_cuda(), on_stderr():
         module = _module(function, path, name)
     network = module.network if isinstance(module, Bare) else module
     if isinstance(module, Bare) and not torch.cuda.is_available():

@@ -19,12 +19,21 @@ WAYS = {
 }
 
 
+NAMES = ("softmax", "sigmoid", "exp", "norms")  # of ways that can be told; "norms" of the poses
+
+
 class Scores(NamedTuple):
     """How scores (B, J) in [0, 1] come from what a network returns."""
 
     of: Callable  # output -> (B, J), or None where they are norms of the poses
     evidence: str
     way: str = ""
+
+
+def require_scores(scores) -> None:
+    """ValueError for a name that says no way to scores; a function, and None, are let pass."""
+    if isinstance(scores, str) and scores not in NAMES:
+        raise ValueError(f"unknown scores '{scores}', expected a function or one of {NAMES}")
 
 
 def described(output) -> str:

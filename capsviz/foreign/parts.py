@@ -95,9 +95,7 @@ def put_scores(wrapped: Bare, output, flow, batch, scores, routed) -> None:
             raise ValueError(f"scores= must return {(batch, recipe.classes)}, it returned {shape}")
         wrapped.facts.append(Fact("scores", "given as a function of the output"))
         return
-    known = ("softmax", "sigmoid", "exp", "norms")
-    if scores is not None and scores not in known:
-        raise ValueError(f"unknown scores '{scores}', expected a function or one of {known}")
+    outputs.require_scores(scores)
     result = None
     if scores != "norms":
         result = outputs.find_scores(output, flow, batch, recipe.classes, scores)

@@ -29,6 +29,7 @@ from capsviz.foreign.peculiarities import put_iterations, put_peculiarities
 from capsviz.foreign.recorder import record
 from capsviz.foreign.report import Fact
 from capsviz.foreign.sources import put_source
+from capsviz.foreign.state import restored
 from capsviz.tracing import evaluating
 
 BATCHES = (7, 11, 13)  # images in the recorded pass: primes, so that their axis can be told
@@ -112,14 +113,13 @@ def wrap(
         raise ValueError(f"grid= must be (types, rows, columns), 'probe' or None, got {grid!r}")
     shape = whole_shape(image_shape, classes)
     network = as_written(network)
-    recipe = Recipe(call or _images_alone, shape, classes)
+    recipe = Recipe(call or _images_alone, shape, classes, pair=pair)
     if normalise is not None:
         recipe.expect(normalise)
     facts = [Fact("call", "given" if call else "network(images)")]
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
-    with evaluating(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        options = {"scores": scores, "couplings": couplings, "pair": pair}
-        batch, images, flow, output, routed = _pass(network, recipe, facts, **options)
+    with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        batch, images, flow, output, routed = _pass(network, recipe, couplings)
         facts[0] = Fact("call", f"{facts[0].finding}: {described(output)}")
         if couplings is None:
             bare = Bare(network, recipe, facts, card)
@@ -147,7 +147,7 @@ def _images_alone(network: nn.Module, images: Tensor):
     return network(images)
 
 
-def _pass(network, recipe, facts, *, scores, couplings, pair):
+def _pass(network, recipe, couplings):
     """Record passes with more and more images until a layer's batch axis can be told."""
     like = next(network.parameters(), torch.zeros(()))
     tried = None
@@ -163,7 +163,7 @@ def _pass(network, recipe, facts, *, scores, couplings, pair):
         tried = tried or known
         own = [layer for layer in known if layer.parents == recipe.classes]
         if own:
-            layer = chosen(own, flow, pair)
+            layer = chosen(own, flow, recipe.pair)
             others = [other for other in known if other is not layer]
             return batch, images, flow, output, (layer, others)
     softmaxes = [e.place for e in flow.events if e.name == "softmax"]

@@ -99,8 +99,11 @@ def less(one: Estimate, other: Estimate, *, paired: bool = False) -> Estimate:
             they are independent; where they are not the interval is too wide.
     """
     value = one.value - other.value
-    draws = one.draws - other.draws if paired else None
-    together = 0.0 if draws is None else _correlation(one.draws, other.draws, draws)
+    draws, together = None, np.zeros(())
+    if paired:
+        assert one.draws is not None and other.draws is not None
+        draws = one.draws - other.draws
+        together = _correlation(one.draws, other.draws, draws)
 
     def margin(first: np.ndarray, second: np.ndarray) -> np.ndarray:
         squares = first**2 + second**2 - 2 * together * first * second

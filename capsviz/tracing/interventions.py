@@ -7,8 +7,8 @@
 The first two ask whether routing differs from none: each child gives what it gives in the first
 iteration, which for all routings but max-min, where it is more, and leaky ones is what it gives
 later. Random couplings spread far wider than those of most networks (less wide than those of
-self-attention), so that what they spoil says little; "matched" and "shuffled" spread as widely as the network's own, give as much, and differ
-from them in where it goes.
+self-attention), so that what they spoil says little; "matched" and "shuffled" spread as widely as
+the network's own, give as much, and differ from them in where it goes.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from capsviz.analyses.sweep import measure as measures
 from capsviz.cli import inputs, main
 from capsviz.cli.networks import open_networks
 from capsviz.figures.sets import Settings
-from capsviz.statistics import comparison
+from capsviz.statistics import calibration
 from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.transforms.warps import family_matrix, matrix, warp
 
@@ -55,7 +55,7 @@ def test_each_size_is_one_warp_of_each_original(networks, tiny_images, result):
         true = np.mean([float(s[LABELS[i]]) for i, s in enumerate(own)])
         assert result.true_score.value[k, a] == pytest.approx(true, rel=1e-5)
         winner = np.array([float(s.max()) for s in own])
-        ece = comparison.calibration_error(winner, right)
+        ece = calibration.calibration_error(winner, right)
         assert result.calibration.value[k, a] == pytest.approx(ece, abs=1e-5)
 
 

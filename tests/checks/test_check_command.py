@@ -9,7 +9,9 @@ from click.testing import CliRunner
 from capsviz.cli import main
 
 FILE = """
+import foreign_networks
 import planted
+import torch
 from planted import loss, digits, Moved, AcrossPlaces, Correct, SharedLogits, Saturated
 
 def number():
@@ -23,6 +25,42 @@ def vector(output, images, labels):
 
 def raises():
     raise OSError("no disk")
+
+def nothing():
+    return []
+
+def heads():
+    return foreign_networks.TwoHeads()
+
+NET = Correct()
+
+def on_gpu():
+    return Correct().to("cuda")
+
+def on_device():
+    return Correct().to(torch.device("cuda"))
+"""
+LOUD = """
+from planted import Correct, digits, loss
+
+class Loud(Correct):
+    def forward(self, *values):
+        print("a pass")
+        return super().forward(*values)
+
+def loud():
+    print("built")
+    return Loud()
+
+def loud_loss(output, images, labels):
+    print("a loss")
+    return loss(output, images, labels)
+
+def loud_digits():
+    print("data")
+    return digits()
+
+print("imported")
 """
 SIZE = ["--image-shape", 1, 11, 13, "--classes", 5]
 
@@ -32,6 +70,7 @@ def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(Path(__file__).parent.parent))
     (tmp_path / "net.py").write_text(FILE)
+    (tmp_path / "loud.py").write_text(LOUD)
 
     def invoke(*args):
         return CliRunner().invoke(main, ["check", *(str(a) for a in args)], prog_name="capsviz")
@@ -76,6 +115,31 @@ def test_loss_data_and_a_new_network_are_taken_from_functions(run):
     assert not any(one["status"] == "cannot be seen" for one in report["verdicts"])
 
 
+def test_what_their_code_prints_is_not_in_the_report(run):
+    result = run(
+        "--network", "loud.py:loud", *SIZE, "--loss", "loud.py:loud_loss", "--test-data",
+        "loud.py:loud_digits", "--json",
+    )  # fmt: skip
+    assert json.loads(result.stdout)["exit_status"] == 0
+    for words in ("imported", "built", "a pass", "a loss", "data"):
+        assert words in result.stderr.splitlines()
+
+
+@pytest.mark.parametrize("spec", ["net.py:on_gpu", "net.py:on_device"])
+def test_a_function_that_puts_the_network_on_a_gpu_builds_it_here(run, spec):
+    result = run("--network", spec, *SIZE, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["exit_status"] == 0
+
+
+def test_one_of_several_softmaxes_is_named(run):
+    args = ["--network", "net.py:heads", "--image-shape", 1, 12, 10, "--classes", 3]
+    assert "say which one by pair=" in run(*args).stdout
+    result = run(*args, "--pair", "right", "--iterations", 3, "--json")
+    verdicts = {one["check"]: one for one in json.loads(result.stdout)["verdicts"]}
+    assert verdicts["iterations"]["said"] == "3 passes made, 3 declared as given"
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -91,6 +155,14 @@ def test_loss_data_and_a_new_network_are_taken_from_functions(run):
             "loss= returns Tensor (4,), expected a number",
         ),
         (["--network", "net.py:Correct", *SIZE, "--train-data", "net.py:raises"], "no disk"),
+        (["--network", "net.py:Correct", *SIZE, "--test-data", "net.py:nothing"], "no images"),
+        (["--network", "net.py:Correct", *SIZE, "--iterations", 0], "at least 1, got 0"),
+        (["--network", "net.py:Correct", *SIZE, "--pair", "nope"], "pair 'nope' names 0"),
+        (["--network", "net.py:NET", *SIZE], "NET is a network, not a function: write def build()"),
+        (
+            ["--network", "net.py:Correct", *SIZE[:-1], 4],
+            "expected 4 classes, the network has 24 children to 5 parents in the network, planted",
+        ),
         (["--network", "net.py:Correct", *SIZE, "--dataset", "digits"], "without --dataset"),
         (["--checkpoint", "digits", "--network", "net.py:Correct"], "expected one of them"),
         (["--checkpoint", "digts"], "unknown checkpoint 'digts'"),

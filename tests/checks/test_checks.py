@@ -30,6 +30,7 @@ FACTS = {
 OF_NETWORKS = {
     "AcrossPlaces": "places",
     "SoftmaxOverChildren": "couplings_sum",
+    "ImplicitSoftmax": "couplings_sum",
     "SharedLogits": "batch",
     "AveragedLogits": "batch",
     "FirstMask": "batch",
@@ -51,6 +52,7 @@ OF_NETWORKS = {
     "Squeezed": "batch_of_one",
     "OnGPU": "device",
     "Random": "repeats",
+    "KeptLogits": "repeats",
     "NaNAlways": "finite",
     "NoClassSquash": "class_squash",
     "UndividedSquash": "class_squash",

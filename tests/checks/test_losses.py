@@ -4,9 +4,10 @@ import planted
 import pytest
 import torch
 from planted import CLASSES, SHAPE
-from torch.nn.functional import one_hot
+from torch.nn.functional import cross_entropy, one_hot
 
 from capsviz import checks
+from capsviz.nn.functional import margin_loss
 from capsviz.testing import assert_capsnet
 
 
@@ -61,9 +62,36 @@ def test_a_margin_of_absent_classes_up_to_a_half_is_told():
     assert one.numbers["absent_margin"] == pytest.approx(0.4, abs=0.005)
 
 
-def test_a_loss_that_does_not_follow_the_lengths_is_not_judged():
-    one = verdict(of_terms(torch.zeros_like, torch.zeros_like))
+@pytest.mark.parametrize("check", ["margin", "loss_softmax"])
+def test_a_loss_that_does_not_follow_the_lengths_is_not_judged(check):
+    one = verdict(of_terms(torch.zeros_like, torch.zeros_like), check)
     assert one.status == "cannot be seen" and "does not follow the lengths" in one.said
+
+
+class Both(planted.Correct):
+    """Says lengths and poses."""
+
+    def forward(self, x, labels=None):
+        v = self.poses(x)
+        return {"lengths": self.lengths(v), "poses": v}
+
+
+@pytest.mark.parametrize(
+    ("name", "lengths"),
+    [("lengths", lambda lengths: lengths), ("poses", lambda poses: poses.norm(dim=-1))],
+)
+def test_what_the_loss_follows_of_lengths_and_poses_is_moved(name, lengths):
+    def margin(output, images, labels):
+        return margin_loss(lengths(output[name]), labels).mean()
+
+    def softmax(output, images, labels):
+        return cross_entropy(lengths(output[name]), labels)
+
+    only = ("margin", "loss_softmax")
+    report = checks.run(Both(), SHAPE, CLASSES, loss=margin, only=only)
+    assert all(report.verdict(check).status == "passes" for check in only), report.text()
+    report = checks.run(Both(), SHAPE, CLASSES, loss=softmax, only=only)
+    assert [one.check for one in report.failures] == ["loss_softmax"], report.text()
 
 
 @pytest.mark.parametrize(

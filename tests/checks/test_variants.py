@@ -7,7 +7,9 @@ from planted import CLASSES, SHAPE, TYPES, D, E, I, J
 from torch import nn
 from torch.nn import functional
 
+import capsviz
 from capsviz import checks, discovery
+from capsviz.foreign.state import restored
 from capsviz.nn import models
 
 CHANNELS, MAP = TYPES * D, (planted.ROWS, planted.COLUMNS)
@@ -250,3 +252,55 @@ def test_no_routing_that_is_shipped_runs_away_from_agreement():
         "self_attention": ("cannot be seen", one_pass),
         "self_routing": ("cannot be seen", one_pass),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "mend"),
+    [
+        (planted.KeptLogits, "something is kept between", "logits are made new"),
+        (planted.FaintlyKeptLogits, "something is kept between", "logits are made new"),
+        (planted.Random, "two calls with the same images differ", "leave dropout"),
+        (planted.NoiseByHand, "two calls with the same images differ", "leave dropout"),
+    ],
+)
+def test_what_is_kept_between_calls_is_told_from_what_is_drawn(kind, words, mend):
+    report = examined(kind())
+    assert of_status(report, "fails") == ["repeats"], report.text()
+    verdict = report.verdict("repeats")
+    assert words in verdict.said and verdict.mend.startswith(mend)
+
+
+def test_what_a_network_keeps_is_put_back():
+    class Told(planted.KeptLogits):
+        def routed(self, votes, logits):
+            self.votes = votes
+            self.logits.add_(1)
+            return super().routed(votes, logits)
+
+    network = Told()
+    own = network.logits
+    examined(network, only="repeats")
+    assert network.logits is own and own.eq(0).all() and not hasattr(network, "votes")
+    with pytest.raises(ValueError, match="something is kept from one to the next"):
+        capsviz.wrap(network, SHAPE, CLASSES)
+    assert network.logits is own and own.eq(0).all() and not hasattr(network, "votes")
+
+
+@pytest.mark.parametrize("axes", [3, 4])
+def test_a_softmax_that_names_no_axis_is_over_that_of_torch(axes):
+    class Wide(planted.ImplicitSoftmax):
+        def couplings(self, logits):
+            return super().couplings(logits.unsqueeze(-1)).squeeze(-1)
+
+    report = examined((planted.ImplicitSoftmax if axes == 3 else Wide)(), only="couplings_sum")
+    over = "the images of a batch" if axes == 3 else "children"
+    assert f"they sum to 1 over {over}" in report.verdict("couplings_sum").said
+
+
+def test_buffers_of_a_compiled_module_are_put_back():
+    module = torch.jit.trace(nn.BatchNorm1d(2).train(), torch.ones(4, 2))
+    before = module.running_mean.clone()
+    with restored(module):
+        module(torch.full((4, 2), 3.0))
+        assert not torch.equal(module.running_mean, before)
+    assert torch.equal(module.running_mean, before)

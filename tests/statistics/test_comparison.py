@@ -164,81 +164,6 @@ def test_a_resample_without_any_variant_says_nothing():
     assert found.difference.ci95[1] == pytest.approx([-1, -1 + paired_interval(0, 0, 3)[1]])
 
 
-def literal_ece(winner, right, bins):
-    """Guo et al. 2017, eq. 3, bin by bin: I_m = ((m-1)/M, m/M], and 0 in the first."""
-    total = 0.0
-    for m in range(1, bins + 1):
-        held = [
-            i
-            for i, score in enumerate(winner)
-            if (m - 1) / bins < score <= m / bins or (m == 1 and score == 0)
-        ]
-        if held:
-            accuracy = sum(bool(right[i]) for i in held) / len(held)
-            confidence = sum(float(winner[i]) for i in held) / len(held)
-            total += len(held) / len(winner) * abs(accuracy - confidence)
-    return total
-
-
-@pytest.mark.parametrize("bins", [1, 4, 15])
-def test_calibration_error_is_that_of_the_paper(right, bins):
-    winner = np.random.default_rng(5).random(N)
-    winner[:4] = [0, 1, 0.25, 0.5]
-    found = comparison.calibration_error(winner, right[0], bins=bins)
-    assert found == pytest.approx(literal_ece(winner, right[0], bins), abs=1e-6)
-
-
-def test_calibration_error_of_known_cases():
-    half = np.arange(10) % 2 == 0
-    assert comparison.calibration_error(np.full(10, 0.5), half) == pytest.approx(0)
-    assert comparison.calibration_error(np.full(10, 1.0), half) == pytest.approx(0.5)
-    assert comparison.calibration_error(np.full(10, 0.9), ~half & half) == pytest.approx(0.9)
-
-
-def test_intervals_of_the_calibration_error_hold_it(right, counts):
-    winner = np.random.default_rng(6).random((K, N))
-    found = comparison.compare_calibration(winner, right, counts)
-    for k in range(K):
-        assert found.value[k] == comparison.calibration_error(winner[k], right[k])
-        assert 0 <= found.ci95[k, 0] < found.value[k] < found.ci95[k, 1] <= 1
-        low, high = found.difference.ci95[k]
-        assert low <= found.difference.value[k] == found.value[k] - found.value[0] <= high
-    assert (found.difference.ci95[0] == 0).all()
-
-
-def test_a_difference_of_equal_calibration_errors_has_an_interval_around_zero(right, counts):
-    winner = np.stack([np.random.default_rng(6).random(N)] * 2)
-    found = comparison.compare_calibration(winner, right[[0, 0]], counts)
-    low, high = found.difference.ci95[1]
-    assert low < found.difference.value[1] == 0 < high
-
-
-def test_intervals_of_the_calibration_error_are_narrow_where_its_bias_is_small(counts):
-    """A network of one score, far from its accuracy: the error is a mean, and unbiased."""
-    winner, right = np.full((1, N), 0.99), np.arange(N)[None] % 2 == 0
-    found = comparison.compare_calibration(winner, right, counts)
-    assert found.value == pytest.approx(0.49)
-    half = Z * 0.5 / math.sqrt(N)
-    assert np.abs(found.ci95[0] - found.value) == pytest.approx([half, half], rel=0.15)
-
-
-@pytest.mark.parametrize("error", [0.0, 0.03, 0.1])
-def test_intervals_hold_the_true_calibration_error(error):
-    """Of the second network; the first is calibrated, and scores are spread in another way."""
-    n, times = 1000, 60
-    draw, counts = np.random.default_rng(7), comparison.draw_resamples(n, resamples=200)
-    held = np.zeros(2)
-    for _ in range(times):
-        winner = np.stack([draw.uniform(0.05, 0.95, n), draw.beta(6, 1, n)])
-        chance = (winner - [[0], [error]]).clip(0, 1)
-        right = draw.random((2, n)) < chance
-        true = np.abs(chance - winner)[1].mean()
-        found = comparison.compare_calibration(winner, right, counts)
-        ends = np.stack([found.ci95[1], found.difference.ci95[1]])
-        held += (ends[:, 0] <= true) & (true <= ends[:, 1])
-    assert (held >= 0.9 * times).all()
-
-
 @pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (0, 6), (3, 9), (12, 12)])
 def test_mcnemar_is_the_two_sided_sign_test(gained, lost):
     first = np.array([False] * gained + [True] * lost + [True, False] * 5)
@@ -253,8 +178,3 @@ def test_holm_is_as_published():
     found = comparison.holm(np.array([0.03, 0.005, 0.6, 0.02]))
     assert found == pytest.approx([0.06, 0.02, 0.6, 0.06])
     assert comparison.holm(np.array([0.9, 0.8])).tolist() == [1, 1]
-
-
-def test_a_calibration_error_of_nan_is_refused():
-    with pytest.raises(ValueError, match="expected scores of all images, got NaN for 1"):
-        comparison.calibration_error(np.array([0.5, np.nan]), np.array([True, False]))

@@ -1,11 +1,10 @@
 """An image's result does not depend on the images beside it."""
 
-import copy
-
 import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
+from capsviz.checks.precision import DOUBLE, in_double
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
 from capsviz.foreign.leaves import tensors
 
@@ -15,8 +14,8 @@ ABOUT = About(
     breaks="accuracy depends on the batch at test, and couplings are of no image",
     mend="logits of shape (B, I, J), zeros for each image; no mean over the batch in the agreement",
     pitfalls=(3,),
+    after=("repeats", "couplings_sum"),
 )
-SINGLE, DOUBLE = 1e-5, 1e-12
 PLACE = 3  # of seven: what leaks from the first image leaves the first as it is
 
 
@@ -29,27 +28,17 @@ def examine(candidate: Candidate) -> Judgement:
     off, limit = 0.0, DOUBLE
     for place, others in ((0, noise), (PLACE, [*noise, *even])):
         batches = [torch.cat((some[:place], one, some[place:])) for some in others]
-        change, precision = _double(candidate, place, *batches)
+        change, precision = in_double(
+            candidate.network,
+            lambda network, dtype, place=place, batches=batches: _change(
+                candidate, place, [batch.to(dtype) for batch in batches], network
+            ),
+        )
         off, limit = (change if not change <= off else off), max(limit, precision)
     kind = "float64" if limit == DOUBLE else "float32"
     if not off <= limit:  # NaN too
         return fails(f"results of an image change by {off:.2g} with its neighbours", change=off)
     return passes(f"results change by {off:.1g} with the neighbours, in {kind}", change=off)
-
-
-def _double(candidate: Candidate, place: int, *batches: Tensor) -> tuple[float, float]:
-    default = torch.get_default_dtype()
-    try:
-        network = copy.deepcopy(candidate.network).double()
-        torch.set_default_dtype(torch.float64)
-        return _change(candidate, place, [b.double() for b in batches], network), DOUBLE
-    except UnseenError:
-        raise
-    except Exception:  # code that names its types, or cannot be copied
-        torch.set_default_dtype(default)
-        return _change(candidate, place, batches, None), SINGLE
-    finally:
-        torch.set_default_dtype(default)
 
 
 def _change(candidate: Candidate, place: int, batches, network) -> float:

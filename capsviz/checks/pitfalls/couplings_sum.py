@@ -32,6 +32,8 @@ def examine(candidate: Candidate) -> Judgement:
             continue
         dim = softmax.kwargs.get("dim")
         dim = softmax.args[1] if dim is None and len(softmax.args) > 1 else dim
+        if dim is None:  # as torch chooses
+            dim = 0 if out.dim() in (0, 1, 3) else 1
         axes = {roles[dim]} if isinstance(dim, int) else set()
         for letter, word in WORDS.items():
             if letter in axes:

@@ -2,7 +2,7 @@
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.losses import Losses
-from capsviz.checks.verdict import About, Judgement, fails, passes
+from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
 
 ABOUT = About(
     paper="§3, equation 4",
@@ -24,6 +24,8 @@ def examine(candidate: Candidate) -> Judgement:
     shift = max(abs(losses.at(0.4 + more, 0.2 + more) - low) for more in SHIFTS)
     slope = abs(losses.at(0.99, 0.01) - losses.at(0.95, 0.05))
     moved = abs(losses.at(0.6, 0.2) - low)
+    if not max(shift, slope, moved):
+        raise UnseenError("the loss does not follow the lengths in the output")
     numbers = {"shift": shift, "moved": moved, "at_rest": slope}
     sentence = f"with up to 0.2 more of all lengths it changes by {shift:.2g}"
     if shift < 1e-4 * moved and slope > 1e-3 * moved:

@@ -1,0 +1,50 @@
+"""Classes and a layer that are told must be those of the network."""
+
+from __future__ import annotations
+
+from math import prod
+
+from torch import Tensor
+
+from capsviz.foreign.flow import Flow
+from capsviz.foreign.layers import Layer
+from capsviz.foreign.leaves import tensors
+from capsviz.foreign.wrapping import chosen
+
+
+def require_classes(layers: list[Layer], output, classes: int) -> None:
+    """The number of parents, where the output shows that they are the classes.
+
+    Parameters
+    ----------
+    layers  of a recorded pass.
+    output  what it returned.
+
+    Raises
+    ------
+    ValueError  where neither a layer nor an output has an axis of the classes, and an output is of
+                another layer's parents.
+    """
+    outputs = tensors(output)
+    if any(layer.parents == classes for layer in layers):
+        return
+    if any(classes in tensor.shape[1:] for tensor in outputs):  # routed in a way that is not seen
+        return
+    for layer in reversed(layers):
+        if any(_is_of(layer, tensor) for tensor in outputs):
+            raise ValueError(f"expected {classes} classes, the network has {layer}")
+
+
+def require_pair(layers: list[Layer], flow: Flow, classes: int, pair: str) -> None:
+    """ValueError where a pair names no softmax that weighs votes for the classes, or several."""
+    own = [layer for layer in layers if layer.parents == classes]
+    if not own:
+        raise ValueError(f"pair '{pair}' names none: no softmax weighs votes for {classes} parents")
+    chosen(own, flow, pair)
+
+
+def _is_of(layer: Layer, tensor: Tensor) -> bool:
+    """Whether a tensor may be the layer's poses, or their lengths."""
+    shape = tuple(tensor.shape[1:])
+    pose = layer.rounds[-1].count("E")
+    return layer.parents in shape and prod(shape) in (layer.parents, layer.parents * pose)

@@ -1,0 +1,91 @@
+"""Calibration: how far scores of the winning class are from the share of right answers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from capsviz.statistics.comparison import of_resamples
+from capsviz.statistics.estimate import Estimate
+
+BINS = 15
+
+
+def compare_calibration(
+    winner: np.ndarray, right: np.ndarray, counts: np.ndarray, *, bins: int = BINS
+) -> Estimate:
+    """Expected calibration errors of the winners' scores (K, N), under the same resamples.
+
+    The value is the error as published, which chance deviations within bins bias upwards, by an
+    amount that depends on the true gaps: nothing where they are large, most where there is none
+    (Kumar, Liang & Ma 2019, arXiv:1909.10155; Roelofs et al. 2022, arXiv:2012.08668). No one number
+    corrects that. The resamples, centred on the value, give its chance; each end is then moved away
+    from it by as much as the bias may be: an interval reaches down by the largest bias, that of
+    gaps 2 standard errors nearer to zero than those seen, and that of a difference reaches down by
+    the network's and up by the first one's. So intervals are wider than they need be, those of
+    differences above all. Simulated with 1,000 images and errors from 0 to 0.2, a nominal 95 %
+    covered the true value in 93 to 100 % of cases, the true difference in 94 to 100 %; the higher
+    shares are those near zero. A network without any gap, as of scores all 1 and right, has an
+    interval of zero width.
+
+    Parameters
+    ----------
+    winner, right, bins  as `calibration_error` takes them, for K networks.
+    counts               of `draw_resamples`.
+    """
+    n = counts.shape[1]
+    errors, resamples, biases = [], [], []
+    for scores, hits in zip(winner, right, strict=True):
+        gaps = _gaps(scores, hits, bins)
+        gap, resampled = gaps.sum(0, dtype=np.float64) / n, counts @ gaps / np.float64(n)
+        errors.append(np.abs(gap).sum())
+        resamples.append(np.abs(resampled).sum(1))
+        biases.append(_largest_bias(gap, resampled))
+    value, drawn, bias = np.array(errors), np.stack(resamples, 1), np.array(biases)
+    compared = of_resamples(value, drawn - drawn.mean(0) + value)
+    assert compared.difference is not None
+    ends = compared.ci95 - np.stack([bias, np.zeros_like(bias)], 1)
+    apart = compared.difference.ci95
+    apart[1:] += np.stack([-bias[1:], np.full(len(bias) - 1, bias[0])], 1)
+    apart[1:] = _holding(compared.difference.value[1:], apart[1:])
+    return Estimate(
+        value, _holding(value, ends).clip(0, 1), n, compared.difference, draws=compared.draws
+    )
+
+
+def _largest_bias(gap: np.ndarray, resampled: np.ndarray) -> float:
+    """How far chance may raise the sum of |gap| over bins: gaps (B,), resampled ones (R, B)."""
+    chance = resampled - resampled.mean(0)
+    nearest = np.maximum(np.abs(gap) - 2 * chance.std(0), 0)
+    return float((np.abs(nearest + chance).mean(0) - nearest).sum())
+
+
+def _holding(value: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Ends (K, 2) that hold the values (K,)."""
+    return np.stack([np.minimum(ends[:, 0], value), np.maximum(ends[:, 1], value)], 1)
+
+
+def calibration_error(winner: np.ndarray, right: np.ndarray, *, bins: int = BINS) -> float:
+    """Expected calibration error: how far scores are from the share of right answers.
+
+    Guo et al. 2017 (arXiv:1706.04599), eq. 3: images are put into bins of equal width by the
+    winner's score, and |accuracy - mean score| is averaged over the bins by their images. A length
+    of a capsule is taken as its score.
+
+    Parameters
+    ----------
+    winner  (N,) score of the predicted class, in [0, 1].
+    right   (N,) whether it is the true one.
+    bins    of equal width; a score on an edge belongs to the lower bin.
+    """
+    return float(np.abs(_gaps(winner, right, bins).sum(0, dtype=np.float64)).sum() / len(winner))
+
+
+def _gaps(winner: np.ndarray, right: np.ndarray, bins: int) -> np.ndarray:
+    """right - score of each image in the column of its bin, zero elsewhere: (N, bins) float32."""
+    winner = np.asarray(winner, np.float64)
+    if np.isnan(winner).any():
+        raise ValueError(f"expected scores of all images, got NaN for {np.isnan(winner).sum()}")
+    which = (np.ceil(winner * bins) - 1).clip(0, bins - 1).astype(int)
+    gaps = np.zeros((len(winner), bins), np.float32)
+    gaps[np.arange(len(winner)), which] = right - winner
+    return gaps
