@@ -297,6 +297,7 @@ def test_a_softmax_that_names_no_axis_is_over_that_of_torch(axes):
     assert f"they sum to 1 over {over}" in report.verdict("couplings_sum").said
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch, that it is deprecated: it is in use all the same
 def test_buffers_of_a_compiled_module_are_put_back():
     module = torch.jit.trace(nn.BatchNorm1d(2).train(), torch.ones(4, 2))
     before = module.running_mean.clone()
