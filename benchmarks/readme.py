@@ -241,9 +241,9 @@ def fill(text: str, *, run: bool) -> str:
 
 
 if __name__ == "__main__":
+    write_leaderboard()  # whose head README shows
     for path in (ROOT / name for name in PAGES):
         text = fill(path.read_text("utf-8"), run="--no-run" not in sys.argv)
         path.write_text(text, "utf-8")
     claims.write()
     findings.write()
-    write_leaderboard()

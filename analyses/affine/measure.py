@@ -13,7 +13,7 @@ from capsviz.data import affnist_like
 from capsviz.data.affnist_like import Transforms, apply
 from capsviz.nn.functional import predict
 from capsviz.statistics import comparison
-from capsviz.statistics.estimate import Estimate, less, stack
+from capsviz.statistics.estimate import Estimate, less, stack, to_first
 from capsviz.tracing import scores
 from capsviz.transforms.augment import to_float, to_uint8
 
@@ -111,4 +111,4 @@ def examples(
 def _less(clean: Estimate, other: Estimate) -> Estimate:
     """Accuracies (K,) less others of the same resamples, and the differences to the first's."""
     gap = less(clean, other, paired=True)
-    return replace(gap, n=other.n, difference=less(gap, gap[:1], paired=True))
+    return replace(gap, n=other.n, difference=to_first(gap))

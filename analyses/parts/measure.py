@@ -12,7 +12,7 @@ from torch import Tensor
 from capsviz.analyses.parts.broken import KINDS, Broken
 from capsviz.analyses.parts.words import OF
 from capsviz.statistics.detection import auroc, auroc_interval, auroc_resampled
-from capsviz.statistics.estimate import Estimate, less
+from capsviz.statistics.estimate import Estimate, less, to_first
 from capsviz.tracing import reconstructs, scores, trace
 from capsviz.tracing.reconstruction import distance
 
@@ -87,7 +87,7 @@ def told_apart(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, se
     n = clean[0].shape[1]
     each = zip(value.T, np.moveaxis(draws, 2, 0), strict=True)
     areas = Estimate(value, np.stack([auroc_interval(*one, n) for one in each], 1), n, draws=draws)
-    return replace(areas, difference=less(areas, areas[:1], paired=True))
+    return replace(areas, difference=to_first(areas))
 
 
 def broken(images: Tensor, labels: Tensor, *, seed: int) -> dict[str, Broken]:

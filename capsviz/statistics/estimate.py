@@ -115,6 +115,14 @@ def less(one: Estimate, other: Estimate, *, paired: bool = False) -> Estimate:
     return Estimate(value, np.stack([value - low, value + high], -1), n, draws=draws)
 
 
+def to_first(one: Estimate) -> Estimate:
+    """Less the first along the leading axis, under the same resamples; the first is 0 exactly."""
+    apart = less(one, one[:1], paired=True)
+    ends = apart.ci95.copy()
+    ends[0] = 0
+    return replace(apart, ci95=ends)
+
+
 def _correlation(one: np.ndarray, other: np.ndarray, apart: np.ndarray) -> np.ndarray:
     """Of draws (R, ...) and their difference; 0 where one does not vary, or the difference."""
     whole = ~np.isnan(apart).reshape(len(apart), -1).any(1)

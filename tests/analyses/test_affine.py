@@ -79,6 +79,7 @@ def test_networks_that_are_always_right_do_not_certainly_fall_alike():
         right[:, 0], right, np.repeat(within, 10, 1), draw_resamples(10, resamples=100)
     )
     gap = numbers["gap"]
+    assert (gap.difference.ci95[0] == 0).all()  # of the first to itself
     assert (gap.value == 0).all() and (gap.difference.low[1] < -0.2).all()
     assert (gap.difference.high[1] > 0.2).all()
 

@@ -105,6 +105,8 @@ def test_areas_are_those_of_scikit_learn_and_differences_are_to_the_first(genera
         assert found.value[s, 0] == pytest.approx(roc_auc_score(truth, values))
     np.testing.assert_allclose(found.value[:, 1], 0.5)
     np.testing.assert_allclose(found.difference.value, found.value - found.value[0])
+    widths = np.ptp(found.difference.ci95, -1)
+    assert (widths[0] == 0).all() and (widths[1:] > 0).all()
     assert (found.low <= found.value).all() and (found.value <= found.high).all()
 
 
