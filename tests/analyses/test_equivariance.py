@@ -373,7 +373,7 @@ def test_the_command_looks_at_the_embedded_digits(blank, tmp_path):
         (["--fit", "5"], "expected at least 8 training images"),
         (["--fit", "0"], "--fit 0"),
         (["--warp", "zoom"], "unknown warp 'zoom'"),
-        (["--n", "0"], "asked for 0 images"),
+        (["--n", "0"], "at least 2 images, got 0"),
         (["--n", "9999"], "asked for 9999 images"),
         (["--checkpoint", "nobody"], "nobody"),
     ],
