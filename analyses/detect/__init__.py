@@ -130,7 +130,7 @@ def compute(
         name: Estimate(images.mean(1), wilson_each(images.sum(1), n), n)
         for name, images in (("misread", wrong), ("flagged", far), ("undetected", wrong & ~far))
     }
-    auroc, gain = measure.areas(values, foreign, n, seed)
+    auroc, gain = measure.areas(values, foreign, seed)
     return Result(
         sets=list(makers),
         kinds=[kind for kind, _ in makers.values()],

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from capsviz.statistics.estimate import Estimate, less
+from capsviz.statistics.estimate import Estimate, less, stack
 
 ANGLES_DEG = (45, 315)  # of random rotations: far from upright
 VALIDATION = 1000  # images behind the threshold, where there are as many
@@ -181,7 +181,7 @@ def _drawn(inputs, part, n):
     return replace(inputs, dataset=part, drawn={}).images(n)[0]
 
 
-def areas(values, foreign, n: int, seed: int) -> tuple[Estimate, Estimate]:
+def areas(values, foreign, seed: int) -> tuple[Estimate, Estimate]:
     """AUROC (A - 1, S) of each set against the unchanged one, and its gain (A - 1, S - 1).
 
     The gain is the first score's less that of each control, on the same draws.
@@ -190,18 +190,11 @@ def areas(values, foreign, n: int, seed: int) -> tuple[Estimate, Estimate]:
     ----------
     values   (A, S, N) of the sets, the unchanged one first.
     foreign  (A,) which are of other images: their draws are not paired.
-    n, seed  images, and of the bootstrap.
+    seed     of the bootstrap.
     """
-    from capsviz.statistics import detection
+    from capsviz.statistics.detection import told_apart
 
-    pairs = [
-        (
-            detection.auroc(values[0], values[a]),
-            detection.auroc_resampled(values[0], values[a], paired=not foreign[a], seed=seed),
-        )
-        for a in range(1, len(values))
-    ]
-    area = np.stack([one for one, _ in pairs])
-    ends = np.stack([detection.auroc_interval(*pair, n) for pair in pairs])
-    whole = Estimate(area, ends, n, draws=np.stack([drawn for _, drawn in pairs], 1))
-    return whole, less(whole[:, :1], whole[:, 1:], paired=True).undrawn()
+    clean, *others = values
+    each = zip(others, foreign[1:], strict=True)
+    auroc = stack(told_apart(clean, one, paired=not far, seed=seed) for one, far in each)
+    return auroc, less(auroc[:, :1], auroc[:, 1:], paired=True).undrawn()

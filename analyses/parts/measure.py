@@ -11,8 +11,8 @@ from torch import Tensor
 
 from capsviz.analyses.parts.broken import KINDS, Broken
 from capsviz.analyses.parts.words import OF
-from capsviz.statistics.detection import auroc, auroc_interval, auroc_resampled
-from capsviz.statistics.estimate import Estimate, less, to_first
+from capsviz.statistics import detection
+from capsviz.statistics.estimate import less, stack, to_first
 from capsviz.tracing import reconstructs, scores, trace
 from capsviz.tracing.reconstruction import distance
 
@@ -81,12 +81,8 @@ def told_apart(clean: Sequence[np.ndarray], suspect: Sequence[np.ndarray], *, se
     Under resamples of the images, an intact one together with what was made of it, the same for
     every kind (R, S, B); the difference is to the first score.
     """
-    pairs = list(zip(clean, suspect, strict=True))
-    value = np.stack([auroc(*pair) for pair in pairs], 1)
-    draws = np.stack([auroc_resampled(*pair, paired=True, seed=seed) for pair in pairs], 2)
-    n = clean[0].shape[1]
-    each = zip(value.T, np.moveaxis(draws, 2, 0), strict=True)
-    areas = Estimate(value, np.stack([auroc_interval(*one, n) for one in each], 1), n, draws=draws)
+    pairs = zip(clean, suspect, strict=True)
+    areas = stack([detection.told_apart(*pair, paired=True, seed=seed) for pair in pairs], 1)
     return replace(areas, difference=to_first(areas))
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from capsviz.foreign.arguments import by_hand
 from capsviz.foreign.functions import in_words
 from capsviz.foreign.outputs import require_scores
+from capsviz.tracing.requests import whole_number
 
 
 def options(**told) -> list:
@@ -20,7 +21,7 @@ def options(**told) -> list:
 
 def iterations(number: int | None) -> int | None:
     """A number of passes of routing, or None; ValueError for anything else."""
-    if number is not None and (type(number) is not int or number < 1):
+    if number is not None and whole_number("iterations=", number) < 1:
         raise ValueError(f"iterations= must be a whole number, at least 1, got {number!r}")
     return number
 

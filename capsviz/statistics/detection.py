@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import wilson_of_varying
 
 PERCENTILE = 95.0  # of the distances of validation images: the threshold of the paper
@@ -112,6 +113,13 @@ def auroc_resampled(
         drawn_suspects = drawn if paired else draws.integers(m, size=(count, m))
         areas.append(auroc(clean[:, drawn], suspect[:, drawn_suspects]).T)
     return np.concatenate(areas)
+
+
+def told_apart(clean: np.ndarray, suspect: np.ndarray, *, paired: bool, seed: int = 0) -> Estimate:
+    """AUROC (S,) of S scores, with its interval and its draws; arguments as `auroc_resampled`'s."""
+    area, n = auroc(clean, suspect), clean.shape[-1]
+    drawn = auroc_resampled(clean, suspect, paired=paired, seed=seed)
+    return Estimate(area, auroc_interval(area, drawn, n), n, draws=drawn)
 
 
 def auroc_interval(area: np.ndarray, drawn: np.ndarray, n: int) -> np.ndarray:

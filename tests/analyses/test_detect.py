@@ -130,7 +130,7 @@ def test_intervals_of_areas_near_1_and_of_their_gains_cover_the_truth():
     moved = np.sqrt(2) * norm.ppf([[0.99], [0.98]])
     for seed in range(60):
         values = np.stack([draw.normal(size=(2, 20)), draw.normal(size=(2, 20)) + moved])
-        area, gain = measure.areas(values, [False, True], 20, seed)
+        area, gain = measure.areas(values, [False, True], seed)
         covered.append(
             [area.low[0, 0] <= 0.99 <= area.high[0, 0], gain.low[0, 0] <= 0.01 <= gain.high[0, 0]]
         )
@@ -139,7 +139,7 @@ def test_intervals_of_areas_near_1_and_of_their_gains_cover_the_truth():
 
 def test_no_gain_is_certain_where_no_draw_overlaps():
     values = np.stack([np.zeros((2, 20)), np.ones((2, 20))])
-    _, gain = measure.areas(values, [False, False], 20, 0)
+    _, gain = measure.areas(values, [False, False], 0)
     assert gain.value == 0 and gain.low < -0.1 and gain.high > 0.1
 
 

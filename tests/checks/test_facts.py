@@ -1,5 +1,6 @@
 """What is said of a network and cannot be true of it is refused in one line, before any check."""
 
+import numpy as np
 import planted
 import pytest
 import torch
@@ -41,6 +42,13 @@ def test_facts_that_are_none_are_refused(facts, said):
     with pytest.raises(ValueError, match=said) as error:
         checks.run(planted.Correct(), SHAPE, CLASSES, only="finite", **facts)
     assert "\n" not in str(error.value)
+
+
+def test_iterations_may_be_of_any_kind_of_whole_number():
+    report = checks.run(
+        planted.Correct(), SHAPE, CLASSES, only="iterations", iterations=np.int64(3)
+    )
+    assert report.verdict("iterations").status == "passes"
 
 
 def test_a_network_without_capsules_has_no_pair():
