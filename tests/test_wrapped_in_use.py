@@ -266,6 +266,24 @@ def test_whatever_names_a_gpu_is_on_the_cpu_where_there_is_none(build):
     assert torch.overrides._get_current_function_mode_stack() == []
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there it is on the GPU")
+@pytest.mark.parametrize("more", [(), ("cuda",), (torch.device("cuda", 0),), ({"cuda:0": "cuda"},)])
+def test_a_file_of_weights_from_a_gpu_is_read_where_there_is_none(more, tmp_path, monkeypatch):
+    weights = {"w": torch.rand(3)}
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.serialization, "location_tag", lambda _: "cuda:0")
+        torch.save(weights, tmp_path / "gpu.pt")
+    read = torch.load
+    with pytest.raises((RuntimeError, AssertionError), match="CUDA"):
+        read(tmp_path / "gpu.pt", *more)
+    with device.without_cuda():
+        found = torch.load(tmp_path / "gpu.pt", *more, weights_only=True)
+        torch.cuda.set_device(0)
+        torch.cuda.synchronize()
+    assert found["w"].equal(weights["w"])
+    assert torch.load is read
+
+
 def test_what_is_compiled_runs_as_written_until_the_last_thread_is_out():
     counter, images = torch._dynamo.testing.CompileCounter(), torch.rand(3)
     plain = torch.compile(lambda x: x + 2, backend=counter)

@@ -99,7 +99,7 @@ class Statistics(NamedTuple):
     infidelity: Estimate  # (M,) in [0, 1]; its n: images of which some square changes the score
     routed_less: Estimate | None  # (M,) gap of the routing map less that of each; None: no such map
     stages: list[str]  # (L,) lowest layer with random weights; all above it have them too
-    sanity: Estimate  # (M, L) correlation with the map before; its n: draws; NaN: random order
+    sanity: Estimate  # (M, L) correlation with the map before; its n: draws; NaN: none
     left_out: list[str]  # what the network has no map for, and why
     target: str  # "read" or "true": the class that is explained
     n: int

@@ -181,6 +181,8 @@ def _sanity(axes, result):
     first, last = result.stages[0], result.stages[-1]
     draws = "" if result.sanity.n is None else f"\n{result.sanity.n} draws of weights"
     text = f"rank correlation{draws}\nopen: down to {first}\nfilled: down to {last}"
+    if np.isnan(result.sanity.value).all(1).any():
+        text += "\n–: none, of an order or constant maps"
     inches = axes.figure.get_figwidth()
     text = wrapped(text, (inches - 1.9) / 3 if inches >= WIDE else inches - 1.6, 6)
     axes.set_xlabel(text, fontsize=6)

@@ -44,8 +44,9 @@ def follow(device: torch.device, function, args: tuple, kwargs: dict):
 def without_cuda():
     """Inside, code that builds or runs a network on a GPU does so on the CPU, if there is no GPU.
 
-    `.cuda()` of modules and tensors, `torch.cuda.FloatTensor` and its like, and devices that are
-    named or handed on (`.to("cuda")`, `torch.zeros(2, device="cuda")`); all are put back.
+    `.cuda()` of modules and tensors, `torch.cuda.FloatTensor` and its like, devices that are named
+    or handed on (`.to("cuda")`, `torch.zeros(2, device="cuda")`), files of tensors that lay on a
+    GPU, and waiting for one; all are put back.
     """
     if torch.cuda.is_available():
         yield
@@ -73,7 +74,14 @@ def _replace() -> Callable[[], None]:
 
         return tensor
 
+    read = torch.load
+
+    def load(file, map_location=None, *args, **kwargs):
+        return read(file, "cpu", *args, **kwargs)
+
     changed = [(torch.cuda, name, make(dtype)) for name, dtype in KINDS.items()]
+    changed += [(torch.cuda, name, lambda *_, **__: None) for name in ("synchronize", "set_device")]
+    changed += [(torch, "load", load)]
     changed += [(nn.Module, "cuda", lambda module, *_: module)]
     changed += [(Tensor, "cuda", lambda tensor, *_, **__: tensor)]
     before = [(where, name, vars(where).get(name)) for where, name, _ in changed]
