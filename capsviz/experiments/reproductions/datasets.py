@@ -21,7 +21,7 @@ PUBLISHED = {
 
 
 def cells() -> list[Cell]:
-    """A row for each data set; its reconstruction weighs as much per pixel as in the others."""
+    """A row for each data set."""
     return [
         Cell(name, (title,), shipped_recipe(name), PUBLISHED[name])
         for name, title in TITLES.items()
