@@ -5,8 +5,9 @@ rotated by -20 to 20 degrees, sheared by -0.2 to 0.2, scaled by 0.8 to 1.2 along
 once, and moved to any place at which no ink leaves the canvas (`capsviz.data.affnist_like`). A
 variant lies within the trained places if it was moved by no more than training images were, each
 way, and beyond them else. The control is the same images as they are, and the gap is their accuracy
-less the variants'. The same variants for all networks; intervals: paired bootstrap, 1,000 resamples
-of the images with all their variants.
+less the variants'. The same variants for all networks. Intervals of accuracies are Wilson's, of the
+effective number of images, each with all its variants; of gaps MOVER's, from both (Zou & Donner
+2008).
 
 A reader should see how much of the gap is one of place alone: a network that has never seen a digit
 so far from the middle need not know it there, whatever its poses know of rotation and scale. What

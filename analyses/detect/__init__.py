@@ -6,13 +6,13 @@ the same test images attacked within an L-infinity ball by FGSM and PGD (foolbox
 as logits) and by R-PGD, which knows the detector (after Qin et al. 2020, arXiv:1907.02957, made
 stronger, see `capsviz.experiments.attacks`); the same images rotated; and images of another data
 set, of which every reading counts as misread; an attacked image counts if the clean one was misread
-too. AUROC of distances against those of the unchanged test images; 95 % intervals by percentile
-bootstrap over images, one draw for both sides where they are paired (where nothing overlaps no
-resample differs, and it is Wilson's of n out of n), Wilson for shares. Those of the flagged and
-undetected shares take the threshold as known, although it is a percentile of at most 1,000
-validation images: they are too narrow by what another validation set would change. Controls, on the
-same draws: the reconstruction of a random other capsule, that of the next image's winning capsule,
-the average validation image that is read as the same class, and random scores.
+too. AUROC of distances against those of the unchanged test images; 95 % intervals are Wilson's, of
+AUROC those of the effective number of images, by its resamples, one draw for both sides where they
+are paired; of gains MOVER's, from both (Zou & Donner 2008). Those of the flagged and undetected
+shares take the threshold as known, although it is a percentile of at most 1,000 validation images:
+they are too narrow by what another validation set would change. Controls, on the same draws: the
+reconstruction of a random other capsule, that of the next image's winning capsule, the average
+validation image that is read as the same class, and random scores.
 
 A reader should see how far the winning capsule's distance separates better than the controls do:
 where another image's reconstruction does as well, the pixels alone give the image away and no
@@ -69,7 +69,7 @@ class Result(NamedTuple):
     misread: Estimate  # (A,) share of images read as another class, success of an attack; Wilson
     flagged: Estimate  # (A,) share above the threshold; Wilson
     undetected: Estimate  # (A,) share misread and not flagged; Wilson
-    auroc: Estimate  # (A - 1, S) against the unchanged images; bootstrap
+    auroc: Estimate  # (A - 1, S) against the unchanged images; Wilson
     gain: Estimate  # (A - 1, S - 1) AUROC of the winning capsule less that of each control; paired
     missing: list[str]  # sets that were left out, and why
     eps: list[float]

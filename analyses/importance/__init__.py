@@ -90,7 +90,7 @@ class Result(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """N images; by kind of group, G groups of it; intervals are 95 %, by bootstrap of images."""
+    """N images; by kind of group, G groups of it; intervals are 95 %."""
 
     kinds: list[str]
     base: Estimate  # (2,) true activation and accuracy with all children

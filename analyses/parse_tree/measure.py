@@ -72,7 +72,7 @@ def usual(favourite: Tensor, parents: int) -> Tensor:
 def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, generator) -> Estimate:
     """Shares of children (5,), means over couples of images or over images: see `CHOICES`.
 
-    Intervals are normal approximations; no image is in two couples of a kind. NaN where there are
+    Intervals are by Student's t; no image is in two couples of a kind. NaN where there are
     fewer than two couples, or images, and where no child favours any parent.
 
     Parameters

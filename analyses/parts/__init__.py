@@ -10,8 +10,9 @@ Controls: images treated alike that stay whole, a lower half of another image of
 the whole image moved as far, no farther than training images usually are; the same networks without
 capsules; and scores of pixels alone that know no parts: the length of all edges, how far the amount
 of ink is from the mean, the distance to the nearest intact image but the one that a half was taken
-of. Intervals are 95 %, by bootstrap of the images, each together with what was made of it; what
-goes beyond a control is told by the same resamples.
+of. Intervals are 95 %, of AUROC Wilson's of the effective number of images, else by bootstrap
+of the images, each together with what was made of it; what goes beyond a control is told by the
+same resamples.
 
 Beside it stands the published method for part-whole claims (Tawalbeh & Oramas 2023,
 arXiv:2305.05349), done anew on halves of strokes: each unit of the class capsule goes from its

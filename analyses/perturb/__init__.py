@@ -6,10 +6,10 @@ sheet shows every dimension over a range: -0.25 to 0.25 in steps of 0.05 about t
 that the dimension has over images of the class. The effect table measures the decoded images
 (`capsviz.statistics.moments`: slant, width, height, stroke thickness, place) at +0.1 and -0.1 of a
 dimension (or less, where 90 % of the class span less) and gives half the difference, its mean over
-N images of the class (drawn from the split at random, always the same ones) with a normal 95 %
-interval. "Standardised" is that mean over the standard deviation of the measure among the N
+N images of the class (drawn from the split at random, always the same ones) with a 95 % interval
+by Student's t. "Standardised" is that mean over the standard deviation of the measure among the N
 undisturbed reconstructions, so that degrees and pixels compare. An effect is clear if it differs
-from zero by a normal test, corrected for all effects of the table at once by Holm's method (1979):
+from zero by Student's t, corrected for all effects of the table at once by Holm's method (1979):
 16 dimensions and 6 measures are 96 tests. The words beside a sheet are the largest standardised
 effect of each dimension among the clear ones, and the second largest where it is at least half of
 that. A sheet shows the six dimensions that change the decoded image most over the class, or all
@@ -245,6 +245,6 @@ def caption(result: Result | Statistics) -> str:
     if tests is None:
         return f"{head}{words}, not corrected for the number of intervals: {text}."
     return (
-        f"{head}{words}, among those that differ from zero (normal test, Holm's correction for "
+        f"{head}{words}, among those that differ from zero (t-test, Holm's correction for "
         f"{tests} effects; the intervals themselves are not corrected): {text}."
     )

@@ -27,7 +27,7 @@ WORDS = {  # for an increase and a decrease of each measure
 
 
 class Statistics(NamedTuple):
-    """Effects of E dimensions on M measures, N images of one class; intervals are 95 %, normal."""
+    """Effects of E dimensions on M measures, N images of one class; intervals are 95 %, by t."""
 
     effect: Estimate  # (E, M) mean change per +`step` of a dimension, units in `measures`
     standardised: np.ndarray  # (E, M) effect over `spread`; 0 where the measure never varies

@@ -9,7 +9,7 @@ README of ethanleet/CapsNet, for which no code is public (its issue 22).
 
 Controls over a test set (`--n`): couplings shuffled among the capsules of an image;
 couplings uniform; a second decoder that was trained with uniform couplings; single capsules at
-random; no capsule. SSE is summed over pixels in [0, 1]; means have normal 95 % intervals, and so
+random; no capsule. SSE is summed over pixels in [0, 1]; means have 95 % intervals by t, and so
 has the difference from "all capsules", image by image.
 
 A reader should see the average digit for no capsule, what one capsule adds to it, and the image

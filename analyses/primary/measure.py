@@ -17,7 +17,7 @@ AXES = {"sse": ("conditions",)}
 
 
 class Statistics(NamedTuple):
-    """N test images under M conditions; intervals are 95 %, normal approximation."""
+    """N test images under M conditions; intervals are 95 %, by Student's t."""
 
     conditions: list[str]  # (M,) "all capsules" first
     sse: Estimate  # (M,) mean over images; difference: less "all capsules", image by image

@@ -3,8 +3,8 @@
 Method: each image goes through the network once; its poses are decoded twice, masked by the
 predicted class (what the network can do without labels) and by the true class (what it was trained
 on). SSE is the sum of squared pixel differences, pixels in [0, 1]; its mean over the images of each
-true class has a normal 95 % interval. The confident failures are the misread images whose wrong
-capsule is longest (figure 3 of Sabour, Frosst & Hinton 2017, arXiv:1710.09829).
+true class has a 95 % interval by Student's t. The confident failures are the misread images whose
+wrong capsule is longest (figure 3 of Sabour, Frosst & Hinton 2017, arXiv:1710.09829).
 
 A reader should see smooth versions of the inputs, and, in a failure, two readings of one image: the
 pose of each class is drawn as that class. The examples are the first of each class among the N
@@ -51,7 +51,7 @@ class Result(NamedTuple):
     failure_places: np.ndarray  # (F,) which of the N images
     numbers: np.ndarray  # (K,) of the classes of the errors below
     counts: np.ndarray  # (K,) images of each
-    sse_predicted: Estimate  # (K,) mean SSE, decoded from the predicted class; normal intervals
+    sse_predicted: Estimate  # (K,) mean SSE, decoded from the predicted class; by t
     sse_true: Estimate  # (K,) mean SSE, decoded from the true class
     mean_sse: Estimate  # () over all N images, decoded from the predicted class
     wrong: int  # images that were misread
@@ -124,7 +124,7 @@ def compute(
     by_class = [mean_interval(errors[labels == k]) for k in numbers]
     means = np.array([mean for mean, _ in by_class]).reshape(-1, 2)
     ends = np.array([interval for _, interval in by_class]).reshape(-1, 2, 2)
-    ends = np.maximum(ends, 0)  # of few images the normal interval may begin below
+    ends = np.maximum(ends, 0)  # of few images the interval may begin below
     return Result(
         examples=np.stack([examples[place] for place in order]) if order else empty,
         example_labels=labels[order],

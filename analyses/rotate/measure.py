@@ -17,7 +17,7 @@ class Statistics(NamedTuple):
 
     angles_deg: np.ndarray  # (A,)
     accuracy: Estimate  # (A,) Wilson
-    true_length: Estimate  # (A,) mean length of the true class's capsule; normal, within 0 and 1
+    true_length: Estimate  # (A,) mean length of the true class's capsule; by t, within 0 and 1
     n: int
     dataset: str
     score: str = "capsule length"  # or "activation", what `true_length` is of

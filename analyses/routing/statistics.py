@@ -27,7 +27,7 @@ AXES = dict.fromkeys(BY_ROUND, (None,))  # numbered; controls have their names
 class Statistics(NamedTuple):
     """N test images, r = 1 ... M iterations, R of them the network's own; intervals are 95 %.
 
-    Intervals of proportions are Wilson's, those of means over images normal approximations, those
+    Intervals of proportions are Wilson's, those of means over images by Student's t, those
     of gains normal approximations for paired images (`statistics.intervals.paired_interval`). A
     routing of one pass has M = R = 1. K controls.
     """

@@ -11,9 +11,9 @@ with uniform couplings. Each network has colour scales of its own, whose ends ar
 
 Over a test set (`--n N`): accuracy, accuracy with uniform couplings, what these cost (the same
 images, paired), effective parents, and how often a network reads what the first one reads. The
-intervals are 95 % by bootstrap of the images, and differences to the first network are over the
-same images. Activations are not compared: they are lengths, logistic functions or shares, by the
-routing.
+intervals are 95 %, of shares Wilson's, else by bootstrap of the images, and differences to the
+first network are over the same images. Activations are not compared: they are lengths, logistic
+functions or shares, by the routing.
 
 A reader should see, network by network, whether the couplings choose, whether the evidence changes
 when they are made uniform, and whether the answer does.

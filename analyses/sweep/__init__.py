@@ -3,9 +3,9 @@
 Method: every image is warped once from its original (kornia, bilinear, zeros outside), and the same
 warped images are given to every network. The score is what a network gives to a class: the length
 of its capsule, or a softmax probability. Calibration: expected calibration error of the winner's
-score, 15 bins of equal width (Guo et al. 2017, arXiv:1706.04599). Bands: paired bootstrap, 1,000
-resamples of the images, the same for all networks and sizes; Wilson's where every image is right or
-every one wrong, so that no resample differs. The calibration error is biased upwards by chance
+score, 15 bins of equal width (Guo et al. 2017, arXiv:1706.04599). Bands: of accuracies Wilson's,
+of their differences Agresti and Min's; of all others paired bootstrap, 1,000 resamples of the
+images, the same for all networks and sizes. The calibration error is biased upwards by chance
 within bins, most where it is small: its bands, and those of its differences, reach further by the
 largest bias that the images allow, and are wider than they need be. Against the first network: the
 paired difference, and McNemar's exact test at each size, corrected for their number by Holm's
@@ -56,7 +56,7 @@ AXES = {
 
 
 class Result(NamedTuple):
-    """K networks on N images under A sizes of a warp; intervals are 95 %, bootstrap if not named.
+    """K networks on N images under A sizes of a warp; intervals are 95 %, see the module.
 
     A difference is less the first network's, paired over the images.
     """

@@ -7,8 +7,9 @@ the votes stay those of A. What the network then reads is counted as A's class, 
 neither; classes are what the network reads each image as when it routes by itself. One image is
 shown together with B, each with the couplings of the other. Over a test set (`--n N`) images
 are put into couples at random, the two of a couple of unlike class, no image in two couples; each
-gives its couplings to the other, so there are as many pairs (A, B) as images. Intervals are 95 %,
-by bootstrap of the couples: the two pairs of a couple share their images, others none.
+gives its couplings to the other, so there are as many pairs (A, B) as images. Intervals are 95 %:
+of shares Wilson's of the effective number of pairs, of activations and of differences by
+bootstrap of the couples, for the two pairs of a couple share their images, others none.
 
 With `--parts`, some children alone get B's couplings: those of whole capsule types, of whole
 places, or single ones, drawn at random for each pair.

@@ -31,7 +31,8 @@ def caption(result) -> str:
             "more of them are, drawn at random. Bars and bands"
         )
     return (
-        f"{text}: 95 % intervals, by bootstrap of couples of images. {sentences(findings(result))}"
+        f"{text}: 95 % intervals, of shares Wilson's of the effective number of pairs, of "
+        f"activations by bootstrap of couples of images. {sentences(findings(result))}"
     )
 
 

@@ -33,7 +33,7 @@ class Result(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """N pairs under K conditions; intervals are 95 %, by bootstrap of couples of images.
+    """N pairs under K conditions; intervals are 95 %, as `transplant` says.
 
     Shares of pairs, and means over pairs; a difference is less that with its own couplings.
     """
@@ -60,7 +60,7 @@ class Statistics(NamedTuple):
 class Parts(NamedTuple):
     """N pairs, in which one part after the other is the unlike image's, the rest an image's own.
 
-    Intervals are 95 %, by bootstrap of couples of images. By kind of part: entry 0 is the control,
+    Intervals are 95 %, as `transplant` says. By kind of part: entry 0 is the control,
     as many children drawn at random for each pair; entry 1 + g is part g. Differences are to the
     control. Changes are of activations, less those with everything of the image's own.
     """

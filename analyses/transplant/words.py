@@ -30,8 +30,9 @@ def caption(result) -> str:
     if hasattr(result, "couples"):
         return (
             "Transplanted couplings: what images are read as when their couplings are replaced in "
-            "every iteration and their votes kept. Bars: 95 % intervals, by bootstrap of couples "
-            f"of images; of shares of 0 and 100 % Wilson's. {sentences(findings(result))}"
+            "every iteration and their votes kept. Bars: 95 % intervals, of shares Wilson's of "
+            "the effective number of pairs, of activations by bootstrap of couples of images. "
+            f"{sentences(findings(result))}"
         )
     return (
         "Two images with each other's couplings. From the left: the image; its couplings to the "

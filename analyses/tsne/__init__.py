@@ -65,7 +65,7 @@ class Result(NamedTuple):
     path_labels: np.ndarray  # (K,) true class
     path_predicted: np.ndarray  # (K, A)
     angles_deg: np.ndarray  # (A,) counter-clockwise
-    scores: Estimate  # (2, 5) of the N images, as `score_names`; Wilson for accuracies, else normal
+    scores: Estimate  # (2, 5) of the N images, as `score_names`; Wilson for accuracies, else by t
     score_names: list[str]
     dimensions: list[int]  # numbers in a vector
     of: str

@@ -129,8 +129,8 @@ NAMES = (
 def scores(features: np.ndarray, positions: np.ndarray, labels: np.ndarray) -> Estimate:
     """The scores (5,) of `NAMES` for features (N, F), their map (N, 2) and the true classes (N,).
 
-    Intervals are Wilson's for the accuracies, else normal. They hold for this one map and treat
-    images as independent, so they leave out the chance in t-SNE itself.
+    Intervals are Wilson's for the accuracies, else by Student's t. They hold for this one map and
+    treat images as independent, so they leave out the chance in t-SNE itself.
     """
     from sklearn.metrics import pairwise_distances, silhouette_samples
 

@@ -115,7 +115,7 @@ def transplant(one):
         "class, "
         f"{number(float(result.as_own.value[UNLIKE]), '.1%')} as their own. In "
         f"words, {of_transplant(result)}.",
-        f"{partner:.1%}, bootstrap of {result.couples:,} couples",
+        f"{partner:.1%}, Wilson's of the effective number of {result.n:,} pairs",
         one.source,
         "as_partner, as_own, coupling_sd",
         f"{controls}; its own, given back, {result.as_own[OWN]:.1%}",
