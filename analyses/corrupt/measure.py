@@ -93,9 +93,17 @@ def _means(wrong, first, counts) -> Estimate:
 
 
 def _ratios(error, drawn, first, n) -> Estimate:
-    """Of errors (K, C) and resampled ones (R, K, C); no interval where a resample has no ratio."""
+    """Of errors (K, C) and resampled ones (R, K, C).
+
+    No interval where a resample has no ratio, nor, but for the baseline's own, where all have one:
+    networks that err on the same images are not known to err alike.
+    """
     drawn = mean_of_ratios(drawn, first)
-    return Estimate(mean_of_ratios(error, first), _ends(drawn), n, draws=drawn)
+    ends = _ends(drawn)
+    alike = np.ptp(drawn, axis=0) == 0
+    alike[first] = False
+    ends[alike] = np.nan
+    return Estimate(mean_of_ratios(error, first), ends, n, draws=drawn)
 
 
 def _resampled(wrong, counts) -> np.ndarray:

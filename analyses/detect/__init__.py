@@ -167,7 +167,7 @@ def plot(result: Result, *, width=7.16, part=""):
 
 
 @analysis(__doc__)
-@click.option("--n", default=N, show_default=True, help="Test images to attack and to turn.")
+@options.number(f"Test images to attack and to turn. [default: {N}, or all if fewer]")
 @click.option(
     "--eps",
     type=float,
@@ -183,6 +183,7 @@ def command(run, n, eps, steps, seed):
     from capsviz.experiments import attacks
 
     attacks.check(eps, steps)
+    n = min(N, len(run.inputs.dataset)) if n is None else n
     attack = {"eps": eps, "steps": steps, "seed": seed}
     result = compute(
         **measure.of_inputs(run.inputs, n), **attack, progress=run.progress("attacking")

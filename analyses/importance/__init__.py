@@ -6,8 +6,9 @@ the true class's activation loses. One image shows it group by group. Over a tes
 change of activation and accuracy by each group; and pruning curves, on which groups go least
 important first, most important first, or at random, each image by orders of its own, with the area
 under each (mean height). Importance is ranked on validation images, never on those that are
-measured: the group named is the first by that rank. A network that is not
-capsviz's own is not routed again: the couplings of what is left out are set to zero.
+measured: the group named is the first by that rank. Of networks that cannot be routed again without
+some children, as other people's and `matrix_capsnet`, the couplings of what is left out are set to
+zero.
 
 Dictionaries of couplings (Renzulli, Tartaglione & Grangetto 2022, arXiv:2204.01298): couplings to
 the class that is read are rounded to K levels from 0 to 1 (the paper's code has 11); the entropy of

@@ -1,8 +1,8 @@
 """Your own pictures: their classes, and whether the network knows their kind.
 
 Method: a picture is brought to what the network was trained on (for grey images of 28 x 28 pixels
-its ink is found, scaled and centred as MNIST's was, see `capsviz.pictures.centring`; for others it
-is resized), and goes through the network once. The classes are those of the longest capsules. SSE
+its ink is found, scaled and centred as MNIST's was, see `capsviz.pictures.centring`; for networks
+of class folders it is read as the pictures there were; for others it is resized), and goes through the network once. The classes are those of the longest capsules. SSE
 is the sum of squared pixel differences to the winning capsule's reconstruction, pixels in [0, 1].
 The picture is called unlike the training data if its longest capsule is short or its reconstruction
 far (L2; Frosst, Sabour & Hinton 2018, arXiv:1811.06969). Both limits are set on validation images,
@@ -137,7 +137,8 @@ def plot(result: Result, *, width=7.16):
 )  # fmt: skip
 @click.option(
     "--centre/--no-centre", default=None,
-    help="Find, scale and centre the ink as MNIST's. [default: for grey images of 28 x 28]",
+    help="Find, scale and centre the ink as MNIST's. [default: for grey images of 28 x 28 "
+    "that come of no class folders]",
 )  # fmt: skip
 @click.option(
     "--save-figure", "figure", type=click.Path(path_type=Path), metavar="PATH",

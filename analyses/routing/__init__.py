@@ -206,6 +206,8 @@ def command(run, iterations, layer, n, dead_norm, seed):
     """Write the figure and its numbers; say what routing does."""
     options.refuse_with_evaluate(n, "digit", "index", "image", "layer")
     options.refuse_without_evaluate(n, "dead_norm", "seed")
+    if dead_norm <= 0:
+        raise ValueError(f"expected --dead-norm above 0, got {dead_norm:g}")
     chosen = {"classes": run.classes, "iterations": iterations}
     if n is None:
         picture = run.picture

@@ -91,7 +91,10 @@ def read_card(weights: Path) -> dict:
                 raise TypeError(f"'{part}' is no table")
         if card.get("format", FORMAT) != FORMAT:
             raise TypeError(f"format {card['format']!r}, expected {FORMAT}")
-        card["dataset"]["name"], card["model"]["name"], card["model"]["config"]
+        for part in ("dataset", "model"):
+            if not isinstance(card[part]["name"], str):
+                raise TypeError(f"'name' of '{part}' is no text")
+        card["model"]["config"]
         return card
     except FileNotFoundError as error:
         raise ValueError(f"{weights} has no card: expected {path} beside it") from error

@@ -28,6 +28,13 @@ class Finite(click.types.FloatParamType):
         return number
 
 
+class FiniteRange(Finite, click.FloatRange):
+    """One within a range."""
+
+    def __init__(self, of: click.FloatRange):
+        self.__dict__.update(vars(of))
+
+
 class Place(click.Path):
     """A path in which ~ is the user's folder, also after an equals sign, where no shell says so."""
 
@@ -44,6 +51,8 @@ def _ours(kind: click.ParamType) -> click.ParamType:
         kind.types = [_ours(one) for one in kind.types]
     if type(kind) is click.Path:
         return Place(kind)
+    if type(kind) is click.FloatRange:
+        return FiniteRange(kind)
     return Finite() if kind is click.FLOAT else kind
 
 

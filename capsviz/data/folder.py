@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
-from capsviz import memory, pictures
+from capsviz import memory
 from capsviz.data import SPLITS, Dataset
+from capsviz.pictures.of_folders import square
 
 VAL = "val"  # what many call validation/
 SHARES = {"validation": 0.1, "test": 0.2}
@@ -25,7 +26,8 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
     `root` holds train/, test/ and perhaps validation/ (or val/), each with one folder per class; or
     the class folders themselves, each of which is then split 70 / 10 / 20 % in the order of its
     files' names in SHA-256: a picture that is added moves few others. Where only validation/ is
-    missing, a tenth of train/ serves.
+    missing, a tenth of train/ serves. All pictures are read alike: transparent ground is white, and
+    grey of more than 8 bits is over 65,535, however bright a picture is.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
         f"{len(samples)} pictures of {image_size} x {image_size}",
         "choose a smaller image_size",
     )
-    images = torch.stack([_read(path, image_size, channels) for path, _ in samples])
+    images = torch.stack([square(path, image_size, channels) for path, _ in samples])
     labels = torch.tensor([label for _, label in samples])
     return Dataset(images, labels, classes, "folder", split)
 
@@ -124,13 +126,3 @@ def _part(samples, source: Path, split: str, *, with_test: bool):
 
 def _digest(path: str, source: Path) -> str:
     return hashlib.sha256(Path(path).relative_to(source).as_posix().encode()).hexdigest()
-
-
-def _read(path: str, size: int, channels: int) -> torch.Tensor:
-    from PIL import Image
-    from torchvision.transforms import functional
-
-    picture = Image.fromarray((pictures.load(path) * 255).round().astype("uint8"))
-    picture = picture.convert("L" if channels == 1 else "RGB")
-    picture = functional.center_crop(functional.resize(picture, size, antialias=True), size)
-    return functional.pil_to_tensor(picture)

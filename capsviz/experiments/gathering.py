@@ -104,8 +104,16 @@ def results_of(cell: Cell, paths: Sequence[Path]) -> list[dict]:
     cards, shared = [], ("seed", *(name for name in vars(Plan(Path())) if name != "folder"))
     for path in paths:
         cards.append(read_card(path))
+        _require_name(path, cards[-1]["recipe"])
         require_equal(path, cards[-1]["recipe"], cell.recipe, apart=shared)
     return cards
+
+
+def _require_name(path: Path, recipe: dict) -> None:
+    """ValueError for a file N-epochs/RUN-SEED.json of another length or seed."""
+    folder, ending = f"{recipe['epochs']}-epochs", f"-{recipe['seed']}.json"
+    if path.parent.name != folder or not path.name.endswith(ending):
+        raise ValueError(f"{path} is a copy: its run belongs into {folder}, as RUN{ending}")
 
 
 def _measures(cell: Cell, cards: list[dict]) -> list[str]:
@@ -221,7 +229,8 @@ def read_card(path: Path) -> dict:
         card["recipe"]["seed"], card["weights"]["parameters"], card["dataset"]["name"]
         for name in ("hardware", "precision", "epoch", "images"):
             card["training"][name]
-        card["results"]["test"]["n"]
+        for name in ("n", "error_percent", "accuracy_ci95", "margin_loss", "reconstruction_sse"):
+            card["results"]["test"][name]
         return card
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(

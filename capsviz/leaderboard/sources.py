@@ -66,8 +66,8 @@ class Sources(NamedTuple):
 
         Parameters
         ----------
-        places  names of shipped weights, folders of training runs, weights or their cards; results,
-                or folders of results, those of several runs among them.
+        places  names of shipped weights, as `checkpoint.find` knows them; folders of training runs,
+                weights or their cards; results, or folders of results, of several runs too.
 
         Raises
         ------
@@ -75,9 +75,9 @@ class Sources(NamedTuple):
         """
         networks: list[tuple[Network, Path]] = []
         records: list[Record] = []
-        for place in map(Path, places):
+        for place in places:
             one, some = _read(place)
-            networks += [(network, place) for network in one]
+            networks += [(network, Path(place)) for network in one]
             records += [r for r in some if r.path not in [known.path for known in records]]
         return cls(_different(networks), records)
 
@@ -146,7 +146,10 @@ def shipped() -> list[Path]:
     return [*seeds, *([figures] if figures.is_dir() else []), *singles]
 
 
-def _read(place: Path) -> tuple[list[Network], list[Record]]:
+def _read(place: str | Path) -> tuple[list[Network], list[Record]]:
+    if isinstance(place, str) and place in checkpoint.shipped():
+        return [network(checkpoint.read_card(checkpoint.find(place)))], []
+    place = Path(place)
     if place.is_dir() and not _holds_weights(place):
         return _folder(place)
     if place.suffix != ".json":
@@ -161,10 +164,9 @@ def _read(place: Path) -> tuple[list[Network], list[Record]]:
 
 def _own(place: Path) -> list[Network]:
     """Weights in a folder or file: called by their place, too, where that is another name."""
-    name = place if place.exists() else str(place)  # a Path would be none of a shipped network
+    name = place if place.exists() else str(place)  # what is not there may be a name misspelt
     one = network(checkpoint.read_card(checkpoint.find(name)))
-    known = str(place) in checkpoint.shipped() or place.stem == one.name
-    return [one if known else one._replace(name=f"{one.name} ({place.stem})")]
+    return [one if place.stem == one.name else one._replace(name=f"{one.name} ({place.stem})")]
 
 
 def _holds_weights(folder: Path) -> bool:

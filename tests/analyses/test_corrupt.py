@@ -134,6 +134,18 @@ def test_resampled_intervals_have_the_width_of_the_standard_error():
         assert high - low == pytest.approx(2 * 1.96 * values.std() / 20, rel=0.1)
 
 
+def test_networks_that_err_on_the_same_images_are_not_known_to_err_alike():
+    wrong = np.zeros((2, 1, 20), bool)
+    wrong[:, 0, :18] = True
+    found = statistics(wrong[:, 0] & False, wrong, 0, draw_resamples(20))
+    for name in ("mce", "total"):
+        assert found[name].value == pytest.approx([1, 1])
+        assert np.array_equal(found[name].ci95[0], [1, 1]), "the baseline's own, by definition"
+        assert np.isnan(found[name].ci95[1]).all()
+    low, high = found["mean"].difference.ci95[1]
+    assert low < 0 < high
+
+
 def test_a_baseline_without_errors_has_no_ratio():
     wrong = np.zeros((2, 3, 50), bool)
     wrong[1, 0, :9] = True

@@ -284,6 +284,21 @@ def test_the_command_refuses_in_one_line(given, message, tmp_path):
     assert len(done.stderr.strip().splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
+def test_without_a_number_few_test_images_are_all_looked_at(tmp_path, monkeypatch):
+    looked = []
+
+    def of_inputs(inputs, n):
+        looked.append((n, len(inputs.dataset)))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(measure, "of_inputs", of_inputs)
+    for most in (7, 300, 9999):
+        monkeypatch.setattr(detect, "N", most)
+        words = ["detect", "--checkpoint", "digits", "--output", str(tmp_path)]
+        assert "enough" in CliRunner().invoke(main, words).stderr
+    assert looked == [(7, 360), (300, 360), (360, 360)]
+
+
 def test_without_foolbox_the_command_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "foolbox", None)
     asked = ["detect", "--checkpoint", "digits", "--output", str(tmp_path)]

@@ -120,6 +120,23 @@ def test_a_series_makes_what_is_missing_and_nothing_twice(table, tmp_path):
     assert "1 epoch of 40 training images" in caption
 
 
+def test_a_result_is_of_the_length_and_the_seed_that_its_place_says(table, tmp_path):
+    reproduce.run("any", 1, reproduce.Plan(tmp_path, **PLAN))
+    kept = tmp_path / "1-epochs/with-0.json"
+    for other in ("1-epochs/with-4.json", "7-epochs/with-0.json"):
+        path = tmp_path / other
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(kept.read_bytes())
+        with pytest.raises(ValueError, match=r"belongs into 1-epochs, as RUN-0\.json"):
+            gathering.gather("any", tmp_path, epochs=int(other[0]))
+        path.unlink()
+    about = json.loads(kept.read_text())
+    del about["results"]["test"]["error_percent"]
+    kept.write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=r"not the result of a run \(KeyError: 'error_percent'"):
+        gathering.gather("any", tmp_path)
+
+
 def test_a_run_that_is_stopped_goes_on_with_the_series(table, tmp_path, monkeypatch):
     """Ctrl-C after the first epoch of the first run: nothing that is finished is made again."""
     words = ["any", "--epochs", "2", "--seeds", "1", "--limit", "40", "--precision", "fp32"]

@@ -1,6 +1,7 @@
 """Networks side by side: which number stands in which cell, and what is said to hold over seeds."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -388,6 +389,22 @@ def test_what_must_be_said_of_data_stands_below_the_table(tmp_path):
     table = leaderboard.table([tmp_path / "copies.json", tmp_path / "pure.json"])
     assert leaderboard.caption(table).endswith(" copies: these are copies.")
     assert "copies" not in leaderboard.caption(table[1:])
+
+
+NAMED = ["mnist", "digits"]
+
+
+def test_a_shipped_name_is_that_network_whatever_lies_here(tmp_path, monkeypatch):
+    (tmp_path / "mnist").mkdir()
+    path = card(tmp_path / "digits", "digits", "own")
+    path.with_suffix(".safetensors").touch()
+    digests = [checkpoint.read_card(checkpoint.find(n))["weights"]["sha256"] for n in NAMED]
+    monkeypatch.chdir(tmp_path)
+    assert [network.digests for network in Sources.read(NAMED).networks] == [[d] for d in digests]
+    for own in ("./digits", Path("digits")):
+        assert Sources.read([own]).networks[0].digests == ["own"]
+    with pytest.raises(ValueError, match="neither weights"):
+        Sources.read([Path("mnist")])
 
 
 def test_weights_of_ones_own_are_called_by_their_folder_too(tmp_path):

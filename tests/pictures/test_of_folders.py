@@ -1,0 +1,81 @@
+"""Pictures of class folders: read alike, each by itself, and as the network's own data were."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import capsviz
+from capsviz import data, pictures
+from capsviz.pictures.of_folders import square
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two classes of pictures wider than high, light ground, the ink to one side."""
+    generator = np.random.default_rng(0)
+    for split in data.SPLITS:
+        for name, left in (("left", 4), ("right", 52)):
+            (tmp_path / split / name).mkdir(parents=True)
+            for k in range(2):
+                pixels = generator.integers(180, 256, (40, 80, 3)).astype(np.uint8)
+                pixels[8:30, left + k : left + 20] = (30, 60, 90)
+                Image.fromarray(pixels).save(tmp_path / split / name / f"{k}.png")
+    return tmp_path
+
+
+def network(part, **options):
+    about = {"name": "folder", "whole": list(part.image_shape), "options": options}
+    shape = part.image_shape if "crop_px" not in options else (part.image_shape[0], 20, 20)
+    return SimpleNamespace(config={"image_shape": shape}, card={"dataset": about})
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("side", [28, 32])
+def test_a_network_of_class_folders_is_given_a_picture_as_its_data_were(folder, channels, side):
+    part = data.load("folder", "test", folder, image_size=side, channels=channels)
+    files = [folder / "test" / name / f"{k}.png" for k in range(2) for name in ("left", "right")]
+    images = torch.cat([capsviz.open_image(file, network(part)) for file in files])
+    assert images.equal(part.images / 255)
+    cropped = capsviz.open_image(files[0], network(part, crop_px=20))
+    start = (side - 20) // 2
+    assert cropped.equal(images[:1, :, start : start + 20, start : start + 20])
+
+
+def test_a_grey_one_is_inverted_or_centred_where_that_is_named(folder):
+    part = data.load("folder", "test", folder)
+    file, model = folder / "test" / "left" / "0.png", network(part)
+    plain = capsviz.open_image(file, model)
+    assert capsviz.open_image(file, model, invert="no").equal(plain)
+    torch.testing.assert_close(capsviz.open_image(file, model, invert="yes"), 1 - plain)
+    centred = pictures.prepare(file, pictures.frame(model), centre=True)
+    assert "ink" in centred.steps and not centred.image.equal(plain)
+    with pytest.raises(ValueError, match="inversion"):
+        capsviz.open_image(file, model, invert="perhaps")
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.float32])
+def test_grey_levels_of_a_set_are_on_one_scale(tmp_path, dtype):
+    levels, top = np.array([200, 255, 256, 60000]), 65535
+    for k, level in enumerate(levels):
+        value = level if dtype is np.uint16 else level / top
+        Image.fromarray(np.full((9, 9), value, dtype)).save(tmp_path / f"{k}.tif")
+    found = [int(square(tmp_path / f"{k}.tif", 8, 1).float().mean()) for k in range(len(levels))]
+    assert found == [round(255 * level / top) for level in levels]
+
+
+def test_fractions_beyond_one_are_refused_in_a_set(tmp_path):
+    Image.fromarray(np.full((9, 9), 3, np.float32)).save(tmp_path / "x.tif")
+    with pytest.raises(ValueError, match=r"x\.tif' is not a picture .* expected 0 to 1"):
+        square(tmp_path / "x.tif", 8, 1)
+
+
+@pytest.mark.parametrize("ink", [120, 135])
+def test_transparent_ground_is_white_in_a_set(tmp_path, ink):
+    image = Image.new("RGBA", (20, 20), (0, 0, 0, 0))
+    image.paste((ink, ink, ink, 255), (5, 5, 15, 15))
+    image.save(tmp_path / "x.png")
+    found = square(tmp_path / "x.png", 20, 1)[0]
+    assert found[0, 0] == 255 and found[10, 10] == ink
