@@ -10,6 +10,7 @@ from foreign_networks import CLASSES, SHAPE, expected
 
 import capsviz
 from capsviz.foreign import NoCapsulesError, Wrapped, record, without_cuda
+from capsviz.nn import models
 from capsviz.tracing import verification
 
 DYNAMIC = [zoo.Unsqueezed, zoo.ParentsFirst, zoo.Einsum]
@@ -537,6 +538,15 @@ def test_a_network_without_capsules_can_be_evaluated(images):
         close(scores(net, images), output_of(net.network, images))
     with pytest.raises(ValueError, match="no capsules to look into"):
         capsviz.trace(net, images)
+
+
+@pytest.mark.parametrize("name", ["average", "resnet"])
+def test_of_logits_and_their_softmax_the_probabilities_are_the_scores(name, images):
+    net, size = models.build(name, (1, 28, 28), zoo.CLASSES).eval(), (28, 28)
+    bare = capsviz.wrap(net, (1, *size), zoo.CLASSES, couplings=None)
+    larger = torch.nn.functional.interpolate(images, size)
+    with torch.no_grad():
+        assert bare(larger).lengths.equal(net(larger).lengths)
 
 
 @pytest.mark.parametrize("kind", [*DYNAMIC, zoo.Attention, zoo.Expectation])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from capsviz.foreign.flow import Flow
@@ -61,7 +62,7 @@ def find_scores(output, flow: Flow | None, batch: int, classes: int, way=None) -
     ------
     ValueError  for several candidates, or one that is neither.
     """
-    candidates = _candidates(output, batch, classes)
+    candidates = _without_logits(_candidates(output, batch, classes))
     if not candidates:
         return None
     if len(candidates) > 1:
@@ -103,6 +104,18 @@ def _candidates(output, batch: int, classes: int) -> dict[str, Tensor]:
         if not any(flat.equal(other) for other in candidates.values()):
             candidates[name] = flat
     return candidates
+
+
+def _without_logits(candidates: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those of which no other is the softmax, and those in [0, 1] that are not called logits."""
+
+    def is_logits(name: str, one: Tensor) -> bool:
+        if "logit" not in name and bool(((one >= 0) & (one <= 1)).all()):
+            return False
+        others = (other for other in candidates.values() if other is not one)
+        return any(torch.allclose(one.softmax(1), other, atol=1e-5) for other in others)
+
+    return {name: one for name, one in candidates.items() if not is_logits(name, one)}
 
 
 def find_reconstruction(output, images: Tensor, image_shape) -> list[str]:
