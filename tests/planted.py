@@ -377,6 +377,11 @@ class UntoldDecoder(Correct):
         return self.decoder((v * labels.unsqueeze(-1)).sum(1)).view(-1, *SHAPE)
 
 
+class NextClassDrawn(Correct):
+    def drawn(self, v, labels):
+        return super().drawn(v, labels.roll(1, 1))
+
+
 class Saturated(Correct):
     """Weights of deviation 1, which are too large for many children."""
 
@@ -409,6 +414,15 @@ def of_parts(
 
 def margin_not_squared(output, images, labels):
     return of_parts(output, images, labels, power=1)
+
+
+def hardest_absent(output, images, labels):
+    """Of the longest absent class alone, weighed as all together."""
+    lengths, drawn = output[:2]
+    right = functional.one_hot(labels, J).to(lengths)
+    present = (right * (0.9 - lengths).relu().square()).sum(1)
+    absent = ((1 - right) * (lengths - 0.1).relu().square()).amax(1)
+    return (present + 0.5 * (J - 1) * absent).mean() + 0 * drawn.mean()
 
 
 def exchanged(output, images, labels):

@@ -2,6 +2,7 @@
 
 import copy
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import capsviz
 from capsviz.analyses import routing
 from capsviz.analyses.transplant import by_iteration, by_part
 from capsviz.cli.inputs import open_inputs
-from capsviz.foreign import compiled, device, open_network
+from capsviz.foreign import NoCapsulesError, compiled, device, open_network
 from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
 
@@ -324,3 +325,39 @@ def test_what_a_network_of_a_file_prints_goes_to_stderr(tmp_path, capsys, monkey
     capsviz.trace(net, images)
     words = capsys.readouterr()
     assert words.out == "" and "a pass" in words.err
+
+
+class Again(zoo.Base):
+    """One module routes parents to parents, twice: two layers, equal but for their votes."""
+
+    def __init__(self):
+        super().__init__()
+        self.digits = zoo.Layer(self.W, 3)
+        generator = torch.Generator().manual_seed(1)
+        weight = 2 * torch.randn(zoo.J, zoo.J, zoo.E, zoo.E, generator=generator)
+        self.again = zoo.Layer(torch.nn.Parameter(weight), 3)
+
+    def forward(self, x):
+        return self.again(self.again(self.digits(self.encode(x)))).norm(dim=-1)
+
+
+def test_a_module_that_routes_twice_is_two_layers(images):
+    net = wrapped(Again())
+    seen = capsviz.trace(net, images)
+    votes = seen.votes
+    assert len(seen.couplings) == 3
+    for couplings, poses in zip(seen.couplings, seen.poses, strict=True):
+        mean = (couplings[..., None] * votes).sum(1)
+        torch.testing.assert_close(zoo.squash(mean), poses, rtol=0, atol=1e-5)
+    even = capsviz.trace(net, images, couplings="uniform")
+    assert even.votes.equal(votes), "what comes before routes as it does"
+    torch.testing.assert_close(even.poses[-1], zoo.squash(votes.mean(1)), rtol=0, atol=1e-5)
+
+
+def test_what_torchscript_runs_is_refused_by_that(images):
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(120, 3), torch.nn.Softmax(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated
+        scripted = torch.jit.trace(net, images)
+    with pytest.raises(NoCapsulesError, match="TorchScript runs"):
+        wrapped(scripted)

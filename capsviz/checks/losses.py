@@ -30,18 +30,20 @@ class Losses:
         """With other targets."""
         return self.candidate.loss_of(self.output, targets, self.labels)
 
-    def at(self, present: float, absent: float) -> float:
-        """With these lengths of the class that is there, and of all others.
+    def at(self, present: float, absent: float, after: float | None = None) -> float:
+        """With these lengths of the class that is there, and of all others, or but of the next.
 
         Raises
         ------
         UnseenError  where the output holds neither lengths nor poses.
         """
-        return self._with(self.kinds, present, absent)
+        return self._with(self.kinds, present, absent, after)
 
-    def _with(self, kinds: dict[Tensor, str], present: float, absent: float) -> float:
+    def _with(self, kinds: dict[Tensor, str], present, absent, after=None) -> float:
         right = one_hot(self.labels, self.candidate.classes).to(self.images)
         lengths = right * present + (1 - right) * absent
+        if after is not None:
+            lengths[right.roll(1, 1) > 0] = after
         others = {id(tensor): _replaced(tensor, lengths, kind) for tensor, kind in kinds.items()}
         return self.candidate.loss_of(replaced(self.output, others), self.images, self.labels)
 

@@ -121,7 +121,8 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
     assert trace.activations is not None  # `find` looks for them
     R = len(trace.couplings)
     r = min(settings.iteration, R)
-    what = scale(networks.model).capitalize()
+    norms = r < R and "norms" in getattr(networks.model, "peculiar", {})  # it has no scores there
+    what = "Norm of the pose" if norms else scale(networks.model).capitalize()
     reached = drawing.bars(
         trace.activations[r - 1], classes, f"Iteration {r} of {R}: {networks.names[0]}",
         f"{what} of each class after this iteration; the last is the answer.",

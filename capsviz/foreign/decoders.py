@@ -92,6 +92,13 @@ def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -
         if off <= CLOSE:
             recipe.decode = decoder
             said = f"output{name}, {decoder.place}, equal to its own within {off:.1g}"
+            winners = wrapped.look(images, keep=("lengths",))["lengths"].argmax(1)
+            decoder.astray = int((kept != winners).sum())
+            if 2 * decoder.astray > len(images):
+                said += (
+                    f"; it draws another class than the longest of {decoder.astray} of "
+                    f"{len(images)} images, and a trace the longest"
+                )
             break
         said = f"found, but off by {off:.2g}{where}: not used"
     wrapped.facts.append(Fact("decoder", said))

@@ -19,7 +19,8 @@ from capsviz.foreign.leaves import tensors
 class Decoder:
     """Poses (B, J, E) and classes (B,) -> images (B, C, H, W), as the network decodes its own.
 
-    `place` says where it begins and ends.
+    `place` says where it begins and ends, `astray` of how many images of the recorded pass the
+    network keeps another pose than that of the highest score.
 
     Raises
     ------
@@ -30,6 +31,7 @@ class Decoder:
         self, network: nn.Module, flow: Flow, masked: Masked, image: Tensor, image_shape, batch: int
     ):
         self.masked, self.image_shape, self.batch = masked, tuple(image_shape), batch
+        self.astray = 0
         self.start: Port = (masked.event.index, 0)
         self.end = flow.port(image)
         needed = flow.ancestors(self.end[0]) | {self.end[0]}

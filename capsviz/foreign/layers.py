@@ -48,8 +48,9 @@ def layers(flow: Flow, batch: int, classes: int) -> list[Layer]:
             turn = weighed(flow, event, batch, classes)
             if turn is not None:
                 _put(flow, collected, turn)
+    known = {turn.event.index for layer in collected for turn in layer.rounds}
     for layer in collected:
-        _add_unweighed(flow, layer)
+        _add_unweighed(flow, layer, known)
         layer.rounds.sort(key=lambda turn: turn.event.index)
     return sorted(collected, key=lambda layer: layer.rounds[-1].event.index)
 
@@ -63,11 +64,18 @@ def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
         alike = layer.module == turn.event.site.module and last.product.kind == turn.product.kind
         if alike and (layer.children, layer.parents) == (turn.count("I"), turn.count("J")):
             shared = votes_base(flow, last) == votes_base(flow, turn)
-            if shared or last.total.index in flow.ancestors(turn.event.index):
+            after = last.total.index in flow.ancestors(turn.event.index)
+            if shared or (after and not _votes_of(flow, turn, last.total)):
                 layer.rounds.append(turn)
                 return
     module = turn.event.site.module
     collected.append(Layer(module, turn.count("I"), turn.count("J"), [turn]))
+
+
+def _votes_of(flow: Flow, turn: Round, total: Event) -> bool:
+    """Whether the votes of a pass are made of a sum: of another layer, called before."""
+    source = flow.sources[turn.event.index][voting(flow, turn.event, turn.product)]
+    return source is not None and total.index in {source[0], *flow.ancestors(source[0])}
 
 
 def votes_base(flow: Flow, turn: Round) -> int:
@@ -81,9 +89,11 @@ def voting(flow: Flow, event: Event, how: Product) -> int:
     return next((k for k in others if flow.from_images(event, k)), others[0])
 
 
-def _add_unweighed(flow: Flow, layer: Layer) -> None:
-    """Passes at the same sites whose couplings come from no softmax, as the first one of EM."""
-    known = {turn.event.index for turn in layer.rounds}
+def _add_unweighed(flow: Flow, layer: Layer, known: set[int]) -> None:
+    """Passes at the same sites whose couplings come from no softmax, as the first one of EM.
+
+    `known` are the products of all layers; it grows.
+    """
     for turn in list(layer.rounds):
         for event in flow.events:
             if event.index in known or event.site != turn.event.site:

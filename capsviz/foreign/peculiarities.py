@@ -22,7 +22,10 @@ def put_peculiarities(wrapped: Wrapped, images: Tensor, routed) -> None:
     if "poses" in traced:
         norms = traced["poses"][-1].norm(dim=-1)
         if float((norms - traced["lengths"]).abs().max()) > close:
-            wrapped.peculiar["norms"] = "scores are not the norms of the poses"
+            wrapped.peculiar["norms"] = (
+                "scores are not the norms of the poses; of passes before the last there are these "
+                "norms alone"
+            )
     if "couplings" in traced:
         sums = traced["couplings"].sum(3)
         low, high = float(sums.min()), float(sums.max())

@@ -166,6 +166,11 @@ def _pass(network, recipe, couplings):
             layer = chosen(own, flow, recipe.pair)
             others = [other for other in known if other is not layer]
             return batch, images, flow, output, (layer, others)
+    if isinstance(network, torch.jit.ScriptModule):
+        raise NoCapsulesError(
+            f"TorchScript runs {type(network).__name__}, and nothing can be seen inside: wrap the "
+            "network that was scripted or traced"
+        )
     softmaxes = [e.place for e in flow.events if e.name == "softmax"]
     words = f"; softmax in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
     words += "".join(f"; {layer}" for layer in tried)

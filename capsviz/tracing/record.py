@@ -34,7 +34,7 @@ class Trace:
     weights: Tensor | None = None  # (R, N, I, J) what votes are multiplied by, if not couplings
     evidence: Tensor | None = None  # (R, N, I, J) what votes add, if by the routing's own measure
     poses: Tensor | None = None  # (R, N, J, E)
-    activations: Tensor | None = None  # (R, N, J) how present each parent is
+    activations: Tensor | None = None  # (R, N, J); poses' norms, where nothing else is known
     reconstruction: Tensor | None = None  # (N, C, H, W) of the most active; None: no decoder
     last: Tensor | None = None  # (N, J) activations after the last iteration, if kept alone
     extent: tuple[float, float, float, float] | None = None  # of the grid, in px: left, right, ...

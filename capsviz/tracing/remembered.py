@@ -35,8 +35,7 @@ def remember():
     """Inside this context an equal call of `trace` on equal images is answered from the first one
     whose `keep` covers it: with the same tensors, which must not be written to.
     Tensors given as couplings are never taken as equal, nor is a network whose weights were
-    written to since; what is changed in it otherwise (hooks, attributes, weights by their `data`)
-    is not noticed.
+    written to since; what is changed in it otherwise (hooks, attributes) is not noticed.
     """
     tokens = _entries.set({}), _shown.set({})
     try:
@@ -73,7 +72,7 @@ def recalled(
     tensors = [*model.parameters(), *model.buffers()]
     if any(tensor.is_inference() for tensor in tensors):  # whose changes are not counted
         return run(parts)
-    states = tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+    states = tuple((tensor.data_ptr(), tensor._version, _content(tensor)) for tensor in tensors)
     device = tensors[0].device if tensors else images.device
     key = (id(model), digest(images), states, manner(device), *options.values())
     if key not in entries or not covers(entries[key].kept, parts):
@@ -101,6 +100,11 @@ def digest(images: Tensor) -> tuple:
     """What tells images (N, C, H, W) from all others: shape, kind of numbers, and a hash."""
     numbers = images.detach().cpu().contiguous().view(torch.uint8).numpy().data
     return images.shape, images.dtype, hashlib.blake2b(numbers, digest_size=16).digest()
+
+
+def _content(tensor: Tensor) -> int:
+    """Of its numbers: fused optimisers, and what writes to `data`, count no version."""
+    return int(torch.hash_tensor(tensor.detach()).view(torch.int64)) if tensor.numel() else 0
 
 
 def covers(kept: tuple[str, ...], parts: tuple[str, ...]) -> bool:

@@ -47,6 +47,7 @@ OF_NETWORKS = {
     "ReluBeforeSquash": "relu_before_squash",
     "SoftmaxOnLengths": "softmax_on_lengths",
     "LabelAtTest": "label_at_test",
+    "NextClassDrawn": "decoder_class",
     "OneTooMany": "iterations",
     "OneTooFew": "iterations",
     "Squeezed": "batch_of_one",

@@ -56,6 +56,11 @@ def test_a_margin_loss_that_is_wrong_fails(present, absent, said):
     assert one.status == "fails" and said in one.said and one.numbers, one
 
 
+def test_a_loss_of_the_hardest_absent_class_alone_is_no_margin_loss():
+    one = verdict(planted.hardest_absent)
+    assert one.status == "told" and "classes are not summed one by one" in one.said, one
+
+
 def test_a_margin_of_absent_classes_up_to_a_half_is_told():
     one = verdict(of_terms(below(0.9), half(above(0.4))))
     assert one.status == "told", one

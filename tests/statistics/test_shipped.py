@@ -1,5 +1,6 @@
 """Shipped statistics over training runs: intervals hold their values, and what the runs say."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -41,3 +42,18 @@ def test_intervals_over_runs_are_no_narrower_than_the_runs_alone_say(folder: Pat
             assert not above.any() and not below.any(), path
             seen += 1
     assert seen or not list(folder.glob("*-runs.json"))
+
+
+def test_tables_and_statistics_are_of_the_same_training_runs():
+    reproduced, compared = discovery.folder(checkpoint.SHIPPED) / "reproduce", 0
+    for folder in FOLDERS:
+        for run in json.loads((folder / "runs.json").read_text())["runs"]:
+            length = f"{run['epochs']}-epochs"
+            name = folder.name.removesuffix(f"-{length}")
+            path = reproduced / length / f"{name}-{run['seed']}.json"
+            if path.is_file():
+                compared += 1
+                assert json.loads(path.read_text())["weights"]["sha256"] == run["weights_sha256"], (
+                    path
+                )
+    assert compared > 40

@@ -92,6 +92,18 @@ def test_a_network_whose_weights_were_written_to_is_looked_at_anew(tiny, tiny_im
     torch.testing.assert_close(again, before)
 
 
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.SGD])
+def test_a_fused_step_of_an_optimiser_is_noticed(tiny, tiny_images, kind):
+    optimiser = kind(tiny.parameters(), lr=0.05, fused=True)
+    with remember():
+        before = trace(tiny, tiny_images, keep=("lengths",)).lengths
+        tiny(tiny_images).lengths.sum().backward()
+        optimiser.step()
+        after = trace(tiny, tiny_images, keep=("lengths",)).lengths
+    assert not torch.allclose(before, after)
+    assert trace(tiny, tiny_images, keep=("lengths",)).lengths.equal(after)
+
+
 def test_given_couplings_are_not(tiny, tiny_images):
     given = torch.full((12, 3), 1 / 3)
     with remember():

@@ -1,4 +1,4 @@
-"""The decoder is told which class it draws."""
+"""The decoder is told which class it draws, and at test draws the longest."""
 
 import torch
 from torch.nn.functional import normalize
@@ -8,9 +8,12 @@ from capsviz.checks.verdict import About, Judgement, fails, passes, told
 
 ABOUT = About(
     paper="§4.1: all but the capsule of the class are masked out",
-    seen="one pose decoded as two classes; then with other poses beside it",
-    breaks="the pose must say the class again, and reconstructions of two classes cannot differ",
-    mend="keep the class's place: `(poses * one_hot[:, :, None]).flatten(1)` into the decoder",
+    seen="one pose decoded as two classes; then with other poses beside it; and the pose that a "
+    "pass of images alone keeps",
+    breaks="the pose must say the class again, and reconstructions of two classes cannot differ; "
+    "of another class than is read, they say nothing of the reading",
+    mend="keep the class's place: `(poses * one_hot[:, :, None]).flatten(1)` into the decoder, at "
+    "test that of `lengths.argmax(1)`",
     needs="a decoder in the network, or `decode`",
     pitfalls=(21,),
 )
@@ -23,6 +26,11 @@ def examine(candidate: Candidate) -> Judgement:
     A decoder that gets the pose of the class alone, as DeepCaps' does, is a design; one that gets
     all poses draws no class.
     """
+    astray = getattr(candidate.decode, "astray", 0)  # of one that is not found by us: not known
+    count = len(candidate.structure.images) if candidate.manner == "images" else 0
+    if 0 < count < 2 * astray:
+        return fails(f"of {astray} of {count} images it draws another class than the longest",
+                     astray=astray)  # fmt: skip
     poses = candidate.poses(candidate.images(4))
     one = poses.amax(1, keepdim=True)
     one = normalize(one, dim=-1).expand_as(poses).contiguous()

@@ -51,8 +51,10 @@ def examine(candidate: Candidate) -> Judgement:
     if near <= 0 or flat > 0.02 * near:
         return told(f"it is no margin loss: from 0.95 to 0.99 it changes by {flat:.2g}", flat=flat)
     apart = abs(losses.at(0.7, 0.3) - rest - near - false_near)
-    if apart > 0.02 * near:
-        return told("it is no margin loss: classes are not summed one by one", together=apart)
+    one = (losses.at(0.95, 0.05, 0.3) - rest) * (candidate.classes - 1)
+    if apart > 0.02 * near or abs(one - false_near) > 0.02 * false_near:
+        return told("it is no margin loss: classes are not summed one by one",
+                    together=apart, one_absent=one, all_absent=false_near)  # fmt: skip
     if losses.at(0.95, 0.95) - rest < ROUNDING * near:
         return fails("absent classes cost nothing, however long they are", absent=0.0)
     growth = far / near
