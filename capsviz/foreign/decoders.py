@@ -15,6 +15,7 @@ from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
 
 CLOSE = 1e-3
+TIE = 1e-6  # of scores: either class may be drawn
 OTHERS = 4  # more images than in the recorded pass, where a decoder is tried on others
 
 
@@ -92,8 +93,9 @@ def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -
         if off <= CLOSE:
             recipe.decode = decoder
             said = f"output{name}, {decoder.place}, equal to its own within {off:.1g}"
-            winners = wrapped.look(images, keep=("lengths",))["lengths"].argmax(1)
-            decoder.astray = int((kept != winners).sum())
+            scores = wrapped.look(images, keep=("lengths",))["lengths"]
+            drawn = scores.gather(1, kept[:, None])[:, 0]
+            decoder.astray = int((drawn < scores.amax(1) - TIE).sum())
             if 2 * decoder.astray > len(images):
                 said += (
                     f"; it draws another class than the longest of {decoder.astray} of "
