@@ -19,9 +19,8 @@ def caption(result) -> str:
     """What the figure shows, with its numbers."""
     kinds = ", ".join(f"{s} of {n}" for n, s in zip(result.names, result.scores, strict=True))
     text = f"Accuracy, scores and calibration under {result.warp}, the same {result.n} images for "
-    text += f"all networks. Score: {kinds}. Bands and bars: 95 % intervals, size by size: "
-    text += "of accuracies Wilson's, of their differences Agresti and Min's, of others by paired "
-    text += f"bootstrap ({result.resamples} resamples)"
+    text += f"all networks. Score: {kinds}. Bands and bars: 95 % intervals, size by size, of "
+    text += "accuracies Wilson's and Agresti and Min's, else by paired bootstrap"
     if len(result.names) > 1:
         text += "; ringed: sizes where a network differs from the first (McNemar's test, corrected "
         text += "for the number of sizes by Holm's method)"
