@@ -11,6 +11,7 @@ import torch
 from capsviz import memory
 from capsviz.data import SPLITS, Dataset
 from capsviz.pictures.of_folders import square
+from capsviz.pictures.opening import load as read
 
 VAL = "val"  # what many call validation/
 SHARES = {"validation": 0.1, "test": 0.2}
@@ -72,7 +73,9 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
         f"{len(samples)} pictures of {image_size} x {image_size}",
         "choose a smaller image_size",
     )
-    images = torch.stack([square(path, image_size, channels) for path, _ in samples])
+    images = torch.stack(
+        [square(read(path, alike=True), image_size, channels) for path, _ in samples]
+    )
     labels = torch.tensor([label for _, label in samples])
     return Dataset(images, labels, classes, "folder", split)
 

@@ -112,11 +112,11 @@ def prepare(
     size = (height, width)
     if channels not in (1, 3):
         raise ValueError(f"the network takes {channels} channels, a picture has 1 or 3")
-    pixels = load(path, LONGEST)
-    own = square(path, height, channels) if frame.folders else None
+    of_folders = frame.folders and not (centre and channels == 1)
+    pixels = load(path, alike=True) if of_folders else load(path, LONGEST)
     try:
-        if own is not None and not (centre and channels == 1):
-            steps = _of_folders(pixels, own, invert)
+        if of_folders:
+            steps = _of_folders(pixels, square(pixels, height, channels), invert)
         elif channels == 3:
             steps = {"original": pixels, "input": _resize(pixels, *size)}
         elif frame.centred if centre is None else centre:

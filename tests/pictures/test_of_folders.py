@@ -10,6 +10,7 @@ from PIL import Image
 import capsviz
 from capsviz import data, pictures
 from capsviz.pictures.of_folders import square
+from capsviz.pictures.opening import load
 
 
 @pytest.fixture
@@ -62,14 +63,17 @@ def test_grey_levels_of_a_set_are_on_one_scale(tmp_path, dtype):
     for k, level in enumerate(levels):
         value = level if dtype is np.uint16 else level / top
         Image.fromarray(np.full((9, 9), value, dtype)).save(tmp_path / f"{k}.tif")
-    found = [int(square(tmp_path / f"{k}.tif", 8, 1).float().mean()) for k in range(len(levels))]
+    found = [
+        int(square(load(tmp_path / f"{k}.tif", alike=True), 8, 1).float().mean())
+        for k in range(len(levels))
+    ]
     assert found == [round(255 * level / top) for level in levels]
 
 
 def test_fractions_beyond_one_are_refused_in_a_set(tmp_path):
     Image.fromarray(np.full((9, 9), 3, np.float32)).save(tmp_path / "x.tif")
     with pytest.raises(ValueError, match=r"x\.tif' is not a picture .* expected 0 to 1"):
-        square(tmp_path / "x.tif", 8, 1)
+        load(tmp_path / "x.tif", alike=True)
 
 
 @pytest.mark.parametrize("ink", [120, 135])
@@ -77,5 +81,5 @@ def test_transparent_ground_is_white_in_a_set(tmp_path, ink):
     image = Image.new("RGBA", (20, 20), (0, 0, 0, 0))
     image.paste((ink, ink, ink, 255), (5, 5, 15, 15))
     image.save(tmp_path / "x.png")
-    found = square(tmp_path / "x.png", 20, 1)[0]
+    found = square(load(tmp_path / "x.png", alike=True), 20, 1)[0]
     assert found[0, 0] == 255 and found[10, 10] == ink
