@@ -1,9 +1,10 @@
 """Turn a digit through a full circle: what do the capsules say at each angle?
 
 Method: every angle is one warp of the original image (kornia, bilinear, zeros outside), all angles
-go through the network as one batch, and the winning capsule is decoded. Over a test set
-(`--n`): accuracy and mean length of the true class's capsule at every angle. The animation
-has at most 180 frames: of more angles, every second, third, ... is shown.
+go through the network as one batch, and the winning capsule is decoded, if the network can. Over a
+test set (`--n`): accuracy and mean length of the true class's capsule at every angle. The animation
+has at most 180 frames: of more angles, every second, third, ... is shown. Networks without capsules
+are turned alike (`--checkpoint mnist-resnet`): they are the control of what is said of capsules.
 
 A reader should see over which range of angles the true class stays the longest, and what the
 network takes the digit for outside it. One digit proves nothing about robustness: the test-set
@@ -28,7 +29,7 @@ capsviz rotate --digit 4 --step 10  # 8 s
 capsviz rotate --n 1000 --step 10 --venue icml  # about 40 s
 """
 
-NEEDS = ("poses", "decode")  # of a network, see tracing.needs
+NEEDS = ()  # of a network: its scores; one that decodes is decoded
 
 NAMED_DEG = (-90, -60, -30, 0, 30, 60, 90, 180)  # the angles that findings name
 
@@ -40,11 +41,11 @@ class Result(NamedTuple):
     lengths: np.ndarray  # (A, J), or activations, as `score` says
     predicted: np.ndarray  # (A,) class of the longest capsule
     inputs: np.ndarray  # (A, C, H, W) uint8
-    reconstructions: np.ndarray  # (A, C, H, W) uint8, from the winning capsule
-    sse: np.ndarray  # (A,) sum of squared differences, pixels in [0, 1]
+    reconstructions: np.ndarray | None  # (A, C, H, W) uint8, from the winning capsule
+    sse: np.ndarray | None  # (A,) sum of squared differences, pixels in [0, 1]
     classes: list[str]
     label: int | None  # true class, if it is known
-    score: str = "capsule length"  # or "activation"
+    score: str = "capsule length"  # or "activation", or "probability" without capsules
 
 
 def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.0) -> Result:
@@ -58,27 +59,29 @@ def compute(model, image, label=None, *, classes, start=0.0, stop=360.0, step=4.
 
     Raises
     ------
-    ValueError  for a sweep that `angles` refuses, or a network without a decoder.
+    ValueError  for a sweep that `angles` refuses.
     """
     import torch
 
     from capsviz.nn.functional import predict, reconstruction_loss
-    from capsviz.tracing import require_decoder, score_name, trace
+    from capsviz.tracing import reconstructs, score_name, scores, trace
     from capsviz.transforms.augment import to_uint8
     from capsviz.transforms.warps import rotate
 
-    degrees = angles(start, stop, step)
-    require_decoder(model)
+    degrees, decoded = angles(start, stop, step), None
     turned = rotate(image.cpu().float(), torch.from_numpy(degrees)).clamp(0, 1)
-    traced = trace(model, turned, keep=("lengths", "reconstruction"))
-    decoded = traced.reconstruction.float()
+    if reconstructs(model):
+        traced = trace(model, turned, keep=("lengths", "reconstruction"))
+        lengths, decoded = traced.lengths, traced.reconstruction.float()
+    else:
+        lengths = scores(model, turned)
     return Result(
         angles_deg=degrees,
-        lengths=traced.lengths.float().numpy(),
-        predicted=predict(traced.lengths).numpy(),
+        lengths=lengths.float().numpy(),
+        predicted=predict(lengths).numpy(),
         inputs=to_uint8(turned),
-        reconstructions=to_uint8(decoded),
-        sse=reconstruction_loss(turned, decoded).numpy(),
+        reconstructions=None if decoded is None else to_uint8(decoded),
+        sse=None if decoded is None else reconstruction_loss(turned, decoded).numpy(),
         classes=list(classes),
         label=label,
         score=score_name(model, turned),

@@ -15,16 +15,18 @@ STRIP = 13  # images in the print figure's strip, at most
 CELL, WIDEST, NAMES = 0.36, 0.6, 0.6  # inches: a picture at least and at most, names of the rows
 DASHES = ("-", "--", ":", "-.")  # where there are more classes than colours
 FRAMES = 180  # of an animation, at most
+PLURAL = {"probability": "probabilities"}
 TRUE, PREDICTED, OTHER = "#0072B2", "#D55E00", "#BBBBBB"
 
 
 def film_strip(result, width):
-    """Inputs and reconstructions above the length of every capsule, on one axis of angles."""
+    """Inputs and reconstructions, if any, above the length of every capsule, by angle."""
     angles, (tall, wide) = result.angles_deg, result.inputs.shape[2:]
     columns = min(STRIP, int((width - NAMES) / CELL), len(angles))
     picked = np.unique(np.linspace(0, len(angles) - 1, columns).round().astype(int))
     cell = min((width - NAMES) / len(picked), WIDEST)
-    above, below = 2 * cell * tall / wide + 0.65, max(1.75, 0.3 * width)
+    rows = 1 if result.reconstructions is None else 2
+    above, below = rows * cell * tall / wide + 0.65, max(1.75, 0.3 * width)
     figure = Figure(figsize=(width, above + below))
     upper, lower = figure.subfigures(2, 1, height_ratios=[above, below])
     _strip(upper.subplots(), result, picked)
@@ -54,9 +56,10 @@ def film_strip(result, width):
 
 def _strip(axes, result, picked):
     """The input at some of the angles, and what is decoded from it; below, what it is read as."""
-    pairs = np.stack([result.inputs[picked], result.reconstructions[picked]])
-    y, x = mosaic(axes, pairs, len(picked))
-    axes.set_yticks(y, ("input", "recon-\nstruction"), linespacing=1.0)
+    shown = {"input": result.inputs, "recon-\nstruction": result.reconstructions}
+    shown = {name: images[picked] for name, images in shown.items() if images is not None}
+    y, x = mosaic(axes, np.stack(list(shown.values())), len(picked))
+    axes.set_yticks(y, list(shown), linespacing=1.0)
     axes.set_xticks(x, [f"{angle:g}°" for angle in result.angles_deg[picked]])
     axes.xaxis.tick_top()
     under = axes.secondary_xaxis("bottom")
@@ -123,18 +126,19 @@ class _Parts:
         self.result = result
         J, angles = len(result.classes), result.angles_deg
         self.artists = []
-        for left, images, name in (
-            (0.05, result.inputs, "input"),
-            (0.345, result.reconstructions, "reconstruction of the winner"),
-        ):
+        shown = [(0.05, result.inputs, "input")]
+        if result.reconstructions is not None:
+            shown.append((0.345, result.reconstructions, "reconstruction of the winner"))
+        for left, images, name in shown:
             axes = figure.add_axes([left, 0.535, 0.27, 0.36])
             axes.set_title(name, fontsize=8)
             drawing = show(axes, images[0])
             drawing.set_animated(True)
             self.artists.append(drawing)
-        bars = figure.add_axes([0.70, 0.535, 0.285, 0.36])
+        left = 0.40 if result.reconstructions is None else 0.70
+        bars = figure.add_axes([left, 0.535, 0.985 - left, 0.36])
         bars.set(ylim=(0, 1.0), xticks=range(J), xlim=(-0.6, J - 0.4), yticks=[0, 0.5, 1])
-        bars.set_title(f"{result.score}s", fontsize=8)
+        bars.set_title(PLURAL.get(result.score, f"{result.score}s"), fontsize=8)
         bars.set_xticklabels(result.classes, rotation=0 if are_short(result.classes) else 90)
         self.bars = bars.bar(range(J), np.zeros(J), color=OTHER, animated=True)
         strip = figure.add_axes([0.10, 0.15, 0.80, 0.30])
@@ -172,7 +176,7 @@ class _Parts:
     def update(self, i: int):
         """Set everything to angle i; the artists to draw."""
         r = self.result
-        for drawing, images in zip(self.artists, (r.inputs, r.reconstructions), strict=True):
+        for drawing, images in zip(self.artists, (r.inputs, r.reconstructions), strict=False):
             drawing.set_data(picture(images[i]))
         for k, bar in enumerate(self.bars):
             bar.set_height(r.lengths[i, k])

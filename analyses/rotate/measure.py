@@ -20,7 +20,7 @@ class Statistics(NamedTuple):
     true_length: Estimate  # (A,) mean length of the true class's capsule; by t, within 0 and 1
     n: int
     dataset: str
-    score: str = "capsule length"  # or "activation", what `true_length` is of
+    score: str = "capsule length"  # or "activation" or "probability", what `true_length` is of
 
 
 def angles(start: float, stop: float, step: float) -> np.ndarray:
@@ -55,7 +55,7 @@ def evaluate(
     """
     from capsviz.nn.functional import predict
     from capsviz.statistics.intervals import mean_interval, require_two, wilson_each
-    from capsviz.tracing import score_name, trace
+    from capsviz.tracing import score_name, scores
     from capsviz.transforms.warps import rotate
 
     images, labels = images.cpu(), labels.cpu()
@@ -65,7 +65,7 @@ def evaluate(
     right, true_lengths = [], []
     for degree in progress(degrees):
         turned = rotate(images, float(degree)).clamp(0, 1)
-        lengths = trace(model, turned, keep=("lengths",)).lengths
+        lengths = scores(model, turned)
         right.append(int((predict(lengths) == labels).sum()))
         true_lengths.append(lengths.gather(1, labels[:, None])[:, 0].double().numpy())
     mean, interval = mean_interval(np.stack(true_lengths, 1))

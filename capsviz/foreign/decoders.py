@@ -95,10 +95,11 @@ def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -
             said = f"output{name}, {decoder.place}, equal to its own within {off:.1g}"
             scores = wrapped.look(images, keep=("lengths",))["lengths"]
             drawn = scores.gather(1, kept[:, None])[:, 0]
-            decoder.astray = int((drawn < scores.amax(1) - TIE).sum())
-            if 2 * decoder.astray > len(images):
+            astray = int((drawn < scores.amax(1) - TIE).sum())
+            if 2 * astray > len(images):
+                decoder.astray = astray
                 said += (
-                    f"; it draws another class than the longest of {decoder.astray} of "
+                    f"; it draws another class than the longest of {astray} of "
                     f"{len(images)} images, and a trace the longest"
                 )
             break

@@ -20,7 +20,7 @@ class Decoder:
     """Poses (B, J, E) and classes (B,) -> images (B, C, H, W), as the network decodes its own.
 
     `place` says where it begins and ends, `astray` of how many images of the recorded pass the
-    network keeps another pose than that of the highest score.
+    network keeps another pose than that of the highest score; 0 where it is not most of them.
 
     Raises
     ------

@@ -62,6 +62,8 @@ def score_name(model, images: Tensor | None = None) -> str:
     """
     if not hasattr(model, "look"):
         return "probability"
+    if "poses" not in getattr(model, "parts", ("poses",)):  # a wrapped network without
+        return "activation"
     if images is None:
         noise = torch.Generator().manual_seed(0)
         images = torch.rand(1, *model.config["image_shape"], generator=noise)

@@ -13,6 +13,8 @@ from capsviz.analyses import rotate
 from capsviz.analyses.rotate import draw
 from capsviz.analyses.rotate.draw import frames
 from capsviz.cli import main
+from capsviz.figures import results
+from capsviz.nn import models
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms.warps import rotate as turn
 
@@ -174,10 +176,34 @@ def test_pictures_of_one_angle_no_label_and_colour_are_drawn():
     assert found.inputs.shape == (1, 3, 20, 24)
 
 
-def test_a_network_without_decoder_is_refused(tiny_images):
+def test_a_network_without_decoder_is_turned_without_reconstructions(tiny_images, tmp_path):
     model = build_tiny(reconstruction_weight=0.0)
-    with pytest.raises(ValueError, match="no decoder"):
-        rotate.compute(model, tiny_images[:1], classes=CLASSES)
+    found = rotate.compute(model, tiny_images[:1], 1, classes=CLASSES, step=60.0)
+    assert found.reconstructions is None and found.sse is None
+    with torch.no_grad():
+        lengths = model(turn(tiny_images[:1], 60.0).clamp(0, 1)).lengths
+    assert np.allclose(found.lengths[1], lengths[0], atol=1e-6)
+    strip = rotate.plot(found).axes[0]
+    assert [label.get_text() for label in strip.get_yticklabels()] == ["input"]
+    pictures = list(frames(found, 300))
+    assert len(pictures) == 6 and (pictures[0] != pictures[3]).any()
+    about = {"analysis": "rotate", "kind": "Result", "width": 7.16}
+    *_, path = results.write_result(tmp_path / "x", found, about)
+    assert same(results.read_result(path)[0], found)
+
+
+def test_a_network_without_capsules_is_turned_by_its_probabilities(tiny_images):
+    model = models.build("cnn", tiny_images.shape[1:], 3, kernel=3, channels=(4, 4, 4), hidden=(8,))
+    found = rotate.compute(model, tiny_images[:1], 1, classes=CLASSES, step=60.0)
+    assert found.score == "probability" and np.allclose(found.lengths.sum(1), 1, atol=1e-5)
+    assert rotate.plot(found).axes[-1].get_ylabel() == "probability"
+    options = {"dataset": "x", "step": 90.0}
+    over = rotate.evaluate(model, tiny_images, torch.arange(8) % 3, **options)
+    assert over.score == "probability"
+    turned = turn(tiny_images, 90.0).clamp(0, 1)
+    with torch.no_grad():
+        right = (model(turned).lengths.argmax(1) == torch.arange(8) % 3).float().mean()
+    assert over.accuracy.value[1] == float(right)
 
 
 def test_a_double_network_reads_alike(tiny_images, result):

@@ -27,10 +27,9 @@ def examine(candidate: Candidate) -> Judgement:
     all poses draws no class.
     """
     astray = getattr(candidate.decode, "astray", 0)  # of one that is not found by us: not known
-    count = len(candidate.structure.images) if candidate.manner == "images" else 0
-    if 0 < count < 2 * astray:
-        return fails(f"of {astray} of {count} images it draws another class than the longest",
-                     astray=astray)  # fmt: skip
+    if astray and candidate.manner == "images":
+        return fails(f"of {astray} of {len(candidate.structure.images)} images it draws another "
+                     "class than the longest", astray=astray)  # fmt: skip
     poses = candidate.poses(candidate.images(4))
     one = poses.amax(1, keepdim=True)
     one = normalize(one, dim=-1).expand_as(poses).contiguous()
