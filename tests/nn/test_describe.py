@@ -203,7 +203,7 @@ def test_another_model_than_the_recipes_is_described_without_the_recipes_options
 
 
 def test_no_data_are_needed_where_their_file_says_what_they_are(run):
-    for recipe, shape in (("cifar10", [3, 24, 24]), ("multimnist", [1, 36, 36])):
+    for recipe, shape in (("cifar10-paper", [3, 24, 24]), ("multimnist", [1, 36, 36])):
         found = json.loads(run(recipe, "--json").stdout)
         assert found["image_shape"] == shape and found["classes"] == 10
 

@@ -50,7 +50,7 @@ def test_a_recipe_is_read_and_its_network_fits_its_data(name):
     ("name", "grid", "dimensions", "channels", "classes"),
     [
         ("mnist", (32, 6, 6), (8, 16), 256, 10),
-        ("cifar10", (64, 4, 4), (8, 16), 256, 10),
+        ("cifar10-paper", (64, 4, 4), (8, 16), 256, 10),
         ("smallnorb", (32, 8, 8), (8, 16), 256, 5),
         ("svhn", (16, 8, 8), (6, 8), 64, 10),
     ],
@@ -62,7 +62,7 @@ def test_the_networks_are_those_of_the_paper(name, grid, dimensions, channels, c
     assert model.grid == grid and settings.iterations == 3 and settings.classes == classes
     assert (settings.primary_dimensions, settings.class_dimensions) == dimensions
     assert settings.channels == channels
-    assert settings.leaky == (name == "cifar10"), "none of the above"
+    assert settings.leaky == (name == "cifar10-paper"), "none of the above"
 
 
 @pytest.mark.parametrize("name", ["smallnorb", "svhn"])
