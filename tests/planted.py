@@ -229,6 +229,41 @@ class NaNGradientOfLengths(Correct):
         return v.square().sum(-1).sqrt()
 
 
+class NaNGradientAtLarge(Correct):
+    def squash(self, s, dim=-1):
+        norm = (s.square().sum(dim=dim, keepdim=True) + 1e-9).sqrt()
+        return (1 - 1 / norm.exp()) * s / norm
+
+
+class LargeBias(Correct):
+    """No bug: what training may make of a bias inside routing."""
+
+    def summed(self, c, votes):
+        return super().summed(c, votes) + 2.0 / E**0.5
+
+
+class OverChildrenAndBatch(Correct):
+    def couplings(self, logits):
+        return logits.mean(dim=0, keepdim=True).expand_as(logits).softmax(dim=1)
+
+
+class OverChildrenAndSqueezed(Correct):
+    def couplings(self, logits):
+        return logits.softmax(dim=1)
+
+    def forward(self, x, labels=None):
+        lengths, drawn = super().forward(x, labels)
+        return lengths.squeeze(), drawn
+
+
+class Collapsed(Correct):
+    def __init__(self):
+        super().__init__()
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.mul_(1e-4)
+
+
 class NoPrimarySquash(Correct):
     def capsules(self, features):
         u = features.view(len(features), TYPES, D, ROWS, COLUMNS).permute(0, 1, 3, 4, 2)

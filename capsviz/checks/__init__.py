@@ -93,13 +93,15 @@ def run(
 
 def _report(candidate: Candidate, examinations: dict[str, ModuleType]) -> Report:
     verdicts: dict[str, Verdict] = {}
+    spared: set[tuple[str, str]] = set()  # who fails, and who is judged all the same
     for name, module in examinations.items():
-        causes = [verdicts[k].cause or k for k in module.ABOUT.after if _upset(verdicts[k])]
-        cause = causes[0] if causes else None
+        upset = (k for k in module.ABOUT.after if _upset(verdicts[k]) and (k, name) not in spared)
+        cause = next((verdicts[k].cause or k for k in upset), None)
         if cause is None:
             judgement = _examined(module, candidate)
         else:
             judgement = Judgement("cannot be seen", f"not judged, as {cause} fails", {})
+        spared |= {(name, later) for later in judgement.spares}
         about = module.ABOUT
         verdicts[name] = Verdict(
             name, discovery.summary(PITFALLS, name), *judgement[:3], about.paper, about.breaks,

@@ -15,6 +15,7 @@ from capsviz.checks.verdict import UnseenError
 from capsviz.foreign import without_cuda
 from capsviz.foreign.decoders import put_decoder
 from capsviz.foreign.layers import Layer
+from capsviz.foreign.outputs import find_reconstruction
 from capsviz.foreign.recorder import Pass
 
 COLLAPSED = 1e-3  # scores that differ less between images say little
@@ -72,12 +73,15 @@ class Candidate(Children):
             return self.decode_option
         if self.manner == "look" and getattr(self.network, "decoder", None) is not None:
             return self.network.decode
-        structure, wrapped = self.structure, self.wrapped
+        structure, output = self.structure, self.structure.recording.output
+        if not find_reconstruction(output, structure.images, self.image_shape):
+            raise UnseenError("decoder: none: no output has the size of an image")
+        wrapped = self.wrapped
         wrapped.facts.clear()
         routed: tuple[Layer, list[Layer]] = (self.layer, [])
         if self.score is not None:
             wrapped.recipe.scores = self.score
-        rest = (len(structure.images), structure.recording.output, structure.images, None)
+        rest = (len(structure.images), output, structure.images, None)
         put_decoder(wrapped, structure.flow, routed, *rest)
         if wrapped.recipe.decode is None:
             raise UnseenError(f"decoder: {wrapped.facts[-1].finding}")

@@ -26,6 +26,7 @@ class Judgement(NamedTuple):
     said: str
     numbers: dict[str, float]
     mend: str | None = None  # None: as the check says of itself
+    spares: tuple[str, ...] = ()  # checks that come after it, and are judged though it fails
 
 
 class Verdict(NamedTuple):

@@ -43,6 +43,7 @@ OF_NETWORKS = {
     "NaNAtZero": "zero_norm",
     "NaNGradientAtZero": "zero_norm",
     "NaNGradientOfLengths": "zero_norm",
+    "NaNGradientAtLarge": "large_norm",
     "NoPrimarySquash": "primary_squash",
     "ReluBeforeSquash": "relu_before_squash",
     "SoftmaxOnLengths": "softmax_on_lengths",
@@ -123,6 +124,29 @@ def test_a_bug_beside_the_network_raises_its_own_alarm(bug):
 def test_every_check_has_a_bug_that_it_sees():
     seen = {*OF_NETWORKS.values(), *TOLD.values(), *(check for _, check in OF_FACTS.values())}
     assert seen == set(checks.checks())
+
+
+def test_a_bias_before_the_squash_is_no_length_without_votes():
+    report = examined(planted.LargeBias())
+    assert of_status(report, "fails") == [], report.text()
+    assert report.verdict("class_squash").numbers["short"] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("network", "check"),
+    [("OverChildrenAndBatch", "batch"), ("OverChildrenAndSqueezed", "batch_of_one")],
+)
+def test_a_softmax_over_children_hides_no_mixture_of_images(network, check):
+    report = examined(getattr(planted, network)())
+    assert set(of_status(report, "fails")) == {"couplings_sum", check}, report.text()
+
+
+def test_of_collapsed_weights_nothing_is_told():
+    report = examined(planted.Collapsed())
+    assert of_status(report, "told") == [], report.text()
+    for check in ("agreement", "decoder_class"):
+        assert "collapsed" in report.verdict(check).said
+    assert report.verdict("class_squash").status == "passes"
 
 
 def test_numbers_that_are_squashed_one_by_one_are_seen():
@@ -214,14 +238,14 @@ def test_efficient_capsnet_raises_no_alarm():
 
 def test_shipped_weights_raise_no_alarm_and_pass_all_but_three_checks(digits):
     report = assert_capsnet(checkpoint.load("digits"), images=digits[0])
-    assert len(of_status(report, "passes")) == 23
+    assert len(of_status(report, "passes")) == 24
     assert report.notes == ()
 
 
 @pytest.mark.slow
 def test_the_paper_s_network_raises_no_alarm():
     report = assert_capsnet(checkpoint.load("mnist"))
-    assert len(of_status(report, "passes")) == 23
+    assert len(of_status(report, "passes")) == 24
 
 
 def test_other_layouts_of_public_code_are_seen():

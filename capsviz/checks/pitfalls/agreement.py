@@ -15,7 +15,7 @@ ABOUT = About(
     mend="`logits + (votes * v.unsqueeze(1)).sum(-1)`, with a plus, and each parent's own pose",
     after=("repeats", "batch", "couplings_sum", "couplings_of_images"),
 )
-CLEAR, TINY = 0.3, 1e-30
+CLEAR, TINY, FAINT = 0.3, 1e-30, 1e-3
 
 
 def examine(candidate: Candidate) -> Judgement:
@@ -29,6 +29,10 @@ def examine(candidate: Candidate) -> Judgement:
     follow = _centred(couplings.log() - turned.log())
     agree = _centred(torch.einsum("bije,bje->bij", votes, sums))
     if float(follow.abs().max()) < 1e-6 * (1 + float(couplings.log().abs().max())):
+        if float(agree.abs().max()) < FAINT:
+            raise UnseenError(
+                "votes are too short to move couplings: weights are tiny, or have collapsed"
+            )
         return told("couplings do not follow the poses of the pass before", correlation=0.0)
     along = float((follow * agree).sum() / (follow.norm() * agree.norm()).clamp_min(TINY))
     sentence = f"the next couplings go with the agreement of votes and poses by {along:.2f}"

@@ -31,7 +31,7 @@ def examine(candidate: Candidate) -> Judgement:
         return fails(judgement.said, **judgement.numbers)
     if judgement.status != "passes" or not _scores_are_lengths(candidate):
         return judgement
-    short = float(_large(candidate, lambda total: total / total.norm() * SHORT).norm(dim=-1).max())
+    short = _of_short(candidate)
     numbers = {**judgement.numbers, "short": short}
     if short > 0.5:
         return fails(
@@ -39,6 +39,18 @@ def examine(candidate: Candidate) -> Judgement:
             "nothing", **numbers,
         )  # fmt: skip
     return passes(judgement.said, **numbers)
+
+
+def _of_short(candidate: Candidate) -> float:
+    """The longest pose of sums as short as `SHORT`, as far as it turns with them.
+
+    A bias that is added before the squash stays where it is.
+    """
+    along, against = (
+        _large(candidate, lambda total, size=size: total / total.norm() * size)
+        for size in (SHORT, -SHORT)
+    )
+    return float(((along - against) / 2).norm(dim=-1).max())
 
 
 def _scores_are_lengths(candidate: Candidate) -> bool:
@@ -81,6 +93,11 @@ def _moved(candidate: Candidate, size: float) -> Tensor:
     return (poses[0] - poses[1]).abs()
 
 
-def _large(candidate: Candidate, change=lambda total: 1e6 * total) -> Tensor:
+def _enlarged(total: Tensor) -> Tensor:
+    """A million times as large, and tiny ones more than that."""
+    return 1e6 * total / total.abs().max().clamp(1e-30, 1)
+
+
+def _large(candidate: Candidate, change=_enlarged) -> Tensor:
     totals = [one.total for one in candidate.layer.rounds]
     return candidate.alteration(totals, change, candidate.images(7), "poses")[-1]

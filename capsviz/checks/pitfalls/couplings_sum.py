@@ -13,6 +13,7 @@ ABOUT = About(
 )
 CLOSE = 1e-3
 WORDS = {"I": "children", "B": "the images of a batch"}
+OF_IMAGES = ("batch",)  # what couplings that each image has of its own do not upset
 
 
 def examine(candidate: Candidate) -> Judgement:
@@ -39,10 +40,11 @@ def examine(candidate: Candidate) -> Judgement:
             if letter in axes:
                 sums = arrange(out, roles, "BIJ", {}).sum(2)
                 low, high = float(sums.min()), float(sums.max())
-                return fails(
+                judgement = fails(
                     f"they sum to 1 over {word}, and over parents to {low:.3g} to {high:.3g} "
                     f"({where})", lowest=low, highest=high,
                 )  # fmt: skip
+                return judgement if letter == "B" else judgement._replace(spares=OF_IMAGES)
     couplings = candidate.look(candidate.images(7), "couplings")["couplings"][-1]
     sums = couplings.sum(2)
     low, high = float(sums.min()), float(sums.max())
@@ -54,7 +56,7 @@ def examine(candidate: Candidate) -> Judgement:
         return fails(
             f"they sum to 1 over children, and over parents to {low:.3g} to {high:.3g} ({where})",
             **numbers,
-        )
+        )._replace(spares=OF_IMAGES)
     if softmaxes and softmaxes[-1].biased:
         return told(f"with the bias after the softmax they sum to {low:.3g} to {high:.3g}",
                     **numbers)  # fmt: skip

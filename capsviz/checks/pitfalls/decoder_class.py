@@ -4,7 +4,7 @@ import torch
 from torch.nn.functional import normalize
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.verdict import About, Judgement, fails, passes, told
+from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
 
 ABOUT = About(
     paper="§4.1: all but the capsule of the class are masked out",
@@ -17,7 +17,7 @@ ABOUT = About(
     needs="a decoder in the network, or `decode`",
     pitfalls=(21,),
 )
-SAME = 1e-6
+SAME, FAINT = 1e-6, 1e-4
 
 
 def examine(candidate: Candidate) -> Judgement:
@@ -37,6 +37,10 @@ def examine(candidate: Candidate) -> Judgement:
     first, second = (candidate.decode(one, classes + k) for k in (0, 1))
     off = float((first - second).abs().max())
     sentence = f"a pose decoded as two classes differs by {off:.2g}"
+    moved = float((candidate.decode(-one, classes) - first).abs().max())
+    if moved < FAINT:
+        raise UnseenError(f"a pose turned round moves the reconstruction by {moved:.2g} at most: "
+                          "its weights are tiny, or have collapsed")  # fmt: skip
     if off > SAME:
         return passes(sentence, change=off)
     others = one.clone()

@@ -1,12 +1,10 @@
 """Values and gradients are finite where capsules are zero."""
 
 import torch
-from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
-from capsviz.foreign.change import ChangePass
-from capsviz.foreign.leaves import tensors
+from capsviz.checks.slopes import broken, judged
+from capsviz.checks.verdict import About, Judgement, UnseenError, fails
 
 ABOUT = About(
     paper="§2, equation 1, at s = 0",
@@ -19,32 +17,12 @@ ABOUT = About(
 
 def examine(candidate: Candidate) -> Judgement:
     """A pass whose features are zero, and its gradient to features and weights."""
-    leaves: list[Tensor] = []
-
-    def zero(tensor):
-        leaves.append(torch.zeros_like(tensor).requires_grad_())
-        return leaves[-1]
-
     images = candidate.images(2)
     with torch.no_grad():
         children = candidate.children(torch.zeros_like, images)
-    mode = ChangePass(candidate.network, [], candidate.features, zero)
-    with torch.enable_grad():
-        output = candidate.run(mode, images)
-        values = [t for t in tensors(output) if t.is_floating_point()]
-        wrong = sum(int((~t.isfinite()).sum()) for t in values)
-        if wrong or not children.isfinite().all():
-            return fails(f"{wrong} numbers of the output are not finite", outputs=wrong)
-        if float(children.abs().max()) > 0:
-            raise UnseenError("features of zero do not make children of zero")
-        total = sum((t * (1 + k)).sum() for k, t in enumerate(values) if t.requires_grad)
-        if not isinstance(total, Tensor):
-            return told("values are finite; gradients cannot be seen, the pass keeps none")
-        weights = [p for p in candidate.network.parameters() if p.requires_grad]
-        gradients = torch.autograd.grad(total, [*leaves, *weights], allow_unused=True)
-    slopes = [slope for slope in gradients if slope is not None]
-    wrong = sum(int((~slope.isfinite()).sum()) for slope in slopes)
-    of = sum(slope.numel() for slope in slopes)
-    if wrong:
-        return fails(f"{wrong:,} of {of:,} numbers of the gradient are not finite", gradients=wrong)
-    return passes(f"outputs and {of:,} numbers of the gradient are finite", gradients=0)
+    count = broken(candidate, torch.zeros_like, images)
+    if not (count.outputs or children.isfinite().all()):
+        return fails("children of features of zero are not finite", outputs=0)
+    if not count.outputs and float(children.abs().max()) > 0:
+        raise UnseenError("features of zero do not make children of zero")
+    return judged(count)
