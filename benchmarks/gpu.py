@@ -7,7 +7,8 @@ precision  test accuracy of bf16 against fp32, three seeds each.
 
 Every measurement is a JSON of its own in --folder, so an interrupted run goes on where it stopped;
 what failed is recorded in words and tried again by the next run; use another --folder with other
-flags. What is called fp32 runs in TF32. Of the literal network autocast makes even the votes bf16.
+flags. What is called fp32 is as training has it: a GPU may convolve in TF32. Of the literal network
+autocast makes even the votes bf16.
 """
 
 from __future__ import annotations
@@ -105,8 +106,7 @@ def prepare(options: argparse.Namespace) -> torch.device:
     for split in data.SPLITS:
         data.load(recipe.dataset, split)
     options.folder.mkdir(parents=True, exist_ok=True)
-    torch.set_float32_matmul_precision("high")
-    torch.backends.cudnn.benchmark = True
+    torch._dynamo.config.recompile_limit = 64  # PyTorch 2.11 breaks the graph in each block
     torch._dynamo.config.fail_on_recompile_limit_hit = True  # rather than run uncompiled
     return device
 

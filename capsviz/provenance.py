@@ -36,11 +36,12 @@ def provenance(card: Mapping | None, device: str) -> dict:
 def commit() -> str | None:
     """Git commit of the checkout that capsviz runs from, "+" if its code is not it; else None.
 
-    Of files that git does not know, too: a routing or a data set is found by its file alone.
+    Of files that git does not know, too: a routing or a data set is found by its file alone. Where
+    there is no .git, $CAPSVIZ_COMMIT.
     """
     root = discovery.root()
     if not (root / ".git").exists():
-        return None
+        return os.environ.get("CAPSVIZ_COMMIT")
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         head = _git(root, "rev-parse", "HEAD")
         return head + ("+" if _git(root, "status", "--porcelain", "-unormal", "--", *CODE) else "")

@@ -9,11 +9,16 @@ FOLDER then holds few files, each below 16 MiB: `jobs.json` (what became of ever
 `goals.json` (what was wanted, what was measured), `results.tar.gz` (cards, results, learning
 curves, logs) and the weights, of each network the best seed on the validation images first. On a
 machine without the --work of an earlier call, --earlier takes its results from the archive.
+
+Nothing need be installed but PyTorch, torchvision, pytest and what a training imports: kornia and
+kornia_rs, pydantic, pydantic-core, annotated-types, typing-inspection, tomli-w, pylatexenc. Where
+.git does not travel, $CAPSVIZ_COMMIT says of which commit the code is. Data sets are read unpacked.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import tarfile
 import time
@@ -24,9 +29,17 @@ from benchmarks.gpu_queue.archives import pack
 from benchmarks.gpu_queue.jobs import TRIAL, Size, queue
 from benchmarks.gpu_queue.processes import run
 from benchmarks.gpu_queue.targets import goals
+from capsviz import discovery
 from capsviz.files import write_text
 
 PACKING = 20  # seconds that are kept for the end
+
+
+def link_parts(root: Path) -> None:
+    """Analyses and weights inside the package, where nothing is installed."""
+    for name in ("analyses", "trained"):
+        if importlib.util.find_spec(f"capsviz.{name}") is None:
+            (root / "capsviz" / name).symlink_to(f"../{name}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("folder", type=Path, help="what comes out of it")
     options.add_argument("--work", type=Path, default=Path("runs/gpu"), help="what goes on")
     options.add_argument("--earlier", type=Path, help="results.tar.gz of an earlier call")
-    options.add_argument("--seconds", type=float, default=540, help="of this call")
+    options.add_argument("--seconds", type=float, default=480, help="of this call")
     options.add_argument("--side-by-side", type=int, default=3, help="trainings at once")
     options.add_argument("--device", default="cuda")
     options.add_argument("--trial", action="store_true", help="little of everything")
@@ -47,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--list", action="store_true", help="name the jobs and run none")
     chosen = options.parse_args(arguments)
     work, start = chosen.work.resolve(), time.monotonic()
+    link_parts(discovery.root())
     size = TRIAL if chosen.trial else Size()
     jobs = queue(work, size, chosen.device)
     if chosen.only:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from benchmarks.gpu_queue.jobs import PAPER
 
-MOST_BYTES, MOST_FILES = 16 * 2**20 - 2**16, 5  # of an archive of weights; of such archives
+# of an archive of weights, and of such archives: 64 MiB with the results in all
+MOST_BYTES, MOST_FILES = 16 * 2**20 - 2**16, 3
 KEPT = {".json", ".csv", ".toml", ".log", ".xml"}  # of the results; weights go apart
 
 

@@ -46,6 +46,11 @@ class Size:
 TRIAL = Size(1, 1, 1, 1, 1, 1, 1, limit=64, variants=320)
 
 
+def _with_gpu_tests(folder: Path) -> list[Path]:
+    """Files of tests that want a GPU: others may want packages that are not there."""
+    return [path for path in folder.rglob("test_*.py") if "pytest.mark.gpu" in path.read_text()]
+
+
 def queue(work: Path, size: Size, device: str) -> list[Job]:
     """Every job, the most wanted first; seconds are guesses for one H100."""
     tables, speed, affine = work / "reproduce", work / "speed", work / "affnist"
@@ -53,19 +58,17 @@ def queue(work: Path, size: Size, device: str) -> list[Job]:
     def capsviz(*words) -> list[str]:
         return [sys.executable, "-m", "capsviz", *map(str, words), "--device", device, *size.more]
 
-    def table(name, row, epochs, seeds, chosen, seconds) -> Job:
-        """Some seeds of one row of a table of `capsviz reproduce`."""
+    def table(name, row, epochs, seeds, seed, seconds) -> Job:
+        """One seed of one row of a table of `capsviz reproduce`."""
         words = ["reproduce", name, "--rows", row, "--epochs", epochs, "--seeds", seeds]
         words += ["--folder", tables] + (["--limit", size.limit] if size.limit else [])
-        several = len(chosen) > 1
-        words += [] if several else ["--task", f"{chosen[0] + 1}/{seeds}"]
-        where = tables / f"{epochs}-epochs"
-        results = [where / f"{row}-{seed}.json" for seed in chosen]
-        return Job(row if several else f"{row}-{chosen[0]}", seconds, capsviz(*words), results)
+        words += ["--task", f"{seed + 1}/{seeds}"]
+        result = tables / f"{epochs}-epochs" / f"{row}-{seed}.json"
+        return Job(f"{row}-{seed}", seconds, capsviz(*words), [result])
 
-    def each(name, row, epochs, seconds) -> list[Job]:
+    def each(name, row, epochs, seconds, seeds=size.seeds) -> list[Job]:
         """The seeds of a row, a job each."""
-        return [table(name, row, epochs, size.seeds, [k], seconds) for k in range(size.seeds)]
+        return [table(name, row, epochs, seeds, k, seconds) for k in range(seeds)]
 
     def timed(name, names, seconds, *words, alone=True) -> Job:
         python = [sys.executable, "-m", "benchmarks.gpu", "--device", device, "--folder", speed]
@@ -80,17 +83,18 @@ def queue(work: Path, size: Size, device: str) -> list[Job]:
         words += ["--train-limit", size.limit] if size.limit else []
         words += ["--n", size.variants] if size.variants else []
         result = result_path(affine, network, seed, "full")
-        return Job(f"affnist-{network}-{seed}", 60, capsviz(*words), [result])
+        return Job(f"affnist-{network}-{seed}", 200, capsviz(*words), [result])
 
     tests = work / "tests.xml"
     pytest = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", f"--junitxml={tests}"]
+    pytest += sorted(map(str, _with_gpu_tests(discovery.root() / "tests")))
     both = [f"precision-{kind}-0" for kind in ("bf16", "fp32")]
     steps = [f"steps-{batch}-{kind}" for kind in ("bf16", "fp32") for batch in BATCHES]
-    epochs = [f"epochs-{batch}-{way}" for way in WAYS for batch in BATCHES]
+    epochs = [f"epochs-{BATCHES[0]}-{way}" for way in WAYS]  # compiling takes a minute for each
     once = ["--seeds", 1, "--epochs", 1]
     rows = [cell.run for cell in get("paper").cells() if cell.run != PAPER]
     jobs = [
-        Job("tests", 30, [*pytest, str(discovery.root() / "tests")], [tests]),
+        Job("tests", 60, pytest, [tests]),
         timed("precision", both, 20, *once, alone=False),
         *each("paper", PAPER, size.epochs, 90),
     ]
@@ -99,14 +103,13 @@ def queue(work: Path, size: Size, device: str) -> list[Job]:
         jobs += each("paper", row, length, 90)
     jobs += [
         timed("steps", steps, 60),
-        timed("epochs", epochs, 120),
+        timed("epochs", epochs, 200, "--batch", BATCHES[0]),
         *[compared(name, seed) for seed in range(size.seeds) for name in NETWORKS],
         *each("datasets", "cifar10", size.epochs, 120),
         *each("datasets", "fashion_mnist", size.fashion_epochs, 60),
     ]
     for cell in get("routings").cells():
-        seeds = size.stem_seeds
-        jobs.append(table("routings", cell.run, size.stem_epochs, seeds, range(seeds), 60))
+        jobs += each("routings", cell.run, size.stem_epochs, 40, size.stem_seeds)
     for cell in get("resnet").cells():
         jobs += each("resnet", cell.run, size.resnet_epochs, 40)
     longer = each("paper", PAPER, LONGER * size.epochs, LONGER * 90)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import subprocess
 import time
@@ -12,7 +14,7 @@ from benchmarks.gpu_queue.jobs import Job
 from capsviz import discovery
 
 GOING_ON = 30  # seconds that are enough for a job that was begun before
-PATIENCE = 20  # seconds that an interrupted training has to end its step and to write
+PATIENCE = 20  # seconds that interrupted trainings have to end their step and to write
 
 
 def run(
@@ -37,7 +39,7 @@ def run(
     running: dict[str, tuple[Job, subprocess.Popen, float]] = {}
     waiting = []
     for job in jobs:
-        if all(path.exists() for path in job.results):
+        if all(map(finished, job.results)):
             became[job.name] = "there"
         else:
             waiting.append(job)
@@ -76,22 +78,35 @@ def run(
     finally:  # also if this is stopped itself
         for _, process, _ in running.values():
             process.send_signal(signal.SIGINT)
+        last = time.monotonic() + PATIENCE
         for name, (_, process, _) in list(running.items()):
-            _wait(process)
+            _wait(process, last - time.monotonic())
             ended(name, "interrupted")
     return {job.name: became[job.name] for job in jobs}
+
+
+def finished(path: Path) -> bool:
+    """Whether a result is there, and does not say that something failed."""
+    if not path.exists():
+        return False
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        return "failed" not in json.loads(text)
+    return not re.search(r'\b(errors|failures)="[1-9]', text)  # of pytest's XML
 
 
 def _outcome(job: Job, process: subprocess.Popen) -> str:
     if process.returncode:
         return f"failed: exit {process.returncode}"
-    missing = [path.name for path in job.results if not path.exists()]
-    return f"failed: it left no {missing[0]}" if missing else "done"
+    if missing := [path.name for path in job.results if not path.exists()]:
+        return f"failed: it left no {missing[0]}"
+    failed = [path.name for path in job.results if not finished(path)]
+    return f"failed: so says {failed[0]}" if failed else "done"
 
 
-def _wait(process: subprocess.Popen) -> None:
+def _wait(process: subprocess.Popen, seconds: float) -> None:
     try:
-        process.wait(PATIENCE)
+        process.wait(max(0.1, seconds))
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -10,11 +10,15 @@ MIXING = frozenset(
     ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "addmm",
      "baddbmm", "bilinear")
 )  # fmt: skip
+POOLING = frozenset(
+    ("avg_pool2d", "max_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d", "lp_pool2d",
+     "interpolate", "upsample")
+)  # fmt: skip
 NORMALISING = frozenset(("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"))
 
 
 def last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list[Event]:
-    """The last convolutions, or products with weights, before a tensor.
+    """The last convolutions, pools, or products with weights, before a tensor.
 
     With `normalised`, a normalisation counts, too, unless only views follow: then it stands in the
     squash's place.
@@ -33,7 +37,7 @@ def last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list[
         own = [k for k in range(len(event.inputs)) if flow.from_images(event, k)]
         product = event.name in ("matmul", "rmatmul", "einsum") and len(event.inputs) > len(own)
         scaled = normalised and not bare and event.name in NORMALISING
-        if event.name in MIXING or product or scaled:
+        if event.name in MIXING | POOLING or product or scaled:
             events.append(event)
             continue
         bare = bare and is_view(event)

@@ -21,6 +21,9 @@ LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot",
           "y_true", "y_onehot", "truth", "true_labels", "gt", "ground_truth")  # fmt: skip
 
 
+ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
+
+
 class Labels(NamedTuple):
     """The argument of `forward` that takes labels."""
 
@@ -65,13 +68,22 @@ def labels_of(network: nn.Module) -> Labels | None:
 
 def unknown_arguments(network: nn.Module) -> list[str]:
     """Names of what `forward` takes beside images, that may be labels: nothing by default."""
-    return [p.name for p in _beside_images(network) if p.default is None]
+    others = [p.name for p in _beside_images(network) if p.default is None]
+    return others + [str(p) for p in _arguments(network)[1:] if p.kind in ANY]
 
 
 def _beside_images(network: nn.Module) -> list[inspect.Parameter]:
+    return [p for p in _arguments(network)[1:] if p.kind not in ANY]
+
+
+def _arguments(network: nn.Module) -> list[inspect.Parameter]:
+    """What `forward` takes, the images first."""
+    if isinstance(network, nn.DataParallel):
+        network = network.module
     with suppress(TypeError, ValueError):
-        parameters = list(inspect.signature(network.forward).parameters.values())[1:]
-        return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        own = list(inspect.signature(network.forward).parameters.values())
+        first = [inspect.Parameter("images", inspect.Parameter.POSITIONAL_ONLY)]
+        return first + own if own and own[0].kind in ANY else own
     return []
 
 

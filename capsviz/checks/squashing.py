@@ -40,6 +40,8 @@ def _kind(low: float, high: float, moved: Callable[[float], Tensor]) -> str:
         return "own"
     if high > HUGE:
         return "not squashed"
+    if high < ONE:
+        return "they vanish"
     for size in SIZES:
         change = moved(size)
         change = change > MOVED * change.max()

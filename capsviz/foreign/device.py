@@ -26,6 +26,10 @@ def follow(device: torch.device, function, args: tuple, kwargs: dict):
     if function is Tensor.cuda:
         return Tensor.to, (args[0], device), {}
 
+    if function is Tensor.type and len(args) > 1:
+        kind = getattr(args[1], "dtype", None) or KINDS.get(str(args[1]).rpartition("cuda.")[2])
+        return (Tensor.to, (args[0], kind), {}) if kind else (function, args, kwargs)
+
     def here(leaf):
         if isinstance(leaf, torch.device) and leaf.type == "cuda":
             return device
@@ -72,6 +76,7 @@ def _replace() -> Callable[[], None]:
                 return torch.tensor(args[0], dtype=dtype)
             return torch.empty(args, dtype=dtype)
 
+        tensor.dtype = dtype
         return tensor
 
     read = torch.load

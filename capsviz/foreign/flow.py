@@ -144,15 +144,17 @@ def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[in
     """
     reached: list[set[int]] = [set() for _ in end.shape]
     steps = list(steps)
+    read = [event.inputs[position] for event, position in steps]
     for axis, size in enumerate(start.shape):
         if size == 1:
             continue
         label = torch.arange(size, dtype=torch.float32, device=start.device)
         label = label.view([-1 if k == axis else 1 for k in range(start.dim())])
         label = label.expand(start.shape).contiguous()
-        for event, position in steps:
+        for (event, position), then in zip(steps, [*read[1:], end], strict=False):
             if is_view(event):
-                label = _through_view(event, position, label)
+                number = next((k for k, one in enumerate(event.outputs) if one is then), 0)
+                label = _through_view(event, position, label, number)
             else:
                 label = label.expand(event.outputs[0].shape)
         for other in varying(label):
@@ -169,7 +171,8 @@ def varying(tensor: Tensor) -> set[int]:
     }
 
 
-def _through_view(event: Event, position: int, label: Tensor) -> Tensor:
+def _through_view(event: Event, position: int, label: Tensor, number: int) -> Tensor:
+    """An output of a view, by its number, of labels in place of one input."""
     old = event.inputs[position]
 
     def change(leaf):
@@ -190,7 +193,7 @@ def _through_view(event: Event, position: int, label: Tensor) -> Tensor:
             **event.kwargs,
         )
     makers = event.repeat(change)
-    return makers if isinstance(makers, Tensor) else makers[0]
+    return makers if isinstance(makers, Tensor) else makers[number]
 
 
 def storage(tensor: Tensor) -> tuple[str, int]:

@@ -61,11 +61,15 @@ def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
         last = layer.rounds[-1]
         if any(other.event is turn.event for other in layer.rounds):
             return
-        alike = layer.module == turn.event.site.module and last.product.kind == turn.product.kind
-        if alike and (layer.children, layer.parents) == (turn.count("I"), turn.count("J")):
+        own = layer.module == turn.event.site.module
+        alike = (layer.children, layer.parents) == (turn.count("I"), turn.count("J"))
+        if alike and last.product.kind == turn.product.kind:
             shared = votes_base(flow, last) == votes_base(flow, turn)
             after = last.total.index in flow.ancestors(turn.event.index)
-            if shared or (after and not _votes_of(flow, turn, last.total)):
+            # a module of its own for each pass: of the same votes, one after the other
+            if (shared and (own or after)) or (
+                own and after and not _votes_of(flow, turn, last.total)
+            ):
                 layer.rounds.append(turn)
                 return
     module = turn.event.site.module

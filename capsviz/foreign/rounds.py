@@ -203,7 +203,7 @@ def _logits(flow: Flow, softmax: Event, path, how: Product, roles: Roles):
 def summed_after(flow: Flow, event: Event):
     """The sum that follows a product: its event, the views before it, and the axes of the product.
 
-    None where nothing is summed.
+    None where nothing is summed, or only a sum reads the sum, so that children are summed in parts.
     """
     left = [((event.index, 0), [])]
     while left:
@@ -215,5 +215,18 @@ def summed_after(flow: Flow, event: Event):
                 along = axes_after(event.outputs[0], views, reader.event.inputs[0])
                 axes = tuple(sorted(set().union(*(along[d] for d in dims))))
                 if axes:
-                    return reader.event, views, axes
+                    parts = _summed_again(flow, reader.event)
+                    return None if parts else (reader.event, views, axes)
     return None
+
+
+def _summed_again(flow: Flow, event: Event) -> bool:
+    """Whether sums alone read what an event gives."""
+    left, names = [(event.index, 0)], []
+    while left:
+        for reader in flow.readers.get(left.pop(), []):
+            if is_view(reader.event):
+                left.append((reader.event.index, 0))
+            else:
+                names.append(reader.event.name)
+    return bool(names) and set(names) <= set(SUMS)

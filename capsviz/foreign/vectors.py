@@ -96,7 +96,11 @@ def _before_matrices(event: Event, position: int, roles: list[set]) -> list[set]
     if how is None:
         return None
     if how.kind == "mul":
-        return [set() if n == 1 else r for n, r in zip(own.shape, roles[-own.dim() :], strict=True)]
+        return [
+            r if n > 1 and (r & {"B", "I"} or axis in differs) else set()  # tiled: repeats alone
+            for differs in [varying(own)]
+            for axis, (n, r) in enumerate(zip(own.shape, roles[-own.dim() :], strict=True))
+        ]
     if how.kind == "einsum":
         _, output = letters_of(event.args[0], [t.shape for t in event.inputs])
         known = dict(zip(output, roles, strict=True))

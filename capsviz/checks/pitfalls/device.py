@@ -50,4 +50,6 @@ def examine(candidate: Candidate) -> Judgement:
 def _is_gpu(leaf) -> bool:
     if isinstance(leaf, torch.device):
         return leaf.type == "cuda"
-    return isinstance(leaf, str) and leaf.partition(":")[0] == "cuda"
+    if isinstance(leaf, str):
+        return leaf.partition(":")[0] == "cuda" or leaf.startswith("torch.cuda.")
+    return str(leaf).startswith("<class 'torch.cuda.")  # a type of tensors, as of 2017

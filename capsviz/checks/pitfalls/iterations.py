@@ -3,7 +3,9 @@
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
 from capsviz.foreign.iterations import candidates, setters
+from capsviz.foreign.layers import votes_base
 from capsviz.foreign.recorder import record
+from capsviz.foreign.rounds import SUMS
 
 ABOUT = About(
     paper="§2, procedure 1, and §4: r = 3",
@@ -16,7 +18,7 @@ ABOUT = About(
 
 def examine(candidate: Candidate) -> Judgement:
     """Against the number that is given, or that an attribute says."""
-    total = len(candidate.layer.rounds)
+    total = len(candidate.layer.rounds) + _even_first(candidate)
     if candidate.iterations is not None:
         return _judged(total, candidate.iterations, "as given")
     near = range(total - 1, total + 2)
@@ -35,8 +37,20 @@ def _judged(count: int, declared: int, by: str) -> Judgement:
     return passes(sentence, **numbers) if count == declared else fails(sentence, **numbers)
 
 
+def _even_first(candidate: Candidate) -> int:
+    """1 where a sum or mean of the same votes, without couplings, comes before the first pass."""
+    flow, first = candidate.flow, candidate.layer.rounds[0]
+    votes = votes_base(flow, first)
+    return int(
+        any(
+            event.name in SUMS and event.inputs and flow.base(event, 0) == votes
+            for event in flow.events[: first.event.index]
+        )
+    )
+
+
 def _count(candidate: Candidate) -> int:
     sites = {one.event.site for one in candidate.layer.rounds}
     images = candidate.images(2)
     run = record(candidate.network, lambda: candidate.call(images))
-    return sum(event.site in sites for event in run.events)
+    return sum(event.site in sites for event in run.events) + _even_first(candidate)

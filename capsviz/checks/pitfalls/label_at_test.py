@@ -21,8 +21,10 @@ def examine(candidate: Candidate) -> Judgement:
     """Whether an output changes with the label, and whether a label must be given."""
     labels = manner.labels_of(candidate.network)
     if candidate.manner in ("look", "given") or labels is None:
+        if candidate.manner == "given" and labels is not None:
+            raise UnseenError(f"it takes '{labels.name}', and whether call= gives it is not seen")
         if candidate.manner == "given":
-            return passes("it is called without labels, as given")
+            return passes("it takes no labels")
         unknown = [] if candidate.manner == "look" else manner.unknown_arguments(candidate.network)
         if unknown:
             raise UnseenError(

@@ -28,6 +28,6 @@ def examine(candidate: Candidate) -> Judgement:
         raise UnseenError("the loss does not follow the lengths in the output")
     numbers = {"shift": shift, "moved": moved, "at_rest": slope}
     sentence = f"with up to 0.2 more of all lengths it changes by {shift:.2g}"
-    if shift < 1e-4 * moved and slope > 1e-3 * moved:
+    if shift < 1e-4 * moved and slope > 1e-5 * moved:
         return fails(f"{sentence}, with 0.2 more of one by {moved:.2g}", **numbers)
     return passes(sentence, **numbers)

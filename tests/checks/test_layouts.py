@@ -1,0 +1,168 @@
+"""One network written in the ways of public code: the same trace, and no alarm."""
+
+import planted
+import pytest
+import torch
+from planted import CLASSES, SHAPE, D, E, I, J
+from torch import nn
+from torch.nn import functional
+
+import capsviz
+from capsviz import checks
+
+SIZE = {"image_shape": SHAPE, "classes": CLASSES}
+
+
+class Tiled(planted.Correct):
+    """Children repeated for each number of each vote, as the authors' TensorFlow code does."""
+
+    def poses(self, x):
+        u = self.capsules(self.features(x)).unsqueeze(-1).tile(1, 1, 1, J * E)
+        weight = self.weight.permute(0, 3, 1, 2).reshape(I, D, J * E)
+        votes = (u * weight).sum(2).view(-1, I, J, E)
+        return self.routed(votes, u.new_zeros(len(u), I, J))
+
+
+class Step(nn.Module):
+    def __init__(self, of):
+        super().__init__()
+        self.of = [of]  # hidden: no submodule of itself
+
+    def forward(self, votes, logits):
+        (network,) = self.of
+        v = network.short(network.summed(network.couplings(logits), votes))
+        return network.agreed(logits, votes, v), v
+
+
+class Steps(planted.Correct):
+    """A module of its own for each pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = nn.ModuleList(Step(self) for _ in range(3))
+
+    def routed(self, votes, logits):
+        for step in self.steps:
+            logits, v = step(votes, logits)
+        return v
+
+
+class EvenFirst(planted.Correct):
+    """The first pass is a mean of the votes, without a softmax."""
+
+    def routed(self, votes, logits):
+        v = self.short(votes.sum(dim=1) / J)
+        for _ in range(self.iterations - 1):
+            logits = self.agreed(logits, votes, v)
+            v = self.short(self.summed(self.couplings(logits), votes))
+        return v
+
+
+class Pooled(planted.Correct):
+    """Places of the features are put together by a pool."""
+
+    def __init__(self, pool=functional.avg_pool2d):
+        super().__init__()
+        self.pool = pool
+
+    def features(self, x):
+        fine = functional.interpolate(super().features(x), scale_factor=2.0, mode="bilinear")
+        return self.pool(fine, 2)
+
+
+class Split(planted.Correct):
+    """Leaky, as the authors write it: the first of J + 1 couplings is split off."""
+
+    def couplings(self, logits):
+        leak = torch.zeros_like(logits[..., :1])
+        return torch.split(torch.cat([leak, logits], 2).softmax(2), [1, J], 2)[1]
+
+
+@pytest.fixture
+def images():
+    return torch.rand(4, *SHAPE, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize("network", [Tiled, Steps])
+def test_the_same_network_has_the_same_trace(network, images):
+    own = capsviz.trace(capsviz.wrap(network(), **SIZE), images)
+    plain = capsviz.trace(capsviz.wrap(planted.Correct(), **SIZE), images)
+    for part in ("children", "votes", "couplings", "poses", "lengths", "reconstruction"):
+        torch.testing.assert_close(getattr(own, part), getattr(plain, part), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("network", [Tiled, Steps, EvenFirst, Pooled, Split])
+def test_no_alarm_is_raised(network):
+    facts = {"iterations": 3} if network is Steps else {}
+    report = checks.run(network(), **SIZE, **facts)
+    assert not report.failures, report.text()
+    assert report.verdict("iterations").status == "passes"
+    assert report.verdict("agreement").status == "passes"
+
+
+def test_the_largest_of_a_patch_is_no_relu():
+    report = checks.run(Pooled(functional.max_pool2d), **SIZE)
+    assert not report.failures, report.text()
+
+
+def test_what_is_split_off_is_not_traced(images):
+    traced = capsviz.trace(capsviz.wrap(Split(), **SIZE), images)
+    assert traced.couplings.shape == (3, 4, I, J) and traced.logits is None
+    assert float(traced.couplings[-1].sum(2).max()) < 0.99
+
+
+def test_children_that_are_summed_in_parts_are_refused():
+    class InParts(planted.Correct):
+        def summed(self, c, votes):
+            return (c.unsqueeze(-1) * votes).view(-1, 2, I // 2, J, E).sum(2).sum(1)
+
+    with pytest.raises(ValueError, match="weighs none"):
+        capsviz.wrap(InParts(), **SIZE)
+
+
+class Named(planted.LabelTaken):
+    """The label among keywords of any name."""
+
+    def forward(self, x, **kwargs):
+        return super().forward(x, kwargs.get("y"))
+
+
+def test_a_label_among_any_arguments_is_not_overlooked():
+    verdict = checks.run(Named(), **SIZE).verdict("label_at_test")
+    assert verdict.status == "cannot be seen" and "**kwargs" in verdict.said
+    parallel = checks.run(nn.DataParallel(planted.LabelTaken()), **SIZE)
+    assert parallel.verdict("label_at_test").status == "told"
+
+
+def test_a_call_may_give_the_label():
+    def call(network, x):
+        return network(x, functional.one_hot(torch.zeros(len(x), dtype=torch.long), J).float())
+
+    verdict = checks.run(planted.LabelTaken(), **SIZE, call=call).verdict("label_at_test")
+    assert verdict.status == "cannot be seen" and "call=" in verdict.said
+
+
+def test_a_type_of_tensors_on_a_gpu_asks_for_one():
+    class OfType(planted.Correct):
+        def zeros(self, u):
+            return torch.zeros(len(u), I, J).type(torch.cuda.FloatTensor)
+
+    report = checks.run(OfType(), **SIZE)
+    assert [one.check for one in report.failures] == ["device"], report.text()
+
+
+def test_cross_entropy_of_enlarged_lengths_is_a_softmax():
+    def loss(output, images, labels):
+        return functional.cross_entropy(10 * output[0], labels)
+
+    report = checks.run(planted.Correct(), **SIZE, loss=loss, only="loss_softmax")
+    assert report.verdict("loss_softmax").status == "fails"
+
+
+def test_lengths_that_vanish_at_large_inputs_are_told():
+    class Vanishing(planted.Correct):
+        def short(self, s):
+            return s / (1 + s.square().sum(-1, keepdim=True))
+
+    verdict = checks.run(Vanishing(), **SIZE, only="class_squash").verdict("class_squash")
+    assert verdict.status == "told" and "they vanish" in verdict.said
