@@ -64,6 +64,13 @@ class Children(Inside):
         after = set().union(*(flow.descendants(event.index) for event in features))
         return [event for event in flow.events if event.index in before & after]
 
+    def require_primary(self) -> None:
+        """UnseenError where children are poses of another routed layer, made of its votes."""
+        between = {id(event) for event in self.between()}
+        for layer in self.structure.layers:
+            if layer is not self.layer and any(id(r.event) in between for r in layer.rounds):
+                raise UnseenError(f"children are the parents of another routed layer: {layer}")
+
     def children(self, change: Callable[[Tensor], Tensor], images: Tensor, events=None) -> Tensor:
         """Children (B, I, D) that become of `change(features)`, in the network's own order.
 

@@ -20,6 +20,7 @@ CLOSE = 1e-4
 
 def examine(candidate: Candidate) -> Judgement:
     """Count the places that each capsule is made of."""
+    candidate.require_primary()
     events = candidate.features
     if any(event.outputs[0].dim() != 4 for event in events):  # a normalisation of each capsule
         events = candidate.mixtures
