@@ -171,9 +171,14 @@ def _pass(network, recipe, couplings):
             f"TorchScript runs {type(network).__name__}, and nothing can be seen inside: wrap the "
             "network that was scripted or traced"
         )
-    softmaxes = [e.place for e in flow.events if e.name == "softmax"]
+    weighing = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
+    softmaxes = [
+        e.place for e in flow.events if e.name == "softmax" and e.place not in known_places
+    ]
     words = f"; softmax in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
     words += "".join(f"; {layer}" for layer in tried)
+    if any(layer.parents == recipe.classes + 1 for layer in tried):
+        words += f" (one of them no class? then classes={recipe.classes + 1})"
     raise NoCapsulesError(
         f"no capsules found in {type(network).__name__}: no softmax weighs votes for "
         f"{recipe.classes} parents{words}; name the couplings by "

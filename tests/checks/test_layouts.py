@@ -196,3 +196,14 @@ def test_lengths_that_vanish_at_large_inputs_are_told():
 
     verdict = checks.run(Vanishing(), **SIZE, only="class_squash").verdict("class_squash")
     assert verdict.status == "told" and "they vanish" in verdict.said
+
+
+def test_a_parent_that_is_no_class_is_thought_of():
+    class WithNone(planted.Correct):
+        def forward(self, x, labels=None):
+            lengths, drawn = super().forward(x, labels)
+            return lengths[:, :-1], drawn
+
+    with pytest.raises(ValueError, match=rf"24 children to {J} parents .* then classes={J}\)") as e:
+        capsviz.wrap(WithNone(), SHAPE, J - 1)
+    assert "weighs none" not in str(e.value)
