@@ -172,9 +172,7 @@ def _pass(network, recipe, couplings):
             "network that was scripted or traced"
         )
     weighing = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
-    softmaxes = [
-        e.place for e in flow.events if e.name == "softmax" and e.place not in known_places
-    ]
+    softmaxes = [e.place for e in flow.events if e.name == "softmax" and e.place not in weighing]
     words = f"; softmax in {', '.join(dict.fromkeys(softmaxes))} weighs none" if softmaxes else ""
     words += "".join(f"; {layer}" for layer in tried)
     if any(layer.parents == recipe.classes + 1 for layer in tried):
