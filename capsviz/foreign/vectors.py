@@ -96,9 +96,9 @@ def _before_matrices(event: Event, position: int, roles: list[set]) -> list[set]
     if how is None:
         return None
     if how.kind == "mul":
+        differs = varying(own)  # where children are tiled, an axis holds repeats alone
         return [
-            r if n > 1 and (r & {"B", "I"} or axis in differs) else set()  # tiled: repeats alone
-            for differs in [varying(own)]
+            r if n > 1 and (r & {"B", "I"} or axis in differs) else set()
             for axis, (n, r) in enumerate(zip(own.shape, roles[-own.dim() :], strict=True))
         ]
     if how.kind == "einsum":
