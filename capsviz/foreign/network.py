@@ -174,6 +174,8 @@ class Wrapped(Bare):
             and len(traced["logits"]) != len(traced["couplings"])
         ):
             del traced["logits"]  # of some passes only
+        if len(traced.get("poses", ())) > len(traced.get("couplings", traced.get("poses", ()))):
+            traced["poses"] = traced["poses"][-1:]  # those of passes before are not told apart
         return traced
 
     def _theirs(self, couplings: Tensor, images: Tensor) -> Tensor:

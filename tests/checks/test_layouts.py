@@ -135,6 +135,22 @@ def test_children_of_another_routed_layer_are_not_taken_for_primary_ones():
         assert "another routed layer" in report.verdict(check).said
 
 
+def test_poses_of_no_pass_are_left_out(images):
+    class Unsquashed(planted.Correct):
+        def routed(self, votes, logits):
+            for k in range(self.iterations):
+                s = self.summed(self.couplings(logits), votes)
+                if k < self.iterations - 1:
+                    logits = self.agreed(logits, votes, s)
+            return self.short(s)
+
+    network = Unsquashed()
+    traced = capsviz.trace(capsviz.wrap(network, **SIZE), images)
+    assert len(traced.couplings) == 3 and len(traced.poses) <= 3
+    torch.testing.assert_close(traced.poses[-1], network.poses(images), atol=1e-6, rtol=1e-5)
+    capsviz.plot.evidence(traced, parent=0)
+
+
 def test_what_is_split_off_is_not_traced(images):
     traced = capsviz.trace(capsviz.wrap(Split(), **SIZE), images)
     assert traced.couplings.shape == (3, 4, I, J) and traced.logits is None
