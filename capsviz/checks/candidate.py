@@ -75,7 +75,7 @@ class Candidate(Children):
             return self.network.decode
         structure, output = self.structure, self.structure.recording.output
         if not find_reconstruction(output, structure.images, self.image_shape):
-            raise UnseenError("decoder: none: no output has the size of an image")
+            raise UnseenError("decoder: none: no output has the size of an image; give decode=")
         wrapped = self.wrapped
         wrapped.facts.clear()
         routed: tuple[Layer, list[Layer]] = (self.layer, [])

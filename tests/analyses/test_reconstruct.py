@@ -218,7 +218,7 @@ def test_the_command_refuses_a_network_without_decoder_in_one_line(tmp_path):
     card = {"name": "x", "dataset": {"name": "digits"}}
     model = models.build("capsnet", (1, 28, 28), 10, channels=4, types=2, reconstruction_weight=0.0)
     path = checkpoint.save(tmp_path / "x.safetensors", model, card)
-    for name in ("reconstruct", "perturb", "rotate"):
+    for name in ("reconstruct", "perturb", "detect"):
         arguments = [name, "--checkpoint", str(path), "--output", str(tmp_path / "out")]
         done = CliRunner().invoke(main, arguments)
         assert done.exit_code == 2 and "no decoder" in done.stderr, name
