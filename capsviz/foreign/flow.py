@@ -145,15 +145,18 @@ def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[in
     reached: list[set[int]] = [set() for _ in end.shape]
     steps = list(steps)
     read = [event.inputs[position] for event, position in steps]
+    path = [  # each step with the number of the output that the next one reads
+        (*step, next((k for k, one in enumerate(step.event.outputs) if one is then), 0))
+        for step, then in zip(steps, [*read[1:], end], strict=False)
+    ]
     for axis, size in enumerate(start.shape):
         if size == 1:
             continue
         label = torch.arange(size, dtype=torch.float32, device=start.device)
         label = label.view([-1 if k == axis else 1 for k in range(start.dim())])
         label = label.expand(start.shape).contiguous()
-        for (event, position), then in zip(steps, [*read[1:], end], strict=False):
+        for event, position, number in path:
             if is_view(event):
-                number = next((k for k, one in enumerate(event.outputs) if one is then), 0)
                 label = _through_view(event, position, label, number)
             else:
                 label = label.expand(event.outputs[0].shape)

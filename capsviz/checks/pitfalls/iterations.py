@@ -18,13 +18,14 @@ ABOUT = About(
 
 def examine(candidate: Candidate) -> Judgement:
     """Against the number that is given, or that an attribute says."""
-    total = len(candidate.layer.rounds) + _even_first(candidate)
+    weighed = len(candidate.layer.rounds)
+    total = weighed + _even_first(candidate)
     if candidate.iterations is not None:
         return _judged(total, candidate.iterations, "as given")
     near = range(total - 1, total + 2)
     if total < 2 and not candidates(candidate.network, near):
         raise UnseenError("it routes in one pass, and no attribute says another number")
-    fits = setters(candidate.network, near, total, lambda: _count(candidate))
+    fits = setters(candidate.network, near, weighed, lambda: _count(candidate))
     if len(fits) != 1:
         names = ", ".join(one.name for one in fits) or "no attribute"
         raise UnseenError(f"passes made: {total}; what sets their number: {names}")
@@ -53,4 +54,4 @@ def _count(candidate: Candidate) -> int:
     sites = {one.event.site for one in candidate.layer.rounds}
     images = candidate.images(2)
     run = record(candidate.network, lambda: candidate.call(images))
-    return sum(event.site in sites for event in run.events) + _even_first(candidate)
+    return sum(event.site in sites for event in run.events)
