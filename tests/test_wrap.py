@@ -103,7 +103,44 @@ def test_a_decoder_inside_the_pass_decodes_any_pose(kind, images):
     close(capsviz.trace(net, images).reconstruction, output)
 
 
+def assigned(v, hot):
+    kept, own = torch.zeros_like(v), torch.arange(len(v))
+    kept[own, hot.argmax(1)] = v[own, hot.argmax(1)]
+    return kept
+
+
+def assigned_one_by_one(v, hot):
+    kept = torch.zeros(v.shape)
+    for k, winner in enumerate(hot.argmax(1).tolist()):
+        kept[k, winner] = v[k, winner]
+    return kept
+
+
+def scattered(v, hot):
+    index = hot.argmax(1).view(-1, 1, 1).expand(-1, 1, v.shape[2])
+    return torch.zeros_like(v).scatter_(1, index, v.gather(1, index))
+
+
+def zeroed(v, hot):
+    kept = v.clone()
+    kept[hot == 0] = 0
+    return kept
+
+
 MASKS = {
+    "assigned": assigned,
+    "assigned one by one": assigned_one_by_one,
+    "scattered": scattered,
+    "scattered, not in place": lambda v, hot: torch.zeros_like(v).scatter(
+        1, (i := hot.argmax(1).view(-1, 1, 1).expand(-1, 1, v.shape[2])), v.gather(1, i)
+    ),
+    "zeroed": zeroed,
+    "put": lambda v, hot: torch.zeros_like(v).index_put(
+        (torch.arange(len(v)), hot.argmax(1)), v[hot > 0]
+    ),
+    "stacked": lambda v, hot: torch.stack(
+        [one * own[:, None] for one, own in zip(v, hot, strict=True)]
+    ),
     "where": lambda v, hot: torch.where(hot[..., None] > 0, v, torch.zeros(())),
     "masked_fill": lambda v, hot: v.masked_fill(hot[..., None] == 0, 0),
     "einsum": lambda v, hot: torch.einsum("bje,bj->bje", v, hot),

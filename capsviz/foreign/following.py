@@ -7,6 +7,7 @@ as the poses found so far, capsule by capsule.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import permutations
 from typing import NamedTuple
 
@@ -130,23 +131,26 @@ def parallel(place: Place, tensor: Tensor) -> Roles | None:
     own = place.tensor
     if tensor is own or tensor.numel() != own.numel() or not tensor.is_floating_point():
         return None
-    wide = [(role, n) for role, n in zip(place.roles, own.shape, strict=True) if n > 1]
-    thin = [n for n in tensor.shape if n > 1]
     expected = rows(own, place.roles).double()
     if expected.shape[2] < 2 or not expected.isfinite().all():
         return None
     tolerance = max(PARALLEL, torch.finfo(own.dtype).eps)
-    for order in permutations(wide):
-        if [n for _, n in order] != thin:
-            continue
-        left = iter(role for role, _ in order)
-        roles = tuple(next(left) if n > 1 else "." for n in tensor.shape)
+    for roles in layouts(place, tensor):
         other = rows(tensor, roles).double()
         long, short = expected.norm(dim=2), other.norm(dim=2)
         alike = (other * expected).sum(2) >= (1 - tolerance) * long * short
         if bool(alike.all() and long.any() and ((long > 0) == (short > 0)).all()):
             return roles
     return None
+
+
+def layouts(place: Place, tensor: Tensor) -> Iterator[Roles]:
+    """The roles that the axes of a tensor may have, where it holds a number for each of a place."""
+    wide = [(role, n) for role, n in zip(place.roles, place.tensor.shape, strict=True) if n > 1]
+    for order in permutations(wide):
+        if [n for _, n in order] == [n for n in tensor.shape if n > 1]:
+            left = iter(role for role, _ in order)
+            yield tuple(next(left) if n > 1 else "." for n in tensor.shape)
 
 
 def _keeps(flow: Flow, event: Event, position: int) -> bool:

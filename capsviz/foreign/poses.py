@@ -10,6 +10,7 @@ from torch import Tensor
 
 from capsviz.foreign.flow import Flow
 from capsviz.foreign.following import Followed, Masked, followed, parallel, rows
+from capsviz.foreign.masks import by_value
 from capsviz.foreign.rounds import Round
 from capsviz.foreign.vectors import Place
 from capsviz.tracing.shapes import allowed
@@ -42,12 +43,12 @@ def of_layer(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list
         others = [_as(chosen, rounds[-1], *pair) for pair in zip(passes, rounds, strict=True)][:-1]
         sites = {(place.event.site, place.event.name) for place in (*others, chosen)}
         if sum((event.site, event.name) in sites for event in flow.events) == len(rounds):
-            return Poses([*others, chosen], masked, None)
+            return Poses([*others, chosen], [*by_value(flow, chosen), *masked], None)
     sure = _are_lengths(last.last, scores) or any(_shows(last.last, one) for one in output)
     if last.alike and not sure:
         where = ", ".join(dict.fromkeys(place.event.where for place in last.alike))
         doubt = f"what points the same way in {where} may be the poses: name them by poses="
-    return Poses(places, masked, doubt)
+    return Poses(places, [*by_value(flow, last.last), *masked], doubt)
 
 
 def _fitting(last: Followed, scores: list[Tensor], output: list[Tensor]) -> list[Place]:
