@@ -223,3 +223,22 @@ def test_a_parent_that_is_no_class_is_thought_of():
     with pytest.raises(ValueError, match=rf"24 children to {J} parents .* then classes={J}\)") as e:
         capsviz.wrap(WithNone(), SHAPE, J - 1)
     assert "weighs none" not in str(e.value)
+
+
+def test_children_that_are_detached_are_told():
+    class ChildrenDetached(planted.Correct):
+        def capsules(self, features):
+            return super().capsules(features).detach()
+
+    verdict = checks.run(ChildrenDetached(), **SIZE, only="detached").verdict("detached")
+    assert verdict.status == "told" and "they learn nothing" in verdict.said
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_a_margin_between_classes_is_no_softmax(power):
+    def loss(output, images, labels):
+        return functional.multi_margin_loss(output[0], labels, p=power)
+
+    report = checks.run(planted.Correct(), **SIZE, loss=loss, only=("loss_softmax", "margin"))
+    assert not report.failures, report.text()
+    assert "a margin between classes" in report.verdict("loss_softmax").said

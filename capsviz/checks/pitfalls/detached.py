@@ -5,10 +5,13 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
+from capsviz.foreign.flow import Flow
+from capsviz.foreign.rounds import Round
 
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",
-    seen="whether the gradient of the last pass's sum comes to those of the inner passes",
+    seen="whether the gradient of the last pass's sum comes to those of the inner passes, and to "
+    "all weights that it depends on",
     breaks="of inner passes nothing, if it is said: training is another one than the paper's; of "
     "all, what makes the votes never learns",
     mend="say so where results are reported, or route on votes that are not detached",
@@ -32,6 +35,12 @@ def examine(candidate: Candidate) -> Judgement:
         if any(tensor.requires_grad for tensor in earlier):
             return fails("no gradient comes to the votes: what makes them learns nothing", cut=1)
         raise UnseenError("no pass has a gradient")
+    if still := _unlearned(candidate, structure.flow, own[0].rounds[-1]):
+        names = ", ".join(still[:3]) + (" and others" if len(still) > 3 else "")
+        return told(
+            f"no gradient comes to {names}, whose numbers come to the last pass: they learn "
+            "nothing, unless they are trained apart", unlearned=len(still),
+        )  # fmt: skip
     if not inner:
         raise UnseenError("it routes in one pass")
     cut = len(inner) - _reached(inner, last)
@@ -40,16 +49,34 @@ def examine(candidate: Candidate) -> Judgement:
     return passes(f"gradients flow through all {len(inner) + 1} passes", detached=0)
 
 
+def _unlearned(candidate: Candidate, flow: Flow, last: Round) -> list[str]:
+    """Names of weights that a pass depends on and that no gradient of its sum comes to."""
+    events = flow.ancestors(last.total.index)
+    used = {id(tensor) for index in events for tensor in flow.events[index].inputs}
+    weights = {
+        name: weight
+        for name, weight in candidate.network.named_parameters()
+        if weight.requires_grad and id(weight) in used
+    }
+    if not weights:
+        return []
+    gradients = _gradients(last.total.outputs[0], list(weights.values()))
+    return [name for name, one in zip(weights, gradients, strict=True) if one is None]
+
+
 def _reached(inner: list[Tensor], last: Tensor) -> int:
     """How many inner sums the gradient of the last one comes to."""
     live = [one for one in inner if one.requires_grad]
     if not live:
         return 0
+    return sum(one is not None for one in _gradients(last, live))
+
+
+def _gradients(last: Tensor, of: list[Tensor]) -> tuple[Tensor | None, ...]:
     try:
         with torch.enable_grad():
-            gradients = torch.autograd.grad(last.sum(), live, allow_unused=True)
+            return torch.autograd.grad(last.sum(), of, retain_graph=True, allow_unused=True)
     except RuntimeError as error:  # of an operation in place, a function without a backward
         raise UnseenError(
             f"no gradient can be had: {' '.join(str(error).split())[:120]}"
         ) from error
-    return sum(one is not None for one in gradients)
