@@ -11,8 +11,10 @@ ridge regression reads the size off the vector; R2 on the test images, over all 
 longer than the pose are reduced to its length by PCA, so that all have equally many numbers; the
 share of the variance within a class that this keeps is told, and R2 is of what is kept. Control:
 networks of the same kind, freshly initialised, with the initial weights of each preset that the
-network has; the classes take turns among three seeds. Intervals at 95 % by paired bootstrap over
-images, 1,000 resamples, fits and weights held fixed.
+network has, five seeds, each of which sees all images; and as many numbers of the pixels along
+random directions, five draws. Intervals at 95 % by paired bootstrap over images, 1,000 resamples,
+fits and weights held fixed; of these controls, and of differences from them, over the draws too:
+one initialisation differs from another by more than images do.
 
 A reader should see R2 near 1 where the pose changes lawfully, and above that of fresh networks by
 what training added: a pose is a smooth function of the image before any training, and far more of
@@ -64,7 +66,8 @@ __all__ = ["Law", "Result", "caption", "compute", "findings", "plot", "table"]
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
 STEPS = (-1, -1 / 2, 1 / 2, 1)  # of the reach
 FIT = 500  # training images of a class that a map is fitted on
-SEEDS = 3  # freshly initialised networks of each preset
+SEEDS = 5  # freshly initialised networks of each preset, and draws of directions
+SEEDS_PRINTED = 3  # in a figure set
 PRINTED = ("rotation",)  # in a figure set: all take five times as long
 LAWFUL = ("rotation",)  # with --law
 
@@ -95,10 +98,11 @@ class Result(NamedTuple):
     fit_counts: list[int] | None = None  # T images a class, ascending; the last: of all fits above
     by_count: Estimate | None = None  # (S, F, T) `mean` of fits on so many
     fit_of: str = "the other half of the images"  # what the fits are on
-    seeds: int = 0  # of a freshly initialised network, taking turns
+    seeds: int = 0  # of a freshly initialised network
     notes: list[str] | None = None  # what could not be had
     looks: int | None = None  # images of any size, warped or not, times networks that saw them
     seconds: float | None = None
+    by_seed: np.ndarray | None = None  # (S, F, 2) lowest and highest `mean` of a seed's control
 
 
 @on_one_thread
@@ -121,9 +125,10 @@ def compute(
     fit         of them, the first so many of each class; of fewer where a class has fewer.
     fit_of      what they are, in words.
     warps       names, of `REACH`.
-    seeds       freshly initialised networks of each preset, that the classes take turns among.
+    seeds       freshly initialised networks of each preset, and draws of random directions; each
+                sees all images.
     resamples   of the bootstrap.
-    seed        the first of the fresh networks' weights, and of the bootstrap.
+    seed        the first of the fresh networks' weights and of the directions; of the bootstrap.
     progress    wraps the classes, for a progress bar.
 
     Raises
@@ -131,8 +136,7 @@ def compute(
     ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
                 class to fit on, or 2 to measure.
     """
-    from capsviz import checkpoint
-    from capsviz.analyses.equivariance import choice, measure, vectors
+    from capsviz.analyses.equivariance import choice, kinds, measure, vectors
     from capsviz.statistics import comparison
     from capsviz.transforms.warps import family
 
@@ -141,42 +145,40 @@ def compute(
     choice.check(models[0], names[0], warps, REACH, seeds)
     fit_images = None if fit_images is None else fit_images.cpu()
     groups, fit, notes = choice.groups(labels, fit_images, fit_labels, fit, fit_of)
-    fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds), images)
-    networks = [models[0], *fresh.values(), *models[1:]]
+    all_of = kinds.kinds(models, names, images, seeds, seed)
     resampled = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
     steps = {k: family(k).neutral + REACH[k] * np.array([0, *STEPS]) for k in warps}
-    numbers, looks, S = measure.counts(fit), 0, len(networks) + 1
-    errors = {name: [[] for _ in range(S)] for name in warps}
+    numbers, looks, kept = measure.counts(fit), 0, all_of.axes[0].shape[1]
+    errors = {name: [[] for _ in range(max(all_of.picked[-1]) + 1)] for name in warps}
     measured = measure.take_turns if fit_images is None else measure.fit_and_measure
     for k, places, others in progress(groups):  # memory holds the vectors of one class
         parts = [images[places]] + ([] if others is None else [fit_images[others]])
         looks += sum(map(len, parts)) * (1 + sum(len(one) - 1 for one in steps.values()))
-        by_warp = [vectors.of_class(networks, part, k, steps) for part in parts]
+        by_warp = [vectors.of_class(all_of.networks, part, k, steps, all_of.axes) for part in parts]
         for name, *both in zip(warps, *by_warp, strict=True):
-            dimensions = [one.shape[2] for one in both[0]]
             for row, pair in zip(errors[name], zip(*both, strict=True), strict=True):
-                row.append(measured(*pair, steps[name], dimensions[0], numbers))
+                row.append(measured(*pair, steps[name], kept, numbers))
     order = np.argsort(np.concatenate([places for _, places, _ in groups]))
     rows = [[measure.joined(row, order) for row in errors[name]] for name in warps]
-    values = [measure.explained(one, resampled) for one in rows]
+    values = [measure.explained(one, resampled, all_of.picked) for one in rows]
     return Result(
         warps=list(warps),
         units=[one.unit for one in own],
         labels=[one.label for one in own],
         neutral=np.array([one.neutral for one in own], float),
         sizes=np.stack([steps[name][1:] for name in warps]),
-        sources=[names[0], *(f"{names[0]} {one}" for one in fresh), *names[1:], "pixels"],
-        dimensions=dimensions,
-        kept=dimensions[0],
+        sources=all_of.names,
+        dimensions=[both[0][k].shape[2] for k in all_of.picked[0]],
+        kept=kept,
         **measure.stacked(values),
         n=len(images),
         dataset=dataset,
         resamples=resamples,
         fit_counts=numbers,
         fit_of=fit_of if fit_images is not None else "images (the halves take turns)",
-        seeds=seeds if fresh else 0,
-        notes=[*notes, *missing],
-        looks=looks * len(networks),
+        seeds=all_of.seeds,
+        notes=[*notes, *all_of.notes],
+        looks=looks * len(all_of.networks),
         seconds=round(time.perf_counter() - begin, 1),
     )
 
@@ -205,8 +207,8 @@ def plot(result: Result | Law, *, width=7.16):
 )  # fmt: skip
 @click.option(
     "--seeds", type=int, metavar="K",
-    help="Freshly initialised networks of each preset; the classes take turns among them, with "
-    f"--law every one sees all images. [default: {SEEDS}, with --law {laws.SEEDS}]",
+    help="Freshly initialised networks of each preset, each of which sees all images. "
+    f"[default: {SEEDS}, with --law {laws.SEEDS}]",
 )  # fmt: skip
 @options.seed
 def command(run, n, law, fit, chosen, seeds, seed):
@@ -243,8 +245,8 @@ def paper(inputs, settings):
     from capsviz.cli.networks import with_baselines
 
     result = compare(
-        with_baselines(inputs), settings.few, warps=PRINTED, seed=settings.seed,
+        with_baselines(inputs), settings.few, warps=PRINTED, seeds=SEEDS_PRINTED,
         fit=min(FIT, max(8, settings.few // 10)),  # of ten classes, as many as are measured
-        progress=settings.progress("warping"),
+        seed=settings.seed, progress=settings.progress("warping"),
     )  # fmt: skip
     yield f"equivariance-{inputs.dataset.name}-{settings.few}-images", result

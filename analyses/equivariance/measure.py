@@ -8,6 +8,7 @@ import numpy as np
 
 from capsviz.statistics.comparison import compare_explained
 from capsviz.statistics.estimate import Estimate, stack
+from capsviz.statistics.runs import over_draws
 
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression, chosen on the images of the fit
 LEAST = 8  # images of a class
@@ -83,8 +84,23 @@ def joined(parts, order) -> Errors:
     return Errors(*(np.concatenate(rows, -1)[..., order] for rows in zip(*parts, strict=True)))
 
 
-def explained(errors, resampled) -> dict:
-    """Fields of `Result` of one warp, from the `Errors` of S kinds of vectors, by resamples."""
+def explained(errors, resampled, picked) -> dict:
+    """Fields of `Result` of one warp, from the `Errors` of all vectors, by resamples.
+
+    Parameters
+    ----------
+    picked  for each draw of the controls the S kinds of vectors, by their number.
+    """
+    drawn = [_of_draw([errors[k] for k in some], resampled) for some in picked]
+    means = np.stack([one["mean"].value for one in drawn])
+    return {
+        name: over_draws(parts) if isinstance(parts[0], Estimate) else np.mean(parts, 0)
+        for name in drawn[0]
+        for parts in [[one[name] for one in drawn]]
+    } | {"by_seed": np.stack([means.min(0), means.max(0)], -1)}
+
+
+def _of_draw(errors, resampled) -> dict:
     spread = np.stack([one.spread for one in errors])
 
     def compare(parts, among):

@@ -12,24 +12,23 @@ from capsviz.tracing import features
 from capsviz.transforms.warps import family_matrix, warp
 
 
-def of_class(networks, images: Tensor, label: int, warps) -> Iterator[list[np.ndarray]]:
+def of_class(networks, images: Tensor, label: int, warps, axes=()) -> Iterator[list[np.ndarray]]:
     """Vectors of images of one class, unwarped and warped: (1 + A, N, F) by network, warp by warp.
 
-    Each warp is made once and looked at by all networks; the pixels come last.
+    Each warp is made once and looked at by all networks; after them come the pixels, and these
+    along each set of axes.
 
     Parameters
     ----------
-    networks  in the place of one may stand several, among which the classes take turns.
-    warps     name in `capsviz.transforms.warps.FAMILIES` -> sizes (1 + A,), the neutral one first.
+    warps  name in `capsviz.transforms.warps.FAMILIES` -> sizes (1 + A,), the neutral one first.
+    axes   (C·H·W, E) each.
     """
     labels = torch.full((len(images),), label)
-    turn = [one[label % len(one)] if isinstance(one, list) else one for one in networks]
 
     def look(images):
-        return [
-            *(features(model, images, labels).numpy() for model in turn),
-            images.flatten(1).numpy(),
-        ]
+        pixels = images.flatten(1).numpy()
+        seen = [features(model, images, labels).numpy() for model in networks]
+        return [*seen, pixels, *(pixels @ one for one in axes)]
 
     upright = look(images)
     for name, sizes in warps.items():

@@ -90,11 +90,14 @@ def caption(result) -> str:
     if hasattr(result, "laws"):
         return law.caption(result)
     head, *rows = findings(result).split("\n")
-    fresh = (
-        ""
-        if result.seeds < 2
-        else f"freshly initialised: the classes take turns among {result.seeds} seeds; "
-    )
+    fresh = ""
+    if result.by_seed is None and result.seeds > 1:  # before 0.3
+        fresh = f"freshly initialised: the classes take turns among {result.seeds} seeds; "
+    elif result.seeds > 1:
+        fresh = (
+            f"freshly initialised, random directions: means of {result.seeds} seeds, which "
+            "intervals are over, too; "
+        )
     if result.by_count is not None:
         fresh = f"the same maps by the images of a class that they are fitted on; {fresh}"
     return (

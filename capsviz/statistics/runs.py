@@ -74,6 +74,21 @@ def _combine(estimates: Sequence[Estimate], low: float, high: float) -> Estimate
     )
 
 
+def over_draws(estimates: Sequence[Estimate]) -> Estimate:
+    """The mean of estimates (...) of one network beside controls that are drawn S times.
+
+    As `combine`, over the draws in place of runs: what is no control has equal values, and keeps
+    its interval. Resamples are not kept: with several training runs, the draws of all are the same.
+    Of one draw the interval is over images alone.
+    """
+    return _of_one_run(combine(estimates) if len(estimates) > 1 else estimates[0])
+
+
+def _of_one_run(one: Estimate) -> Estimate:
+    less = None if one.difference is None else _of_one_run(one.difference)
+    return Estimate(one.value, one.ci95, one.n, less)
+
+
 def _images(estimates, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """k² and the variance (...) of one run's value by the images, `own` from its interval.
 
