@@ -14,8 +14,8 @@ from sklearn.metrics import r2_score
 
 from capsviz import checkpoint, figures
 from capsviz.analyses import equivariance
-from capsviz.analyses.equivariance.kinds import RANDOM
 from capsviz.analyses.equivariance import choice, measure
+from capsviz.analyses.equivariance.kinds import RANDOM
 from capsviz.cli import main
 from capsviz.nn import models
 from capsviz.tracing import features
