@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, claims, findings, layers, parity, robustness
+from benchmarks import RESULTS, blocks, claims, findings, layers, parity, robustness
 from benchmarks import durations as analyses
 from benchmarks.claims.accuracy import cards
 from benchmarks.leaderboard import write as write_leaderboard
@@ -45,10 +45,7 @@ HEAD = (  # networks and columns of the leaderboard that the README shows
     ("network", "runs", "accuracy, %", "affine, within, %", "affine, beyond, %", "transplant, %",
      "parents, %", "parameters"),
 )  # fmt: skip
-KINDS = (
-    "leaderboard|results|speed|layers|analyses|robustness|reproduced|commands|durations|contents"
-)
-PART = re.compile(rf"<!-- (?P<what>run: [^>]+|{KINDS}) -->\n.*?<!-- end -->", re.DOTALL)
+PART = re.compile(r"<!-- (?P<what>run: [^>]+|[a-z]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def results() -> str:
@@ -227,6 +224,7 @@ def fill(text: str, *, run: bool) -> str:
                 "leaderboard": leaderboard_head,
                 "contents": lambda: contents(text),
                 "durations": durations,
+                "blocks": blocks.sentence,
                 "results": results,
                 "speed": speeds,
                 "layers": layers.table,

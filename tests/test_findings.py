@@ -1,5 +1,6 @@
 """docs/findings.md says what the results bear out, and nothing that they do not."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 
 from benchmarks import findings
 from benchmarks.claims.claim import ROOT, Shipped, shipped
-from benchmarks.findings import couplings, finding, poses
+from benchmarks.findings import couplings, finding, poses, trained
 from capsviz import checkpoint, discovery
 from capsviz.analyses.transplant.words import UNLIKE, UNLIKE_SHUFFLED
 from capsviz.nn import routing
@@ -121,3 +122,24 @@ def test_what_is_not_shipped_is_said(monkeypatch, tmp_path):
     assert holding == [] and len(without) == len(findings.FINDINGS)
     assert all("no result is shipped" in line for line in without)
     assert np.all(["figures/" in line or "seeds/" in line for line in without])
+
+
+def test_training_with_three_rounds_is_held_against_one_pair_by_pair(monkeypatch):
+    each = trained.differences()
+    paper = each[trained.PAPER]
+    folder = ROOT / "trained/reproduce/10-epochs"
+    errors = [
+        1
+        - json.loads((folder / f"mnist-routing-{r}-1.json").read_text())["results"]["test"][
+            "accuracy"
+        ]
+        for r in (1, 3)
+    ]
+    assert paper[1] == pytest.approx(errors[1] - errors[0]) and len(paper) == 3
+    assert all(len(pairs) >= trained.LEAST for pairs in each.values())
+    words, files = trained.words()
+    count = sum(len(pairs) for pairs in each.values())
+    less = sum(pair < 0 for pairs in each.values() for pair in pairs)
+    assert f"{less} of {count} pairs" in words and len(set(files)) == 2 * count
+    monkeypatch.setattr(trained, "differences", lambda: {trained.PAPER: [0.001, 0.002, 0.003]})
+    assert "in 0 of 3 pairs" in trained.words()[0] and "-0.20" in trained.words()[0]

@@ -13,8 +13,7 @@ share of the variance within a class that this keeps is told, and R2 is of what 
 networks of the same kind, freshly initialised, with the initial weights of each preset that the
 network has, five seeds, each of which sees all images; and as many numbers of the pixels along
 random directions, five draws. Intervals at 95 % by paired bootstrap over images, 1,000 resamples,
-fits and weights held fixed; of these controls, and of differences from them, over the draws too:
-one initialisation differs from another by more than images do.
+fits and weights held fixed; of these controls, and of differences from them, over the draws too.
 
 A reader should see R2 near 1 where the pose changes lawfully, and above that of fresh networks by
 what training added: a pose is a smooth function of the image before any training, and far more of
@@ -68,8 +67,7 @@ STEPS = (-1, -1 / 2, 1 / 2, 1)  # of the reach
 FIT = 500  # training images of a class that a map is fitted on
 SEEDS = 5  # freshly initialised networks of each preset, and draws of directions
 SEEDS_PRINTED = 3  # in a figure set
-PRINTED = ("rotation",)  # in a figure set: all take five times as long
-LAWFUL = ("rotation",)  # with --law
+PRINTED = LAWFUL = ("rotation",)  # in a figure set, as all take five times as long; with --law
 
 
 class Result(NamedTuple):
@@ -141,7 +139,7 @@ def compute(
     from capsviz.transforms.warps import family
 
     begin = time.perf_counter()
-    images, labels, own = images.cpu(), labels.cpu().numpy(), [family(name) for name in warps]
+    images, labels, own = images.cpu(), labels.cpu().numpy(), list(map(family, warps))
     choice.check(models[0], names[0], warps, REACH, seeds)
     fit_images = None if fit_images is None else fit_images.cpu()
     groups, fit, notes = choice.groups(labels, fit_images, fit_labels, fit, fit_of)

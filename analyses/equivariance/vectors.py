@@ -27,8 +27,8 @@ def of_class(networks, images: Tensor, label: int, warps, axes=()) -> Iterator[l
 
     def look(images):
         pixels = images.flatten(1).numpy()
-        seen = [features(model, images, labels).numpy() for model in networks]
-        return [*seen, pixels, *(pixels @ one for one in axes)]
+        poses = [features(model, images, labels).numpy() for model in networks]
+        return [*poses, pixels, *(pixels @ one for one in axes)]
 
     upright = look(images)
     for name, sizes in warps.items():

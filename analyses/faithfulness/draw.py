@@ -7,6 +7,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from capsviz.analyses.faithfulness.words import TARGETS
 from capsviz.figures import COLOURS
 from capsviz.figures.panels import show, wrapped
 
@@ -145,7 +146,7 @@ def judgements(result, width):
         axes.set_axisbelow(True)
         axes.tick_params(axis="y", length=0, labelleft=axes is panels[0] or not wide)
     figure.suptitle(
-        f"{result.n:,} {result.dataset} images, class {result.target};"
+        f"{result.n:,} {result.dataset} images, {TARGETS[result.target]};"
         f"{' ' if wide else chr(10)}bars: 95 % intervals",
         fontsize=7,
     )

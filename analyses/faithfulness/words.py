@@ -7,6 +7,7 @@ import numpy as np
 from capsviz.statistics.words import sentences
 
 ROUTED, UNIFORM = "routing map", "routing map, uniform"
+TARGETS = {"read": "the class that is read", "true": "the true class"}
 CONTROLS = ("ink", "|u| map")  # as far as a map gets that knows nothing of the class
 
 
@@ -15,12 +16,16 @@ def parts(result) -> tuple[str, ...]:
     return ("", "curves")
 
 
+def _named(result) -> str:
+    return f"the class {result.classes[result.target]}"
+
+
 def caption(result, part="") -> str:
     """What a picture shows, with its numbers."""
     many = hasattr(result, "gap")
     if part == "curves":
         text = (
-            f"Score of the class {result.target if many else result.classes[result.target]} when "
+            f"Score of {TARGETS[result.target] if many else _named(result)} when "
             "pixels are removed, or alone are shown, in the order of a map."
         )
         if many:
@@ -30,7 +35,7 @@ def caption(result, part="") -> str:
     if many:
         text = (
             f"Faithfulness of maps over {result.n:,} {result.dataset} images: area under insertion "
-            f"less deletion, of the score of the class {result.target}; infidelity, the share of "
+            f"less deletion, of the score of {TARGETS[result.target]}; infidelity, the share of "
             "squared losses by black squares that a map leaves unexplained; and rank correlation "
             f"of a map with itself after layers have got random weights ({result.sanity.n} draws). "
             f"Bars: 95 % intervals.{_routed(result)}"
@@ -95,7 +100,7 @@ def _of_many(result) -> list[str]:
     ]
     return [
         f"{result.n:,} {result.dataset} images, area of insertion less deletion, of the score of "
-        f"the class {result.target}: {areas}",
+        f"{TARGETS[result.target]}: {areas}",
         *verdicts(result),
         f"infidelity: {errors}",
         "rank correlation of a map with itself when all layers are random "

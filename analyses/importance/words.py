@@ -101,7 +101,7 @@ def _first(result, kind: str) -> str:
     which = _name(result, kind, result.first[kind])
     if own.runs is not None:
         which = "in each run its own"
-    apart = told(control.difference, "less", "more", "not told apart")
+    apart = told(control.difference, "which lose less", "which lose more", "not told apart")
     return (
         f"without the one that ranks first on the other images ({which}) {own:+.3f}, without "
         f"random ones of its norm {control:+.3f}, {apart}"

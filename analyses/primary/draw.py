@@ -20,7 +20,8 @@ def rows(result, width):
     columns = len(levels) + 2
     cell = min((width - LABELS - SCALE - (columns - 1) * GAP - 2 * GROUP) / columns, CELL)
     tall = cell * result.image.shape[1] / result.image.shape[2]
-    height = TITLES + K * (tall + GAP) + 0.06
+    below = 0.14 if K == 1 else 0.06  # what is read stands under the middle row
+    height = TITLES + K * (tall + GAP) + below
     figure = Figure(figsize=(width, height), layout="none")
 
     def place(column, row, group):

@@ -15,12 +15,13 @@ lasso does not tell of images left out of its fit count for nothing. *Cycle*: th
 and the drawing encoded again; R2 of the pose about its mean over the class. *Paths*: (1 - t) v_a +
 t v_b of two images read as the same class, decoded: read as what, and how far from training images.
 
-Controls: networks freshly initialised (the classes take turns among three seeds), principal
-components of the pixels, as many as the pose has numbers, and the last features of the data set's
-networks without capsules. For DCI the pose turned at random. For the cycle noise that moves each
-image as far, cut off at black and white, and another image's drawing. For paths a cross-fade of the
-pixels of the two drawings. Intervals are 95 %, by bootstrap of the images, of the couples for
-paths; of DCI by Student's t over classes; of selectivity by MOVER (Zou & Donner 2008).
+Controls: networks freshly initialised (the classes take turns among three seeds, so that how
+initialisations differ is in no interval), principal components of the pixels, as many as the pose
+has numbers, and the last features of the data set's networks without capsules. For DCI the pose
+turned at random. For the cycle noise that moves each image as far, cut off at black and white, and
+another image's drawing. For paths a cross-fade of the pixels of the two drawings. Intervals are
+95 %, by bootstrap of the images, of the couples for paths; of DCI by Student's t over classes; of
+selectivity by MOVER (Zou & Donner 2008).
 
 A reader should see which measures can be read off linearly, and compare with the fresh networks and
 the pixels: what these tell as well was not learned. A disentanglement no higher than that of the

@@ -71,4 +71,5 @@ def _curves(axes, result):
     axes.set(xlabel="t, from image a to image b", ylabel="activation", ylim=(0, 1.02), xlim=(0, 1))
     heights = np.concatenate([line.get_ydata() for line in axes.lines])
     free = not ((heights > 0.35) & (heights < 0.65)).any()
-    axes.legend(loc="center" if free else "best", ncols=2, fontsize=6)
+    place = {"loc": "center"} if free else {"loc": "lower center", "bbox_to_anchor": (0.5, 1)}
+    axes.legend(ncols=2, fontsize=6, **place)

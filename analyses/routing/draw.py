@@ -152,7 +152,8 @@ def last(axes, x, y, text, *, below, alone=False):
 
 def iteration_ticks(axes, rounds):
     """Whole iterations only; a routing of one pass has none."""
-    axes.set_xlim(rounds[0] - 0.3, rounds[-1] + 0.3)
+    room = max(0.3, 0.06 * (rounds[-1] - rounds[0]))  # of the last number
+    axes.set_xlim(rounds[0] - room, rounds[-1] + room)
     if len(rounds) == 1:
         axes.set(xlabel="one pass", xticks=[])
     else:

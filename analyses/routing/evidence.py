@@ -47,6 +47,7 @@ def evidence(result, width):
     axes.hlines(at, result.uniform_map_sums, result.map_sums, color=GREY, linewidth=0.8)
     axes.plot(result.map_sums, at, "o", color=RED, label="routed")
     axes.plot(result.uniform_map_sums, at, "o", color=BLUE, mfc="white", label="uniform")
+    axes.margins(x=0.05 if wide else 0.12)  # whole markers
     axes.set(title="sum Σ over capsules" if wide else "sum Σ", xlabel="Σ")
     axes.xaxis.set_major_locator(MaxNLocator(4 if wide else 2))
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower right", ncols=2)

@@ -23,6 +23,7 @@ from capsviz.figures.panels import label_lines, wrapped
 PINK, ORANGE = COLOURS[3], COLOURS[4]
 NEAR = 0.25  # of the height of the axes: a control this near to the curve's last number
 LINE = 8  # points from a line of small letters to the next
+MOST = 12  # numbers and letters on an axis
 CROWDED = 8  # rounds and controls on an axis from which on a number is wider than two of them
 WIDE = 6.0  # inches: from here on three panels stand side by side, below it two
 CONTROL_STYLES = ((RED, "s"), (GREEN, "D"), (PINK, "^"), (ORANGE, "v"))  # one each
@@ -79,6 +80,7 @@ def _title(result) -> str:
 def _by_rounds(axes, result, estimate, controls):
     """r = 1 ... M and the controls; a control far off the others' scale is said in words."""
     count, K = len(estimate), len(controls)
+    step = -(-(count + K) // MOST)  # from one number or letter on the axis to the next
     _errorbar(axes, np.arange(1, count + 1), estimate, BLUE, "o-")
     low, high = estimate.low.min(), estimate.high.max()
     if low == high:  # nothing to measure by, as of predictions against themselves
@@ -87,29 +89,32 @@ def _by_rounds(axes, result, estimate, controls):
     low, high = low - room, high + room
     far = []  # controls off the scale, and on which side
     for k in range(K):
-        at, value = count + 1 + k, float(controls.value[k])
+        at, value = count + step * (1 + k), float(controls.value[k])
         colour, marker = CONTROL_STYLES[k]
         if low - 5 * room <= value <= high + 5 * room:
             _errorbar(axes, [at], controls[k : k + 1], colour, marker)
             low, high = min(low, controls.low[k] - room), max(high, controls.high[k] + room)
         else:
             up = value > high
-            reach = 2 if count + K < CROWDED else 3  # controls that a number reaches over
+            few = count + K < CROWDED or step > 1
+            reach = 2 if few else 3  # controls that a number reaches over
             taken = [level for j, side, level in far if side == up and k - j <= reach]
             line = next(level for level in (0.0, LINE, 2 * LINE) if level not in taken)
             far.append((k, up, line))
             axes.annotate(
                 f"{result.controls[k][0].upper()} {value:.3g} {'↑' if up else '↓'}",
-                (at + 0.45, float(up)), ha="right",
+                (at + 0.45 * step, float(up)), ha="right",
                 va="top" if up else "bottom", xycoords=("data", "axes fraction"),
                 xytext=(0, -line if up else line), textcoords="offset points",
                 fontsize=6, color=colour,
             )  # fmt: skip
-    axes.set(ylim=(low, high), xlim=(0.5, count + K + 0.7))
-    axes.set_xticks(range(1, count + K + 1))
-    rounds = [str(r) for r in range(1, count + 1)] if count > 1 else ["own"]
+    axes.set(ylim=(low, high), xlim=(1 - 0.5 * step, count + (K + 0.7) * step))
+    numbered = list(range(1, count + 1, step))
+    axes.set_xticks([*numbered, *(count + step * (1 + k) for k in range(K))])
+    rounds = [str(r) for r in numbered] if count > 1 else ["own"]
     axes.set_xticklabels([*rounds, *(name[0].upper() for name in result.controls)])
-    for tick, (colour, _) in zip(axes.get_xticklabels()[count:], CONTROL_STYLES, strict=False):
+    letters = axes.get_xticklabels()[len(numbered) :]
+    for tick, (colour, _) in zip(letters, CONTROL_STYLES, strict=False):
         tick.set_color(colour)
     axes.set_xlabel("rounds r; controls" if count > 1 else "controls")
 
@@ -129,7 +134,9 @@ def _polarisation(axes, result):
     values = estimate.value
     top = 1.06 if values.max() > 0.97 else 1  # whole markers
     axes.set(ylabel="mean of max $c_{ij}$", ylim=(0, top), title="polarisation")
-    parts.last(axes, rounds, values, f"{values[-1]:.3f}", below=values[-1] > 0.5,
+    control = result.control_polarisation.value[result.controls.index("random")]
+    below = values[-1] > 0.5 or 0 < control - values[-1] < NEAR < values[-1]
+    parts.last(axes, rounds, values, f"{values[-1]:.3f}", below=below,
                alone=len(values) == 1)  # fmt: skip
     parts.iteration_ticks(axes, rounds)
     _control(axes, values, result, result.control_polarisation, below=False)

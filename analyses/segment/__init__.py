@@ -240,11 +240,9 @@ def caption(result: Result, part: str = "") -> str:
             "Error and overlap of what the two longest capsules of an image draw, with their "
             f"controls. {sentences(findings(result))}"
         )
-    misread = ""
-    if result.failures:
-        misread = " In the second block are misread images, those with the longest wrong capsule."
+    of = f"misread ones of the {result.n:,} that the measures are of, by the longest wrong capsule"
     return (
         "Two digits in one image, and what the two longest capsules draw, one colour each. "
         "*: the wrong pair, its second class neither label nor prediction."
-        f"{misread}"
+        f"{f' In the second block: {of}.' if result.failures else ''}"
     )

@@ -38,7 +38,7 @@ def sheet(result, width):
     last = result.first + P - F - 1
     which = f"images {result.first} to {last}" if last > result.first else f"image {last}"
     wrong = round(result.n * (1 - float(result.right.value)))
-    titles = [f"{result.dataset}, {which}", f"{F} of {wrong:,} misread"]
+    titles = [f"{result.dataset}, {which}", f"{F} of {wrong:,} misread of {result.n:,} drawn"]
     for block, place, title in zip(blocks, places, titles, strict=False):
         block.draw(place, title)
     return figure

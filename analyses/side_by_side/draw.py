@@ -63,9 +63,9 @@ def _words(result, k, width) -> str:
         f"{name} – {result.words[k]}",
         f"effective parents {result.effective[k]:.2f} of {J} (5 to 95 % of capsules: {low:.2f} to "
         f"{high:.2f}); sd about uniform {result.coupling_sd[k]:.4f}",
+        f"evidence: {quantity['part']}; Σ: {quantity['whole']}",
     ]
-    text = "\n".join(wrapped(line, width - 0.2, NAME) for line in lines)
-    return f"{text}\nevidence: {quantity['part']}; Σ: {quantity['whole']}"
+    return "\n".join(wrapped(line, width - 0.2, NAME) for line in lines)
 
 
 def _couplings(part, result, name):

@@ -194,7 +194,8 @@ def command(run, donor, donor_index, n, parts, of, by, layer, seed):
     single = options.typed("of", "by", "layer")
     number = one_by_one.FEW if single and n is None else n
     options.refuse_without_evaluate(number, "parts")
-    options.refuse_with_evaluate(number, "digit", "index", "image", "donor", "donor_index")
+    why = single[0] if single and n is None else "--n"
+    options.refuse_with_evaluate(number, "digit", "index", "image", "donor", "donor_index", why=why)
     if single and parts:
         raise ValueError(f"{single[0]} tells shares of the capsules, too: drop --parts")
     if single:

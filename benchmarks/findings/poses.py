@@ -27,7 +27,7 @@ NEAREST = "pixels: nearest image"
 
 
 def lawful() -> Finding:
-    """Poses follow a rotation less lawfully than pixels do, and training need not help."""
+    """Poses follow a rotation less lawfully than leading components of the pixels do."""
     one = of_figure(LAWS)
     result = one.result
     turn, names = result.warps.index("rotation"), result.sources
@@ -51,7 +51,7 @@ def lawful() -> Finding:
     not_all = any(gain.low <= 0 for gain in gains)
     adds = bool((mean.difference.high[fresh] < 0).all()) and gains[-2].low > 0  # uniform's
     return Finding(
-        "Poses turn less lawfully than pixels do, and training need not help",
+        "Poses turn less lawfully than leading components of pixels, and training need not help",
         bool(
             holds
             and mean.difference.low[pixels] > 0
@@ -72,7 +72,7 @@ def lawful() -> Finding:
             if k not in (pixels, *fresh[1:])
         ),
         seeds([f"R² less that freshly initialised, fits on 100, {'; '.join(words)}"]),
-        "poses that are told better than as many components of the pixels",
+        "poses that are told better than as many leading components of the pixels",
         [one.source, *files, *others],
     )
 
@@ -88,7 +88,9 @@ def affine() -> Finding:
     inside = "; ".join(f"{result.networks[k]} {result.within[k]:.1%}" for k in (capsnet, *others))
     plain = result.networks.index("cnn-9")
     (pooled,), outer, files = _of_stem(["pooled"], columns.beyond)
-    _, inner, _ = _of_stem(["pooled", "dynamic"], columns.within)
+    (least, _), inner, _ = _of_stem(["pooled", "dynamic"], columns.within)
+    each = [one for k in routings.available() for one in _of_stem([k], columns.within)[0]]
+    lower = sum(least.value < one.value for one in each)
     gaps = {}
     for name in routings.available():
         some, _, more = _of_stem([name], columns.beyond)
@@ -111,7 +113,8 @@ def affine() -> Finding:
         f"within the trained places {inside}; beyond, cnn-9, which does not "
         f"pool, {result.beyond[plain]:.1%}",
         f"one training run of each; {STEM}, ten epochs, {outer.rpartition(', ')[0]}, less uniform "
-        f"{100 * even:+.1f}, {told}{rest} points; within {inner}",
+        f"{100 * even:+.1f}, {told}{rest} points; within {inner}; of {lower} of "
+        f"{len(each)} routings the mean is above pooling's",
         "CapsNets that are ahead beyond over several seeds",
         [one.source, *files],
     )

@@ -227,11 +227,11 @@ def typed(*names: str) -> list[str]:
     ]
 
 
-def refuse_with_evaluate(n: int | None, *names: str) -> None:
-    """ValueError for `--n` beside options, by parameter name, that it would ignore."""
+def refuse_with_evaluate(n: int | None, *names: str, why: str = "--n") -> None:
+    """ValueError for `--n`, or what else is `why`, beside options that it would ignore, by name."""
     ignored = typed(*names)
     if n is not None and ignored:
-        raise ValueError(f"--n looks at test images, not at one: drop {', '.join(ignored)}")
+        raise ValueError(f"{why} looks at test images, not at one: drop {', '.join(ignored)}")
 
 
 def refuse_without_evaluate(n: int | None, *names: str) -> None:

@@ -91,7 +91,8 @@ def read(
     missing = f"{name} is not in {', '.join(map(str, folders))}"
     first = target / files[0]
     example = first.name if len(files) == 1 else f"{first.name}, ..."
-    where = f"put its files ({example}) in {first.parent}, or name their folder by --data-dir{also}"
+    where = f"put its files ({example}) in {first.parent}"
+    where += f", or name their folder by --data-dir (root=){also}"
     if not download:
         raise FileNotFoundError(f"{missing}: {where}")
     if not _reachable(urls):

@@ -1,7 +1,9 @@
 """scikit-learn's 1,797 handwritten digits, 8x8, enlarged to 28x28: always there, no download.
 
 `digits.txt` beside this file lists which of them each split has: those that scikit-learn's
-`train_test_split` draws, stratified, with the seed 0, so that results can be compared.
+`train_test_split` draws, stratified, with the seed 0, so that results can be compared. The file has
+the digits as they were collected, so that such a split has images beside each other, presumably
+by one hand, on both sides: `block` gives splits that do not.
 """
 
 from __future__ import annotations
@@ -16,20 +18,45 @@ import torch
 
 from capsviz.data import Dataset
 
+BLOCKS, VALIDATION, RANDOM = 5, 180, -1
 BOX, SIDE = 20, 28  # the 8x8 digit fills 20 of 28 pixels, as MNIST's digits do
 IMAGE_SHAPE, CLASSES = (1, SIDE, SIDE), tuple("0123456789")
 
 
-def load(split, root=None, *, download=True):
+def load(split, root=None, *, block=RANDOM, download=True):
     """1,257 train, 180 validation, 360 test images (N, 1, 28, 28), each split stratified.
 
     They are in no folder; FileNotFoundError for a `root` that is not there, which a slip would be.
+
+    Parameters
+    ----------
+    block  0 to 4: that fifth of the file, in its order, is the test split (359 or 360 images), the
+           180 images after it are the validation split, those after the last one being the first;
+           -1: scikit-learn's random split.
+
+    Raises
+    ------
+    ValueError  for another block.
     """
+    if type(block) is not int or not RANDOM <= block < BLOCKS:
+        raise ValueError(
+            f"block of the data set 'digits' must be 0 to {BLOCKS - 1}, or {RANDOM} for a random "
+            f"split, got {block!r}"
+        )
     if root is not None and not Path(root).is_dir():
         raise FileNotFoundError(f"there is no folder '{root}'; the digits need none")
     images, labels, places = _enlarged()
-    index = places[split]
+    index = places[split] if block == RANDOM else _of_block(len(images), block)[split]
     return Dataset(images[index], labels[index], CLASSES, "digits", split)
+
+
+def _of_block(count: int, block: int) -> dict[str, torch.Tensor]:
+    """Places of each split in the file, where one block of it is the test split."""
+    start, end = count * block // BLOCKS, count * (block + 1) // BLOCKS
+    around = torch.arange(start, start + count) % count
+    sizes = [end - start, VALIDATION, count - (end - start) - VALIDATION]
+    test, validation, train = around.split(sizes)
+    return {"train": train, "validation": validation, "test": test}
 
 
 @cache

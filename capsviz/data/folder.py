@@ -43,7 +43,7 @@ def load(split, root=None, *, image_size=28, channels=1, download=True):
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
-    needed = "the data set 'folder' needs --data-dir with class folders in it"
+    needed = "the data set 'folder' needs --data-dir (root=) with class folders in it"
     if root is None:
         raise NoFolderError(f"{needed}, and none was named")
     root = Path(root)

@@ -27,7 +27,7 @@ def load(split, root=None, *, corruption="identity"):
         raise FileNotFoundError(
             f"MNIST-C is not in {' or '.join(map(str, folders))}: unpack mnist_c.zip of "
             "https://github.com/google-research/mnist-c there, or name the folder "
-            "that it lies in by --data-dir"
+            "that it lies in by --data-dir (root=)"
         )
     known = sorted(p.name for p in place.iterdir() if p.is_dir())
     if corruption not in known:

@@ -92,7 +92,7 @@ def _find(prefix: str, what: str, root) -> Path:
     raise FileNotFoundError(
         f"smallNORB's {prefix}-{what}.mat is not in {', '.join(map(str, folders))}, and is not "
         f"downloaded: put it, or its .gz, from {PAGE} in {folders[-2]}, or name its folder by "
-        "--data-dir"
+        "--data-dir (root=)"
     )
 
 

@@ -27,12 +27,14 @@ def threshold(distances: np.ndarray, percentile: float = PERCENTILE) -> float:
 
     Raises
     ------
-    ValueError  for no distances, or a percentile outside 0 to 100.
+    ValueError  for no distances, or NaN among them, or a percentile outside 0 to 100.
     """
     if not 0 < percentile < 100:
         raise ValueError(f"expected a percentile between 0 and 100, got {percentile:g}")
     if len(distances) == 0:
         raise ValueError("a threshold needs the distances of validation images, got none")
+    if np.isnan(distances).any():
+        raise ValueError("a threshold needs distances that are numbers, got NaN")
     return float(np.percentile(distances, percentile))
 
 

@@ -361,7 +361,10 @@ def test_the_command_takes_parts_and_iterations_and_refuses_what_they_ignore(ana
     for words, said in (
         (("--of", "votes"), "unknown part of a network 'votes'"),
         (("--by", "classes"), "unknown way to exchange 'classes'"),
-        (("--of", "children", "--digit", "2"), "drop --digit"),
+        (
+            ("--of", "children", "--digit", "2"),
+            "--of looks at test images, not at one: drop --digit",
+        ),
         (("--of", "children", "--parts"), "drop --parts"),
         (("--of", "poses", "--by", "iterations"), "got --of poses"),
         (("--layer", "4"), "expected layer 0 or -1, got 4"),

@@ -157,6 +157,27 @@ def test_digits_are_those_of_scikit_learn_and_split_as_it_splits():
         assert torch.equal(part.images, expected.byte())
 
 
+def test_blocks_of_the_digits_are_runs_of_the_file_and_leave_none_out():
+    from sklearn.datasets import load_digits
+
+    source, read = load_digits(), []
+    for block in range(5):
+        parts = [data.load("digits", split, block=block) for split in data.SPLITS]
+        _, validation, test = parts
+        assert len(validation) == 180 and sum(map(len, parts)) == 1797
+        start, end = 1797 * block // 5, 1797 * (block + 1) // 5
+        assert test.labels.tolist() == source.target[start:end].tolist()
+        after = [source.target[k % 1797] for k in range(end, end + 180)]
+        assert validation.labels.tolist() == after
+        images = torch.cat([part.images for part in parts]).flatten(1)
+        assert len(images.unique(dim=0)) == len(np.unique(source.data, axis=0))
+        read += test.labels.tolist()
+    assert read == source.target.tolist()
+    for wrong in (5, -2, "2", True):
+        with pytest.raises(ValueError, match="block of the data set 'digits' must be"):
+            data.load("digits", "test", block=wrong)
+
+
 def test_a_folder_that_is_not_there_is_a_slip_with_the_digits_too(tmp_path):
     assert len(data.load("digits", "test", tmp_path)) == 360
     with pytest.raises(FileNotFoundError, match=r"no folder '.*nowhere'"):

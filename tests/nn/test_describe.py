@@ -249,6 +249,7 @@ def test_a_checkpoint_is_described_by_its_card(run):
         (["--option", "classes=3"], "give it by --classes"),
         (["mnist", "--option", "epochs=3"], "--option epochs: epochs is no option of the network"),
         (["mnist", "--option", "pad_px=6"], "give it by --pad-px"),
+        (["digits", "--image-size", 5], "takes no image_size, got 5"),
         (["--checkpoint", "digits", "--crop-px", 20], "drop --crop-px"),
         (["--batch-size", 0], "0 is not in the range"),
         (["--checkpoint", "mnits"], "unknown checkpoint 'mnits'"),

@@ -22,6 +22,8 @@ def test_a_percentile_that_is_none_is_refused(percentile):
 def test_no_validation_images_are_refused():
     with pytest.raises(ValueError, match="got none"):
         detection.threshold(np.zeros(0))
+    with pytest.raises(ValueError, match="got NaN"):
+        detection.threshold(np.array([1, np.nan]))
 
 
 def test_the_area_is_that_of_scikit_learn_also_with_ties():

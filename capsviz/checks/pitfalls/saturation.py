@@ -12,7 +12,7 @@ ABOUT = About(
     pitfalls=(23,),
     after=(),
 )
-HIGH = 0.5
+USUAL, HIGH = 0.1, 0.5
 
 
 def examine(candidate: Candidate) -> Judgement:
@@ -22,6 +22,6 @@ def examine(candidate: Candidate) -> Judgement:
         mean = float(fresh.scores(fresh.images(7)).mean())
         by_length = fresh.by_length
     sentence = f"the mean score before training is {mean:.2g}"
-    if mean <= HIGH:
+    if mean <= USUAL:
         return passes(sentence, mean=mean)
-    return fails(sentence, mean=mean) if by_length else told(sentence, mean=mean)
+    return fails(sentence, mean=mean) if by_length and mean > HIGH else told(sentence, mean=mean)
