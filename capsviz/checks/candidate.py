@@ -14,6 +14,7 @@ from capsviz.checks.children import Children
 from capsviz.checks.verdict import UnseenError
 from capsviz.foreign import without_cuda
 from capsviz.foreign.decoders import put_decoder
+from capsviz.foreign.device import followed
 from capsviz.foreign.layers import Layer
 from capsviz.foreign.outputs import find_reconstruction
 from capsviz.foreign.recorder import Pass
@@ -70,7 +71,7 @@ class Candidate(Children):
         if self.decode_option is False:
             raise UnseenError("decoder: none, as given")
         if self.decode_option is not None:
-            return self.decode_option
+            return followed(self.decode_option)
         if self.manner == "look" and getattr(self.network, "decoder", None) is not None:
             return self.network.decode
         structure, output = self.structure, self.structure.recording.output

@@ -12,7 +12,7 @@ from torch import Tensor
 from capsviz.checks import facts
 from capsviz.checks.caller import Caller
 from capsviz.checks.parents import require_classes, require_pair
-from capsviz.checks.verdict import UnseenError
+from capsviz.checks.verdict import ApartError, UnseenError
 from capsviz.foreign import outputs, parts, without_cuda
 from capsviz.foreign.flow import Flow
 from capsviz.foreign.layers import Layer, layers
@@ -93,9 +93,12 @@ class Inside(Caller):
             where += "".join(f"; {layer}" for layer in self.structure.layers)
             raise UnseenError(f"no softmax weighs votes for {self.classes} parents{where}")
         try:
-            return chosen(own, self.flow, self.pair)
+            layer = chosen(own, self.flow, self.pair)
         except ValueError as error:
             raise UnseenError(f"{error}, or --pair NAME") from error
+        if layer.apart is not None:
+            raise ApartError(layer.said_apart)
+        return layer
 
     @property
     def has_layer(self) -> bool:

@@ -14,6 +14,7 @@ from capsviz.foreign.leaves import named_tensors, replaced
 
 CLOSE = 1e-4
 IMAGES = 4
+NOTHING = 1e-5  # of a loss in float32
 
 
 class Losses:
@@ -30,7 +31,7 @@ class Losses:
         """With other targets."""
         return self.candidate.loss_of(self.output, targets, self.labels)
 
-    def at(self, present: float, absent: float, after: float | None = None) -> float:
+    def at(self, present: float | Tensor, absent: float, after: float | None = None) -> float:
         """With these lengths of the class that is there, and of all others, or but of the next.
 
         Raises
@@ -46,6 +47,19 @@ class Losses:
             lengths[right.roll(1, 1) > 0] = after
         others = {id(tensor): _replaced(tensor, lengths, kind) for tensor, kind in kinds.items()}
         return self.candidate.loss_of(replaced(self.output, others), self.images, self.labels)
+
+    def shared(self) -> float:
+        """How far it is from a sum over images: of two that change, as a share of one's change."""
+        return max(self._shared(0.95, 0.3), self._shared(0.3, 0.1))
+
+    def _shared(self, before: float, after: float) -> float:
+        lengths = torch.full((IMAGES, 1), before).to(self.images)
+        first, second, both = (lengths.clone() for _ in range(3))
+        first[0], second[1], both[:2] = after, after, after
+        rest = self.at(lengths, 0.05)
+        one, other, two = (self.at(present, 0.05) - rest for present in (first, second, both))
+        largest = max(abs(one), abs(other), abs(two))
+        return abs(two - one - other) / largest if largest > NOTHING * abs(rest) else 0.0
 
     def margin(self) -> float | None:
         """The coefficient of the present class in a squared margin loss; None for another loss."""

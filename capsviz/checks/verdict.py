@@ -48,6 +48,10 @@ class UnseenError(Exception):
     """A thing that a check must look at and that is not there; its text says why."""
 
 
+class ApartError(UnseenError):
+    """Couplings are no one number for a child and a parent: nothing is said of such."""
+
+
 def passes(said: str, **numbers: float) -> Judgement:
     """As it should be."""
     return Judgement("passes", said, numbers)

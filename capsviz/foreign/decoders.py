@@ -8,6 +8,7 @@ from torch import Tensor
 from capsviz.foreign import outputs
 from capsviz.foreign import poses as class_poses
 from capsviz.foreign.decoding import Decoder
+from capsviz.foreign.device import followed
 from capsviz.foreign.following import rows
 from capsviz.foreign.functions import in_words
 from capsviz.foreign.leaves import tensors
@@ -29,6 +30,7 @@ def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -
         value = wrapped.look(images, keep=("poses",)).get("poses")
         if value is None:
             raise ValueError("decode= needs poses, and none were found: name them by poses=")
+        decode = followed(decode)
         result = decode(value[-1], torch.zeros(batch, dtype=torch.long, device=value.device))
         if not isinstance(result, Tensor) or result.numel() != images.numel():
             form = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__

@@ -59,6 +59,16 @@ def without_cuda():
         yield
 
 
+def followed(function: Callable) -> Callable:
+    """A function of somebody's that runs as `without_cuda` has it."""
+
+    def run(*args):
+        with without_cuda():
+            return function(*args)
+
+    return run
+
+
 class _Following(TorchFunctionMode):
     """Every call on the CPU."""
 

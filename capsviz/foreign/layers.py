@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from capsviz.foreign.flow import Flow
+from capsviz.foreign.flow import Flow, is_view, varying
 from capsviz.foreign.products import Product
 from capsviz.foreign.recorder import Event
 from capsviz.foreign.rounds import Round, normalises, summed_after, weighed
@@ -18,12 +18,22 @@ class Layer:
     children: int
     parents: int
     rounds: list[Round] = field(default_factory=list)
+    apart: Event | None = None  # a softmax whose couplings differ between the numbers of a pose
 
     @property
     def place(self) -> str:
         """Module, file and line of its softmax."""
         last = next((r for r in reversed(self.rounds) if r.softmax), self.rounds[-1])
         return (last.softmax or last.event).place
+
+    @property
+    def said_apart(self) -> str:
+        """In words, of a layer that has such a softmax."""
+        assert self.apart is not None
+        return (
+            f"couplings differ between the numbers of a pose in {self.apart.place}: a child has no "
+            "one coupling to a parent"
+        )
 
     def __str__(self):
         count = len(self.rounds)
@@ -43,13 +53,17 @@ def layers(flow: Flow, batch: int, classes: int) -> list[Layer]:
     classes  the number of parents, where couplings that are all equal do not tell their axis.
     """
     collected: list[Layer] = []
+    refused = []
     for event in flow.events:
         if normalises(event, flow):
             turn = weighed(flow, event, batch, classes)
             if turn is not None:
                 _put(flow, collected, turn)
+            else:
+                refused.append(event)
     known = {turn.event.index for layer in collected for turn in layer.rounds}
     for layer in collected:
+        layer.apart = next((one for one in refused if _is_apart(flow, layer, one)), None)
         _add_unweighed(flow, layer, known)
         layer.rounds.sort(key=lambda turn: turn.event.index)
     return sorted(collected, key=lambda layer: layer.rounds[-1].event.index)
@@ -91,6 +105,23 @@ def voting(flow: Flow, event: Event, how: Product) -> int:
     """Which input of a product holds votes, or the children of which an einsum makes them."""
     others = [k for k in range(len(event.inputs)) if k != how.position]
     return next((k for k in others if flow.from_images(event, k)), others[0])
+
+
+def _is_apart(flow: Flow, layer: Layer, softmax: Event) -> bool:
+    """Whether a softmax weighs the votes of a layer by numbers that differ along a pose."""
+    first, ports = layer.rounds[0], flow.ports(softmax)
+    base = votes_base(flow, first)
+    while ports:
+        for event, position in flow.readers.get(ports.pop(), []):
+            if is_view(event):
+                ports += flow.ports(event)
+                continue
+            weights = event.inputs[position]
+            if tuple(weights.shape) == first.frame and any(
+                flow.base(event, k) == base for k in range(len(event.inputs)) if k != position
+            ):
+                return any(first.roles[axis] == "E" for axis in varying(weights))
+    return False
 
 
 def _add_unweighed(flow: Flow, layer: Layer, known: set[int]) -> None:

@@ -36,7 +36,7 @@ BATCHES = (7, 11, 13)  # images in the recorded pass: primes, so that their axis
 
 
 class NoCapsulesError(ValueError):
-    """A network in which nothing weighs votes."""
+    """A network in which nothing weighs votes, or no one number a vote."""
 
 
 def wrap(
@@ -164,6 +164,11 @@ def _pass(network, recipe, couplings):
         own = [layer for layer in known if layer.parents == recipe.classes]
         if own:
             layer = chosen(own, flow, recipe.pair)
+            if layer.apart is not None:
+                raise NoCapsulesError(
+                    f"{layer.said_apart}; wrap it with couplings=None: then evaluate, sweep and "
+                    "corrupt can be run"
+                )
             others = [other for other in known if other is not layer]
             return batch, images, flow, output, (layer, others)
     if isinstance(network, torch.jit.ScriptModule):

@@ -1,14 +1,16 @@
 """Interventions on routing: couplings that replace a network's own, and how far they spread.
 
-    "uniform"   each child spreads evenly what it gives away in the first iteration: 1/J
+    "uniform"   each child spreads evenly what it gives away: 1/J
     "random"    uniform on the simplex over parents, another draw for each image
     "shuffled"  the image's own couplings, exchanged among its children
     "matched"   random, with what each child gives and the standard deviation of the image's own
 The first two ask whether routing differs from none: each child gives what it gives in the first
 iteration, which for all routings but max-min, where it is more, and leaky ones is what it gives
-later. Random couplings spread far wider than those of most networks (less wide than those of
-self-attention), so that what they spoil says little; "matched" and "shuffled" spread as widely as
-the network's own, give as much, and differ from them in where it goes.
+later. Where later ones give one number, the same for all images, and the first another, as where
+responsibilities begin at 1, it is that of the last. Random couplings spread far wider than those of
+most networks (less wide than those of self-attention), so that what they spoil says little;
+"matched" and "shuffled" spread as widely as the network's own, give as much, and differ from them
+in where it goes.
 """
 
 from __future__ import annotations
@@ -23,21 +25,34 @@ from capsviz.discovery import unknown
 from capsviz.nn.functional import random_couplings
 
 INTERVENTIONS = ("uniform", "random", "shuffled", "matched")
+SAME = 1e-4  # of what children give
 OF_OWN = ("shuffled", "matched")  # those that need each image's own couplings
 
 
 def coupling_totals(couplings: Tensor) -> Tensor:
     """What each child gives to all parents in the first iteration: (R, N, I, J) -> (I, 1) double.
 
-    1 for couplings 1/J, exactly: they are held against 1/J as their own type has it.
+    1 for couplings 1/J, exactly: they are held against 1/J as their own type has it. In the last
+    one, where children and images all give the same there, and another number in the first.
     """
-    first = couplings[0, 0].cpu()
+    first, last = couplings[0, 0].cpu(), couplings[-1].cpu().double().sum(-1)
+    usual, begun = last.mean(), first.double().sum(-1)
+    if not _near(last, usual).all() or _near(begun, usual).all():
+        return _held_against_even(first)
+    return usual.expand(*first.shape[:-1], 1).clone()
+
+
+def _near(totals: Tensor, usual: Tensor) -> Tensor:
+    return (totals - usual).abs() <= SAME * usual.abs()
+
+
+def _held_against_even(first: Tensor) -> Tensor:
     even = torch.full_like(first, 1 / first.shape[-1])
     return (first.double() / even.double()).mean(-1, keepdim=True)
 
 
 def even_couplings(own: Tensor) -> Tensor:
-    """Couplings (I, J) by which each child spreads evenly what it gives in the first iteration.
+    """Couplings (I, J) by which each child spreads evenly what it gives (`coupling_totals`).
 
     `own` are the network's, (R, N, I, J): 1/J but for routings in which children give less;
     in their type.

@@ -242,3 +242,116 @@ def test_a_margin_between_classes_is_no_softmax(power):
     report = checks.run(planted.Correct(), **SIZE, loss=loss, only=("loss_softmax", "margin"))
     assert not report.failures, report.text()
     assert "a margin between classes" in report.verdict("loss_softmax").said
+
+
+class Apart(planted.Correct):
+    """Logits of every number of a vote: agreement is not summed over the pose."""
+
+    def couplings(self, logits):
+        return logits.softmax(2)
+
+    def summed(self, c, votes):
+        return (c * votes).sum(1)
+
+    def agreed(self, logits, votes, v):
+        return logits + votes * v.unsqueeze(1)
+
+    def routed(self, votes, logits):
+        return super().routed(votes, torch.zeros_like(votes))
+
+
+class ApartAfterTheLoop(Apart):
+    def routed(self, votes, logits):
+        logits = torch.zeros_like(votes)
+        for _ in range(self.iterations - 1):
+            logits = self.agreed(logits, votes, self.short(self.summed(logits.softmax(2), votes)))
+        return self.short((logits.softmax(2) * votes).sum(1))
+
+
+@pytest.mark.parametrize("network", [Apart, ApartAfterTheLoop])
+def test_couplings_of_each_number_of_a_pose_are_none_of_a_child_and_a_parent(network):
+    with pytest.raises(ValueError, match="differ between the numbers of a pose"):
+        capsviz.wrap(network(), **SIZE)
+    report = checks.run(network(), **SIZE)
+    assert [one.check for one in report.failures] == ["agreement"], report.text()
+    assert report.verdict("couplings_sum").status == "cannot be seen"
+
+
+class BeginsAtOne(planted.Correct):
+    """Responsibilities begin at 1, as in public code of EM, and later sum to 1 over parents."""
+
+    def routed(self, votes, logits):
+        r = torch.ones_like(logits)
+        for _ in range(self.iterations):
+            v = self.short(self.summed(r, votes))
+            r = (votes * v.unsqueeze(1)).sum(-1).softmax(2)
+        return v
+
+
+def test_even_couplings_give_what_later_passes_give(images):
+    network = BeginsAtOne()
+    net = capsviz.wrap(network, **SIZE)
+    own = capsviz.trace(net, images)
+    totals = own.couplings.sum(3)
+    torch.testing.assert_close(totals[0], torch.full_like(totals[0], J))
+    torch.testing.assert_close(totals[1:], torch.ones_like(totals[1:]))
+    even = capsviz.trace(net, images, couplings="uniform")
+    with torch.no_grad():
+        u = network.capsules(network.features(images))
+        votes = torch.einsum("ijed,bid->bije", network.weight, u)
+    torch.testing.assert_close(
+        even.lengths, network.short(votes.sum(1) / J).norm(dim=-1), atol=1e-5, rtol=1e-4
+    )
+
+
+def test_a_decoder_that_is_given_is_followed_off_the_gpu_too(images):
+    class OnGpu(planted.Correct):
+        def forward(self, x):
+            return self.poses(x.cuda()).norm(dim=-1)
+
+        def reconstruct(self, poses, classes):
+            mask = functional.one_hot(classes, J).to(poses).cuda()
+            return self.decoder((poses * mask[:, :, None]).flatten(1)).view(-1, *SHAPE)
+
+    network = OnGpu()
+    traced = capsviz.trace(capsviz.wrap(network, **SIZE, decode=network.reconstruct), images)
+    assert traced.reconstruction.shape == images.shape
+
+
+def test_a_margin_of_the_norm_of_a_batch_fails():
+    def loss(output, images, labels):
+        present = output[0][torch.arange(len(labels)), labels]
+        return (0.9 - present.norm()).relu() ** 2
+
+    verdict = checks.run(planted.Correct(), **SIZE, loss=loss, only="margin").verdict("margin")
+    assert verdict.status == "fails" and "the others" in verdict.said
+
+
+def test_capsules_that_are_whole_maps_are_made_of_several_places():
+    class WholeMaps(planted.Correct):
+        def __init__(self):
+            super().__init__()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(2)
+                numbers = self.features(torch.rand(1, *SHAPE))[0, 0].numel()
+                self.weight = nn.Parameter(0.05 * torch.randn(8, J, E, numbers))
+
+        def capsules(self, features):
+            return self.squash(features[:, :8].flatten(2))
+
+        def zeros(self, u):
+            return u.new_zeros(len(u), 8, J)
+
+    verdict = checks.run(WholeMaps(), **SIZE, only="places").verdict("places")
+    assert verdict.status == "fails" and "several places" in verdict.said
+
+
+def test_logits_that_are_replaced_are_told():
+    class Replaced(planted.Correct):
+        def agreed(self, logits, votes, v):
+            return (votes * v.unsqueeze(1)).sum(-1)
+
+    report = checks.run(Replaced(), **SIZE)
+    verdict = report.verdict("agreement")
+    assert verdict.status == "told" and "logits are replaced" in verdict.said
+    assert not report.failures, report.text()

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
+from capsviz.checks.verdict import About, ApartError, Judgement, UnseenError, fails, passes, told
 from capsviz.foreign.layout import arrange
 
 ABOUT = About(
     paper="§2, procedure 1, line 7: the agreement û·v is added to the logits",
     seen="sums of the first pass drawn at random, and turned round: whether the next couplings go "
-    "with votes · sums",
+    "with votes · sums, and those after them still depend on it",
     breaks="children send to parents that they do not agree with: no part finds its whole",
     mend="`logits + (votes * v.unsqueeze(1)).sum(-1)`, with a plus, and each parent's own pose",
     after=("repeats", "batch", "couplings_sum", "couplings_of_images"),
@@ -20,7 +20,10 @@ CLEAR, TINY, FAINT = 0.3, 1e-30, 1e-3
 
 def examine(candidate: Candidate) -> Judgement:
     """How the couplings of the second pass go with agreement in the first."""
-    rounds = candidate.layer.rounds
+    try:
+        rounds = candidate.layer.rounds
+    except ApartError as error:
+        return fails(f"{error}, as the agreement of a vote is not summed over them")
     if len(rounds) < 2:
         raise UnseenError("it routes in one pass")
     images = candidate.images(7)
@@ -36,6 +39,9 @@ def examine(candidate: Candidate) -> Judgement:
         return told("couplings do not follow the poses of the pass before", correlation=0.0)
     along = float((follow * agree).sum() / (follow.norm() * agree.norm()).clamp_min(TINY))
     sentence = f"the next couplings go with the agreement of votes and poses by {along:.2f}"
+    if along > CLEAR and _forgets(candidate, images):
+        sentence += ", but those of the third pass do not depend on the first: logits are replaced"
+        return told(f"{sentence}, and not added to", correlation=along)
     if along > CLEAR:
         return passes(sentence, correlation=along)
     if along < -CLEAR and candidate.by_length:
@@ -60,6 +66,28 @@ def _second(candidate: Candidate, images: Tensor, sign: int) -> tuple[Tensor, Te
     if len(couplings) < 2:
         raise UnseenError("couplings of a second pass are not seen")
     return put[0].double(), couplings[1].double().clamp_min(TINY)
+
+
+def _forgets(candidate: Candidate, images: Tensor) -> bool:
+    """Whether the couplings of a third pass are the same whatever the sums of the first were."""
+    totals = [turn.total for turn in candidate.layer.rounds]
+    if len(totals) < 3:
+        return False
+    each = []
+    for sign in (1, -1):
+        generator, signs = torch.Generator().manual_seed(6), iter((sign, 1))
+
+        def change(total, generator=generator, signs=signs):
+            if (factor := next(signs, None)) is None:
+                return total
+            return factor * torch.randn(total.shape, generator=generator).to(total)
+
+        sites = {event.site: event for event in totals[:2]}
+        each.append(candidate.alteration(list(sites.values()), change, images, "couplings"))
+    if len(each[0]) < 3 or not torch.equal(each[0][0], each[1][0]):
+        return False
+    second, third = (float((each[0][k] - each[1][k]).abs().max()) for k in (1, 2))
+    return third < 1e-3 * second
 
 
 def _centred(tensor: Tensor) -> Tensor:

@@ -30,6 +30,11 @@ def examine(candidate: Candidate) -> Judgement:
     worst = losses.at(0.05, 0.95)
     if worst == rest:
         raise UnseenError("the loss does not follow the lengths in the output")
+    if (shared := losses.shared()) > 0.05:
+        return fails(
+            "the loss of an image depends on the lengths of the others: two images change it by "
+            f"{shared:.0%} more or less than each by itself", shared=shared,
+        )  # fmt: skip
     if worst < rest:
         return fails(
             f"with the present class short and the absent long it is {worst:.3g}, the other way "
