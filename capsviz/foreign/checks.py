@@ -99,6 +99,7 @@ def checked(wrapped: Bare, images: Tensor) -> Bare:
         raise ValueError(
             f"scores run from {float(whole.min()):.3g} to {float(whole.max()):.3g}, expected "
             "[0, 1]: give scores=lambda out: ..., or one of its names"
+            + ("; of lengths above 1 `capsviz check` says why" if float(whole.min()) >= 0 else "")
         )
     if again := apart(shown(images)[0], whole):
         raise ValueError(

@@ -32,6 +32,7 @@ from capsviz.foreign.sources import put_source
 from capsviz.foreign.state import restored
 from capsviz.tracing import evaluating
 
+FIXED = "invalid for input of size"  # what torch says of a view
 BATCHES = (7, 11, 13)  # images in the recorded pass: primes, so that their axis can be told
 
 
@@ -233,9 +234,10 @@ def _recorded(network: nn.Module, recipe: Recipe, images: Tensor):
                 f"the network cannot be called with images alone: {needs}; give "
                 f"call=lambda net, images: ... ({reason[:120]})"
             ) from error
+        fixed = "; a batch of one size alone? then call= may fill it up" if FIXED in reason else ""
         raise ValueError(
             f"the network refuses images {tuple(images.shape)}: {type(error).__name__}: "
-            f"{reason[:200]}{raised_at(error)}"
+            f"{reason[:200]}{raised_at(error)}{fixed}"
         ) from error
 
 

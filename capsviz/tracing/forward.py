@@ -47,10 +47,10 @@ def trace(
                 that the network has.
     couplings   an intervention, in every iteration: "uniform", "random", "shuffled" or "matched",
                 as `capsviz.tracing.interventions` says, or a tensor (N, I, J) or (I, J). None
-                routes. With the first two a child gives what it gives in the first iteration,
-                with the last two what it gives in each of the image's own: there entry r of the
-                trace is of a run in which every iteration has the couplings that take the place of
-                iteration r's.
+                routes. With the first two a child gives what it gives in the first iteration (in
+                the last, where that alone is one number for all), with the last two what it gives
+                in each of the image's own: there entry r of the trace is of a run in which every
+                iteration has the couplings that take the place of iteration r's.
     iterations  of routing, instead of the network's own.
     chunk       images at a time; None chooses from the size of one image's trace.
     seed        of random couplings; the draws do not depend on `chunk`.

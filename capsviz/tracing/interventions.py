@@ -38,7 +38,7 @@ def coupling_totals(couplings: Tensor) -> Tensor:
     first, last = couplings[0, 0].cpu(), couplings[-1].cpu().double().sum(-1)
     usual, begun = last.mean(), first.double().sum(-1)
     if not _near(last, usual).all() or _near(begun, usual).all():
-        return _held_against_even(first)
+        return _times_even(first)
     return usual.expand(*first.shape[:-1], 1).clone()
 
 
@@ -46,7 +46,7 @@ def _near(totals: Tensor, usual: Tensor) -> Tensor:
     return (totals - usual).abs() <= SAME * usual.abs()
 
 
-def _held_against_even(first: Tensor) -> Tensor:
+def _times_even(first: Tensor) -> Tensor:
     even = torch.full_like(first, 1 / first.shape[-1])
     return (first.double() / even.double()).mean(-1, keepdim=True)
 

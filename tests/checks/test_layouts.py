@@ -355,3 +355,24 @@ def test_logits_that_are_replaced_are_told():
     verdict = report.verdict("agreement")
     assert verdict.status == "told" and "logits are replaced" in verdict.said
     assert not report.failures, report.text()
+
+
+def test_a_batch_of_one_size_is_thought_of():
+    class Fixed(planted.Correct):
+        def capsules(self, features):
+            return self.squash(features.reshape(50, D, -1).transpose(1, 2))
+
+    with pytest.raises(ValueError, match="a batch of one size alone"):
+        capsviz.wrap(Fixed(), **SIZE)
+
+
+def test_lengths_that_pass_one_lead_to_the_checker():
+    class Long(planted.Correct):
+        def short(self, s):
+            return 10 * self.squash(s) + 1
+
+        def forward(self, x):
+            return self.poses(x)
+
+    with pytest.raises(ValueError, match=r"scores run from .* `capsviz check` says why"):
+        capsviz.wrap(Long(), **SIZE)
