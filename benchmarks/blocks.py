@@ -22,6 +22,7 @@ from capsviz import checkpoint, data
 from capsviz.data.digits import BLOCKS
 from capsviz.files import write_text
 from capsviz.statistics.intervals import wilson
+from capsviz.statistics.words import number, with_interval
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.train import fit
@@ -78,10 +79,11 @@ def sentence() -> str:
         "file has the digits as they were collected: images beside those of training, presumably "
         "by the same hands. Left out by blocks of the file (`--data-option block=0` to "
         f"`{BLOCKS - 1}`) digits are read worse: `{result['recipe']}`'s recipe, trained once for "
-        f"each block, reads {right / n:.1%} [{low:.1%}, {high:.1%}] of all {n:,}, from "
-        f"{min(each):.1%} to {max(each):.1%} of a block, and {result['random']:.1%} of the "
-        f"{result['n']} random ones; a support vector machine {blocks:.1%} and {random:.1%}. "
-        "So accuracies of `digits` say little of digits by new hands."
+        f"each block, reads {with_interval(right / n, (low, high), '.1%')} of all {n:,}, from "
+        f"{number(min(each), '.1%')} to {number(max(each), '.1%')} of a block, and "
+        f"{number(result['random'], '.1%')} of the {result['n']} random ones; support vector "
+        f"machines {number(blocks, '.1%')} and {number(random, '.1%')}. So accuracies of `digits` "
+        "are of digits by hands that training saw, and too high for others."
     )
 
 

@@ -133,7 +133,7 @@ def iterations() -> Finding:
     apart, more = _elsewhere(changed)
     longer, pairs = trained.words()
     return Finding(
-        "Once trained, a network reads the same digits in one iteration as in three",
+        "Trained networks read the same digits in one iteration as in three",
         bool(result.changed[last].high < 0.01 and activation[last].low > activation[0].high),
         f"Two more iterations change {result.changed[last]:.2%} of {result.n:,} predictions. They "
         f"lengthen the winning capsule: the true class goes from {value(activation[0], '.2f')} to "

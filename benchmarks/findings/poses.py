@@ -61,9 +61,9 @@ def lawful() -> Finding:
         ),
         f"An affine map, fitted on {result.fit_counts[-1]} training images of a class, tells its "
         f"pose after a rotation by up to 30° from the pose before: R² {mean[0]:.2f} of what varies "
-        f"within a class, on {result.n:,} images. As many principal components of the pixels, "
+        f"within a class, on {result.n:,} images. As many components of the pixels, "
         f"{percent(result.variance_kept[pixels, turn])} of their variance, have "
-        f"{mean[pixels]:.2f}. Training adds to it in some networks, routed or not.",
+        f"{mean[pixels]:.2f}.",
         picture(one),
         "R² by size of warp",
         "; ".join(
@@ -72,7 +72,7 @@ def lawful() -> Finding:
             if k not in (pixels, *fresh[1:])
         ),
         seeds([f"R² less that freshly initialised, fits on 100, {'; '.join(words)}"]),
-        "poses that are told better than as many leading components of the pixels",
+        "poses told better than these components",
         [one.source, *files, *others],
     )
 
@@ -113,8 +113,8 @@ def affine() -> Finding:
         f"within the trained places {inside}; beyond, cnn-9, which does not "
         f"pool, {result.beyond[plain]:.1%}",
         f"one training run of each; {STEM}, ten epochs, {outer.rpartition(', ')[0]}, less uniform "
-        f"{100 * even:+.1f}, {told}{rest} points; within {inner}; of {lower} of "
-        f"{len(each)} routings the mean is above pooling's",
+        f"{100 * even:+.1f}, {told}{rest} points; within {inner}; {lower} of "
+        f"{len(each)} routings above pooled",
         "CapsNets that are ahead beyond over several seeds",
         [one.source, *files],
     )

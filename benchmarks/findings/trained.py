@@ -41,10 +41,9 @@ def words() -> tuple[str, list[str]]:
     every = 100 * np.concatenate(list(each.values()))
     value, ends = mean_interval(100 * np.array(each[PAPER]))
     return (
-        f"*trained* with three, networks err less than with one, or even couplings, in "
-        f"{int((every < 0).sum())} of {len(every)} pairs of one seed, {len(each)} related recipes, "
-        f"by {-every.mean():.2f} points in the mean; the paper's, ten epochs, "
-        f"{with_interval(-float(value), -ends[::-1], '.2f')}",
+        f"*trained* with three, networks err less than with one in {int((every < 0).sum())} of "
+        f"{len(every)} pairs of one seed ({len(each)} related recipes), by {-every.mean():.2f} "
+        f"points in the mean, the paper's by {with_interval(-float(value), -ends[::-1], '.2f')}",
         [
             f"trained/reproduce/{recipe.replace(one, how)}-{seed}.json"
             for recipe, pairs in each.items()
