@@ -51,7 +51,7 @@ from capsviz.statistics.replicates import at_most_one, mean
 from capsviz.statistics.threads import on_one_thread
 
 EXAMPLES = """
-capsviz equivariance --n 200 --warp rotation --fit 100  # about 4 min; all warps, more images: longer
+capsviz equivariance --n 200 --warp rotation --fit 100  # about 4 min; more warps: longer
 capsviz equivariance --law --n 200  # about 80 s
 """
 
