@@ -13,12 +13,12 @@ A reader should see how much of the gap is one of place alone: a network that ha
 so far from the middle need not know it there, whatever its poses know of rotation and scale. What
 is lost within the trained places is lost to rotation, shear and scale.
 
-Do not take within and beyond for the same digits: small and narrow ones have room to be moved
-further, so that ones are a larger part of the variants beyond, zeros of those within. Nor conclude
-that capsules generalise to new viewpoints from a small gap within: augmentation, and a network
-without capsules, may have one as small; nor from networks of unequal accuracy as they are.
-`capsviz affnist` trains matched networks to ask that. Published numbers are of affNIST's own images
-on 40x40 after training on shifted digits, and are not to be compared with these.
+Do not conclude that capsules generalise to new viewpoints from a small gap within: augmentation,
+and a network without capsules, may have one as small; nor from networks of unequal accuracy as they
+are. `capsviz affnist` trains matched networks to ask that. Nor take within and beyond for the same
+digits: small and narrow ones have room to be moved further, so that ones are a larger part of the
+variants beyond, zeros of those within. Published numbers are of affNIST's own images on 40x40 after
+training on shifted digits, and are not to be compared with these.
 """
 
 from __future__ import annotations
