@@ -147,7 +147,7 @@ def compute(
     resampled = comparison.draw_resamples(len(images), resamples=resamples, seed=seed)
     steps = {k: family(k).neutral + REACH[k] * np.array([0, *STEPS]) for k in warps}
     numbers, looks, kept = measure.counts(fit), 0, all_of.axes[0].shape[1]
-    errors = {name: [[] for _ in range(max(all_of.picked[-1]) + 1)] for name in warps}
+    errors = {name: [[] for _ in range(all_of.count)] for name in warps}
     measured = measure.take_turns if fit_images is None else measure.fit_and_measure
     for k, places, others in progress(groups):  # memory holds the vectors of one class
         parts = [images[places]] + ([] if others is None else [fit_images[others]])

@@ -26,6 +26,11 @@ class Kinds(NamedTuple):
     seeds: int  # draws of freshly initialised networks
     notes: list[str]  # what could not be had
 
+    @property
+    def count(self) -> int:
+        """How many vectors there are."""
+        return len(self.networks) + 1 + len(self.axes)
+
 
 def kinds(models, names, images, seeds: int, seed: int) -> Kinds:
     """The network, it freshly initialised by each preset, the others, pixels, random directions.

@@ -101,11 +101,11 @@ def _images(recipe, data_dir) -> tuple[tuple[int, int, int], int]:
     changes = recipe.data_options
     module = discovery.load("capsviz.data", recipe.dataset, what="dataset")
     if hasattr(module, "IMAGE_SHAPE"):
-        of_the_set = {k: v for k, v in changes.items() if k not in ("pad_px", "crop_px")}
-        data.check_options(recipe.dataset, of_the_set)
+        pad_px, crop_px = changes.pop("pad_px", 0), changes.pop("crop_px", None)
+        data.check_options(recipe.dataset, changes)
         blank = torch.zeros(1, *module.IMAGE_SHAPE, dtype=torch.uint8)
         part = data.Dataset(blank, torch.zeros(1).long(), module.CLASSES, recipe.dataset, "test")
-        part = part.pad(changes.get("pad_px", 0)).crop(changes.get("crop_px"))
+        part = part.pad(pad_px).crop(crop_px)
         return part.image_shape, len(part.classes)
     try:
         part = data.here({"name": recipe.dataset, "options": changes}, "test", data_dir)

@@ -38,7 +38,7 @@ def load(split, root=None, *, block=RANDOM, download=True):
     ------
     ValueError  for another block.
     """
-    if type(block) is not int or not RANDOM <= block < BLOCKS:
+    if not RANDOM <= block < BLOCKS:
         raise ValueError(
             f"block of the data set 'digits' must be 0 to {BLOCKS - 1}, or {RANDOM} for a random "
             f"split, got {block!r}"

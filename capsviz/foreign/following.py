@@ -220,12 +220,21 @@ def _is_selected(flow: Flow, event: Event, position: int, path: Path) -> bool:
     if roles is None:
         return False
     own = rows(path.steps[-1].event.outputs[0] if path.steps else path.start, roles)
-    batch, _, numbers = own.shape
-    picked = event.outputs[0]
-    if picked.numel() != batch * numbers or not picked.is_floating_point():
-        return False
-    chosen = (own == picked.reshape(batch, 1, numbers)).all(2)
     others = [k for k in range(len(event.inputs)) if k != position]
-    by_image = any(flow.from_images(event, k) for k in others) or not chosen.all(0).any()
-    longest = bool(chosen[torch.arange(batch), own.norm(dim=2).argmax(1)].all())
-    return bool(chosen.any(1).all()) and (by_image or longest)
+    by_image = any(flow.from_images(event, k) for k in others)
+    return picks(event.outputs[0], own, by_image=by_image)
+
+
+def picks(tensor: Tensor, own: Tensor, *, by_image: bool = False) -> bool:
+    """Whether a tensor holds one of the poses (B, J, E) of each image, alone.
+
+    It must be another class's for some images, or the longest of each, or be chosen `by_image`:
+    else it may be one that is the same for all.
+    """
+    batch, _, numbers = own.shape
+    if tensor.numel() != batch * numbers or not tensor.is_floating_point():
+        return False
+    chosen = (own == tensor.to(own).reshape(batch, 1, numbers)).all(2)
+    longest = chosen[torch.arange(batch), own.norm(dim=2).argmax(1)]
+    several = by_image or not bool(chosen.all(0).any())
+    return bool(chosen.any(1).all()) and (several or bool(longest.all()))

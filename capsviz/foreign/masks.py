@@ -10,20 +10,15 @@ import torch
 from torch import Tensor
 
 from capsviz.foreign.flow import Flow
-from capsviz.foreign.following import Masked, layouts, rows
+from capsviz.foreign.following import Masked, layouts, picks, rows
 from capsviz.foreign.layout import Roles
 from capsviz.foreign.vectors import Place
 
 
 def by_value(flow: Flow, poses: Place) -> list[Masked]:
-    """Events whose result holds one of these poses for each image, in its class's place or alone.
-
-    Alone it must be another class's for some images, or the longest of each: else it may be one
-    that is the same for all.
-    """
+    """Events whose result holds one of these poses of each image, in its class's place or alone."""
     own, result = rows(poses.tensor, poses.roles), []
-    batch, classes, numbers = own.shape
-    if classes < 2:
+    if own.shape[1] < 2:
         return []
     for event in flow.events:
         tensor = event.outputs[0]
@@ -32,7 +27,7 @@ def by_value(flow: Flow, poses: Place) -> list[Masked]:
         if tensor.numel() == own.numel():
             roles = _masked(poses, own, tensor)
             result += [] if roles is None else [Masked(event, roles, alone=False)]
-        elif tensor.numel() == batch * numbers and _alone(own, tensor):
+        elif picks(tensor, own):
             result.append(Masked(event, (), alone=True))
     return result
 
@@ -45,10 +40,3 @@ def _masked(poses: Place, own: Tensor, tensor: Tensor) -> Roles | None:
         if bool((kept.sum(1) == 1).all()) and torch.equal(other[kept], own[kept]):
             return roles
     return None
-
-
-def _alone(own: Tensor, tensor: Tensor) -> bool:
-    chosen = (own == tensor.to(own).reshape(len(own), 1, -1)).all(2)
-    longest = chosen[torch.arange(len(own)), own.norm(dim=2).argmax(1)]
-    several = not chosen.all(0).any()
-    return bool(chosen.any(1).all()) and (several or bool(longest.all()))

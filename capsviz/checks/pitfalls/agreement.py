@@ -51,43 +51,38 @@ def examine(candidate: Candidate) -> Judgement:
 
 def _second(candidate: Candidate, images: Tensor, sign: int) -> tuple[Tensor, Tensor]:
     """Sums (B, J, E) put in place of those of the first pass, and the couplings (B, I, J) then."""
-    first = candidate.layer.rounds[0]
-    put: list[Tensor] = []
-
-    def change(total):
-        if put:
-            return total
-        generator = torch.Generator().manual_seed(6)
-        drawn = torch.randn(total.shape, generator=generator).to(total)
-        put.append(arrange(sign * drawn, first.total_roles, "BJE", {}))
-        return sign * drawn
-
-    couplings = candidate.alteration([first.total], change, images, "couplings")
+    (put, *_), couplings = _altered(candidate, images, (sign,))
     if len(couplings) < 2:
         raise UnseenError("couplings of a second pass are not seen")
-    return put[0].double(), couplings[1].double().clamp_min(TINY)
+    sums = arrange(put, candidate.layer.rounds[0].total_roles, "BJE", {})
+    return sums.double(), couplings[1].double().clamp_min(TINY)
 
 
 def _forgets(candidate: Candidate, images: Tensor) -> bool:
     """Whether the couplings of a third pass are the same whatever the sums of the first were."""
-    totals = [turn.total for turn in candidate.layer.rounds]
-    if len(totals) < 3:
+    if len(candidate.layer.rounds) < 3:
         return False
-    each = []
-    for sign in (1, -1):
-        generator, signs = torch.Generator().manual_seed(6), iter((sign, 1))
-
-        def change(total, generator=generator, signs=signs):
-            if (factor := next(signs, None)) is None:
-                return total
-            return factor * torch.randn(total.shape, generator=generator).to(total)
-
-        sites = {event.site: event for event in totals[:2]}
-        each.append(candidate.alteration(list(sites.values()), change, images, "couplings"))
-    if len(each[0]) < 3 or not torch.equal(each[0][0], each[1][0]):
+    one, turned = (_altered(candidate, images, (sign, 1))[1] for sign in (1, -1))
+    if len(one) < 3 or not torch.equal(one[0], turned[0]):
         return False
-    second, third = (float((each[0][k] - each[1][k]).abs().max()) for k in (1, 2))
+    second, third = (float((one[k] - turned[k]).abs().max()) for k in (1, 2))
     return third < 1e-3 * second
+
+
+def _altered(candidate: Candidate, images: Tensor, signs) -> tuple[list[Tensor], list[Tensor]]:
+    """Sums drawn at random, times a sign, in place of those of the first passes; all couplings."""
+    generator, left, put = torch.Generator().manual_seed(6), iter(signs), []
+
+    def change(total):
+        sign = next(left, None)
+        if sign is None:
+            return total
+        put.append(sign * torch.randn(total.shape, generator=generator).to(total))
+        return put[-1]
+
+    totals = [turn.total for turn in candidate.layer.rounds[: len(signs)]]
+    sites = {event.site: event for event in totals}  # a loop has one for all its passes
+    return put, candidate.alteration(list(sites.values()), change, images, "couplings")
 
 
 def _centred(tensor: Tensor) -> Tensor:
