@@ -12,6 +12,7 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from benchmarks import RESULTS
@@ -21,6 +22,7 @@ from capsviz.files import write_text
 from capsviz.nn import allocator
 from capsviz.provenance import hardware, provenance
 from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import mean_interval
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.train import build_model, fit
@@ -81,12 +83,8 @@ def summary(lines: list[dict]) -> dict:
 
 def paired(summary: dict) -> Estimate:
     """Mean gap of the seeds, a fraction, by Student's t of their differences."""
-    from scipy.stats import t
-
-    gaps = summary["gap_by_seed"]
-    mean, n = statistics.mean(gaps), len(gaps)
-    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(gaps) / n**0.5
-    return Estimate(mean, (mean - half, mean + half), n)
+    gaps = np.array(summary["gap_by_seed"])
+    return Estimate(*mean_interval(gaps), len(gaps))
 
 
 def sentence(result: dict) -> str:

@@ -77,37 +77,24 @@ def results() -> str:
 
 
 def leaderboard_head() -> str:
-    """Of docs/leaderboard.md some networks and columns, and what these are.
-
-    Without that page, the accuracies of the shipped weights.
-    """
-    page = ROOT / "docs" / "leaderboard.md"
-    if page.exists():
-        text = page.read_text(encoding="utf-8").partition("\n|")[2].split("\n\n")[0]
-        cells = [line.strip("| ").split(" | ") for line in ("|" + text).splitlines()]
-        names, columns = HEAD
-        rows = sorted((r for r in cells[2:] if r[0] in names), key=lambda r: names.index(r[0]))
-        numbers = [cells[0].index(column) for column in columns]
-        lines = [[row[k] for k in numbers] for row in (*cells[:2], *rows)]
-        head = ["| " + " | ".join(line) + " |" for line in lines]
-        note = (
-            "Affine: test images rotated, sheared, scaled and moved, no further than in training "
-            "or beyond, read right. Transplant: read as the image whose couplings they got. "
-            "Parents: how many parents a capsule effectively has, of all. `mnist-slim-*`: one "
-            "small stem, trained alike, with dynamic routing, with even couplings, and pooled, "
-            "without capsules. –: no result; †: by construction. With 95 % intervals; all "
-            "networks and numbers: [docs/leaderboard.md](docs/leaderboard.md)."
-        )
-        return "\n".join([*head, "", note])
-    rows = ["| weights | parameters | test accuracy (95 % interval) | n |", "|---|---|---|---|"]
-    for name, card in cards().items():
-        test = card["results"]["test"]
-        low, high = test["accuracy_ci95"]
-        rows.append(
-            f"| `{name}` | {card['weights']['parameters']:,} "
-            f"| {test['accuracy']:.2%} ({low:.2%} to {high:.2%}) | {test['n']:,} |"
-        )
-    return "\n".join(rows)
+    """Of docs/leaderboard.md some networks and columns, and what these are."""
+    page = (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")
+    text = page.partition("\n|")[2].split("\n\n")[0]
+    cells = [line.strip("| ").split(" | ") for line in ("|" + text).splitlines()]
+    names, columns = HEAD
+    rows = sorted((r for r in cells[2:] if r[0] in names), key=lambda r: names.index(r[0]))
+    numbers = [cells[0].index(column) for column in columns]
+    lines = [[row[k] for k in numbers] for row in (*cells[:2], *rows)]
+    head = ["| " + " | ".join(line) + " |" for line in lines]
+    note = (
+        "Affine: test images rotated, sheared, scaled and moved, no further than in training or "
+        "beyond, read right. Transplant: read as the image whose couplings they got. Parents: how "
+        "many parents a capsule effectively has, of all. `mnist-slim-*`: one small stem, trained "
+        "alike, with dynamic routing, with even couplings, and pooled, without capsules. –: no "
+        "result; †: by construction. With 95 % intervals; all networks and numbers: "
+        "[docs/leaderboard.md](docs/leaderboard.md)."
+    )
+    return "\n".join([*head, "", note])
 
 
 def contents(text: str) -> str:

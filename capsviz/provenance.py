@@ -34,10 +34,10 @@ def provenance(card: Mapping | None, device: str) -> dict:
 
 
 def commit() -> str | None:
-    """Git commit of the checkout that capsviz runs from, "+" if its code is not it; else None.
+    """Git commit of the checkout that capsviz runs from, with "+" where its code is another.
 
-    Of files that git does not know, too: a routing or a data set is found by its file alone. Where
-    there is no .git, $CAPSVIZ_COMMIT.
+    Files that git does not know count, too: a routing or a data set is found by its file alone.
+    Without .git, $CAPSVIZ_COMMIT; else None.
     """
     root = discovery.root()
     if not (root / ".git").exists():

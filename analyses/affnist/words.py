@@ -25,7 +25,7 @@ def caption(result, part="") -> str:
         )
     if part == "factors":
         return (
-            f"Accuracy of {result.n:,} images of affnist_like against each factor, bands: 95 % "
+            f"Accuracy of {result.n:,} images of affnist_like against each factor, bars: 95 % "
             "intervals over digits. Angle, shear and scale are shown within the trained places, "
             "which end at the dotted line, on a scale of their own."
         )

@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from capsviz.analyses.equivariance.words import LOWEST
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, wrapped
+from capsviz.figures.panels import look, wrapped
 
 WIDE = 5.0  # inches from which on panels stand in three columns
 LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
@@ -83,12 +82,7 @@ def _by_count(axes, result, f):
 
 
 def _look(s: int) -> dict:
-    return {
-        "color": COLOURS[s % len(COLOURS)],
-        "linestyle": LINES[s % len(LINES)],
-        "marker": MARKERS[s % len(MARKERS)],
-        "markersize": 2.8,
-    }
+    return look(s) | {"linestyle": LINES[s % len(LINES)], "markersize": 2.8}
 
 
 def _words(result, s: int) -> str:

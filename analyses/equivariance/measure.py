@@ -8,7 +8,7 @@ import numpy as np
 
 from capsviz.statistics.comparison import compare_explained
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.runs import over_draws
+from capsviz.statistics.runs import fields_over_draws
 
 PENALTIES = np.logspace(-4, 4, 9)  # of ridge regression, chosen on the images of the fit
 LEAST = 8  # images of a class
@@ -93,11 +93,7 @@ def explained(errors, resampled, picked) -> dict:
     """
     drawn = [_of_draw([errors[k] for k in some], resampled) for some in picked]
     means = np.stack([one["mean"].value for one in drawn])
-    return {
-        name: over_draws(parts) if isinstance(parts[0], Estimate) else np.mean(parts, 0)
-        for name in drawn[0]
-        for parts in [[one[name] for one in drawn]]
-    } | {"by_seed": np.stack([means.min(0), means.max(0)], -1)}
+    return fields_over_draws(drawn) | {"by_seed": np.stack([means.min(0), means.max(0)], -1)}
 
 
 def _of_draw(errors, resampled) -> dict:

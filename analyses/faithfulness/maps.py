@@ -16,12 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.analyses.faithfulness.explained import Explained, convolutions
+from capsviz.analyses.faithfulness.words import ROUTED, UNIFORM
 from capsviz.nn.quantity import ALONG_POSE
 from capsviz.tracing import evidence, trace
 
-ROUTED, UNIFORM = "routing map", "routing map, uniform"
 CHILDREN, BRIGHTNESS, RANDOM = "|u| map", "ink", "random order"
-CONTROLS = (RANDOM, BRIGHTNESS, CHILDREN)  # they know nothing of the class
 STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
 WINDOW, STRIDE = 1 / 4, 1 / 6  # of occlusion, of the side of the image
 INSTALL = "maps by captum need it: pip install 'capsviz[attribution]'"

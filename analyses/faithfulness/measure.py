@@ -14,6 +14,7 @@ from capsviz.analyses.faithfulness import curves, randomised
 from capsviz.analyses.faithfulness.explained import Explained
 from capsviz.analyses.faithfulness.maps import RANDOM, Method, methods, own_quantity
 from capsviz.experiments.attacks import frozen
+from capsviz.nn.images import like_of
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate
 from capsviz.tracing import scores
@@ -58,7 +59,7 @@ def example(
     generator = torch.Generator().manual_seed(seed)
     labels = None if label is None else torch.tensor([label])
     classes = _classes(model, image, labels, target)
-    like = image.to(_like(model))
+    like = image.to(like_of(model))
     with frozen(model):
         some, left_out = methods(model, like[:1], seed)
         maps = [method.maps(like, classes.to(like.device)) for method in some]
@@ -90,7 +91,7 @@ def survey(
     """The same of images (N, C, H, W), and correlations with maps of random weights of some."""
     generator = torch.Generator().manual_seed(seed)
     classes = _classes(model, images, labels, target)
-    like, shares = _like(model), curves.grid_of(steps)
+    like, shares = like_of(model), curves.grid_of(steps)
     drawn, errors = [], []
     with frozen(model):
         some, left_out = methods(model, images[:1].to(like), seed)
@@ -127,7 +128,7 @@ def _under_draws(
     model, some: Sequence[Method], images: Tensor, classes: Tensor, parts, generator
 ) -> Tensor:
     """Mean correlations (DRAWS, M, L), each draw of weights with images of its own."""
-    like = _like(model)
+    like = like_of(model)
     picked = torch.randperm(len(images), generator=generator)
     picked = picked.repeat(-(-DRAWS * PER_DRAW // len(images)))[: DRAWS * PER_DRAW]
     result = []
@@ -141,7 +142,7 @@ def _under_draws(
 
 def _values(model, images: Tensor) -> Tensor:
     """The explained number, on the CPU, of images a few at a time."""
-    explained, like = Explained(model), _like(model)
+    explained, like = Explained(model), like_of(model)
     with torch.no_grad():
         return torch.cat([explained(part.to(like)).cpu() for part in images.split(64)])
 
@@ -155,10 +156,6 @@ def _classes(model, images: Tensor, labels: Tensor | None, target: str) -> Tenso
     if labels is None:
         raise ValueError("the true class of this picture is not known: take --target read")
     return labels.cpu()
-
-
-def _like(model) -> Tensor:
-    return next(model.parameters(), torch.zeros(()))
 
 
 def enlarged(maps: Sequence[Tensor], image: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, percent
+from capsviz.figures.panels import MARKERS, percent, points
 
 WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
 NAMES = {
@@ -88,7 +88,7 @@ def _favourites(axes, result):
     for s, name in enumerate(result.networks):
         colour, marker = (COLOURS[0], "o") if s == 0 else (FRESH, MARKERS[s])
         shift = (s - (len(result.networks) - 1) / 2) * 0.22
-        _points(axes, result.favourites[s], colour, marker, name, shift)
+        points(axes, result.favourites[s], colour, marker, name, shift)
     _rows(axes, [_folded(name) for name in result.choices])
     axes.set(xlim=(-0.03, 1.03), xlabel="children")
     axes.set_title("favourite parent", fontsize=6.5)
@@ -97,8 +97,8 @@ def _favourites(axes, result):
 
 
 def _frozen(axes, result):
-    _points(axes, result.accuracy, COLOURS[0], "o", "accuracy", -0.12)
-    _points(axes, result.true_activation, COLOURS[1], "s", "true activation", 0.12)
+    points(axes, result.accuracy, COLOURS[0], "o", "accuracy", -0.12)
+    points(axes, result.true_activation, COLOURS[1], "s", "true activation", 0.12)
     _rows(axes, [_folded(name) for name in result.frozen])
     axes.set(xlim=(-0.03, 1.03), xlabel="share of images; mean activation")
     axes.set_title("couplings frozen to", fontsize=6.5)
@@ -107,7 +107,7 @@ def _frozen(axes, result):
 
 def _moved(axes, result):
     for k, (name, colour) in enumerate(zip(result.trees, COLOURS[2:4], strict=True)):
-        _points(axes, result.correlation[k], colour, "Ds"[k], name, (k - 0.5) * 0.25)
+        points(axes, result.correlation[k], colour, "Ds"[k], name, (k - 0.5) * 0.25)
     _rows(axes, [_folded(name) for name in result.moves])
     low = np.fmin.reduce(result.correlation.low - 0.05, None, initial=0.0)  # NaN: nothing is left
     axes.set(xlim=(low, 1.03), xlabel="correlation")
@@ -149,12 +149,6 @@ def _rows(axes, names):
     axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
-
-
-def _points(axes, estimate, colour, marker, name, shift):
-    rows = np.arange(len(estimate)) + shift
-    axes.hlines(rows, estimate.low, estimate.high, color=colour, linewidth=1)
-    axes.plot(estimate.value, rows, marker, color=colour, markersize=3.5, label=name, clip_on=False)
 
 
 def epochs(result, width):

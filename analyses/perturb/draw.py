@@ -41,7 +41,7 @@ def sheet(result, width):
     height = head + down + foot
     # Not "none": saving sets that back to the house style's own layout.
     figure = Figure(figsize=(width, height), layout=PlaceHolderLayoutEngine(True, False))
-    _heading(figure, result, text, head)
+    _heading(figure, result, text)
     axes = figure.add_axes((left / width, foot / height, across / width, down / height))
     y, x = mosaic(axes, result.images[np.arange(E)[:, None], numbers], columns)
     axes.set_yticks(y, names)
@@ -100,7 +100,7 @@ def _heading_text(result) -> str:
     )
 
 
-def _heading(figure, result, text, inches):
+def _heading(figure, result, text):
     """Input, reconstruction, and what they are."""
     side, (width, height) = 0.5, figure.get_size_inches()
     for i, (image, name) in enumerate(

@@ -15,13 +15,13 @@ lasso does not tell of images left out of its fit count for nothing. *Cycle*: th
 and the drawing encoded again; R2 of the pose about its mean over the class. *Paths*: (1 - t) v_a +
 t v_b of two images read as the same class, decoded: read as what, and how far from training images.
 
-Controls: networks freshly initialised (the classes take turns among three seeds, so that how
-initialisations differ is in no interval), principal components of the pixels, as many as the pose
-has numbers, and the last features of the data set's networks without capsules. For DCI the pose
-turned at random. For the cycle noise that moves each image as far, cut off at black and white, and
-another image's drawing. For paths a cross-fade of the pixels of the two drawings. Intervals are
-95 %, by bootstrap of the images, of the couples for paths; of DCI by Student's t over classes; of
-selectivity by MOVER (Zou & Donner 2008).
+Controls: networks freshly initialised, three seeds, each of which sees all images; principal
+components of the pixels, as many as the pose has numbers; and the last features of the data set's
+networks without capsules. For DCI the pose turned at random, three times. For the cycle noise that
+moves each image as far, cut off at black and white, and another image's drawing. For paths a
+cross-fade of the pixels of the two drawings. Intervals are 95 %, by bootstrap of the images, of the
+couples for paths; of DCI by Student's t over classes; of selectivity by MOVER (Zou & Donner 2008);
+of fresh networks and turned poses, and of differences from them, over the draws too.
 
 A reader should see which measures can be read off linearly, and compare with the fresh networks and
 the pixels: what these tell as well was not learned. A disentanglement no higher than that of the
@@ -97,7 +97,7 @@ class Statistics(NamedTuple):
     fit_of: str  # what they are
     probed: int  # classes that are read often enough to be probed
     shift_px: int
-    seeds: int  # of a freshly initialised network, taking turns
+    seeds: int  # of a freshly initialised network; each sees all images
     dataset: str
     notes: list[str]
     seconds: float
@@ -164,7 +164,7 @@ def evaluate(
     fit_labels  (M,) their true classes.
     fit         that they are so many of each class, for the record.
     shift_px    that all images are shifted by, at most, in whole pixels; 0: not at all.
-    seeds       freshly initialised networks of each preset, among which the classes take turns.
+    seeds       freshly initialised networks of each preset, and draws of turned poses.
     seed        of shifts, control tasks, fresh networks and the bootstrap.
     progress    wraps the parts of the work, for a progress bar.
 
@@ -207,7 +207,7 @@ def plot(result: Result | Statistics, *, width=7.16, part=""):
 @click.option("--shift-px", default=SHIFT_PX, show_default=True, help="Shift of images, at most.")
 @click.option(
     "--seeds", default=3, show_default=True, metavar="K",
-    help="Freshly initialised networks of each preset, among which the classes take turns.",
+    help="Freshly initialised networks of each preset, each of which sees all images.",
 )  # fmt: skip
 @options.seed
 def command(run, other_index, n, fit, shift_px, seeds, seed):

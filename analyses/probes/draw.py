@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from capsviz.analyses.probes.words import NAMES
 from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, intervals
+from capsviz.figures.panels import intervals, look
 
 WIDE = 5.0  # inches from which on panels stand side by side
 LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge
@@ -28,8 +28,8 @@ def sheet(result, width):
     grid = figure.add_gridspec(len(heights), 6 if wide else 1, height_ratios=heights)
     _probes(figure.add_subplot(grid[0, :4] if wide else grid[0, 0]), result)
     _dci(figure.add_subplot(grid[0, 4:] if wide else grid[1, 0]), result)
-    lines = [Line2D([], [], linewidth=0.8, **_look(result, name)) for name in _names(result)]
-    words = [f"{one}{_count(result, one)}" for one in _names(result)]
+    lines = [Line2D([], [], linewidth=0.8, **_look(result, name)) for name in result.codes]
+    words = [f"{one}{_count(result, one)}" for one in result.codes]
     lines.append(Line2D([], [], linestyle="none", marker="o", fillstyle="none", color=GREY))
     figure.legend(
         lines, [*words, "hollow: control task"], loc="outside upper center", ncols=across,
@@ -58,10 +58,6 @@ def paths(result, width):
     return figure
 
 
-def _names(result) -> list[str]:
-    return result.codes  # the sources, and the pose turned at random
-
-
 def _count(result, name: str) -> str:
     if name not in result.sources or "components" in name:
         return ""
@@ -69,12 +65,7 @@ def _count(result, name: str) -> str:
 
 
 def _look(result, name: str) -> dict:
-    s = result.codes.index(name)
-    return {
-        "color": COLOURS[s % len(COLOURS)],
-        "marker": MARKERS[s % len(MARKERS)],
-        "markersize": 3,
-    }
+    return look(result.codes.index(name))
 
 
 def _rows(axes, names, left, label):

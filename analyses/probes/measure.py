@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from capsviz.analyses.probes import dci, paths, vectors
 from capsviz.statistics.comparison import compare_explained, draw_resamples
 from capsviz.statistics.estimate import Estimate, less, stack
 from capsviz.statistics.intervals import mean_interval
+from capsviz.statistics.runs import fields_over_draws
 from capsviz.statistics.threads import on_one_thread
 from capsviz.tracing import reconstructs
 
@@ -47,23 +49,25 @@ def statistics(
         model, name, baselines, data, seeds=range(seed, seed + seeds), progress=progress
     )
     kept = data.poses.shape[1]
-    tested, probed = [], list(np.unique([data.classes[test[0]] for test, *_ in groups]))
-    codes = {source: [] for source in (name, f"{name} {TURNED}", *list(every)[1:])}
-    turns = np.random.default_rng([seed, 1])
-    for source, values in every.items():
-        errors, draw = [], np.random.default_rng(seed)  # each kind has the same labellings
-        for test, fit, again in groups:
-            x = [values[rows] for rows in (test, fit, again)]
-            if source == "pixels":
-                x = components(x, kept)
-            of_again = [int(np.flatnonzero(fit == data.again[row])[0]) for row in again]
-            errors.append(probe(*x, data.factors[test], data.factors[fit], of_again, draw))
-            codes[source].append(dci.dci(x[1], data.factors[fit]))
-            if source == name:
-                turned = dci.turned(x[1], turns)
-                codes[f"{name} {TURNED}"].append(dci.dci(turned, data.factors[fit]))
-        tested.append([np.concatenate(part) for part in zip(*errors, strict=True)])
-    widths = [values.shape[1] for values in every.values()]
+    probed = [data.classes[test[0]] for test, *_ in groups]  # of each group
+    tested = [
+        [
+            probes(values, data, groups, seed, kept if source == "pixels" else None)
+            for values in some
+        ]
+        for source, some in every.items()
+    ]
+    turned = [turns(data, groups, [seed, 1, k]) for k in range(max(1, seeds))]
+    codes = [[code for _, code in some] for some in tested]
+    codes.insert(1, turned)
+    drawn = [
+        {
+            **explained([some[k % len(some)][0] for some in tested], seed),
+            **concentrated([some[k % len(some)] for some in codes], probed),
+        }
+        for k in range(max(1, seeds))
+    ]
+    widths = [some[0].shape[1] for some in every.values()]
     widths[-1] = min(kept, widths[-1])
     names = [*list(every)[:-1], f"pixels, {widths[-1]} components"]
     measured = sum(len(test) for test, *_ in groups)
@@ -73,13 +77,12 @@ def statistics(
         "measures": list(vectors.MEASURES),
         "sources": names,
         "dimensions": widths,
-        **explained(tested, seed),
-        "codes": [*list(codes)[:-1], names[-1]],
-        **concentrated(list(codes.values()), [data.classes[test[0]] for test, *_ in groups]),
-        "spread": np.sqrt(tested[0][1].mean(0)),
+        **fields_over_draws(drawn),
+        "codes": [name, f"{name} {TURNED}", *names[1:]],
+        "spread": np.sqrt(tested[0][0][0].spread.mean(0)),
         "n": measured,
         "fitted": sum(len(fit) for _, fit, _ in groups) // len(data.folds),
-        "probed": len(probed),
+        "probed": len(set(probed)),
         "shift_px": shift_px,
         "seeds": seeds if any("freshly" in one for one in names) else 0,
         "notes": [*data.notes, *notes],
@@ -108,6 +111,28 @@ def grouped(data) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
             if len(fit) >= LEAST and len(test) >= 2:
                 groups.append((test, fit, again))
     return groups
+
+
+def probes(values, data, groups, seed: int, reduced: int | None) -> tuple[Errors, list]:
+    """Errors of probes of vectors (X, F), of all groups, and the `dci` of each.
+
+    Every kind of vectors has the same labellings. Those that are to be reduced are, to so many
+    principal components of each fit.
+    """
+    errors, codes, draw = [], [], np.random.default_rng(seed)
+    for test, fit, again in groups:
+        x = [values[rows] for rows in (test, fit, again)]
+        x = x if reduced is None else components(x, reduced)
+        of_again = [int(np.flatnonzero(fit == data.again[row])[0]) for row in again]
+        errors.append(probe(*x, data.factors[test], data.factors[fit], of_again, draw))
+        codes.append(dci.dci(x[1], data.factors[fit]))
+    return Errors(*(np.concatenate(part) for part in zip(*errors, strict=True))), codes
+
+
+def turns(data, groups, seed: Sequence[int]) -> list:
+    """The `dci` of the pose turned at random, of each group."""
+    draw = np.random.default_rng(seed)
+    return [dci.dci(dci.turned(data.poses[fit], draw), data.factors[fit]) for _, fit, _ in groups]
 
 
 def components(parts: list[np.ndarray], count: int) -> list[np.ndarray]:
@@ -154,7 +179,7 @@ def probe(test, fit, again, factors, fit_factors, of_again, draw) -> Errors:
     )
 
 
-def explained(tested, seed: int) -> dict:
+def explained(tested: list[Errors], seed: int) -> dict:
     """R2 of the measures, of the control task, and selectivity, from the errors of S kinds."""
     real, spread, control, far = (np.stack(part) for part in zip(*tested, strict=True))
     counts, others = (draw_resamples(one.shape[1], seed=seed) for one in (real, control))

@@ -102,21 +102,15 @@ def shifted(images: Tensor, shift_px: int, generator: torch.Generator) -> Tensor
 def kinds(model, name: str, baselines: dict, data: Data, *, seeds, progress=iter):
     """Vectors (X, F) of every kind, by name, the pose first; and notes on what could not be had.
 
+    Of each kind there is a list: of freshly initialised networks one for each seed, else of one.
     Pixels are left whole here: their components are of the fits.
     """
     fresh, notes = checkpoint.controls(model, seeds, data.images)
-    vectors = {name: data.poses}
-    for what, networks in progress([*fresh.items(), *baselines.items()]):
-        if what in baselines:
-            some = features(networks, data.images, torch.from_numpy(data.classes))
-            vectors[what] = some.numpy()
-            continue
-        values = np.zeros_like(data.poses)
-        for k in np.unique(data.classes):
-            rows = np.flatnonzero(data.classes == k)
-            classes = torch.full((len(rows),), int(k))
-            turn = networks[int(k) % len(networks)]
-            values[rows] = features(turn, data.images[rows], classes).numpy()
-        vectors[f"{name} {what}"] = values
-    vectors["pixels"] = data.images.flatten(1).numpy()
-    return vectors, notes
+    classes = torch.from_numpy(data.classes)
+    networks = {f"{name} {what}": some for what, some in fresh.items()}
+    networks |= {what: [one] for what, one in baselines.items()}
+    looked = {
+        what: [features(one, data.images, classes).numpy() for one in some]
+        for what, some in progress(list(networks.items()))
+    }
+    return {name: [data.poses], **looked, "pixels": [data.images.flatten(1).numpy()]}, notes

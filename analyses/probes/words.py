@@ -166,12 +166,14 @@ def caption(result, part="") -> str:
             f"95 % intervals, {result.n:,} {result.dataset} images. "
             f"{sentences(chr(10).join(lines))}"
         )
+    drawn = f", of what is drawn over {result.seeds} draws, too" if result.seeds > 1 else ""
     text = (
         "What can be read linearly off the pose of the class read: R² of ridge regressions within "
         "a class (filled) and of the control task, other images' measures (hollow); "
         "disentanglement and completeness (DCI), also of the pose turned at random. Bars: 95 % "
-        f"intervals. {result.n:,} {result.dataset} images, shifted by up to {result.shift_px} px, "
-        f"probes of {result.probed} classes on {result.fitted:,} {result.fit_of}."
+        f"intervals{drawn}. {result.n:,} {result.dataset} images, shifted by up to "
+        f"{result.shift_px} px, probes of {result.probed} classes on {result.fitted:,} "
+        f"{result.fit_of}."
     )
     listed = "; ".join(
         f"{NAMES.get(measure, measure)} {result.r2[0, j]:.2f}, {result.selectivity[0, j]:.2f}"

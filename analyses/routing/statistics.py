@@ -80,8 +80,6 @@ def upgrade(values: dict) -> dict:
                 values[new + field.removeprefix(old)] = values.pop(field)
         if "true_length" in field:
             values[field.replace("true_length", "true_activation")] = values.pop(field)
-    if "random_effective_parents" not in values:
-        return values
     J = len(values["classes"])
     uniform = {"effective_parents": [J], "polarisation": [1 / J], "agreement": None}
     for name, value in uniform.items():  # of uniform couplings, as those of iteration 1

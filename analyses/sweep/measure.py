@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.functional import predict
+from capsviz.nn.images import like_of
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_each, wilson_each
 from capsviz.tracing import scores
@@ -109,7 +110,7 @@ def look(models, images: Tensor, labels: Tensor, classes: int, by: Tensor, which
     which = np.ones((K, N), bool) if which is None else which
     right = np.zeros((K, N), bool)
     true, winner = np.zeros((2, K, N), np.float32)
-    like = next(models[0].parameters(), torch.zeros(()))
+    like = like_of(models[0])
     chunk = min(CHUNK_IMAGES, max(1, CHUNK_VALUES // images[0].numel()))
     needed = np.flatnonzero(which.any(0))
     for begin in range(0, len(needed), chunk):

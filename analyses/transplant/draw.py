@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from capsviz.figures import COLOURS
 from capsviz.figures.maps import coupling_scale, coupling_ticks, halfrange
-from capsviz.figures.panels import percent, show
+from capsviz.figures.panels import percent, points, show
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
@@ -123,10 +122,10 @@ def shares(result, width):
         (result.as_neither, NEITHER, "^", "a third class"),
     )
     for row, (estimate, colour, marker, name) in enumerate(readings):
-        _points(left, estimate, colour, marker, name, (row - 1) * 0.2)
+        points(left, estimate, colour, marker, name, (row - 1) * 0.2)
     activations = ((result.own_activation, OWN, "o"), (result.partner_activation, PARTNER, "s"))
     for row, (estimate, colour, marker) in enumerate(activations):
-        _points(right, estimate, colour, marker, None, (row - 0.5) * 0.2)
+        points(right, estimate, colour, marker, None, (row - 0.5) * 0.2)
     sd = result.coupling_sd.value
     names = [f"{n}\nsd {value:.4f}" for n, value in zip(result.conditions, sd, strict=True)]
     for axes in (left, right):
@@ -163,10 +162,3 @@ def _parts(panels, result):
         percent(axes.xaxis)
         percent(axes.yaxis)
     panels[0].legend(loc="upper left", fontsize=6, title=f"{estimates[0].n} pairs")
-
-
-def _points(axes, estimate, colour, marker, name, shift):
-    """One value with its interval for each condition."""
-    rows = np.arange(len(estimate)) + shift
-    axes.hlines(rows, estimate.low, estimate.high, color=colour, linewidth=1)
-    axes.plot(estimate.value, rows, marker, color=colour, markersize=3.5, label=name, clip_on=False)

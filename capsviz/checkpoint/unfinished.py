@@ -49,7 +49,7 @@ def weights(state: Path, about: Mapping[str, str], tensors: Mapping[str, Tensor]
 
 
 def describe(about: Mapping, network: Mapping, parameters: int, *, epoch: int, epochs: int) -> str:
-    """What the state says as its card.
+    """The card of an unfinished run, as the JSON that its state carries.
 
     Parameters
     ----------

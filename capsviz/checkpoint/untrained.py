@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from capsviz import discovery
 from capsviz.nn import models
+from capsviz.nn.images import like_of
 from capsviz.nn.random_state import seeded
 
 NORMALISED, BATCH = 512, 128  # images that batch norms are given, in how many at once
@@ -40,10 +41,9 @@ def fresh(
 ) -> nn.Module:
     """A network of the same kind, freshly initialised: what training has to be compared with.
 
-    It is built from the network's `config` by the `build` of the file that its class is from, or of
-    the model by whose name it was built, with the same sizes; one that `--network` names by the
-    function that built it, without weights of a file. It is in evaluation mode, on the same device,
-    of the same type. No random state outside changes.
+    It is built from the network's `config` by the `build` that made it; one that `--network` names,
+    by that function, without weights of a file. It is in evaluation mode, on the same device, of
+    the same type. No random state outside changes.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def fresh(
         raise ValueError(
             f"a {_kind(model)} cannot be built anew: what is built has other weights than it has"
         )
-    like = next(model.parameters(), torch.zeros(()))
+    like = like_of(model)
     other = other.to(like).eval()
     if images is not None:
         _normalise(other, images[:NORMALISED].to(like))

@@ -17,7 +17,7 @@ from capsviz.foreign.compiled import as_written
 from capsviz.foreign.recorder import Pass
 from capsviz.foreign.taps import TapPass
 from capsviz.nn.computation import literal
-from capsviz.nn.images import check_images
+from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import evaluating
 
 
@@ -63,7 +63,7 @@ class Caller:
 
         Where fewer are given, they are repeated.
         """
-        like = next(self.network.parameters(), torch.zeros(()))
+        like = like_of(self.network)
         generator = torch.Generator().manual_seed(1000 * seed + 1)
         own = self.own_images
         if own is not None:

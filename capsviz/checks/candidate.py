@@ -15,7 +15,6 @@ from capsviz.checks.verdict import UnseenError
 from capsviz.foreign import without_cuda
 from capsviz.foreign.decoders import put_decoder
 from capsviz.foreign.device import followed
-from capsviz.foreign.layers import Layer
 from capsviz.foreign.outputs import find_reconstruction
 from capsviz.foreign.recorder import Pass
 
@@ -74,16 +73,14 @@ class Candidate(Children):
             return followed(self.decode_option)
         if self.manner == "look" and getattr(self.network, "decoder", None) is not None:
             return self.network.decode
-        structure, output = self.structure, self.structure.recording.output
-        if not find_reconstruction(output, structure.images, self.image_shape):
+        images, output = self.structure.images, self.structure.recording.output
+        if not find_reconstruction(output, images, self.image_shape):
             raise UnseenError("decoder: none: no output has the size of an image; give decode=")
         wrapped = self.wrapped
         wrapped.facts.clear()
-        routed: tuple[Layer, list[Layer]] = (self.layer, [])
         if self.score is not None:
             wrapped.recipe.scores = self.score
-        rest = (len(structure.images), output, structure.images, None)
-        put_decoder(wrapped, structure.flow, routed, *rest)
+        put_decoder(wrapped, self.trial)
         if wrapped.recipe.decode is None:
             raise UnseenError(f"decoder: {wrapped.facts[-1].finding}")
         return wrapped.recipe.decode

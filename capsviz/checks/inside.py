@@ -20,6 +20,7 @@ from capsviz.foreign.leaves import named_tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.recorder import Recording, record
 from capsviz.foreign.rounds import Round
+from capsviz.foreign.trial import Trial
 from capsviz.foreign.wrapping import BATCHES, chosen
 
 
@@ -122,13 +123,17 @@ class Inside(Caller):
     @cached_property
     def wrapped(self) -> Wrapped:
         """Taps for children, votes, couplings and poses; not verified as `wrap` does."""
-        wrapped = Wrapped(self.network, self.recipe, [], {})
-        images, recording, flow, layers = self.structure
-        routed = (self.layer, [layer for layer in layers if layer is not self.layer])
-        parts.put_layer(wrapped, flow, *routed)
-        rest = (flow, routed, len(images), recording.output, images)
-        parts.put_vectors(wrapped, *rest, None, None, None, self.scores_option)
+        wrapped, trial = Wrapped(self.network, self.recipe, [], {}), self.trial
+        parts.put_layer(wrapped, trial)
+        parts.put_vectors(wrapped, trial, scores=self.scores_option)
         return wrapped
+
+    @property
+    def trial(self) -> Trial:
+        """The recorded pass, as `wrap` takes one."""
+        images, recording, flow, layers = self.structure
+        others = tuple(layer for layer in layers if layer is not self.layer)
+        return Trial(images, recording.output, flow, self.layer, others)
 
     def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:
         """Parts of a pass, as `capsviz.trace` names them."""
@@ -180,16 +185,16 @@ class Inside(Caller):
         shape = (len(self.structure.images), self.classes, self.last.count("E"))
         named = named_tensors(self.structure.recording.output)
         fits = [
-            name for name, t in named if t.is_floating_point() and tuple(_thin(t).shape) == shape
+            name for name, t in named if t.is_floating_point() and tuple(squeezed(t).shape) == shape
         ]
         return fits[0] if len(fits) == 1 and shape[2] > 1 else None
 
     def of_output(self, output) -> Tensor:
         """Poses (B, J, E) of an output."""
         assert self.pose_output is not None  # asked only of what has one
-        return _thin(outputs.pick(output, self.pose_output))
+        return squeezed(outputs.pick(output, self.pose_output))
 
 
-def _thin(tensor: Tensor) -> Tensor:
+def squeezed(tensor: Tensor) -> Tensor:
     """Without axes of size 1, but for the first."""
     return tensor.reshape([*tensor.shape[:1], *(n for n in tensor.shape[1:] if n > 1)])

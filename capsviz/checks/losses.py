@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from capsviz.checks.candidate import Candidate
+from capsviz.checks.inside import squeezed
 from capsviz.checks.verdict import UnseenError
 from capsviz.foreign.leaves import named_tensors, replaced
 
@@ -88,7 +89,7 @@ class Losses:
         for _, tensor in named_tensors(self.output):
             if not tensor.is_floating_point() or tensor.dim() < 2 or len(tensor) != IMAGES:
                 continue
-            thin = tensor.reshape([IMAGES, *(n for n in tensor.shape[1:] if n > 1)])
+            thin = squeezed(tensor)
             if tuple(thin.shape) == shape and float((thin - scores).abs().max()) < CLOSE:
                 lengths[tensor] = "lengths"
                 continue
@@ -101,6 +102,6 @@ class Losses:
 def _replaced(tensor: Tensor, lengths: Tensor, kind: str) -> Tensor:
     if kind == "lengths":
         return lengths.to(tensor).reshape(tensor.shape)
-    thin = tensor.reshape([IMAGES, *(n for n in tensor.shape[1:] if n > 1)])
+    thin = squeezed(tensor)
     unit = thin / thin.norm(dim=2, keepdim=True).clamp_min(1e-12)
     return (unit * lengths[:, :, None]).reshape(tensor.shape)

@@ -60,16 +60,8 @@ class Inputs:
         return self.drawn[key]
 
     def sample(self, n: int | None = None) -> data.Dataset:
-        """n images of the split, all for None.
-
-        A random draw, always the same one, in the split's order: the first images of a data set
-        need not be like the others.
-        """
-        self.dataset.first(n)  # refuses an n that is not there
-        if n is None:
-            return self.dataset
-        draw = torch.randperm(len(self.dataset), generator=torch.Generator().manual_seed(0))
-        return self.dataset.take(draw[:n].sort().values)
+        """n images of the split, all for None, as its `sample`."""
+        return self.dataset.sample(n)
 
 
 class Picture(NamedTuple):

@@ -239,12 +239,3 @@ def refuse_without_evaluate(n: int | None, *names: str) -> None:
     ignored = typed(*names)
     if n is None and ignored:
         raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --n N")
-
-
-def __getattr__(name: str):
-    """What a command writes, which once stood here: `capsviz.cli.writing`."""
-    from capsviz.cli import writing
-
-    if name.startswith("_") or not hasattr(writing, name):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(writing, name)

@@ -25,8 +25,6 @@ def other_images(inputs, n: int) -> Others:
     ------
     ValueError  for a data set of which nothing else is at hand.
     """
-    import torch
-
     from capsviz.transforms.augment import to_float
 
     for split in ("validation", "train"):
@@ -36,8 +34,7 @@ def other_images(inputs, n: int) -> Others:
             part = inputs.load(split).single()
         except FileNotFoundError:
             continue
-        draw = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
-        part = part.take(draw[:n].sort().values)
+        part = part.sample(min(n, len(part)))
         return Others(to_float(part.images), part.labels, f"{len(part)} {split} images")
     raise ValueError(
         f"{inputs.dataset.name} has neither validation nor training images at hand, which this "

@@ -92,6 +92,18 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
             )
         return self.take(slice(n))
 
+    def sample(self, n: int | None) -> Dataset:
+        """n images, all for None; ValueError as of `first`.
+
+        A random draw, always the same one, in the split's order: the first images of a data set
+        need not be like the others.
+        """
+        whole = self.first(n)
+        if n is None:
+            return whole
+        draw = torch.randperm(len(self), generator=torch.Generator().manual_seed(0))
+        return self.take(draw[:n].sort().values)
+
     def take(self, index) -> Dataset:
         """A part, by slice or index tensor."""
         parts = None if self.parts is None else self.parts[index]

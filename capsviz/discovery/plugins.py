@@ -19,7 +19,7 @@ def guarded(
     fails: str = "fails",
     but: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """Around what a module does: what goes wrong in a plugin's is a ValueError that names it.
+    """What a plugin's module raises in here becomes a ValueError that names it.
 
     What passes as it is: errors of ours, and ValueErrors, OSErrors and MemoryErrors, which are told
     in a line anyway.

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from capsviz.nn.functional import predict
-from capsviz.nn.images import check_images
+from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import evaluating
 from capsviz.tracing.reconstruction import look, require_capsules
+from capsviz.tracing.record import last_activations
 
 REACH = 2.5  # times eps: the length of all steps of PGD together (Madry et al. 2018)
 INSTALL = "attacks need foolbox: pip install 'capsviz[attacks]'"
@@ -142,7 +143,7 @@ def reconstructive_pgd(
     _check_images(images, labels)
     start = noise(images.shape) if start is None else start
     with frozen(model):
-        like = next(model.parameters(), torch.zeros(()))
+        like = like_of(model)
         original, truth = images.to(like), labels.to(like.device)
 
         def moved(x, by):
@@ -176,14 +177,16 @@ class _Lengths(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Lengths (N, J) of images (N, C, H, W)."""
-        return self.model.look(images, keep=("lengths",))["lengths"]
+        lengths = last_activations(self.model.look(images, keep=("lengths",)))
+        assert lengths is not None  # `trace` has seen to it
+        return lengths
 
 
 def _attack(attack, model, images, labels, eps) -> Tensor:
     _check(eps)
     _check_images(images, labels)
     require_capsules(model)
-    like = next(model.parameters(), torch.zeros(()))
+    like = like_of(model)
     with frozen(model):
         scores = _Lengths(model).eval()
         attackable = _foolbox().PyTorchModel(scores, bounds=(0, 1), device=like.device)

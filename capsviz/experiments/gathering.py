@@ -146,20 +146,20 @@ def _mean(values: list[float], digits: int) -> str:
 def _caption(module, cards: list[dict]) -> str:
     """What the table shows and how its networks were trained; ValueError if unlike one another."""
 
-    def one(name: str, values: set):
+    def only(name: str, values: set):
         if len(values) > 1:
             listed = ", ".join(sorted(map(str, values)))
             raise ValueError(f"the results differ in {name}: {listed}; gather them apart")
         return values.pop()
 
-    terms = {name: one(name, {card["recipe"][name] for card in cards}) for name in TERMS}
+    terms = {name: only(name, {card["recipe"][name] for card in cards}) for name in TERMS}
     lengths = sorted({card["recipe"]["epochs"] for card in cards})
-    precision = one("precision", {card["training"]["precision"] for card in cards})
+    precision = only("precision", {card["training"]["precision"] for card in cards})
     images = " or ".join(f"{n:,}" for n in sorted({card["training"]["images"] for card in cards}))
     epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}"
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
     each = (card["training"]["hardware"].split("; ") for card in cards)  # resumed: several
-    hardware = sorted({one.replace(" 1 threads", " 1 thread") for some in each for one in some})
+    hardware = sorted({part.replace(" 1 threads", " 1 thread") for parts in each for part in parts})
     tests = sorted({card["results"]["test"]["n"] for card in cards})
     return " ".join(
         [

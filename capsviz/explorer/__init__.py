@@ -1,4 +1,4 @@
 """The explorer: a page in the browser. `network` opens, `look` computes, `drawing` and `page` show.
 
-Only `page` knows Gradio.
+Gradio is known to `page`, `layout`, `handlers` and `serve` alone.
 """

@@ -112,7 +112,7 @@ class Handlers:
             chosen = chosen._replace(how=look.AS_TRAINED)
             answers = panels.find(networks, sample.image, chosen)
         return (
-            panels.images(answers, networks, chosen),
+            panels.images(answers, networks),
             note + panels.scores(answers, networks, sample.label),
             note + panels.routed(answers, networks, chosen),
             _compared(networks, sample.image, chosen) if opened else gr.skip(),

@@ -22,7 +22,7 @@ ANOTHER = "of another image"  # couplings, in place of one of `tracing.INTERVENT
 
 
 class Intervention(NamedTuple):
-    """What is changed inside the routing; these change nothing."""
+    """What is changed inside the routing; the defaults change nothing."""
 
     couplings: str | None = None  # what replaces them: one of `tracing.INTERVENTIONS`, or `ANOTHER`
     iterations: int | None = None  # instead of the network's own
@@ -102,7 +102,7 @@ def without_type(model, kind: int | None):
 def types_of(model) -> int:
     """How many capsule types can be switched off: those of `encode`, where `grid` is theirs.
 
-    None where children have no grid, or where others are routed before those of the grid.
+    0 where children have no grid, or where others are routed before those of the grid.
     """
     if model.grid is None or not hasattr(model, "encode"):
         return 0

@@ -65,7 +65,7 @@ def find(networks: Networks, image: Tensor, settings: Settings) -> Answers:
     )
 
 
-def images(answers: Answers, networks: Networks, settings: Settings) -> str:
+def images(answers: Answers, networks: Networks) -> str:
     """What the networks see, and the reconstruction."""
     height, width = answers.trace.image.shape[1:]
     parts = [drawing.pixels(answers.trace.image, f"What both networks see, {height} × {width} px.")]

@@ -51,7 +51,7 @@ def compared(networks: Networks, image: Tensor, settings: Settings) -> str:
     return (
         f"<h4>Two networks, the same image</h4>{pair.compared(networks, image)}"
         f"<h4>Three couplings of {escape(networks.names[0])}, the same votes</h4>"
-        f"{_finding(networks, image, settings)}{drawing.row(*columns)}"
+        f"{_finding(networks, image)}{drawing.row(*columns)}"
     )
 
 
@@ -84,7 +84,7 @@ def _column(networks, trace, couplings, sentence, first, limit, donor, label) ->
     )
 
 
-def _finding(networks: Networks, image: Tensor, settings: Settings) -> str:
+def _finding(networks: Networks, image: Tensor) -> str:
     """How much of the answer is left without routing, in a sentence."""
     routed = look.look(networks.model, image).lengths
     even = look.look(networks.model, image, look.Intervention(couplings="uniform")).lengths

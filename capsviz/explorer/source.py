@@ -28,7 +28,7 @@ class Sample(NamedTuple):
     image: Tensor  # (1, C, H, W) in [0, 1], before any warp
     label: int | None  # its class, if it is known
     name: str  # for files
-    origin: dict | None = None  # of a link, see `settings.query`; None: the image itself
+    origin: dict | None = None  # of a link, see `link.query`; None: the image itself
 
 
 def from_sheet(sheet: str, frame: pictures.Frame) -> Tensor:

@@ -8,6 +8,8 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.transforms import offset_copy
 
+from capsviz.figures import COLOURS
+
 MARKERS = "osD^vPX<>*"  # of networks and their like, one each
 GAP = 2  # pixels between the pictures of a mosaic
 
@@ -63,6 +65,19 @@ def intervals(axes, estimate, rows, look, left):
         hollow = {"fillstyle": "full", "markerfacecolor": "white", "zorder": 3}  # above the spine
         arrow = look | {"marker": "<", "clip_on": False, "linestyle": "none"} | hollow
         axes.plot(np.full(beyond.sum(), left), rows[beyond], **arrow)
+
+
+def points(axes, estimate, colour, marker, name, shift):
+    """One value with its interval in each row."""
+    rows = np.arange(len(estimate)) + shift
+    axes.hlines(rows, estimate.low, estimate.high, color=colour, linewidth=1)
+    axes.plot(estimate.value, rows, marker, color=colour, markersize=3.5, label=name, clip_on=False)
+
+
+def look(s: int) -> dict:
+    """Colour and marker of the s-th of a few kinds."""
+    colour, marker = COLOURS[s % len(COLOURS)], MARKERS[s % len(MARKERS)]
+    return {"color": colour, "marker": marker, "markersize": 3}
 
 
 def percent(axis):

@@ -18,7 +18,7 @@ from capsviz.tracing.batches import apart
 SAME = 1e-4  # scores may lie above 1 by so much
 
 
-def put_grid(wrapped: Wrapped, grid, batch: int, images: Tensor) -> None:
+def put_grid(wrapped: Wrapped, grid, images: Tensor) -> None:
     """Find the grid, or take the given one and find what its places see."""
     part = next((name for name in ("primary", "votes") if name in wrapped.parts), None)
     if grid is None or part is None:
@@ -29,7 +29,7 @@ def put_grid(wrapped: Wrapped, grid, batch: int, images: Tensor) -> None:
     def capsules(some):
         return wrapped.capsules(some, part)
 
-    shape = wrapped.recipe.image_shape
+    shape, batch = wrapped.recipe.image_shape, len(images)
     rows, columns = places.ranges_of_sight(capsules, shape, batch, images)
     result = places.arranged(rows, columns, shape)
     if grid == "probe":

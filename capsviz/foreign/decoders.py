@@ -14,99 +14,117 @@ from capsviz.foreign.functions import in_words
 from capsviz.foreign.leaves import tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
+from capsviz.foreign.trial import Trial
 
 CLOSE = 1e-3
 TIE = 1e-6  # of scores: either class may be drawn
 OTHERS = 4  # more images than in the recorded pass, where a decoder is tried on others
 
 
-def put_decoder(wrapped: Wrapped, flow, routed, batch, output, images, decode) -> None:
+def put_decoder(wrapped: Wrapped, trial: Trial, decode=None) -> None:
     """A decoder: given, or what the pass does with its masked poses."""
-    recipe, shape = wrapped.recipe, wrapped.recipe.image_shape
     if decode is False:
-        wrapped.facts.append(Fact("decoder", "none, as given"))
-        return
-    if decode is not None:
-        value = wrapped.look(images, keep=("poses",)).get("poses")
-        if value is None:
-            raise ValueError("decode= needs poses, and none were found: name them by poses=")
-        decode = followed(decode)
-        result = decode(value[-1], torch.zeros(batch, dtype=torch.long, device=value.device))
-        if not isinstance(result, Tensor) or result.numel() != images.numel():
-            form = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
-            raise ValueError(
-                f"decode= must return images {tuple(images.shape)}, it returned {form}"
-            )
-        recipe.decode = lambda vectors, classes: decode(vectors, classes).reshape(-1, *shape)
-        wrapped.facts.append(Fact("decoder", "given"))
-        return
-    if routed is None:
-        wrapped.facts.append(Fact("decoder", "not looked for: give decode="))
-        return
-    names = outputs.find_reconstruction(output, images, shape)
-    values = outputs.values_of_scores(output, batch, recipe.classes)
-    masked = class_poses.of_layer(flow, routed[0].rounds, values, tensors(output)).masked
-    decoders: dict[str, list[Decoder]] = {}
-    reason = (
-        "no output has the size of an image"
-        if not names
-        else "no mask of the poses that is recognised leads to it"
-    )
-    for name in names:
-        for mask in masked:
-            try:
-                image = outputs.pick(output, name)
-                one = Decoder(wrapped.network, flow, mask, image, shape, batch)
-                decoders.setdefault(name, []).append(one)
-            except ValueError as error:
-                reason = str(error)
+        fact = "none, as given"
+    elif decode is not None:
+        wrapped.recipe.decode = _by_hand(wrapped, trial, decode)
+        fact = "given"
+    elif trial.layer is None:
+        fact = "not looked for: give decode="
+    else:
+        fact = _of_pass(wrapped, trial)
+    wrapped.facts.append(Fact("decoder", fact))
+
+
+def _by_hand(wrapped: Wrapped, trial: Trial, decode):
+    """`decode=`, whose pictures have the size of the images."""
+    images, shape = trial.images, wrapped.recipe.image_shape
+    value = wrapped.look(images, keep=("poses",)).get("poses")
+    if value is None:
+        raise ValueError("decode= needs poses, and none were found: name them by poses=")
+    decode = followed(decode)
+    result = decode(value[-1], torch.zeros(trial.batch, dtype=torch.long, device=value.device))
+    if not isinstance(result, Tensor) or result.numel() != images.numel():
+        form = tuple(result.shape) if isinstance(result, Tensor) else type(result).__name__
+        raise ValueError(f"decode= must return images {tuple(images.shape)}, it returned {form}")
+    return lambda vectors, classes: decode(vectors, classes).reshape(-1, *shape)
+
+
+def _of_pass(wrapped: Wrapped, trial: Trial) -> str:
+    """Put the decoder of the pass in place, if there is one; what was seen of it, in words."""
+    decoders, reason = _candidates(wrapped, trial)
     if len(decoders) > 1:
         raise ValueError(
             f"{len(decoders)} outputs could be the reconstruction: "
             f"{', '.join('output' + name for name in decoders)}; give decode=, or decode=False"
         )
     if not decoders:
-        missing = Fact("decoder", f"none: {reason}; give decode=lambda poses, classes: ...")
-        wrapped.facts.append(missing)
-        return
+        return f"none: {reason}; give decode=lambda poses, classes: ..."
     ((name, tried),) = decoders.items()
-    result = outputs.pick(output, name)
+    result = outputs.pick(trial.output, name)
     low, high = float(result.min()), float(result.max())
     if not (low >= 0 and high <= 1):
-        wrapped.facts.append(
-            Fact("decoder", f"output{name} runs from {low:.2g} to {high:.2g}, expected [0, 1]: "
-                 "not used; give decode= to bring it there")
-        )  # fmt: skip
-        return
-    value = wrapped.look(images, keep=("poses",))["poses"][-1]
-    others = _others(images)
+        return (
+            f"output{name} runs from {low:.2g} to {high:.2g}, expected [0, 1]: not used; give "
+            "decode= to bring it there"
+        )
+    words = ""
     for decoder in reversed(tried):
-        try:
-            kept = kept_poses(decoder.masked, value)
-            off = float((decoder(value, kept) - result.reshape(images.shape)).abs().max())
-        except RuntimeError as error:  # of poses= by hand, that are others than it masks
-            said = (
-                f"found, but takes no poses {tuple(value.shape)}: not used ({in_words(error)[:80]})"
-            )
-            continue
-        where = ""
-        if off <= CLOSE:
-            off, where = max(off, _off(wrapped, name, decoder, others)), " with other images"
-        if off <= CLOSE:
-            recipe.decode = decoder
-            said = f"output{name}, {decoder.place}, equal to its own within {off:.1g}"
-            scores = wrapped.look(images, keep=("lengths",))["lengths"]
-            drawn = scores.gather(1, kept[:, None])[:, 0]
-            astray = int((drawn < scores.amax(1) - TIE).sum())
-            if 2 * astray > len(images):
-                decoder.astray = astray
-                said += (
-                    f"; it draws another class than the longest of {astray} of "
-                    f"{len(images)} images, and a trace the longest"
-                )
+        fits, words = _compared(wrapped, trial, name, decoder)
+        if fits:
+            wrapped.recipe.decode = decoder
             break
-        said = f"found, but off by {off:.2g}{where}: not used"
-    wrapped.facts.append(Fact("decoder", said))
+    return words
+
+
+def _candidates(wrapped: Wrapped, trial: Trial) -> tuple[dict[str, list[Decoder]], str]:
+    """By name of an output, what leads from a mask of the poses to it; why there is nothing."""
+    assert trial.layer is not None
+    shape, output = wrapped.recipe.image_shape, trial.output
+    names = outputs.find_reconstruction(output, trial.images, shape)
+    if not names:
+        return {}, "no output has the size of an image"
+    values = outputs.values_of_scores(output, trial.batch, wrapped.recipe.classes)
+    poses = class_poses.of_layer(trial.flow, trial.layer.rounds, values, tensors(output))
+    decoders: dict[str, list[Decoder]] = {}
+    reason = "no mask of the poses that is recognised leads to it"
+    for name in names:
+        image = outputs.pick(output, name)
+        for mask in poses.masked:
+            try:
+                one = Decoder(wrapped.network, trial.flow, mask, image, shape, trial.batch)
+                decoders.setdefault(name, []).append(one)
+            except ValueError as error:
+                reason = str(error)
+    return decoders, reason
+
+
+def _compared(wrapped: Wrapped, trial: Trial, name: str, decoder: Decoder) -> tuple[bool, str]:
+    """Whether a decoder draws what the network does, of the recorded images and of others."""
+    images, result = trial.images, outputs.pick(trial.output, name)
+    traced = wrapped.look(images, keep=("poses", "lengths"))
+    poses, scores = traced["poses"][-1], traced["lengths"]
+    try:
+        kept = kept_poses(decoder.masked, poses)
+        off = float((decoder(poses, kept) - result.reshape(images.shape)).abs().max())
+    except RuntimeError as error:  # of poses= by hand, that are others than it masks
+        why = in_words(error)[:80]
+        return False, f"found, but takes no poses {tuple(poses.shape)}: not used ({why})"
+    where = ""
+    if off <= CLOSE:
+        off = max(off, _off(wrapped, name, decoder, _others(images)))
+        where = " with other images"
+    if off > CLOSE:
+        return False, f"found, but off by {off:.2g}{where}: not used"
+    words = f"output{name}, {decoder.place}, equal to its own within {off:.1g}"
+    drawn = scores.gather(1, kept[:, None])[:, 0]
+    astray = int((drawn < scores.amax(1) - TIE).sum())
+    if 2 * astray > len(images):
+        decoder.astray = astray
+        words += (
+            f"; it draws another class than the longest of {astray} of {len(images)} images, and "
+            "a trace the longest"
+        )
+    return True, words
 
 
 def _others(images: Tensor) -> Tensor:

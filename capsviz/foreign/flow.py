@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz.foreign.leaves import mapped
 from capsviz.foreign.recorder import Event
 
 Port = tuple[int, int]
@@ -178,23 +177,18 @@ def _through_view(event: Event, position: int, label: Tensor, number: int) -> Te
     """An output of a view, by its number, of labels in place of one input."""
     old = event.inputs[position]
 
-    def change(leaf):
-        if leaf is old:
-            return label
-        if event.name in ("stack", "cat") and isinstance(leaf, Tensor):
-            return torch.zeros_like(leaf, dtype=label.dtype)
-        return leaf
-
     if event.name in ("to", "type", "type_as", "float", "double", "cuda", "cpu", "requires_grad"):
         return label
     if event.name in ("data", "T", "mT", "H"):
         return getattr(label, event.name)
-    if event.name in ("stack", "cat"):
-        old_all = {id(t) for t in event.inputs if t is old}
-        return event.function(
-            *mapped(event.args, lambda leaf: label if id(leaf) in old_all else change(leaf)),
-            **event.kwargs,
-        )
+    joins = event.name in ("stack", "cat")  # beside others, which vary along no axis
+
+    def change(leaf):
+        if leaf is old:
+            return label
+        beside = joins and isinstance(leaf, Tensor)
+        return torch.zeros_like(leaf, dtype=label.dtype) if beside else leaf
+
     makers = event.repeat(change)
     return makers if isinstance(makers, Tensor) else makers[number]
 

@@ -17,6 +17,7 @@ from capsviz.foreign.functions import in_words, locate, on_path, read_function
 from capsviz.foreign.stdout import on_stderr
 from capsviz.foreign.weights import load
 from capsviz.foreign.wrapping import NoCapsulesError, wrap
+from capsviz.nn.images import like_of
 from capsviz.tracing import evaluating
 
 
@@ -163,7 +164,7 @@ def _built(
 
 def _asks_for_a_gpu(module: Bare) -> bool:
     """Whether a pass of one image ends in an error that names CUDA."""
-    like = next(module.network.parameters(), torch.zeros(()))
+    like = like_of(module.network)
     image = torch.zeros(1, *module.recipe.image_shape).to(like)
     try:
         with evaluating(module.network), torch.no_grad():

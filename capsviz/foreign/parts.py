@@ -7,18 +7,19 @@ from torch import Tensor
 from capsviz.foreign import outputs, vectors
 from capsviz.foreign import poses as class_poses
 from capsviz.foreign.bare import Bare
-from capsviz.foreign.flow import Flow
-from capsviz.foreign.layers import Layer
 from capsviz.foreign.leaves import tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
 from capsviz.foreign.sources import put_source
 from capsviz.foreign.taps import ChildEntry, tap_of_place, taps_of_layer
+from capsviz.foreign.trial import Trial
 
 
-def put_layer(wrapped: Wrapped, flow: Flow, layer: Layer, others: list[Layer]) -> None:
+def put_layer(wrapped: Wrapped, trial: Trial) -> None:
     """Couplings, weights, votes and logits of a layer whose softmax was found."""
-    recipe, last = wrapped.recipe, layer.rounds[-1]
+    recipe, layer = wrapped.recipe, trial.layer
+    assert layer is not None
+    last = layer.rounds[-1]
     recipe.taps, recipe.entries = taps_of_layer(layer)
     recipe.children = layer.children
     count = len(layer.rounds)
@@ -36,20 +37,20 @@ def put_layer(wrapped: Wrapped, flow: Flow, layer: Layer, others: list[Layer]) -
     wrapped.facts.append(
         Fact("votes", f"(B, {', '.join(map(str, sizes))}), weighed by {how} in {last.event.place}")
     )
-    wrapped.facts.extend(Fact("also", str(other)) for other in others)
+    wrapped.facts.extend(Fact("also", str(other)) for other in trial.others)
 
 
 def put_vectors(
-    wrapped, flow, routed, batch, output, images, votes, children, poses, scores=None
+    wrapped: Wrapped, trial: Trial, *, votes=None, children=None, poses=None, scores=None
 ) -> None:
     """Children, votes and poses: given, or before and after the sum of the layer."""
-    recipe = wrapped.recipe
-    last = routed[0].rounds[-1] if routed is not None else None
+    recipe, flow, layer = wrapped.recipe, trial.flow, trial.layer
+    last = None if layer is None else layer.rounds[-1]
     if votes is not None:
         recipe.taps = [tap for tap in recipe.taps if tap.part != "votes"]
-        put_source(wrapped, "votes", votes, batch, output)
+        put_source(wrapped, "votes", votes, trial)
     if children is not None:
-        put_source(wrapped, "primary", children, batch, output)
+        put_source(wrapped, "primary", children, trial)
     elif last is not None:
         place = vectors.children(flow, last)
         if isinstance(place, str):
@@ -66,10 +67,10 @@ def put_vectors(
                      f"what {place.event.name} in {place.event.place} makes votes of")
             )  # fmt: skip
     if poses is not None:
-        put_source(wrapped, "poses", poses, batch, output)
-    elif last is not None:
-        values = outputs.values_of_scores(output, batch, recipe.classes, scores)
-        own = class_poses.of_layer(flow, routed[0].rounds, values, tensors(output))
+        put_source(wrapped, "poses", poses, trial)
+    elif layer is not None and last is not None:
+        values = outputs.values_of_scores(trial.output, trial.batch, recipe.classes, scores)
+        own = class_poses.of_layer(flow, layer.rounds, values, tensors(trial.output))
         by_site = {}
         for place in own.places:
             by_site[place.event.site] = tap_of_place("poses", place, "BJE")
@@ -84,9 +85,9 @@ def put_vectors(
             wrapped.facts.append(Fact("poses", own.doubt))
 
 
-def put_scores(wrapped: Bare, output, flow, batch, scores, routed) -> None:
+def put_scores(wrapped: Bare, trial: Trial, scores) -> None:
     """Scores of the output, found or given; else norms of the poses."""
-    recipe = wrapped.recipe
+    recipe, output, batch = wrapped.recipe, trial.output, trial.batch
     if callable(scores):
         recipe.scores = scores
         value = scores(output)
@@ -98,7 +99,7 @@ def put_scores(wrapped: Bare, output, flow, batch, scores, routed) -> None:
     outputs.require_scores(scores)
     result = None
     if scores != "norms":
-        result = outputs.find_scores(output, flow, batch, recipe.classes, scores)
+        result = outputs.find_scores(output, trial.flow, batch, recipe.classes, scores)
     if result is not None:
         recipe.scores = result.of
         wrapped.facts.append(Fact("scores", result.evidence))

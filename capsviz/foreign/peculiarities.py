@@ -10,12 +10,13 @@ from capsviz.foreign.iterations import setters
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.recorder import record
 from capsviz.foreign.report import Fact
+from capsviz.foreign.trial import Trial
 from capsviz.tracing.shapes import allowed
 
 TINY = 1e-30
 
 
-def put_peculiarities(wrapped: Wrapped, images: Tensor, routed) -> None:
+def put_peculiarities(wrapped: Wrapped, images: Tensor) -> None:
     """What is unlike the CapsNet of 2017, as measured: said, so that it is no alarm."""
     traced = wrapped.look(images, keep=("poses", "votes", "couplings", "weights"))
     close = allowed(traced.values())
@@ -56,18 +57,18 @@ def _alike(a: Tensor, b: Tensor) -> Tensor:
     return torch.where((a == 0).all(-1) | (b == 0).all(-1), 1.0, cosines)
 
 
-def put_iterations(wrapped: Wrapped, images: Tensor, routed) -> None:
+def put_iterations(wrapped: Wrapped, trial: Trial) -> None:
     """The attribute that sets the number of passes: one that, raised by 1, makes one more."""
-    if routed is None:
+    layer = trial.layer
+    if layer is None:
         return
-    layer = routed[0]
     passes, sites = len(layer.rounds), {turn.event.site for turn in layer.rounds}
     wrapped.recipe.passes = passes
     if passes < 2:
         return
 
     def count() -> int:
-        run = record(wrapped.network, lambda: wrapped.passed(images[:2]))
+        run = record(wrapped.network, lambda: wrapped.passed(trial.images[:2]))
         return sum(event.site in sites for event in run.events)
 
     fits = setters(wrapped.network, range(passes - 1, passes + 1), passes, count)

@@ -9,37 +9,39 @@ from capsviz.foreign.compiled import as_written
 from capsviz.foreign.leaves import tensors
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.report import Fact
+from capsviz.foreign.trial import Trial
 from capsviz.foreign.variables import Variable, roles_by_size, watching
+from capsviz.nn.images import like_of
 
 TARGETS = {"couplings": "BIJ", "votes": "BIJE", "primary": "BID", "poses": "BJE"}
 
 NEGATIVE = 0.1  # share of what couplings add up to that may be below 0
 
 
-def put_source(wrapped: Wrapped, part: str, source, batch: int, output) -> None:
+def put_source(wrapped: Wrapped, part: str, source, trial: Trial) -> None:
     """A part that a function of the output, a local variable, or a module's name gives."""
     recipe, name = wrapped.recipe, "children" if part == "primary" else part
     if callable(source):
         recipe.of_output[part] = source
-        value, evidence = source(output), "given as a function of the output"
+        value, evidence = source(trial.output), "given as a function of the output"
         if not isinstance(value, Tensor) or value.dim() != len(TARGETS[part]):
             shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             axes = ", ".join(TARGETS[part])
             raise ValueError(f"{name}= must return a tensor ({axes}), it returned {shape}")
         shape = tuple(value.shape)
-        known = {"B": batch, "J": recipe.classes}
+        known = {"B": trial.batch, "J": recipe.classes}
         if any(n != known.get(axis, n) for axis, n in zip(TARGETS[part], shape, strict=True)):
             axes = ", ".join(str(known.get(axis, axis)) for axis in TARGETS[part])
             raise ValueError(
-                f"{name}= must return ({axes}) of {batch} images and {recipe.classes} classes, it "
-                f"returned {shape}"
+                f"{name}= must return ({axes}) of {trial.batch} images and {recipe.classes} "
+                f"classes, it returned {shape}"
             )
         if part == "couplings":
             _refuse_negative(value, "what couplings= gives")
     elif ":" in source or part in ("couplings", "votes"):
-        shape, evidence = _watch(wrapped, part, source, batch)
+        shape, evidence = _watch(wrapped, part, source, trial.batch)
     else:
-        shape, evidence = _module(wrapped, part, source, batch)
+        shape, evidence = _module(wrapped, part, source, trial.batch)
     if part == "couplings" or (part in ("votes", "primary") and recipe.children is None):
         recipe.children = shape[1]
     wrapped.facts.append(Fact(name, f"(B, {', '.join(map(str, shape[1:]))}), {evidence}"))
@@ -55,7 +57,7 @@ def _refuse_negative(values: Tensor, what: str) -> None:
 
 
 def _images(wrapped: Wrapped, batch: int) -> Tensor:
-    like = next(wrapped.network.parameters(), torch.zeros(()))
+    like = like_of(wrapped.network)
     generator = torch.Generator().manual_seed(batch)
     return torch.rand(batch, *wrapped.recipe.image_shape, generator=generator).to(like)
 

@@ -30,6 +30,8 @@ from capsviz.foreign.recorder import record
 from capsviz.foreign.report import Fact
 from capsviz.foreign.sources import put_source
 from capsviz.foreign.state import restored
+from capsviz.foreign.trial import Trial
+from capsviz.nn.images import like_of
 from capsviz.tracing import evaluating
 
 FIXED = "invalid for input of size"  # what torch says of a view
@@ -120,27 +122,27 @@ def wrap(
     facts = [Fact("call", "given" if call else "network(images)")]
     card = {"name": type(network).__name__, "dataset": {"name": "unknown"}, **(card or {})}
     with evaluating(network), restored(network), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        batch, images, flow, output, routed = _pass(network, recipe, couplings)
-        facts[0] = Fact("call", f"{facts[0].finding}: {described(output)}")
+        trial = _trial(network, recipe, couplings)
+        facts[0] = Fact("call", f"{facts[0].finding}: {described(trial.output)}")
         if couplings is None:
             bare = Bare(network, recipe, facts, card)
-            parts.put_scores(bare, output, flow, batch, scores, None)
-            return checked(bare, images)
+            parts.put_scores(bare, trial, scores)
+            return checked(bare, trial.images)
         wrapped = Wrapped(network, recipe, facts, card)
-        if routed is not None:
-            parts.put_layer(wrapped, flow, *routed)
+        if trial.layer is not None:
+            parts.put_layer(wrapped, trial)
         else:
-            put_source(wrapped, "couplings", couplings, batch, output)
-        rest = (batch, output, images)
-        parts.put_vectors(wrapped, flow, routed, *rest, votes, children, poses, scores)
-        parts.put_scores(wrapped, output, flow, batch, scores, routed)
-        put_decoder(wrapped, flow, routed, *rest, decode)
-        recipe.image_bytes = _bytes(flow) // batch
-        put_grid(wrapped, grid, batch, images)
-        checked(wrapped, images)
-        put_children(wrapped, images)
-        put_peculiarities(wrapped, images, routed)
-        put_iterations(wrapped, images, routed)
+            put_source(wrapped, "couplings", couplings, trial)
+        by_name = {"votes": votes, "children": children, "poses": poses}
+        parts.put_vectors(wrapped, trial, **by_name, scores=scores)
+        parts.put_scores(wrapped, trial, scores)
+        put_decoder(wrapped, trial, decode)
+        recipe.image_bytes = _bytes(trial.flow) // trial.batch
+        put_grid(wrapped, grid, trial.images)
+        checked(wrapped, trial.images)
+        put_children(wrapped, trial.images)
+        put_peculiarities(wrapped, trial.images)
+        put_iterations(wrapped, trial)
     return wrapped
 
 
@@ -148,9 +150,9 @@ def _images_alone(network: nn.Module, images: Tensor):
     return network(images)
 
 
-def _pass(network, recipe, couplings):
+def _trial(network, recipe, couplings) -> Trial:
     """Record passes with more and more images until a layer's batch axis can be told."""
-    like = next(network.parameters(), torch.zeros(()))
+    like = like_of(network)
     tried = None
     for batch in [n for n in BATCHES if n != recipe.classes]:
         generator = torch.Generator().manual_seed(batch)
@@ -159,7 +161,7 @@ def _pass(network, recipe, couplings):
         inside = images if recipe.mean is None else recording[1]
         flow, output = Flow(recording[0].events, inside), recording[0].output
         if couplings != "softmax":
-            return batch, images, flow, output, None
+            return Trial(images, output, flow)
         known = layers(flow, batch, recipe.classes)
         tried = tried or known
         own = [layer for layer in known if layer.parents == recipe.classes]
@@ -170,8 +172,8 @@ def _pass(network, recipe, couplings):
                     f"{layer.said_apart}; wrap it with couplings=None: then evaluate, sweep and "
                     "corrupt can be run"
                 )
-            others = [other for other in known if other is not layer]
-            return batch, images, flow, output, (layer, others)
+            others = tuple(other for other in known if other is not layer)
+            return Trial(images, output, flow, layer, others)
     if isinstance(network, torch.jit.ScriptModule):
         raise NoCapsulesError(
             f"TorchScript runs {type(network).__name__}, and nothing can be seen inside: wrap the "

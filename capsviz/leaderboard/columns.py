@@ -105,7 +105,7 @@ def matched(result):
 
 
 def _instead(control: str, result):
-    """Of a control and of the network's own R iterations what they differ from one iteration by.
+    """A control's accuracy less the network's own, each by its difference to one iteration.
 
     Its interval is the narrower of two that are wider than need be: the ends of both differences,
     or the margins of both accuracies in squares, as if they were of other images.

@@ -2,8 +2,8 @@
 
 Places of a convolutional layer see the children of a window; in a routing that lets them, all
 parents that see a child compete for it (`nn.links`). Poses are flat everywhere; a matrix
-M (r, d) is its rows one after the other, and votes are M times the transpose of W (e, d): as the
-rows of M were vectors each.
+M (r, d) is its rows one after the other, and its vote is M W^T for W (e, d): each row is turned as
+a vector would be.
 """
 
 from math import prod

@@ -1,7 +1,7 @@
 """Convolutions of small maps by the discrete Fourier transform: the same sums of fewer products.
 
-A convolution of stride s is a sum of s * s of stride 1, one of each picture that every s-th row and
-column make. One that turns N x N numbers by k x k taps into (N - k + 1)^2 sums is, without any
+A convolution of stride s is a sum of s * s convolutions of stride 1, one for each phase of the rows
+and columns. One that turns N x N numbers by k x k taps into (N - k + 1)^2 sums is, without any
 padding, a product of transforms of N x N points. Those of real numbers come in conjugate pairs of
 which one is enough, and a product of two complex numbers takes three of real ones (Gauss). So it is
 three small real matrices around as many products of matrices as there are rows in them,

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+
+def like_of(network: nn.Module) -> Tensor:
+    """What its images are taken to: a tensor of its weights' type, on their device."""
+    return next(network.parameters(), torch.zeros(()))
 
 
 def check_images(images: Tensor) -> None:

@@ -70,7 +70,7 @@ def softmax(logits: Tensor, links: Links | None) -> Tensor:
 
 
 def of_slots(values: Tensor, links: Links | None) -> Tensor:
-    """What belongs to children (B, count, ...), laid out as slots (B, Q, I, ...); 0 where none.
+    """Values of children (B, count, ...) by slots (B, Q, I, ...), 0 in slots without a child.
 
     ValueError for another count than the links have.
     """

@@ -28,10 +28,9 @@ def picture(analysis: str, result: NamedTuple, part: str, *, dpi: int, largest_s
 
     Letters are drawn as paths: whoever opens the page need not have the font.
     """
-    with matplotlib.rc_context({"svg.fonttype": "path"}):
-        return Picture(
-            *(_drawn(analysis, result, part, width, dpi, largest_svg) for width in WIDTHS.values())
-        )
+    return Picture(
+        *(_drawn(analysis, result, part, width, dpi, largest_svg) for width in WIDTHS.values())
+    )
 
 
 def _drawn(analysis: str, result: NamedTuple, part: str, width: str, dpi, largest_svg) -> str:

@@ -1,1 +1,1 @@
-"""Intervals, comparisons, detection, moments: numpy alone."""
+"""Intervals, comparisons, detection, moments: of NumPy arrays, without torch."""

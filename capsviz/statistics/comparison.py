@@ -69,8 +69,8 @@ def compare_means(values: np.ndarray, counts: np.ndarray, *, shares: bool = True
 def compare_changes(before: np.ndarray, after: np.ndarray, counts: np.ndarray) -> Estimate:
     """Means of after - before, of what is 0 or 1 of each image (K, N), under the resamples.
 
-    The interval is `paired_interval`'s; that of a difference, whose images lie in [-2, 2], is the
-    resamples', or twice as wide as that where none differs, which proves no certainty.
+    The interval is `paired_interval`'s. That of a difference, whose images lie in [-2, 2], is of
+    resamples; where no image differs, twice `paired_interval`'s, for none of no width is true.
     """
     changes = np.asarray(after, float) - before
     compared, n = compare_means(changes, counts, shares=False), changes.shape[1]

@@ -1,4 +1,4 @@
-"""Detecting images that a capsule network was not made for, by scores. Numpy alone.
+"""Detecting images that a capsule network was not made for, by scores.
 
 Frosst, Sabour & Hinton (2018), arXiv:1811.06969: the winning capsule reconstructs the image as its
 class; where that is far from the image, the image is suspect.

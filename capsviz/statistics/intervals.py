@@ -27,8 +27,8 @@ def wilson(right: float, n: float) -> tuple[float, float]:
 def wilson_of_varying(p: float, variance: float, most: float, n: float) -> tuple[float, float]:
     """Wilson's interval of a share p in [0, 1] whose estimate has a known variance.
 
-    Of as many images as would vary as much if each counted by itself (effective sample size, Kish
-    1965), `most` at the most, or of n where the share is 0 or 1 or does not vary.
+    Of the effective sample size p (1 - p) / variance (Kish 1965), `most` at the most; of n where
+    the share is 0 or 1, or does not vary.
     """
     size = min(p * (1 - p) / variance, most) if variance > 0 and 0 < p < 1 else n
     return wilson(p * size, size)

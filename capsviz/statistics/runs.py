@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from capsviz.statistics.estimate import Estimate
-from capsviz.statistics.intervals import Z
+from capsviz.statistics.intervals import Z, student
 
 
 def combine(estimates: Sequence[Estimate]) -> Estimate:
@@ -49,14 +49,12 @@ def _combine(estimates: Sequence[Estimate], low: float, high: float) -> Estimate
     shapes = sorted({one.value.shape for one in estimates})
     if len(shapes) > 1:
         raise ValueError(f"the runs have unequal shapes: {', '.join(map(str, shapes))}")
-    from scipy.stats import t  # takes half a second to import
-
     S, values = len(estimates), np.stack([one.value for one in estimates]).astype(float)
     value, variance = values.mean(0), values.var(0, ddof=1)
     below = np.stack([np.maximum(one.value - one.low, 0) for one in estimates]).mean(0)
     above = np.stack([np.maximum(one.high - one.value, 0) for one in estimates]).mean(0)
     left, own = _images(estimates, ((below + above) / (2 * Z)) ** 2)
-    of_runs = t.ppf(0.975, S - 1) ** 2 * variance / S
+    of_runs = student(S) ** 2 * variance / S
     ends = [value - np.sqrt(of_runs + left * below**2), value + np.sqrt(of_runs + left * above**2)]
     excess = np.maximum(variance - (1 - left) * S / (S - 1) * own, 0)
     total = excess + own
@@ -82,6 +80,15 @@ def over_draws(estimates: Sequence[Estimate]) -> Estimate:
     Of one draw the interval is over images alone.
     """
     return _of_one_run(combine(estimates) if len(estimates) > 1 else estimates[0])
+
+
+def fields_over_draws(drawn: Sequence[dict]) -> dict:
+    """Fields of S draws as one: estimates by `over_draws`, arrays by their mean."""
+    return {
+        name: over_draws(parts) if isinstance(parts[0], Estimate) else np.mean(parts, 0)
+        for name in drawn[0]
+        for parts in [[one[name] for one in drawn]]
+    }
 
 
 def _of_one_run(one: Estimate) -> Estimate:

@@ -40,6 +40,9 @@ def unsteady(
     def lengths(some: Tensor) -> Tensor:
         return named_parts(model.look(some, keep=("lengths",)))["lengths"]
 
+    if "lengths" not in named_parts(model.look(images, keep=("lengths",))):
+        yield 'asked for "lengths" alone, `look` gives neither these, nor activations or poses'
+        return
     alone = lengths(images)
     if off := apart(lengths(images), alone):
         yield f"two passes over the same images differ by {off:.2g}: something in it is random"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 # Routing -> what is measured of it that says what it is, by column of the leaderboard. Couplings of
 # uniform routing are even; activations of self-routing are shares of couplings, so that even ones
 # read nothing.
@@ -18,6 +20,12 @@ REASONS = {
 
 def reason(model, measure: str) -> str | None:
     """Why a measure of a network says what its routing is, in words; None where it is a result."""
-    capsules = getattr(model, "capsules", None) or [*(getattr(model, "layers", None) or [None])][-1]
-    name = getattr(capsules, "routing_name", None) or ""
-    return REASONS[name] if measure in BY_CONSTRUCTION.get(name, ()) else None
+    name = routing_name(model)
+    return REASONS[name] if name and measure in BY_CONSTRUCTION.get(name, ()) else None
+
+
+def routing_name(model) -> str | None:
+    """The routing of the class capsules, by the name of its file; None for one of its own."""
+    layers = getattr(model, "layers", None)
+    last = layers[-1] if isinstance(layers, nn.ModuleList | list | tuple) and layers else None
+    return getattr(getattr(model, "capsules", None) or last, "routing_name", None)

@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 
 from capsviz.nn.quantity import ALONG_POSE, Quantity
 from capsviz.nn.routing import summary
+from capsviz.tracing.construction import routing_name
 from capsviz.tracing.record import PER_ITERATION, Trace
 
 PARTS = ("votes", "couplings", "weights", "evidence", "poses")  # of a trace, for these maps
@@ -141,6 +142,5 @@ def fields_of_places(model) -> Tensor:
 
 def routing_words(model) -> str:
     """How a network routes, in a line: that of its routing's file."""
-    capsules = getattr(model, "capsules", None) or [*getattr(model, "layers", [None])][-1]
-    name = getattr(capsules, "routing_name", None)
+    name = routing_name(model)
     return "a routing of its own" if name is None else summary(name)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from capsviz import memory
-from capsviz.nn.images import check_images
+from capsviz.nn.images import check_images, like_of
 from capsviz.nn.quantity import Quantity
 from capsviz.tracing import record, verification
 from capsviz.tracing.finite import require_finite_parts
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
 from capsviz.tracing.modes import inference
-from capsviz.tracing.places import extent
+from capsviz.tracing.places import extent, grids
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import of_one, recalled
 from capsviz.tracing.requests import check_look, whole_number
@@ -74,7 +74,7 @@ def trace(
     chunk = None if chunk is None else whole_number("chunk", chunk)
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1 image, got {chunk}")
-    if layer in (-1, len(getattr(model, "grids", None) or [None]) - 1):
+    if layer in (-1, len(grids(model)) - 1):
         layer = -1  # by another index: a network that shows one layer takes none
     if iterations is not None:
         iterations = whole_number("routing iterations", iterations)
@@ -101,7 +101,7 @@ class _Pass:
         self.options = {"iterations": iterations} | ({"layer": layer} if layer != -1 else {})
         check_look(model, layer, couplings)
         self.generator = torch.Generator().manual_seed(seed)
-        self.like = next(model.parameters(), torch.zeros(()))
+        self.like = like_of(model)
 
     def over(self, images: Tensor, chunk: int | None, *, required: Sequence[str]) -> Trace:
         """Trace images (N, C, H, W); ValueError if the network lacks a part that is required."""
@@ -220,9 +220,11 @@ def _even(images: int, most: int) -> int:
 
 
 def _grid(model, layer: int) -> tuple[int, int, int] | None:
-    grids = getattr(model, "grids", None)
-    grid = getattr(model, "grid", None) if grids is None else grids[layer]
-    return None if grid is None else tuple(grid)
+    grid = grids(model)[layer]
+    if grid is None:
+        return None
+    types, rows, columns = grid
+    return types, rows, columns
 
 
 def _extent(model, layer: int) -> tuple[float, float, float, float] | None:

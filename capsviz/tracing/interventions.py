@@ -4,13 +4,14 @@
     "random"    uniform on the simplex over parents, another draw for each image
     "shuffled"  the image's own couplings, exchanged among its children
     "matched"   random, with what each child gives and the standard deviation of the image's own
+
 The first two ask whether routing differs from none: each child gives what it gives in the first
 iteration, which for all routings but max-min, where it is more, and leaky ones is what it gives
 later. Where later ones give one number, the same for all images, and the first another, as where
 responsibilities begin at 1, it is that of the last. Random couplings spread far wider than those of
 most networks (less wide than those of self-attention), so that what they spoil says little;
-"matched" and "shuffled" spread as widely as the network's own, give as much, and differ from them
-in where it goes.
+"matched" and "shuffled" spread as widely as the network's own and give as much: only to which
+parents is changed.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ OF_OWN = ("shuffled", "matched")  # those that need each image's own couplings
 
 
 def coupling_totals(couplings: Tensor) -> Tensor:
-    """What each child gives to all parents in the first iteration: (R, N, I, J) -> (I, 1) double.
+    """What each child gives to all parents together: couplings (R, N, I, J) -> (I, 1) double.
 
-    1 for couplings 1/J, exactly: they are held against 1/J as their own type has it. In the last
-    one, where children and images all give the same there, and another number in the first.
+    Of the first iteration, and exactly 1 for couplings of 1/J; of the last one where all children
+    and images give one number there, and another in the first.
     """
     first, last = couplings[0, 0].cpu(), couplings[-1].cpu().double().sum(-1)
     usual, begun = last.mean(), first.double().sum(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from capsviz.nn.images import check_images
+from capsviz.nn.images import check_images, like_of
 from capsviz.tracing.finite import name, require_finite
 from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
 from capsviz.tracing.modes import inference
@@ -46,7 +46,7 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
         assert values is not None
     else:
         check_images(images)
-        like = next(model.parameters(), torch.zeros(()))
+        like = like_of(model)
         with inference(model):
             parts = images.split(chunk or images_at_a_time(model))
             pieces = [model(part.to(like)).lengths.cpu() for part in parts]
@@ -78,7 +78,7 @@ def score_name(model, images: Tensor | None = None) -> str:
 
 def decode(model, poses: Tensor, classes: Tensor) -> Tensor:
     """Reconstructions (N, C, H, W), on the CPU, from poses (N, J, E) of `classes` (N,)."""
-    like = next(model.parameters(), torch.zeros(()))
+    like = like_of(model)
     with inference(model):
         parts = [
             model.decode(some.to(like), which.to(like.device)).cpu()

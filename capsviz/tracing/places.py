@@ -6,6 +6,11 @@ from functools import partial
 from inspect import signature
 
 
+def grids(model) -> list[tuple[int, int, int] | None]:
+    """Types, rows and columns of the children of every routed layer; None where they have none."""
+    return getattr(model, "grids", None) or [getattr(model, "grid", None)]
+
+
 def extent(model, layer: int = -1) -> list[float]:
     """Where the grid lies on the image: left, right, bottom and top in pixels, for `imshow`.
 
@@ -21,15 +26,15 @@ def extent(model, layer: int = -1) -> list[float]:
     ------
     ValueError  for a network whose children have no places, or that does not tell those of a layer.
     """
-    grids = getattr(model, "grids", None) or [getattr(model, "grid", None)]
-    field = getattr(model, "receptive_field", None)
-    if grids[layer] is None or field is None:
+    every = grids(model)
+    grid, field = every[layer], getattr(model, "receptive_field", None)
+    if grid is None or field is None:
         raise ValueError("the capsules of this network have no places: its grid is None")
     if "layer" in signature(field).parameters:
         field = partial(field, layer=layer)
-    elif layer not in (-1, len(grids) - 1):
+    elif layer not in (-1, len(every) - 1):
         raise ValueError(f"this network tells the places of its last layer, not of {layer}")
-    _, rows, columns = grids[layer]
+    _, rows, columns = grid
     top, bottom = _ends([field(row, 0)[0] for row in range(rows)])
     left, right = _ends([field(0, column)[1] for column in range(columns)])
     return [left, right, bottom, top]
@@ -55,8 +60,7 @@ def _ends(fields: list[slice]) -> tuple[float, float]:
 
 def children_words(model) -> str:
     """What the children of the classes are called: the primary ones where one layer is routed."""
-    several = len(getattr(model, "grids", None) or [None]) > 1
-    return "capsules below the classes" if several else "primary capsules"
+    return "capsules below the classes" if len(grids(model)) > 1 else "primary capsules"
 
 
 def below_classes(model, layer: int | None) -> int | None:
@@ -64,7 +68,7 @@ def below_classes(model, layer: int | None) -> int | None:
 
     A number that is not there is left as it is: `trace` refuses it.
     """
-    count = len(getattr(model, "grids", None) or [None])
+    count = len(grids(model))
     if layer is None or layer in (-1, count - 1):
         return None
     return layer % count if -count <= layer < count else layer

@@ -63,8 +63,9 @@ def recalled(
     run: Callable[..., Trace],
     required: tuple[str, ...],
 ) -> Trace:
-    """The parts of a trace, of an earlier one where it has them, or of `run(parts)`; those
-    required among them are missing in none but what `run` refuses.
+    """The parts of a trace: of a remembered one that has them all, else of `run(parts)`.
+
+    Where a part that is required is missing, it is `run` that refuses.
     """
     entries = _entries.get()
     if entries is None or any(isinstance(value, Tensor) for value in options.values()):

@@ -18,13 +18,14 @@ def check_layer(model, layer: int, function: Callable) -> None:
             f"this network has {layers} routed layers: expected layer 0 to {layers - 1}, "
             f"got {layer}"
         )
-    if layer != -1 and not _takes(function, "layer"):
+    if layer != -1 and not takes(function, "layer"):
         raise ValueError(
             f"this network shows one routed layer, expected layer 0 or -1, got {layer}"
         )
 
 
-def _takes(function: Callable, name: str) -> bool:
+def takes(function: Callable, name: str) -> bool:
+    """Whether a function has an argument of that name."""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
@@ -34,7 +35,7 @@ def check_look(model, layer: int, couplings) -> None:
     check_layer(model, layer, model.look)
     if isinstance(couplings, Tensor) and not couplings.isfinite().all():
         raise ValueError("expected couplings that are numbers, got some that are not finite")
-    if couplings is not None and not _takes(model.look, "couplings"):
+    if couplings is not None and not takes(model.look, "couplings"):
         raise ValueError(
             "this network's couplings cannot be replaced: its `look` takes no `couplings`"
         )

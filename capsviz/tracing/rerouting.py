@@ -20,6 +20,7 @@ from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
 from capsviz.tracing.modes import inference
 from capsviz.tracing.needs import require
+from capsviz.tracing.places import grids
 from capsviz.tracing.requests import check_layer
 
 
@@ -125,7 +126,7 @@ def from_children(
                 activations or couplings of another shape.
     """
     require(model, ("from_children",), "an exchange of children")
-    layer = -1 if layer == len(getattr(model, "grids", None) or [None]) - 1 else layer
+    layer = -1 if layer == len(grids(model)) - 1 else layer
     check_layer(model, layer, model.from_children)
     if children.dim() != 3 or not (activations is None or activations.shape == children.shape[:2]):
         form = None if activations is None else tuple(activations.shape)

@@ -8,7 +8,6 @@ of the votes), "couplings" (an intervention is not taken).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from weakref import WeakSet
 
@@ -17,8 +16,10 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from capsviz import discovery
+from capsviz.nn.images import like_of
 from capsviz.tracing.batches import unsteady
 from capsviz.tracing.placement import misplaced
+from capsviz.tracing.requests import takes
 from capsviz.tracing.shapes import allowed, misshapen, named_parts, shape_of
 
 PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "lengths")
@@ -64,7 +65,7 @@ def mistakes(model, images: Tensor) -> Iterator[str]:
     ----------
     images  (N, C, H, W) in [0, 1], as will be traced; noise makes them up to seven.
     """
-    like = next(model.parameters(), torch.zeros(()))
+    like = like_of(model)
     generator = torch.Generator().manual_seed(0)
     noise = torch.rand(IMAGES, *images.shape[1:], generator=generator)
     images = torch.cat((images[:4].to(noise), noise))[:IMAGES].to(like)
@@ -162,8 +163,7 @@ def _interventions(model, images: Tensor, traced: dict, same: float) -> Iterator
     peculiar = getattr(model, "peculiar", {})
     if couplings is None or couplings.shape[3] < 2 or "couplings" in peculiar:
         return
-    parameters = inspect.signature(model.look).parameters.values()
-    if not any(one.name == "couplings" or one.kind is one.VAR_KEYWORD for one in parameters):
+    if not takes(model.look, "couplings"):
         return  # it says itself that it takes none
     I, J = couplings.shape[2:]
     chosen = torch.full((I, J), 0.1 / J)

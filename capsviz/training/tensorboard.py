@@ -45,7 +45,7 @@ class Writer:
                 self.writer.add_scalar(name, value, epoch.epoch)
 
     def __call__(self, epoch, model: nn.Module) -> None:
-        """Log one `train.Epoch`, the network's weights and, where it has them, its gradients."""
+        """Log one `record.Epoch`, the network's weights and, where it has them, its gradients."""
         self._scalars(epoch)
         for name, weight in model.named_parameters():
             for kind, values in (("weights", weight), ("gradients", weight.grad)):

@@ -7,7 +7,9 @@ from foreign import Foreign
 from torch import nn
 
 import capsviz
-from capsviz.tracing import verification
+from capsviz.tracing import trace, verification
+from capsviz.tracing.construction import reason
+from capsviz.tracing.evidence import routing_words
 
 J, D, E, GRID = 3, 4, 6, (2, 3, 4)
 
@@ -241,3 +243,23 @@ def test_a_network_that_shows_activations_and_no_poses_is_not_told_to_ignore_cou
     ignoring.changes["ignores"] = True
     with pytest.raises(ValueError, match="couplings that are put in are ignored"):
         capsviz.trace(ignoring, images)
+
+
+class Kept(Honest):
+    """Shows what `keep` names and no more: poses, from which scores follow, but no lengths."""
+
+    def look(self, images, *, keep, couplings=None, iterations=None):
+        parts = super().look(images, keep=keep, couplings=couplings, iterations=iterations)
+        return {name: parts[name] for name in keep if name in parts and name != "lengths"}
+
+
+def test_lengths_that_are_asked_for_alone_must_be_there_or_follow(images):
+    with pytest.raises(ValueError, match='asked for "lengths" alone, `look` gives neither'):
+        trace(Kept().eval(), images)
+
+
+def test_a_number_of_layers_is_no_list_of_them(images):
+    network = Honest().eval()
+    network.layers = 3
+    assert routing_words(network) == "a routing of its own"
+    assert reason(network, "transplant") is None

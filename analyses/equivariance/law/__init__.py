@@ -17,7 +17,8 @@ R2 of the vector is the share of its squares, about the mean of its class in the
 that is explained. A vector that hardly
 changes has a high one for nothing; so beside it stands R2 of the change v(whole) - v, which one
 shift leaves at zero. A law is said to be above freshly initialised networks only where it explains
-some of both, and more of both than the best of them. Maps of all classes are fitted on as many
+some of both, and clearly more of both: every one of them sees all images, and how they differ is in
+the intervals. Maps of all classes are fitted on as many
 times more images: where few are at hand, an own map may over-fit and they may not. No vector is
 reduced. Halves are of the angle, the shift and the shear, and
 for a scale of its logarithm.
@@ -35,7 +36,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.threads import on_one_thread
 
 FIT = 150  # training images of a class: every network sees them all, five times
-SEEDS = 2  # freshly initialised networks of each preset
+SEEDS = 3  # freshly initialised networks of each preset
 STEPS = (0, -2, -1, 1, 2)  # halves of the reach, the unwarped image first
 
 
@@ -57,7 +58,6 @@ class Law(NamedTuple):
     explained: Estimate  # (S, F, L) R2 of the vector under the whole warp
     change: Estimate  # (S, F, L) R2 of its change
     to_own: Estimate  # (S, F, L) `explained` less that of the own map, paired
-    by_seed: np.ndarray  # (S, F, L, 2) lowest and highest `explained` of a seed's fresh network
     n: int
     dataset: str
     resamples: int

@@ -8,8 +8,7 @@ from matplotlib.lines import Line2D
 
 from capsviz.analyses.equivariance.law.words import BASELINES
 from capsviz.analyses.equivariance.words import LOWEST
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, intervals
+from capsviz.figures.panels import intervals, look
 
 WIDE = 5.0  # inches from which on the key stands in two columns
 LINE = 0.135  # inches of a line of the key
@@ -29,21 +28,13 @@ def sheet(result, width):
         for axes, (field, name) in zip(grid[f], FIELDS, strict=True):
             _rows(axes, result, getattr(result, field), f)
             axes.set_xlabel(f"{name},{' ' if width >= WIDE else chr(10)}{result.warps[f]}")
-    lines = [Line2D([], [], linewidth=0.8, **_look(s)) for s in range(S)]
+    lines = [Line2D([], [], linewidth=0.8, **look(s)) for s in range(S)]
     words = [
         f"{one}: {count:,} numbers"
         for one, count in zip(result.sources, result.dimensions, strict=True)
     ]
     figure.legend(lines, words, loc="outside upper center", ncols=across, handlelength=1.6)
     return figure
-
-
-def _look(s: int) -> dict:
-    return {
-        "color": COLOURS[s % len(COLOURS)],
-        "marker": MARKERS[s % len(MARKERS)],
-        "markersize": 3,
-    }
 
 
 def _rows(axes, result, estimate, f):
@@ -53,7 +44,7 @@ def _rows(axes, result, estimate, f):
     left = max(LOWEST, low - 0.05)
     for s in range(S):
         at = y + (s - (S - 1) / 2) * 0.7 / S
-        intervals(axes, estimate[s, f], at, _look(s), left)
+        intervals(axes, estimate[s, f], at, look(s), left)
     for law in BASELINES[1:]:
         axes.axhline(law - 0.5, color="#BBBBBB", linewidth=0.5)
     axes.axhline(BASELINES[0] + 0.5, color="#BBBBBB", linewidth=0.5)

@@ -12,6 +12,7 @@ from capsviz.analyses.equivariance import choice
 from capsviz.analyses.equivariance.measure import affine, ridge
 from capsviz.statistics.comparison import compare_explained
 from capsviz.statistics.estimate import stack
+from capsviz.statistics.runs import fields_over_draws
 from capsviz.tracing import features
 from capsviz.transforms.warps import family_matrix, warp
 
@@ -62,7 +63,7 @@ def gather(images, labels, fit_images, fit_labels, fit: int, fit_of: str) -> Dat
 
 
 def errors(kinds, data: Data, warps, sizes, progress=iter) -> list[list[list[Errors]]]:
-    """For each warp and kind of vectors the errors of its networks, one for each seed.
+    """For each warp and kind of vectors the errors of its networks, one for each draw.
 
     Parameters
     ----------
@@ -163,23 +164,23 @@ def _squares(difference: np.ndarray) -> np.ndarray:
 def explained(rows: list[list[Errors]], counts: np.ndarray) -> dict:
     """Fields of `Law` of one warp, from the errors of S kinds of vectors, by resamples of images.
 
-    Several networks of one kind count alike: each R2 is the mean of theirs.
+    Each kind has one network, or one for each draw of the controls.
     """
-    S, L = len(rows), len(rows[0][0].predicted)
-    fields = {}
-    for field, among in (("explained", "spread"), ("change", "change")):
-        spread = np.stack([_mean(some, among, among) for some in rows])
-        off = np.stack([_mean(some, "predicted", among) for some in rows])
-        laws = [compare_explained(off[:, law], spread, counts) for law in range(L)]
-        fields[field] = stack(laws, 1)
-        if field == "explained":
-            less = [compare_explained(off[s], np.tile(spread[s], (L, 1)), counts) for s in range(S)]
-            fields["to_own"] = stack(one.difference for one in less)
-    single = [[1 - one.predicted.sum(1) / one.spread.sum() for one in some] for some in rows]
-    fields["by_seed"] = np.stack([np.stack([np.min(s, 0), np.max(s, 0)], 1) for s in single])
-    return fields
+    draws = max(map(len, rows))
+    return fields_over_draws(
+        [_of_draw([some[k % len(some)] for some in rows], counts) for k in range(draws)]
+    )
 
 
-def _mean(some: list[Errors], field: str, among: str) -> np.ndarray:
-    """Over networks, each error as a share of the whole spread of its network."""
-    return np.mean([getattr(one, field) / getattr(one, among).sum() for one in some], 0)
+def _of_draw(errors: list[Errors], counts: np.ndarray) -> dict:
+    off, spread = (np.stack([getattr(one, f) for one in errors]) for f in ("predicted", "spread"))
+    change, L = np.stack([one.change for one in errors]), off.shape[1]
+    less = [
+        compare_explained(own, np.tile(among, (L, 1)), counts)
+        for own, among in zip(off, spread, strict=True)
+    ]
+    return {
+        "explained": stack([compare_explained(off[:, k], spread, counts) for k in range(L)], 1),
+        "change": stack([compare_explained(off[:, k], change, counts) for k in range(L)], 1),
+        "to_own": stack(one.difference for one in less),
+    }

@@ -28,7 +28,7 @@ def findings(result) -> str:
     lines = [
         f"{result.n:,} {result.dataset} images, R2 of the vector under the whole warp by maps "
         f"fitted on {result.fit_count} {result.fit_of} of each class, and of its change, with 95 % "
-        f"intervals; in round brackets {others}:"
+        f"intervals; in round brackets {others}{_means(result)}:"
     ]
     for f, name in enumerate(result.warps):
         lines.append(f"{name}, {reach(result, f)}:")
@@ -39,9 +39,15 @@ def findings(result) -> str:
                 values = ", ".join(number(float(one.value), ".2f") for one in rest)
                 parts.append(f"{first:.2f}{f' ({values})' if values else ''}")
             lines.append(f"  {words}: {parts[0]}; change {parts[1]}")
-        lines += [verdict(result, f), *seeds(result, f)]
+        lines.append(verdict(result, f))
     lines.append(f"cost: {result.looks:,} images looked at in {result.seconds:,.0f} s")
     return "\n".join([*lines, *result.notes])
+
+
+def _means(result) -> str:
+    if result.seeds < 2:
+        return ""
+    return f", freshly initialised: means of {result.seeds} networks, which intervals are over, too"
 
 
 def reach(result, f: int) -> str:
@@ -79,7 +85,7 @@ def verdict(result, f: int) -> str:
 
 def _above(result, f: int, law: int) -> bool:
     """Whether a law explains something of the vector and of its change, and more of both than in
-    every fresh network: those of all presets on the same images, and the best of their seeds.
+    fresh networks of every preset.
     """
     own = result.explained[0, f, law], result.change[0, f, law]
     return (
@@ -88,7 +94,6 @@ def _above(result, f: int, law: int) -> bool:
         and all(
             result.explained.difference.high[s, f, law] < 0
             and result.change.difference.high[s, f, law] < 0
-            and own[0].value > result.by_seed[s, f, law, 1]
             for s in fresh_kinds(result)
         )
     )
@@ -99,22 +104,8 @@ def _below(result, f: int, law: int) -> bool:
     return law not in BASELINES and all(
         result.explained.difference.low[s, f, law] > 0
         and result.change.difference.low[s, f, law] > 0
-        and result.explained.value[0, f, law] < result.by_seed[s, f, law, 0]
         for s in fresh_kinds(result)
     )
-
-
-def seeds(result, f: int) -> list[str]:
-    """How far apart the fresh networks of several seeds are, by the own map and by half, twice."""
-    parts = []
-    for s in fresh_kinds(result) if result.seeds > 1 else ():
-        spans = [
-            f"{result.laws[law]} {result.by_seed[s, f, law, 0]:.2f} to "
-            f"{result.by_seed[s, f, law, 1]:.2f}"
-            for law in (OWN, TWICE)
-        ]
-        parts.append(f"{result.sources[s]}, {result.seeds} seeds: {', '.join(spans)}")
-    return ["; ".join(parts)] if parts else []
 
 
 def fresh_kinds(result) -> list[int]:
@@ -138,7 +129,6 @@ def caption(result) -> str:
     """What the figure shows; the numbers of every law are the table's."""
     F = range(len(result.warps))
     warps = "; ".join(f"{result.warps[f]}, {reach(result, f)}" for f in F)
-    several = f", means of {result.seeds} seeds for fresh networks" if result.seeds > 1 else ""
     verdicts = "; ".join(f"{result.warps[f]}, {verdict(result, f).removeprefix(LESS)}" for f in F)
     return (
         "Whether the maps of a warp are a law: share of the variance, within its class, of the "
@@ -148,7 +138,7 @@ def caption(result) -> str:
         "offsets of each, by one map for all classes with one offset; by the same shift for all "
         f"images of a class. {result.n:,} {result.dataset} images, maps fitted on "
         f"{result.fit_count} {result.fit_of} of each class, those of all classes on all of them; "
-        f"vectors whole{several}; {warps}. "
+        f"vectors whole{_means(result)}; {warps}. "
         "Bars: 95 % intervals, paired bootstrap over images, an arrow where one leaves the axis. "
         f"Less R² than the own map: {verdicts}."
     )

@@ -28,8 +28,8 @@ def examine(candidate: Candidate) -> Judgement:
     differ = float((couplings - couplings[:1]).abs().max())
     left = float((couplings - 1 / couplings.shape[2]).abs().max())
     numbers = {"between_images": differ, "from_even": left}
-    one = len(candidate.layer.rounds) if candidate.has_layer else 1  # passes
-    if differ <= SAME and one > 1:  # short poses may leave agreements that no float32 shows
+    passed = len(candidate.layer.rounds) if candidate.has_layer else 1
+    if differ <= SAME and passed > 1:  # short poses may leave agreements that no float32 shows
         enlarged = _enlarged(candidate)
         apart = float((enlarged - enlarged[:1]).abs().max())
         numbers["between_images_enlarged"] = apart
@@ -43,7 +43,9 @@ def examine(candidate: Candidate) -> Judgement:
         if left <= SAME:
             sentence += ", all are 1/J"
         return (
-            told(f"{sentence}, in one pass", **numbers) if one < 2 else fails(sentence, **numbers)
+            told(f"{sentence}, in one pass", **numbers)
+            if passed < 2
+            else fails(sentence, **numbers)
         )
     return passes(
         f"they differ by up to {differ:.2g} between images and leave 1/J by up to {left:.2g}",

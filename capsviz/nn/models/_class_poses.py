@@ -19,7 +19,7 @@ class ClassPoses(nn.Module):
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
         """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
         if self.decoder is None:
-            raise ValueError("this CapsNet was built without a decoder (reconstruction_weight 0)")
+            raise ValueError("this network was built without a decoder (reconstruction_weight 0)")
         return self.decoder(poses, classes)
 
     def objective(
