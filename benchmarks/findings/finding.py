@@ -14,7 +14,7 @@ from capsviz.statistics.words import number
 
 SLIM = "mnist-slim-"  # recipes on one slim stem: `capsviz reproduce routings`
 LENGTH = re.compile(r"-(\d+)-epochs$")
-ABLATED = "-no-reconstruction"
+ABLATED = re.compile("-no-reconstruction|-[0-9]+-iterations")  # one thing of a recipe is another
 ROUTINGS = "compare-routings"  # the picture of the finding on that stem
 LONG = "-10-epochs"  # of their names: all images, ten times
 STEM = "on the stem of finding {stem}"  # its number, which `page` knows
@@ -87,14 +87,14 @@ def over_runs(
     -------
     A sentence's part for each recipe, the files, and whether all bear it out. Left out are those of
     the table of all routings, which have a finding of their own, shorter runs of a recipe, and
-    recipes with a part left out.
+    recipes of which one thing is another.
     """
     words, files, holds = [], [], True
     folders = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
     names = {folder.name for folder in folders}
     for folder in folders:
         shorter = LENGTH.sub("", folder.name) in names - {folder.name}
-        if shorter or folder.name.startswith(SLIM) or ABLATED in folder.name:
+        if shorter or folder.name.startswith(SLIM) or ABLATED.search(folder.name):
             continue
         if not of(_routing(folder)):
             continue

@@ -61,8 +61,7 @@ def lawful() -> Finding:
         ),
         f"An affine map, fitted on {result.fit_counts[-1]} training images of a class, tells its "
         f"pose after a rotation by up to 30° from the pose before: R² {mean[0]:.2f} of what varies "
-        f"within a class, on {result.n:,} images. As many components of the pixels, "
-        f"{percent(result.variance_kept[pixels, turn])} of their variance, have "
+        f"within a class, on {result.n:,} images. As many components of the pixels have "
         f"{mean[pixels]:.2f}.",
         picture(one),
         "R² by size of warp",
@@ -188,7 +187,7 @@ def detection() -> Finding:
     return Finding(
         "Detection by reconstruction does not stop the attack that knows of it",
         bool(holds and result.undetected.low[known] > 0.5 and result.undetected.high[worst] < 0.1),
-        f"Images whose winning capsule draws something else are flagged. Here, of {result.n} under "
+        f"Images whose winning capsule draws something else are flagged. Of {result.n} under "
         f"FGSM and PGD at most {result.undetected[worst]:.1%} are misread and not flagged; under "
         f"{result.sets[known]}, which lowers that distance, "
         f"{result.undetected[known]:.1%}.",

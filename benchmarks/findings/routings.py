@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks.findings.finding import LENGTH, ROUTINGS, SLIM, Finding
+from benchmarks.findings.finding import LENGTH, ROUTINGS, SLIM, Finding, percent
 from capsviz import checkpoint, discovery, leaderboard
 from capsviz.experiments.reproductions import resnet
 from capsviz.leaderboard.words import SEVERAL
@@ -94,10 +94,10 @@ def without_capsules() -> tuple[str, list[str]]:
         return "", []
     pooled, even = each.pop(NONE), each.pop("uniform")
     order = sorted(each, key=lambda name: -each[name].value)
-    ends = [f"{_words(order[k])} {each[order[k]]:.1%}" for k in (0, -1)]
+    high, low = (percent(each[order[k]].value) for k in (0, -1))
     return (
         f". CIFAR-10, ResNet-20, one run each: even {even:.1%}, without capsules {pooled:.1%}, "
-        f"{len(each)} others from {ends[0]} to {ends[1]}",
+        f"{len(each)} others {low.removesuffix(' %')} to {high}",
         [f"trained/{path.relative_to(folder)}" for path in paths],
     )
 

@@ -98,7 +98,7 @@ def _report(candidate: Candidate, examinations: dict[str, ModuleType]) -> Report
         upset = (k for k in module.ABOUT.after if _upset(verdicts[k]) and (k, name) not in spared)
         cause = next((verdicts[k].cause or k for k in upset), None)
         if cause is None:
-            judgement = _examined(module, candidate)
+            judgement = _in_every_layer(module, candidate)
         else:
             judgement = Judgement("cannot be seen", f"not judged, as {cause} fails", {})
         spared |= {(name, later) for later in judgement.spares}
@@ -124,6 +124,19 @@ def _examined(module: ModuleType, candidate: Candidate) -> Judgement:
     except Exception as error:  # whatever somebody's code does
         words = " ".join(str(error).split())[:200]
         return Judgement("cannot be seen", f"it raises {type(error).__name__}: {words}", {})
-    if isinstance(judgement, Judgement):
-        return judgement
-    return Judgement("cannot be seen", f"it gives a {type(judgement).__name__}, no judgement", {})
+    if not isinstance(judgement, Judgement):
+        words = f"it gives a {type(judgement).__name__}, no judgement"
+        return Judgement("cannot be seen", words, {})
+    return judgement
+
+
+def _in_every_layer(module: ModuleType, candidate: Candidate) -> Judgement:
+    """The judgement of the layer of the classes, or a worse one of a layer before it."""
+    judgement = _examined(module, candidate)
+    for layer in candidate.layers_before if module.ABOUT.layers else ():
+        one = _examined(module, candidate.at(layer))
+        worse = (one.status, judgement.status) == ("told", "passes") or one.status == "fails"
+        if worse and judgement.status != "fails":
+            said = one.said if layer.place in one.said else f"{one.said}: {layer}"
+            judgement = one._replace(said=said)
+    return judgement

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Self
 
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from capsviz.checks.verdict import UnseenError
 from capsviz.foreign import vectors
 from capsviz.foreign.change import ChangePass
 from capsviz.foreign.flow import Flow, Port
+from capsviz.foreign.layers import Layer
 from capsviz.foreign.network import Wrapped
 from capsviz.foreign.recorder import Event, record
 
@@ -64,12 +66,27 @@ class Children(Inside):
         after = set().union(*(flow.descendants(event.index) for event in features))
         return [event for event in flow.events if event.index in before & after]
 
-    def require_primary(self) -> None:
-        """UnseenError where children are poses of another routed layer, made of its votes."""
+    @property
+    def primary(self) -> Self:
+        """The same network, looked at where children are no parents: at its first routed layer.
+
+        UnseenError where that cannot be read.
+        """
+        first = self
+        while (below := first._below()) is not None:
+            if not any(below is layer for layer in first.layers_before):
+                raise UnseenError(f"children are the parents of another routed layer: {below}")
+            first = first.at(below)
+        first.__dict__["by_length"] = self.by_length  # as the classes say it
+        return first
+
+    def _below(self) -> Layer | None:
+        """The routed layer whose parents the children are, made of its votes; None for none."""
         between = {id(event) for event in self.between()}
         for layer in self.structure.layers:
-            if layer is not self.layer and any(id(r.event) in between for r in layer.rounds):
-                raise UnseenError(f"children are the parents of another routed layer: {layer}")
+            if layer is not self.layer and any(id(turn.event) in between for turn in layer.rounds):
+                return layer
+        return None
 
     def children(self, change: Callable[[Tensor], Tensor], images: Tensor, events=None) -> Tensor:
         """Children (B, I, D) that become of `change(features)`, in the network's own order.

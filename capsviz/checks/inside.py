@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from torch import Tensor
 
@@ -22,6 +23,17 @@ from capsviz.foreign.recorder import Recording, record
 from capsviz.foreign.rounds import Round
 from capsviz.foreign.trial import Trial
 from capsviz.foreign.wrapping import BATCHES, chosen
+
+ROUNDED = 1e-3  # of sums of couplings
+OF_LAYER = (
+    "layer",
+    "layers_before",
+    "wrapped",
+    "by_length",
+    "child_port",
+    "features",
+    "mixtures",
+)  # known of one
 
 
 class Structure(NamedTuple):
@@ -46,6 +58,7 @@ class Inside(Caller):
             decode = before.recipe.decode if decode is None else decode
             pair = pair or before.recipe.pair
         self.scores_option, self.decode_option, self.pair = scores, decode, pair
+        self.of_classes = True  # whether it is their layer that is looked at
         with self.still():
             self._require_layer()
 
@@ -100,6 +113,42 @@ class Inside(Caller):
         if layer.apart is not None:
             raise ApartError(layer.said_apart)
         return layer
+
+    @cached_property
+    def layers_before(self) -> list[Layer]:
+        """Routed layers that this one's children are made of, whose couplings can be read."""
+        if not self.has_layer:
+            return []
+        before = self.flow.ancestors(self.layer.rounds[0].total.index)
+        return [
+            layer
+            for layer in self.structure.layers
+            if layer is not self.layer
+            and len(layer.rounds) > 1  # of one pass it may be a part of a layer
+            and layer.rounds[-1].total.index in before
+            and self.at(layer)._shares()
+        ]
+
+    def _shares(self) -> bool:
+        """Whether couplings sum to 1 over parents, of each place, or over children."""
+        try:
+            with self.still():
+                couplings = self.look(self.images(3), "couplings")["couplings"][-1].double()
+        except Exception:  # whatever cannot be read
+            return False
+        over_parents, over_children = couplings.sum(2), couplings.sum(1)
+        places = int(over_parents.mean().round().clamp_min(1))
+        over_parents /= places if couplings.shape[2] % places == 0 else 1
+        return any(bool((s - 1).abs().max() < ROUNDED) for s in (over_parents, over_children))
+
+    def at(self, layer: Layer) -> Self:
+        """The same network, where another layer is looked at: its parents in place of classes."""
+        other = copy.copy(self)
+        for name in OF_LAYER:
+            other.__dict__.pop(name, None)
+        other.__dict__ |= {"layer": layer, "pose_output": None, "scores_option": None}
+        other.recipe, other.of_classes = copy.copy(self.recipe), False
+        return other
 
     @property
     def has_layer(self) -> bool:

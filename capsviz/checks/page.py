@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capsviz import discovery
 from capsviz.checks import PITFALLS, checks
+from capsviz.statistics.words import in_a_row
 
 HEAD = """# Is a capsule network correct?
 
@@ -49,6 +50,9 @@ network's last capsules is refused.
 ## The checks
 
 Sections are those of Sabour, Frosst & Hinton, *Dynamic routing between capsules* (2017).
+In a network of several routed layers {layers} look at each,
+that of the classes first, and name the layer that is at fault; checks of primary capsules look at
+the children of the first.
 
 """
 TAIL = """
@@ -101,7 +105,8 @@ def table() -> list[str]:
 
 def text() -> str:
     """The whole page."""
-    return HEAD + "\n".join(table()) + "\n" + TAIL
+    each = [f"`{name}`" for name, module in sorted(checks().items()) if module.ABOUT.layers]
+    return HEAD.format(layers=in_a_row(each)) + "\n".join(table()) + "\n" + TAIL
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ class About(NamedTuple):
     needs: str = "the network"  # what it must be given
     pitfalls: tuple[int, ...] = ()  # numbers of `PITFALLS`
     after: tuple[str, ...] = ("repeats",)  # checks whose failure would upset this one
+    layers: bool = False  # whether routed layers before that of the classes are examined, too
 
 
 class Judgement(NamedTuple):

@@ -14,6 +14,7 @@ ABOUT = About(
     breaks="children send to parents that they do not agree with: no part finds its whole",
     mend="`logits + (votes * v.unsqueeze(1)).sum(-1)`, with a plus, and each parent's own pose",
     after=("repeats", "batch", "couplings_sum", "couplings_of_images"),
+    layers=True,
 )
 CLEAR, TINY, FAINT = 0.3, 1e-30, 1e-3
 

@@ -15,10 +15,12 @@ ABOUT = About(
     breaks="a length depends on the other classes, or passes 1, and is no probability",
     mend="`squash(s, dim=-1)` where the last axis holds the numbers of one capsule",
     pitfalls=(4,),
+    layers=True,
 )
 
 
 SHORT = 1e-3
+UNSQUASHED, ELSE = "not squashed", "not each over its own numbers"
 
 
 def examine(candidate: Candidate) -> Judgement:
@@ -27,6 +29,12 @@ def examine(candidate: Candidate) -> Judgement:
     if not lengths.isfinite().all():
         raise UnseenError("poses of large sums are not finite")
     judgement = judged(lengths, lambda size: _moved(candidate, size))
+    if (
+        not candidate.of_classes
+    ):  # nothing is said of their lengths; what turns them is not followed
+        return judgement._replace(
+            said=judgement.said.replace(UNSQUASHED, f"{UNSQUASHED}, or {ELSE}")
+        )
     if float(lengths.max()) > HUGE and _norms_are_scores(candidate):
         return fails(judgement.said, **judgement.numbers)
     if judgement.status != "passes" or not _scores_are_lengths(candidate):

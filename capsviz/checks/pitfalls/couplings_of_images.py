@@ -13,6 +13,7 @@ ABOUT = About(
     mend="after each pass but the last add the agreement to the logits of each image",
     pitfalls=(3,),
     after=("repeats", "batch", "couplings_sum"),
+    layers=True,
 )
 SAME = 1e-7
 

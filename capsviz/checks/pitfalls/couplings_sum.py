@@ -10,6 +10,7 @@ ABOUT = About(
     breaks="children do not choose between parents: what routing maps show is no routing",
     mend="softmax over the axis of length J: `logits.softmax(dim=2)` for logits (B, I, J)",
     pitfalls=(2,),
+    layers=True,
 )
 CLOSE = 1e-3
 WORDS = {"I": "children", "B": "the images of a batch"}
@@ -51,6 +52,11 @@ def examine(candidate: Candidate) -> Judgement:
     numbers = {"lowest": low, "highest": high}
     if max(abs(low - 1), abs(high - 1)) <= CLOSE:
         return passes(f"they sum to {low:.4f} to {high:.4f} over parents ({where})", **numbers)
+    places = round(low)  # of a convolutional layer: its parents of each place are chosen between
+    whole = places > 1 and max(abs(low - places), abs(high - places)) <= CLOSE * places
+    if whole and not candidate.of_classes and couplings.shape[2] % places == 0:
+        return passes(f"they sum to 1 over the parents of each of {places} places ({where})",
+                      **numbers)  # fmt: skip
     over = couplings.sum(1)
     if float((over - 1).abs().max()) <= CLOSE:
         return fails(

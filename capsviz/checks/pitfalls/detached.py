@@ -17,6 +17,7 @@ ABOUT = About(
     mend="say so where results are reported, or route on votes that are not detached",
     pitfalls=(16,),
     after=("couplings_of_images",),
+    layers=True,
 )
 
 

@@ -21,7 +21,7 @@ CLOSE = 1e-4
 
 def examine(candidate: Candidate) -> Judgement:
     """Count the places that each capsule is made of."""
-    candidate.require_primary()
+    candidate = candidate.primary
     events = candidate.features
     if any(event.outputs[0].dim() != 4 for event in events):  # a normalisation of each capsule
         events = candidate.mixtures
@@ -54,7 +54,8 @@ def examine(candidate: Candidate) -> Judgement:
     of_each = moved.sum(0)
     most, capsules = int(of_each.max()), len(of_each)
     mixed = int((of_each > 1).sum())
-    if most == count and mixed == capsules and not _of_single_places(children):
+    whole = candidate.of_classes and _of_single_places(children)  # else read with all their places
+    if most == count and mixed == capsules and not whole:
         raise UnseenError("something between features and capsules mixes all places")
     if mixed:
         return fails(

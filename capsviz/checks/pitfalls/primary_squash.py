@@ -17,6 +17,7 @@ LARGE, SMALL, GROWTH, ONE, ALIKE = 1e4, 1e-3, 10, 1.01, 0.01
 
 def examine(candidate: Candidate) -> Judgement:
     """Lengths of children for large features, and for larger ones."""
+    candidate = candidate.primary
     first, second = large_children(candidate)
     low, high = float(first.min()), float(first.max())
     grown = float(second.max() / first.max().clamp_min(1e-30))

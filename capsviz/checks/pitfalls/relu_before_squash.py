@@ -17,7 +17,7 @@ ABOUT = About(
 def examine(candidate: Candidate) -> Judgement:
     """The share of negative numbers."""
 
-    candidate.require_primary()
+    candidate = candidate.primary
     generator = torch.Generator().manual_seed(3)
 
     def change(tensor):

@@ -21,7 +21,7 @@ USUAL, SAME = 0.1, 1e-3
 
 def examine(candidate: Candidate) -> Judgement:
     """By features that are 10,000 times as large."""
-    candidate.require_primary()
+    candidate = candidate.primary
     large = large_children(candidate)[0]
     off = float((large - lengths(candidate, USUAL)).abs().max())
     if off < SAME:

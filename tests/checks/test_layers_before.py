@@ -1,0 +1,119 @@
+"""Checks of routed layers before that of the classes: what is planted in these is told of them."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import relu, softmax
+
+from capsviz import checks
+
+ROUTED = ("couplings_sum", "agreement", "detached", "class_squash")
+PRIMARY = ("primary_squash", "squash_axis", "places", "relu_before_squash")
+EVERY = (*ROUTED, "couplings_of_images", *PRIMARY, "zero_norm", "large_norm")
+
+
+def squash(s, dim=-1):
+    square = s.square().sum(dim, keepdim=True)
+    return square / (1 + square) * s / (square + 1e-9).sqrt()
+
+
+class Routed(nn.Module):
+    """Dynamic routing, in which `mistake` is planted."""
+
+    def __init__(self, children, numbers, parents, pose, mistake=None):
+        super().__init__()
+        self.matrices = nn.Parameter(torch.randn(children, parents, pose, numbers))
+        self.mistake = mistake
+
+    def forward(self, u):
+        votes = torch.einsum("ijed,bid->bije", self.matrices, u)
+        votes = votes.detach() if self.mistake == "detached" else votes
+        logits = torch.zeros(votes.shape[:3])
+        for _ in range(3):
+            couplings = softmax(logits, 1 if self.mistake == "couplings_sum" else 2)
+            s = (couplings[..., None] * votes).sum(1)
+            v = (
+                s
+                if self.mistake == "none"
+                else squash(s, 1 if self.mistake == "class_squash" else 2)
+            )
+            agreed = (votes * v[:, None]).sum(-1)
+            logits = logits - agreed if self.mistake == "agreement" else logits + agreed
+        return v
+
+
+class Deep(nn.Module):
+    """Primary capsules, capsules between, capsules of classes."""
+
+    def __init__(self, mistake=None):
+        super().__init__()
+        self.mistake = mistake
+        self.features, self.primary = nn.Conv2d(1, 8, 5), nn.Conv2d(8, 32, 5, 2)
+        self.between = Routed(4 * 9, 8, 6, 5, mistake)
+        self.classes = Routed(6, 5, 3, 7)
+
+    def forward(self, images):
+        u = self.primary(relu(self.features(images)))  # (B, 32, 3, 3)
+        u = relu(u) if self.mistake == "relu_before_squash" else u
+        if self.mistake == "places":
+            u = u.reshape(len(u), 36, 8)
+        else:
+            u = u.unflatten(1, (4, 8)).movedim(2, 4).flatten(1, 3)
+        if self.mistake != "primary_squash":
+            u = squash(u, 1 if self.mistake == "squash_axis" else 2)
+        return self.classes(self.between(u)).norm(dim=-1)
+
+
+def examined(mistake=None):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = Deep(mistake).eval()
+    report = checks.run(network, (1, 13, 13), 3, only=EVERY)
+    return {verdict.check: verdict for verdict in report.verdicts}
+
+
+def test_a_deep_network_that_is_right_passes():
+    verdicts = examined()
+    assert {verdicts[name].status for name in EVERY} == {"passes"}
+
+
+@pytest.mark.parametrize("mistake", PRIMARY)
+def test_a_mistake_in_primary_capsules_is_not_hidden_by_a_layer_between(mistake):
+    verdicts = examined(mistake)
+    assert [name for name, one in verdicts.items() if one.status == "fails"] == [mistake]
+
+
+@pytest.mark.parametrize("mistake", ROUTED)
+def test_a_mistake_in_a_layer_before_fails_and_says_where(mistake):
+    verdicts = examined(mistake)
+    assert [name for name, one in verdicts.items() if one.status == "fails"] == [mistake]
+    assert "between" in verdicts[mistake].said
+
+
+def test_a_layer_before_that_is_not_squashed_is_told():
+    verdict = examined("none")["class_squash"]
+    assert verdict.status == "told" and "36 children to 6 parents in between" in verdict.said
+
+
+def test_what_is_looked_at_in_another_layer_leaves_the_candidate_as_it_was():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        candidate = checks.Candidate(Deep().eval(), (1, 13, 13), 3)
+    images = candidate.images(3)
+    before = candidate.look(images, "couplings")["couplings"]
+    (layer,) = candidate.layers_before
+    other = candidate.at(layer).look(images, "couplings", "poses")
+    assert other["couplings"].shape == (3, 3, 36, 6) and other["poses"].shape == (3, 3, 6, 5)
+    assert torch.equal(candidate.look(images, "couplings")["couplings"], before)
+    assert candidate.at(layer).layers_before == []
+
+
+def test_nothing_is_looked_at_in_training_mode():
+    """A pass in training mode would move the statistics of batch norms, and what follows."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = Deep().train()
+    modes = []
+    network.between.register_forward_hook(lambda module, *_: modes.append(module.training))
+    checks.run(network, (1, 13, 13), 3, only=EVERY)
+    assert modes and not any(modes) and network.between.training
