@@ -245,3 +245,9 @@ def test_a_card_nested_too_deeply_is_no_card(tmp_path):
 def test_weights_that_do_not_fit_are_a_memory_error():
     with pytest.raises(MemoryError, match="the weights of this capsnet do not fit"):
         models.build("capsnet", (1, 28, 28), 10, types=1, hidden=[10**7, 10**7])
+
+
+def test_a_device_that_is_not_here_is_refused_in_a_line():
+    for device in ("gpu", "cuda:99"):
+        with pytest.raises(ValueError, match=f"^device '{device}' is not available here: .+$"):
+            checkpoint.load("digits", device=device)

@@ -190,7 +190,8 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
 
     Raises
     ------
-    ValueError  for an unknown name, a damaged file, or a card that does not fit its weights.
+    ValueError  for an unknown name, a damaged file, a card that does not fit its weights, or a
+                device that is not here.
     """
     path = find(name)
     tensors, card = read_weights(path), read_card(path)
@@ -208,4 +209,8 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"the card {path.with_suffix('.json')} does not fit: {reason}") from error
     model.card = card  # type: ignore[assignment]  # a module's attributes are tensors or modules
-    return model.to(device).eval()
+    try:
+        return model.to(device).eval()
+    except (RuntimeError, AssertionError) as error:  # no such kind, or none of it here
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise ValueError(f"device '{device}' is not available here: {reason}") from error

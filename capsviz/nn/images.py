@@ -22,4 +22,6 @@ def check_images(images: Tensor) -> None:
         )
     low, high = (float(end) for end in images.detach().aminmax())
     if not (low >= 0 and high <= 1):  # of NaN neither is so
-        raise ValueError(f"expected images in [0, 1], got values from {low:.3g} to {high:.3g}")
+        digits = 3 if round(high, 2) != 1 else 9  # so that 1.000001 is not told as 1
+        ends = f"{low:.3g} to {high:.{digits}g}"
+        raise ValueError(f"expected images in [0, 1], got values from {ends}")

@@ -91,6 +91,8 @@ class _Pass:
     """One layer of a network, looked at under one intervention."""
 
     def __init__(self, model, parts, *, layer, couplings, iterations, seed):
+        if isinstance(model, str):
+            raise TypeError(f"expected a network, got '{model}': capsviz.load('{model}') loads one")
         if not hasattr(model, "look"):
             raise ValueError(
                 "this network has no capsules to look into: expected a capsule network; "

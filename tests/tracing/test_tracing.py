@@ -263,3 +263,15 @@ def test_a_trace_is_shown_by_the_shapes_of_its_parts(network, tiny_images):
 def test_images_of_another_kind_are_refused_by_their_kind(network, tiny_images):
     with pytest.raises(TypeError, match=r"expected images as a torch.Tensor, got ndarray"):
         trace(network, tiny_images.numpy())
+
+
+def test_a_range_that_is_left_by_little_is_told_with_its_digits(network, tiny_images):
+    brighter = tiny_images.clone()
+    brighter[0, 0, 0, 0] = 1.00001
+    with pytest.raises(ValueError, match=r"got values from .* to 1\.0000"):
+        trace(network, brighter)
+
+
+def test_a_name_in_place_of_a_network_says_who_loads_one(tiny_images):
+    with pytest.raises(TypeError, match=r"capsviz.load\('mnist'\)"):
+        trace("mnist", tiny_images)
