@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from capsviz import checkpoint, discovery
 from capsviz.figures.results import parse_result
+from capsviz.leaderboard.namesakes import different, named_apart
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
 
@@ -79,7 +80,7 @@ class Sources(NamedTuple):
             one, some = _read(place)
             networks += [(network, Path(place)) for network in one]
             records += [r for r in some if r.path not in [known.path for known in records]]
-        return cls(_different(networks), records)
+        return cls(different(networks), records)
 
     def beside(self, others: Sources) -> Sources:
         """With the networks of others whose names are not taken, and their results."""
@@ -92,7 +93,7 @@ class Sources(NamedTuple):
     def unnamed(self) -> list[Network]:
         """Networks that results are of and no card or summary tells of, from the results alone."""
         known = set().union(*(network.digests for network in self.networks))
-        networks = {}
+        pairs: list[tuple[Network, Path]] = []
         for record in self.records:
             runs, provenance = record.about.get("runs"), record.about["provenance"]
             if record.digests <= known or provenance["weights"] is None:
@@ -101,31 +102,17 @@ class Sources(NamedTuple):
             data = getattr(record.result, "dataset", NONE)
             seeds = runs["seeds"] if runs else [0]
             digests, routing = sorted(record.digests), provenance.get("routing")
-            networks[name] = Network(name, data, seeds, digests, None, None, None, None, routing)
-        return list(networks.values())
-
-
-def _different(pairs: list[tuple[Network, Path]]) -> list[Network]:
-    """One of each name: runs of a recipe stand for one of them, other namesakes add their places.
-
-    ValueError for one that is named twice.
-    """
-    kept: list[tuple[Network, Path]] = []
-    for network, place in pairs:
-        digests = set(network.digests)
-        if any(digests <= set(other.digests) for other, _ in kept):
-            if any(digests == set(other.digests) for other, _ in kept):
-                raise ValueError(f"'{place}' is named twice, as '{network.name}'")
-            continue
-        kept = [pair for pair in kept if not set(pair[0].digests) <= digests]
-        kept.append((network, place))
-    names = [network.name for network, _ in kept]
-    return [
-        one
-        if names.count(one.name) == 1 or one.name.endswith(")")
-        else one._replace(name=f"{one.name} ({place.name})")
-        for one, place in kept
-    ]
+            one = Network(name, data, seeds, digests, None, None, None, None, routing)
+            if not any(record.digests < set(other.digests) for other, _ in pairs):
+                pairs = [pair for pair in pairs if not set(pair[0].digests) <= record.digests]
+                pairs.append((one, record.path))
+        routings = [(one.name, one.routing) for one, _ in pairs]
+        return named_apart(
+            [
+                (one, Path(one.routing or path.stem) if routings.count(key) == 1 else path)
+                for key, (one, path) in zip(routings, pairs, strict=True)
+            ]
+        )
 
 
 @cache
