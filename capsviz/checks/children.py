@@ -22,6 +22,8 @@ from capsviz.foreign.recorder import Event, record
 class Children(Inside):
     """Children before the votes; the options are those of `Candidate`."""
 
+    classes_by_length = False  # of one that is looked at in another layer: `by_length` of classes
+
     @property
     def children_by_hand(self) -> Callable | None:
         """Images -> children (B, I, D), where `wrap` was told where they are."""
@@ -66,6 +68,12 @@ class Children(Inside):
         after = set().union(*(flow.descendants(event.index) for event in features))
         return [event for event in flow.events if event.index in before & after]
 
+    def at(self, layer: Layer) -> Self:
+        """As of `Inside`; whether presence is said by length is as the classes say it, too."""
+        other = super().at(layer)
+        other.classes_by_length = self.by_length if self.of_classes else self.classes_by_length
+        return other
+
     @property
     def primary(self) -> Self:
         """The same network, looked at where children are no parents: at its first routed layer.
@@ -77,7 +85,8 @@ class Children(Inside):
             if not any(below is layer for layer in first.layers_before):
                 raise UnseenError(f"children are the parents of another routed layer: {below}")
             first = first.at(below)
-        first.__dict__["by_length"] = self.by_length  # as the classes say it
+        if first is not self:
+            first.__dict__["by_length"] = first.classes_by_length
         return first
 
     def _below(self) -> Layer | None:

@@ -90,9 +90,9 @@ def test_a_mistake_in_a_layer_before_fails_and_says_where(mistake):
     assert "between" in verdicts[mistake].said
 
 
-def test_a_layer_before_that_is_not_squashed_is_told():
+def test_a_layer_before_that_is_not_squashed_fails_where_lengths_are_presence():
     verdict = examined("none")["class_squash"]
-    assert verdict.status == "told" and "36 children to 6 parents in between" in verdict.said
+    assert verdict.status == "fails" and "36 children to 6 parents in between" in verdict.said
 
 
 def test_what_is_looked_at_in_another_layer_leaves_the_candidate_as_it_was():

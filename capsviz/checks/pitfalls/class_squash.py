@@ -29,12 +29,10 @@ def examine(candidate: Candidate) -> Judgement:
     if not lengths.isfinite().all():
         raise UnseenError("poses of large sums are not finite")
     judgement = judged(lengths, lambda size: _moved(candidate, size))
-    if (
-        not candidate.of_classes
-    ):  # nothing is said of their lengths; what turns them is not followed
-        return judgement._replace(
-            said=judgement.said.replace(UNSQUASHED, f"{UNSQUASHED}, or {ELSE}")
-        )
+    if not candidate.of_classes:  # no scores are told of them; what turns them is not followed
+        said = judgement.said.replace(UNSQUASHED, f"{UNSQUASHED}, or {ELSE}")
+        wrong = said != judgement.said and candidate.classes_by_length
+        return fails(said, **judgement.numbers) if wrong else judgement._replace(said=said)
     if float(lengths.max()) > HUGE and _norms_are_scores(candidate):
         return fails(judgement.said, **judgement.numbers)
     if judgement.status != "passes" or not _scores_are_lengths(candidate):

@@ -6,6 +6,7 @@ from torch import Tensor
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
 from capsviz.foreign.flow import Flow
+from capsviz.foreign.layers import voting
 from capsviz.foreign.rounds import Round
 
 ABOUT = About(
@@ -36,6 +37,8 @@ def examine(candidate: Candidate) -> Judgement:
         if any(tensor.requires_grad for tensor in earlier):
             return fails("no gradient comes to the votes: what makes them learns nothing", cut=1)
         raise UnseenError("no pass has a gradient")
+    if _detached_votes(structure.flow, own[0].rounds[-1]):
+        return fails("no gradient comes to the votes: what makes them learns nothing", cut=1)
     if still := _unlearned(candidate, structure.flow, own[0].rounds[-1]):
         names = ", ".join(still[:3]) + (" and others" if len(still) > 3 else "")
         return told(
@@ -48,6 +51,19 @@ def examine(candidate: Candidate) -> Judgement:
     if cut:
         return told(f"{cut} of {len(inner)} inner passes are detached", detached=cut)
     return passes(f"gradients flow through all {len(inner) + 1} passes", detached=0)
+
+
+def _detached_votes(flow: Flow, last: Round) -> bool:
+    """Whether votes are cut from what learns before them, though a gradient comes to the sum."""
+    position = voting(flow, last.event, last.product)
+    source = flow.sources[last.event.index][position]
+    if source is None or last.event.inputs[position].requires_grad:
+        return False
+    return any(
+        tensor.requires_grad
+        for index in flow.ancestors(source[0])
+        for tensor in flow.events[index].outputs
+    )
 
 
 def _unlearned(candidate: Candidate, flow: Flow, last: Round) -> list[str]:
