@@ -89,10 +89,10 @@ def leaderboard_head() -> str:
     note = (
         "Affine: test images rotated, sheared, scaled and moved, no further than in training or "
         "beyond, read right. Transplant: read as the image whose couplings they got. Parents: how "
-        "many parents a capsule effectively has, of all. `mnist-slim-*`: one small stem, trained "
-        "alike, with dynamic routing, with even couplings, and pooled, without capsules. –: no "
-        "result; †: by construction. With 95 % intervals; all networks and numbers: "
-        "[docs/leaderboard.md](docs/leaderboard.md)."
+        "many parents a capsule effectively has, of all, by its couplings above 0 (self-attention "
+        "has others, too). `mnist-slim-*`: one small stem, trained alike, with dynamic routing, "
+        "with even couplings, and pooled, without capsules. –: no result; †: by construction. "
+        "With 95 % intervals; all networks and numbers: [docs/leaderboard.md](docs/leaderboard.md)."
     )
     return "\n".join([*head, "", note])
 

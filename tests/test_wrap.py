@@ -573,7 +573,7 @@ def test_a_network_without_capsules_can_be_evaluated(images):
     assert not isinstance(net, Wrapped)
     with torch.no_grad():
         close(scores(net, images), output_of(net.network, images))
-    with pytest.raises(ValueError, match="no capsules to look into"):
+    with pytest.raises(ValueError, match="does not say what is inside"):
         capsviz.trace(net, images)
 
 

@@ -176,10 +176,11 @@ def findings(result: Statistics) -> str:
     J = len(result.classes)
     lines = []
     if R > 1:
+        right, wrong = (f"{float(of[R - 1]):.3g}" for of in (result.to_right, result.to_wrong))
         lines.append(
             f"routing (r = {R} against r = 1) changes {result.changed[R - 1]:.2%} of the "
-            f"predictions on {result.n} {result.dataset} images: {result.to_right[R - 1]:g} become "
-            f"right, {result.to_wrong[R - 1]:g} wrong; {_effect(*result.changed.ci95[R - 1])}"
+            f"predictions on {result.n} {result.dataset} images: {right} become right, {wrong} "
+            f"wrong; {_effect(*result.changed.ci95[R - 1])}"
         )
     elif M > 1:
         lines.append("with one iteration couplings are uniform, and routing does nothing")

@@ -32,6 +32,10 @@ def put_layer(wrapped: Wrapped, trial: Trial) -> None:
         wrapped.facts.append(
             Fact("weights", f"couplings are scaled in {last.entry.where} before they weigh votes")
         )
+        wrapped.facts.append(
+            Fact("child activations", "norms of the children: what couplings are scaled by is not "
+                 "taken for them")
+        )  # fmt: skip
     how = {"left": "matmul", "right": "matmul"}.get(last.product.kind, last.product.kind)
     sizes = (layer.children, layer.parents, last.count("E"))
     wrapped.facts.append(

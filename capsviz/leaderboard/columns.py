@@ -174,7 +174,7 @@ COLUMNS = (
     Column("undetected", "misread and not flagged under R-PGD, the attack that knows the detector, "
            "at its largest bound", ("detect",), detection, higher=False, alike=("eps", "steps")),
     Column("equivariance", "R² of affine maps of the pose under rotation, less that of the same "
-           "network freshly initialised (three seeds), which differs from network to network",
+           "network freshly initialised (several seeds), which differs from network to network",
            ("equivariance",), over_fresh, form=".2f", higher=None, level=0.0, ranked=False,
            above="its pose follows a rotation more lawfully than those of fresh networks",
            below="its pose follows a rotation less lawfully than those of fresh networks"),
@@ -182,8 +182,9 @@ COLUMNS = (
            higher=None, level=0.5,
            above="images with another's couplings are mostly read as that other's class",
            below="images with another's couplings are mostly not read as that other's class"),
-    Column("parents", "effective parents of a capsule, of all", ("routing",), parents, higher=None,
-           level=0.9, **OWN, above="its couplings lie near uniform, at 90 % of all parents or more",
+    Column("parents", "effective parents of a capsule, of all, by its couplings above 0",
+           ("routing",), parents, higher=None, level=0.9, **OWN,
+           above="its couplings lie near uniform, at 90 % of all parents or more",
            below="its couplings are not near uniform, at fewer than 90 % of all parents"),
     Column("even", "change of accuracy by uniform couplings in place of its own",
            ("routing",), even, higher=None, points=True, **OWN),

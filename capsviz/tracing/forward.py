@@ -95,8 +95,9 @@ class _Pass:
             raise TypeError(f"expected a network, got '{model}': capsviz.load('{model}') loads one")
         if not hasattr(model, "look"):
             raise ValueError(
-                "this network has no capsules to look into: expected a capsule network; "
-                "networks without capsules can be evaluated and compared"
+                f"a {type(model).__name__} does not say what is inside, by a `look`: where it has "
+                "capsules, capsviz.wrap(network, image_shape, classes) finds them; networks "
+                "without capsules can be evaluated and compared"
             )
         self.model, self.parts = model, parts
         self.layer, self.couplings = layer, couplings

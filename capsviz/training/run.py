@@ -79,9 +79,9 @@ def run(
     name: str,
     recipe: Recipe,
     splits: dict[str, data.Dataset],
-    output: Path,
+    output: str | Path,
     *,
-    device: torch.device,
+    device: str | torch.device,
     resume: bool = False,
     save_every: int | None = None,
     team: Team | None = None,
@@ -111,6 +111,7 @@ def run(
     """
     if save_every is not None and save_every < 1:
         raise ValueError(f"--save-every must be at least 1 epoch, got {save_every}")
+    output, device = Path(output), torch.device(device)
     path, team = output / f"{name}.safetensors", team or Team()
     checkpoint.require_name(path)
     with locked(output) if team.leads else nullcontext():

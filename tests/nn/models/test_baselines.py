@@ -169,7 +169,7 @@ def test_networks_without_capsules_give_scores_but_no_trace(generator):
     model, images = build("resnet"), torch.rand(5, 2, 21, 19, generator=generator)
     found = tracing.scores(model, images, chunk=2)
     torch.testing.assert_close(found, model(images).lengths, rtol=0, atol=1e-6)
-    with pytest.raises(ValueError, match="no capsules to look into"):
+    with pytest.raises(ValueError, match="does not say what is inside"):
         tracing.trace(model, images)
 
 
