@@ -52,7 +52,7 @@ from capsviz.statistics.threads import on_one_thread
 
 EXAMPLES = """
 capsviz equivariance --n 200 --warp rotation --fit 100  # about 4 min; more warps: longer
-capsviz equivariance --law --n 200  # about 80 s
+capsviz equivariance --law --n 200  # about 3 min
 """
 
 NEEDS = ("poses", "primary")  # of a network, see tracing.needs

@@ -48,7 +48,7 @@ from capsviz.statistics.estimate import Estimate
 
 EXAMPLES = """
 capsviz probes --digit 2 --other-index 5  # 10 s
-capsviz probes --n 1000  # about 1 min
+capsviz probes --n 1000  # about 2 min
 """
 
 NEEDS = ("poses",)  # of a network, see tracing.needs; what needs a decoder is left out without one
