@@ -10,10 +10,11 @@ from torch import Tensor
 
 def check(images: Tensor, labels: Tensor, parts: Tensor | None, classes: int) -> None:
     """TypeError or ValueError, in one line, for tensors that are not as of `Dataset`."""
-    if images.dtype != torch.uint8 or images.dim() != 4:
+    if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.dim() != 4:
+        kind = f"{images.dtype}" if isinstance(images, Tensor) else type(images).__name__
+        shape = tuple(getattr(images, "shape", ()))
         raise TypeError(
-            f"images must be uint8 (N, C, H, W), got {images.dtype} of the shape "
-            f"{tuple(images.shape)}"
+            f"images must be a uint8 tensor (N, C, H, W), got {kind} of the shape {shape}"
         )
     if not isinstance(labels, Tensor) or labels.is_floating_point():
         kind = getattr(labels, "dtype", type(labels).__name__)

@@ -78,14 +78,25 @@ def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
 def caption(analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None) -> str:
     """What a picture of a result shows, in sentences, by its analysis's own `caption`.
 
+    Without one it is what the analysis says of itself, the first line of its docstring.
+
     Parameters
     ----------
     part    of `parts`.
     notice  what must be said of the data, put at its end.
     """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    text = module.caption(result, **({"part": part} if part else {}))
+    _require_part(analysis, result, part)
+    if hasattr(module, "caption"):
+        text = module.caption(result, **({"part": part} if part else {}))
+    else:
+        text = discovery.summary("capsviz.analyses", analysis)
     return text if notice is None else f"{text} Note: {notice}."
+
+
+def _require_part(analysis: str, result: NamedTuple, part: str) -> None:
+    if part and part not in (known := parts(analysis, result)):
+        raise ValueError(discovery.unknown("picture", part, [name for name in known if name]))
 
 
 def printable(result: NamedTuple) -> NamedTuple:
@@ -104,6 +115,7 @@ def draw(
     its words have a minus, as those at its axes do, where Python writes a hyphen.
     """
     module = discovery.load("capsviz.analyses", analysis, what="analysis")
+    _require_part(analysis, result, part)
     with style():
         figure = module.plot(
             printable(result), width=inches(width), **({"part": part} if part else {})

@@ -1,9 +1,10 @@
 """Is what a network says of itself true? Once for each that is not capsviz's own, or whose routing.
 
 `trace` calls `once` before its first pass. A network may say in `peculiar`, a mapping from the name
-of a check to the reason, what is meant and no mistake: "norms" (scores are not the norms of the
-poses), "sums" (couplings of a child do not sum to 1), "votes" (poses do not follow the weighted sum
-of the votes), "couplings" (an intervention is not taken).
+of a check to the reason, and a routing in `PECULIAR` of its file, what is meant and no mistake:
+"norms" (scores are not the norms of the poses), "sums" (couplings of a child do not sum to 1),
+"votes" (poses do not follow the weighted sum of the votes), "couplings" (an intervention is not
+taken).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from capsviz import discovery
+from capsviz.nn import routing
 from capsviz.nn.images import like_of
 from capsviz.tracing.batches import unsteady
 from capsviz.tracing.placement import misplaced
@@ -26,6 +28,7 @@ PARTS = ("children", "primary", "votes", "logits", "couplings", "poses", "length
 IMAGES = 7  # a prime, so that their axis can be told
 PARALLEL = 0.999  # cosine
 LINEAR = 0.99  # share of variance
+WHERE = '`peculiar = {{"{}": ...}}` of the network, or PECULIAR in the file of its routing'
 
 _verified: WeakSet = WeakSet()
 
@@ -56,6 +59,14 @@ def _routings_of_others(model) -> list[str]:
     known = discovery.entries("capsviz.nn.routing")
     names = {getattr(layer, "routing_name", None) for layer in model.modules()}
     return sorted(name for name in names if name in known and not known[name].ours)
+
+
+def _peculiar(model) -> dict[str, str]:
+    """What a network, or a plugin's routing of it, says to be meant."""
+    said: dict[str, str] = {}
+    for name in _routings_of_others(model):
+        said |= getattr(routing.get(name), "PECULIAR", {})
+    return said | getattr(model, "peculiar", {})
 
 
 def mistakes(model, images: Tensor) -> Iterator[str]:
@@ -98,7 +109,7 @@ def _finite(traced: dict) -> Iterator[str]:
 
 def _values(model, traced: dict, separate: bool, same: float) -> Iterator[str]:
     """In range, and in agreement with each other."""
-    peculiar = getattr(model, "peculiar", {})
+    peculiar = _peculiar(model)
     lengths, poses = traced["lengths"], traced.get("poses")
     low, high = float(lengths.min()), float(lengths.max())
     if low < 0 or high > 1 + same:
@@ -111,7 +122,7 @@ def _values(model, traced: dict, separate: bool, same: float) -> Iterator[str]:
         if off > same:
             yield (
                 f"lengths are not the norms of the poses, they differ by up to {off:.2g}: where "
-                'other scores are meant, say why in peculiar = {"norms": ...}'
+                f"other scores are meant, say why in {WHERE.format('norms')}"
             )
     couplings = traced.get("couplings")
     if couplings is not None and "sums" not in peculiar:
@@ -121,7 +132,7 @@ def _values(model, traced: dict, separate: bool, same: float) -> Iterator[str]:
             yield (
                 f"couplings of a child sum to {float(sums.min()):.3g} to {float(sums.max()):.3g} "
                 "over parents, expected 1 (a softmax over children?): where that is meant, say why "
-                'in peculiar = {"sums": ...}'
+                f"in {WHERE.format('sums')}"
             )
     if {"votes", "couplings", "poses"} <= set(traced) and "votes" not in peculiar:
         yield from _sums(traced)
@@ -146,7 +157,7 @@ def _sums(traced: dict) -> Iterator[str]:
         yield (
             "the votes do not give the poses: the sum of couplings times votes points elsewhere "
             f"(cosine {float(alike[felt].min()):.4f} at worst): where the network does more, say "
-            'what in peculiar = {"votes": ...}'
+            "what in " + WHERE.format("votes")
         )
 
 
@@ -160,7 +171,7 @@ def _unexplained(x: Tensor, y: Tensor) -> float:
 def _interventions(model, images: Tensor, traced: dict, same: float) -> Iterator[str]:
     """Other couplings must be used."""
     couplings = traced.get("couplings")
-    peculiar = getattr(model, "peculiar", {})
+    peculiar = _peculiar(model)
     if couplings is None or couplings.shape[3] < 2 or "couplings" in peculiar:
         return
     if not takes(model.look, "couplings"):

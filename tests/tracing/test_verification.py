@@ -7,6 +7,7 @@ from foreign import Foreign
 from torch import nn
 
 import capsviz
+from capsviz.nn import routing
 from capsviz.tracing import trace, verification
 from capsviz.tracing.construction import reason
 from capsviz.tracing.evidence import routing_words
@@ -178,7 +179,7 @@ def test_numbers_of_half_the_width_are_allowed_their_rounding(images):
     ("plugins", "said"),
     [
         ([], "lengths that are asked for alone differ by .* from those beside the rest"),
-        (["mine"], "`fused` and `route` differ by .* for the same images"),
+        (["dynamic"], "`fused` and `route` differ by .* for the same images"),
     ],
 )
 def test_two_ways_of_routing_that_differ_are_not_the_batch_s(plugins, said, images, monkeypatch):
@@ -190,6 +191,16 @@ def test_two_ways_of_routing_that_differ_are_not_the_batch_s(plugins, said, imag
     monkeypatch.setattr(verification, "_routings_of_others", lambda model: plugins)
     with pytest.raises(ValueError, match=said):
         capsviz.trace(Two(), images)
+
+
+def test_a_plugin_s_routing_declares_in_its_file_what_is_meant(images, monkeypatch):
+    network = Honest(over_children=True)
+    monkeypatch.setattr(verification, "_routings_of_others", lambda model: ["dynamic"])
+    with pytest.raises(ValueError, match="PECULIAR in the file of its routing"):
+        capsviz.trace(network, images)
+    reasons = {"sums": "children choose", "votes": "they do"}
+    monkeypatch.setattr(routing.get("dynamic"), "PECULIAR", reasons, raising=False)
+    capsviz.trace(network, images)
 
 
 def test_what_is_meant_can_be_declared(images):

@@ -20,7 +20,9 @@ one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves
 and the options `bias`, `detach` and `leaky`.
 CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
 parents (`nn.children`, `nn.objectives`), if not "squash" and "margin". PARENTS = "batch_norm" asks
-for batch norm of the class capsules (`nn.parent_norm`).
+for batch norm of the class capsules (`nn.parent_norm`). PECULIAR = {"sums": why} says that
+couplings are not meant to sum to 1 over parents, or other things that verification would call
+mistakes (`tracing.verification`).
 To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
 """
 
