@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from capsviz.leaderboard.columns import COLUMNS, FIRST, affine_names, number_of_runs
-from capsviz.leaderboard.sources import Network, Record, Sources
+from capsviz.leaderboard.networks import Network
+from capsviz.leaderboard.sources import Record, Sources
 from capsviz.statistics.estimate import Estimate
 
 

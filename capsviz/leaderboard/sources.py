@@ -10,29 +10,13 @@ from typing import Any, NamedTuple
 
 from capsviz import checkpoint, discovery
 from capsviz.figures.results import parse_result
-from capsviz.leaderboard.namesakes import different, named_apart
+from capsviz.leaderboard.networks import Network, different, named_apart
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.runs import combine
 
 NONE = "–"  # what is not known
 RUNS = "runs.json"  # beside the statistics of several training runs: what their cards say
 IMAGES = ("limit", "dataset_options", "image_size", "pad_px", "crop_px")  # terms of a recipe
-
-
-class Network(NamedTuple):
-    """A network, or the training runs of one recipe."""
-
-    name: str
-    dataset: str
-    seeds: list[int]  # of its training runs
-    digests: list[str]  # SHA-256 of their weights
-    accuracy: Estimate | None  # on the test set; None: a card without results
-    parameters: int | None
-    seconds: float | None  # of training, mean over runs
-    hardware: str | None
-    routing: str | None = None
-    effort: tuple | None = None  # of training: epochs, images where not all, and how they were cut
-    notice: str | None = None  # what must be said of its data
 
 
 class Record(NamedTuple):

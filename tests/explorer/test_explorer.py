@@ -280,9 +280,10 @@ def test_every_panel_follows_the_controls(networks):
     plain, turned = (settings.read((angle, *NEUTRAL[1:], *[0] * 6)) for angle in (0, 40))
     changed = settings.read((*NEUTRAL, 0.4, *[0] * 5))
     answers = {s: panels.find(networks, image, s) for s in (plain, turned, changed)}
-    for draw in (panels.images, panels.routed, panels.posed):
+    for draw in (panels.routed, panels.posed):
         before, after = (draw(answers[s], networks, s) for s in (plain, turned))
         assert before != after
+    assert panels.images(answers[plain], networks) != panels.images(answers[turned], networks)
     before, after = (panels.scores(answers[s], networks, 1) for s in (plain, turned))
     assert before != after and "True class: b" in before
     assert panels.posed(answers[plain], networks, plain) != panels.posed(

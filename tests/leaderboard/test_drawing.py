@@ -6,8 +6,8 @@ import pytest
 
 from capsviz import figures, leaderboard
 from capsviz.leaderboard.draw import draw, measures
+from capsviz.leaderboard.networks import Network
 from capsviz.leaderboard.rows import Cell, Row
-from capsviz.leaderboard.sources import Network
 from capsviz.statistics.estimate import Estimate
 
 

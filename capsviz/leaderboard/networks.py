@@ -1,12 +1,27 @@
-"""Networks of one name: the same one, or several, which must be told apart."""
+"""What a leaderboard knows of a network; and networks of one name, the same or several."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from capsviz.leaderboard.sources import Network
+from capsviz.statistics.estimate import Estimate
+
+
+class Network(NamedTuple):
+    """A network, or the training runs of one recipe."""
+
+    name: str
+    dataset: str
+    seeds: list[int]  # of its training runs
+    digests: list[str]  # SHA-256 of their weights
+    accuracy: Estimate | None  # on the test set; None: a card without results
+    parameters: int | None
+    seconds: float | None  # of training, mean over runs
+    hardware: str | None
+    routing: str | None = None
+    effort: tuple | None = None  # of training: epochs, images where not all, and how they were cut
+    notice: str | None = None  # what must be said of its data
 
 
 def different(pairs: list[tuple[Network, Path]]) -> list[Network]:
