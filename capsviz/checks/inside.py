@@ -12,7 +12,7 @@ from torch import Tensor
 
 from capsviz.checks import facts
 from capsviz.checks.caller import Caller
-from capsviz.checks.parents import require_classes, require_pair
+from capsviz.checks.parents import ROUNDED, places, require_classes, require_pair
 from capsviz.checks.verdict import ApartError, UnseenError
 from capsviz.foreign import outputs, parts, without_cuda
 from capsviz.foreign.flow import Flow
@@ -24,16 +24,10 @@ from capsviz.foreign.rounds import Round
 from capsviz.foreign.trial import Trial
 from capsviz.foreign.wrapping import BATCHES, chosen
 
-ROUNDED = 1e-3  # of sums of couplings
-OF_LAYER = (
-    "layer",
-    "layers_before",
-    "wrapped",
-    "by_length",
-    "child_port",
-    "features",
-    "mixtures",
-)  # known of one
+OF_LAYER = {  # what is known of one
+    *("layer", "layers_before", "wrapped", "by_length"),
+    *("child_port", "features", "mixtures"),
+}
 
 
 class Structure(NamedTuple):
@@ -133,13 +127,11 @@ class Inside(Caller):
         """Whether couplings sum to 1 over parents, of each place, or over children."""
         try:
             with self.still():
-                couplings = self.look(self.images(3), "couplings")["couplings"][-1].double()
+                couplings = self.look(self.images(3), "couplings")["couplings"][-1]
         except Exception:  # whatever cannot be read
             return False
-        over_parents, over_children = couplings.sum(2), couplings.sum(1)
-        places = int(over_parents.mean().round().clamp_min(1))
-        over_parents /= places if couplings.shape[2] % places == 0 else 1
-        return any(bool((s - 1).abs().max() < ROUNDED) for s in (over_parents, over_children))
+        over_children = float((couplings.double().sum(1) - 1).abs().max()) <= ROUNDED
+        return over_children or places(couplings) is not None
 
     def at(self, layer: Layer) -> Self:
         """The same network, where another layer is looked at: its parents in place of classes."""

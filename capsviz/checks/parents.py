@@ -11,6 +11,8 @@ from capsviz.foreign.layers import Layer
 from capsviz.foreign.leaves import tensors
 from capsviz.foreign.wrapping import chosen
 
+ROUNDED = 1e-3  # of sums of couplings
+
 
 def require_classes(layers: list[Layer], output, classes: int) -> None:
     """The number of parents, where the output shows that they are the classes.
@@ -41,6 +43,18 @@ def require_pair(layers: list[Layer], flow: Flow, classes: int, pair: str) -> No
     if not own:
         raise ValueError(f"pair '{pair}' names none: no softmax weighs votes for {classes} parents")
     chosen(own, flow, pair)
+
+
+def places(couplings: Tensor) -> int | None:
+    """At how many places couplings (B, I, J) of a child sum to 1 over parents; None where at none.
+
+    Of a fully connected layer it is 1; in a convolutional one the parents of each place are chosen
+    between.
+    """
+    sums = couplings.double().sum(2)
+    count = max(1, round(float(sums.mean())))
+    fits = couplings.shape[2] % count == 0 and float((sums / count - 1).abs().max()) <= ROUNDED
+    return count if fits else None
 
 
 def _is_of(layer: Layer, tensor: Tensor) -> bool:

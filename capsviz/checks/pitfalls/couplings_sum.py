@@ -1,6 +1,7 @@
 """Couplings sum to 1 over parents, not over children."""
 
 from capsviz.checks.candidate import Candidate
+from capsviz.checks.parents import places
 from capsviz.checks.verdict import About, Judgement, fails, passes, told
 from capsviz.foreign.layout import arrange
 
@@ -52,10 +53,8 @@ def examine(candidate: Candidate) -> Judgement:
     numbers = {"lowest": low, "highest": high}
     if max(abs(low - 1), abs(high - 1)) <= CLOSE:
         return passes(f"they sum to {low:.4f} to {high:.4f} over parents ({where})", **numbers)
-    places = round(low)  # of a convolutional layer: its parents of each place are chosen between
-    whole = places > 1 and max(abs(low - places), abs(high - places)) <= CLOSE * places
-    if whole and not candidate.of_classes and couplings.shape[2] % places == 0:
-        return passes(f"they sum to 1 over the parents of each of {places} places ({where})",
+    if not candidate.of_classes and (count := places(couplings)) is not None:
+        return passes(f"they sum to 1 over the parents of each of {count} places ({where})",
                       **numbers)  # fmt: skip
     over = couplings.sum(1)
     if float((over - 1).abs().max()) <= CLOSE:
