@@ -92,7 +92,7 @@ def main() -> None:
     """Run what is missing, then gather."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--device", default="cuda")
-    options.add_argument("--way", choices=WAYS, default="eager")
+    options.add_argument("--way", choices=WAYS, default=WAYS[0])
     options.add_argument("--recipe", default="mnist")
     options.add_argument("--runs", type=int, default=5)
     options.add_argument("--epochs", type=int, default=30)

@@ -76,7 +76,7 @@ def test_the_shipped_results_hold_every_part():
 def trial(tmp_path):
     """The flags of a GPU trial that a CPU can run: the embedded digits, one epoch."""
     return argparse.Namespace(
-        device="cpu", way="eager", recipe="digits", epochs=1, batch_size=64, learning_rate=2e-3,
+        device="cpu", way="graph", recipe="digits", epochs=1, batch_size=64, learning_rate=2e-3,
         schedule="linear", limit=64, batch=[2], seeds=1, folder=tmp_path,
     )  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_a_race_records_when_each_target_was_first_reached(trial, monkeypatch):
 
 
 def test_the_gpu_queue_goes_on_where_it_stopped_and_survives_a_failure(trial, monkeypatch):
-    monkeypatch.setattr(gpu, "WAYS", ("eager",))
+    monkeypatch.setattr(gpu, "WAYS", ("graph",))
     monkeypatch.setattr(gpu, "ROUNDS", 1)
     monkeypatch.setattr(gpu, "WARM", 0)
     device = torch.device("cpu")
@@ -102,9 +102,9 @@ def test_the_gpu_queue_goes_on_where_it_stopped_and_survives_a_failure(trial, mo
     found = {p.stem: json.loads(p.read_text()) for p in trial.folder.glob("gpu-*.json")}
     assert set(found) == {f"gpu-{name}" for name in queue}
     assert found["gpu-broken"]["failed"] == "KeyError: 'nothing'"
-    names = {"floor", "plain floor", "literal", "capsviz eager"}
+    names = {"floor", "plain floor", "literal", "capsviz launches", "capsviz graph"}
     assert set(found["gpu-steps-2-bf16"]["milliseconds"]) == names
-    assert found["gpu-epochs-2-eager"]["images_per_second"] > 0
+    assert found["gpu-epochs-2-graph"]["images_per_second"] > 0
     assert 0 <= found["gpu-precision-fp32-0"]["accuracy"] <= 1
     monkeypatch.setattr(gpu, "provenance", lambda *a: pytest.fail("measured twice"))
     done = [name for name in queue if name != "broken"]

@@ -47,14 +47,17 @@ def test_every_command_is_one_of_today_s_and_names_are_single(tmp_path):
 
 def test_what_is_wanted_most_comes_first_and_everything_is_there(tmp_path):
     names = [job.name for job in gpu_queue.queue(tmp_path, Size(), "cuda")]
-    assert names[:5] == ["tests", "precision", *(f"{PAPER}-{seed}" for seed in range(3))]
+    first = ["epochs", "steps", "tests", "precision", *(f"{PAPER}-{seed}" for seed in range(3))]
+    assert names[:7] == first
     for table in ("paper", "routings", "resnet"):
         for cell in get(table).cells():
             assert any(name.startswith(cell.run) for name in names), cell.run
-    assert {f"affnist-{name}-{seed}" for name in NETWORKS for seed in range(3)} <= set(names)
-    assert {"steps", "epochs", "cifar10-0", "fashion_mnist-0"} <= set(names)
+    for state in ("matched", "full"):
+        rows = {f"affnist-{name}-{seed}-{state}" for name in NETWORKS for seed in range(3)}
+        assert rows <= set(names)
+    assert {"mnist-routing-4-0", "mnist-routing-5-2", "cifar10-0", "fashion_mnist-0"} <= set(names)
     timed = [job.name for job in gpu_queue.queue(tmp_path, Size(), "cuda") if job.alone]
-    assert timed == ["steps", "epochs"]
+    assert timed == ["epochs", "steps"]
 
 
 def test_it_skips_what_is_there_and_what_fails_stops_nothing(tmp_path):

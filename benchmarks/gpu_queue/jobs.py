@@ -15,6 +15,7 @@ from capsviz.experiments.reproductions import get
 BATCHES = (128, 512, 1024)  # of the steps and epochs that are timed
 PAPER = "mnist-routing-3"  # the best cell of the paper's table
 LONGER = 4  # times the epochs, last of all
+EMA = 0.999  # of the affNIST protocol: averaged weights take fewer epochs to the target
 
 
 class Job(NamedTuple):
@@ -34,6 +35,7 @@ class Size:
     epochs: int = 50
     cnn_epochs: int = 20
     fashion_epochs: int = 30
+    iterations_epochs: int = 10
     stem_epochs: int = 10  # of the slim stem's routings
     resnet_epochs: int = 15
     seeds: int = 3
@@ -43,7 +45,7 @@ class Size:
     more: list[str] = field(default_factory=list)  # flags of every command of capsviz
 
 
-TRIAL = Size(1, 1, 1, 1, 1, 1, 1, limit=64, variants=320)
+TRIAL = Size(1, 1, 1, 1, 1, 1, 1, 1, limit=64, variants=320)
 
 
 def _with_gpu_tests(folder: Path) -> list[Path]:
@@ -58,59 +60,66 @@ def queue(work: Path, size: Size, device: str) -> list[Job]:
     def capsviz(*words) -> list[str]:
         return [sys.executable, "-m", "capsviz", *map(str, words), "--device", device, *size.more]
 
-    def table(name, row, epochs, seeds, seed, seconds) -> Job:
+    def table(name, row, epochs, seeds, seed, seconds, *more) -> Job:
         """One seed of one row of a table of `capsviz reproduce`."""
-        words = ["reproduce", name, "--rows", row, "--epochs", epochs, "--seeds", seeds]
+        words = ["reproduce", name, "--rows", row, "--epochs", epochs, "--seeds", seeds, *more]
         words += ["--folder", tables] + (["--limit", size.limit] if size.limit else [])
         words += ["--task", f"{seed + 1}/{seeds}"]
         result = tables / f"{epochs}-epochs" / f"{row}-{seed}.json"
         return Job(f"{row}-{seed}", seconds, capsviz(*words), [result])
 
-    def each(name, row, epochs, seconds, seeds=size.seeds) -> list[Job]:
+    def each(name, row, epochs, seconds, *more, seeds=size.seeds) -> list[Job]:
         """The seeds of a row, a job each."""
-        return [table(name, row, epochs, seeds, k, seconds) for k in range(seeds)]
+        return [table(name, row, epochs, seeds, k, seconds, *more) for k in range(seeds)]
 
-    def timed(name, names, seconds, *words, alone=True) -> Job:
+    def timed(name, results, seconds, *words, alone=True) -> Job:
         python = [sys.executable, "-m", "benchmarks.gpu", "--device", device, "--folder", speed]
-        python += ["--only", name, *words] + (["--limit", size.limit] if size.limit else [])
-        results = [speed / f"gpu-{one}.json" for one in names]
-        return Job(name, seconds, list(map(str, python)), results, alone)
+        python += ["--only", *results, *words] + (["--limit", size.limit] if size.limit else [])
+        paths = [speed / f"gpu-{one}.json" for one in results]
+        return Job(name, seconds, list(map(str, python)), paths, alone)
 
-    def compared(network, seed) -> Job:
+    def compared(network, seed, state, seconds) -> Job:
         words = ["affnist", "--run", "--networks", network, "--seeds", size.seeds]
-        words += ["--task", f"{seed + 1}/{size.seeds}", "--epochs", size.epochs]
+        words += ["--task", f"{seed + 1}/{size.seeds}", "--epochs", size.epochs, "--ema", EMA]
         words += ["--folder", affine, "--output", work / "figures", "--force"]
+        words += ["--matched-only"] if state == "matched" else ["--full"]
         words += ["--train-limit", size.limit] if size.limit else []
         words += ["--n", size.variants] if size.variants else []
-        result = result_path(affine, network, seed, "full")
-        return Job(f"affnist-{network}-{seed}", 200, capsviz(*words), [result])
+        result = result_path(affine, network, seed, state)
+        return Job(f"affnist-{network}-{seed}-{state}", seconds, capsviz(*words), [result])
 
     tests = work / "tests.xml"
     pytest = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", f"--junitxml={tests}"]
     pytest += sorted(map(str, _with_gpu_tests(discovery.root() / "tests")))
     both = [f"precision-{kind}-0" for kind in ("bf16", "fp32")]
     steps = [f"steps-{batch}-{kind}" for kind in ("bf16", "fp32") for batch in BATCHES]
-    epochs = [f"epochs-{BATCHES[0]}-{way}" for way in WAYS]  # compiling takes a minute for each
+    epochs = [f"epochs-{batch}-{WAYS[0]}" for batch in BATCHES]
     once = ["--seeds", 1, "--epochs", 1]
-    rows = [cell.run for cell in get("paper").cells() if cell.run != PAPER]
+    pairs = [(name, seed) for seed in range(size.seeds) for name in NETWORKS]
     jobs = [
-        Job("tests", 60, pytest, [tests]),
+        timed("epochs", epochs, 40),
+        timed("steps", steps, 40),
+        Job("tests", 30, pytest, [tests]),
         timed("precision", both, 20, *once, alone=False),
         *each("paper", PAPER, size.epochs, 90),
+        *each("datasets", "mnist", size.epochs, 90),
+        *[compared(*pair, "matched", 60) for pair in pairs],
+        *each("datasets", "cifar10", size.epochs, 90),
     ]
-    for row in rows:
+    for iterations in (4, 5):  # as the others were trained on a CPU
+        row = f"mnist-routing-{iterations}"
+        more = ["--batch-size", 64, "--precision", "bf16"]
+        jobs += each("iterations", row, size.iterations_epochs, 40, *more)
+    others = [cell.run for cell in get("paper").cells() if cell.run != PAPER]
+    others.sort(key=lambda row: row == "mnist-cnn")  # last
+    for row in others:
         length = size.cnn_epochs if row == "mnist-cnn" else size.epochs
-        jobs += each("paper", row, length, 90)
-    jobs += [
-        timed("steps", steps, 60),
-        timed("epochs", epochs, 200, "--batch", BATCHES[0]),
-        *[compared(name, seed) for seed in range(size.seeds) for name in NETWORKS],
-        *each("datasets", "cifar10", size.epochs, 120),
-        *each("datasets", "fashion_mnist", size.fashion_epochs, 60),
-    ]
-    for cell in get("routings").cells():
-        jobs += each("routings", cell.run, size.stem_epochs, 40, size.stem_seeds)
+        jobs += each("paper", row, length, 60)
     for cell in get("resnet").cells():
-        jobs += each("resnet", cell.run, size.resnet_epochs, 40)
-    longer = each("paper", PAPER, LONGER * size.epochs, LONGER * 90)
+        jobs += each("resnet", cell.run, size.resnet_epochs, 60)
+    jobs += each("datasets", "fashion_mnist", size.fashion_epochs, 60)
+    for cell in get("routings").cells():
+        jobs += each("routings", cell.run, size.stem_epochs, 40, seeds=size.stem_seeds)
+    jobs += [compared(*pair, "full", 120) for pair in pairs]
+    longer = each("paper", PAPER, LONGER * size.epochs, LONGER * 60)
     return jobs + [job._replace(name=f"{job.name}-longer") for job in longer]

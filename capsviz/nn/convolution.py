@@ -1,18 +1,20 @@
-"""Convolutions without padding: PyTorch's own, or on a CPU what is faster (benchmarks/notes.md).
+"""Convolutions without padding: PyTorch's own, or what is faster (benchmarks/notes.md).
 
-One of many images with large kernels on small maps, as CapsNet's second, goes by the Fourier
-transform (`capsviz.nn.fourier`): in training, in bfloat16 or if freed memory is kept
+On a CPU one of many images with large kernels on small maps, as CapsNet's second, goes by the
+Fourier transform (`capsviz.nn.fourier`): in training, in bfloat16 or if freed memory is kept
 (`capsviz.nn.allocator`), for it takes more. As to the others, oneDNN multiplies matrices faster
 than it convolves, but the patches take memory; if freed memory is kept, and only then, one is
 
 few channels   the product of all patches at once, which take no more memory than the result;
 many channels  that of some images at a time, from `WIDE` channels to as many: below, oneDNN's
                convolution is faster.
+
+On a GPU, in bfloat16, the first of these is faster, too.
 """
 
 import torch
 from torch import Tensor
-from torch.nn.functional import conv2d, linear
+from torch.nn.functional import conv2d, linear, pad
 
 from capsviz.nn import allocator, fourier
 from capsviz.nn.computation import is_literal, is_plain, without_autocast
@@ -36,12 +38,16 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     -------
     (B, O, rows, columns).
     """
+    kind = images.device.type
     plain = is_plain(images) and not is_literal() and not torch.compiler.is_compiling()
-    if not plain or images.device.type != "cpu" or len(images) == 0:
+    if not plain or kind not in ("cpu", "cuda") or len(images) == 0:
         return conv2d(images, weight, bias, stride)
-    if torch.is_autocast_enabled("cpu") and images.dtype != torch.float64:
-        dtype = torch.get_autocast_dtype("cpu")
+    if torch.is_autocast_enabled(kind) and images.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(kind)
         images, weight, bias = (x.to(dtype) for x in (images, weight, bias))
+    if kind == "cuda":
+        few = weight[0].numel() <= len(weight) and images.dtype == torch.bfloat16
+        return (_all_patches if few else conv2d)(images, weight, bias, stride)
     learning = torch.is_grad_enabled() and weight.requires_grad
     roomy = allocator.kept() or not learning or images.dtype == torch.bfloat16
     if roomy and fourier.pays(images, weight, stride):
@@ -78,7 +84,12 @@ def _all_patches(images: Tensor, weight: Tensor, bias: Tensor, stride: int) -> T
     O, _, k, _ = weight.shape
     patches = images.unfold(2, k, stride).unfold(3, k, stride).permute(0, 2, 3, 4, 5, 1)
     B, rows, columns = patches.shape[:3]
-    out = _times(patches.reshape(B * rows * columns, weight[0].numel()), _flat(weight), bias)
+    patches = patches.reshape(B * rows * columns, weight[0].numel())
+    if images.is_cuda:  # whose rows are read in eights
+        more = -patches.shape[1] % 8
+        out = linear(pad(patches, (0, more)), pad(_flat(weight), (0, more)), bias)
+    else:
+        out = _times(patches, _flat(weight), bias)
     return out.view(B, rows, columns, O).permute(0, 3, 1, 2)
 
 

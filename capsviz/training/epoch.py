@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from inspect import signature
 from typing import TypedDict
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from capsviz.nn import models
-from capsviz.training.evaluate import all_right
 from capsviz.training.optimisation import (
     parameters,
     reconstruction_factor,
     set_learning_rates,
 )
-from capsviz.training.recipe import resolve_precision
 from capsviz.transforms.augment import Augmentation
 
 
@@ -31,7 +26,7 @@ class Losses(TypedDict):
 
 
 def train_epoch(
-    recipe, model, shared, team, optimiser, average, train, epoch, part, on_step
+    recipe, model, gradients, team, optimiser, average, train, epoch, on_step
 ) -> Losses:
     """Train for an epoch; the losses and the accuracy of its record."""
     device = train.images.device
@@ -42,7 +37,6 @@ def train_epoch(
         recipe.shift_px, recipe.crop_px, recipe.flip, recipe.brightness, recipe.contrast
     )
     draws = augmentation.draw(len(train), train.image_shape, generator=generator).to(device)
-    bf16 = resolve_precision(recipe.precision, device) == "bf16"
     total, right, trained = torch.zeros(3, device=device), torch.zeros((), device=device), 0
     model.train()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -60,9 +54,8 @@ def train_epoch(
                 train.images[batch], alone, draws.take(batch)
             )
             targets = images if alone is None else alone
-            pieces = zip(images.split(part), targets.split(part), labels.split(part), strict=True)
             optimiser.zero_grad(set_to_none=True)
-            means, read_right = _gradients(model, shared, team, list(pieces), weight, terms, bf16)
+            means, read_right = gradients(images, targets, labels, weight, terms)
             total += means * len(whole)
             right += read_right * (weight > 0)
             if recipe.clip_norm is not None:
@@ -87,48 +80,6 @@ def train_epoch(
         "train_margin_loss": margin,
         "train_reconstruction_loss": None if math.isnan(reconstruction) else reconstruction,
     }
-
-
-def _gradients(model, shared, team, pieces, weight: float, terms: dict, bf16: bool):
-    """Add up the gradients of this process's part of a step, a piece of its images at a time.
-
-    Parameters
-    ----------
-    pieces  images, what is to be reconstructed of them, and labels, of each piece.
-    weight  of this process's mean loss in the sum of all.
-    terms   of `objective`: the reconstruction's factor, the share of training that is done.
-
-    Returns
-    -------
-    What `_means` gives, of the whole part and times its weight; how many images are read right.
-    """
-    images = sum(len(some) for some, _, _ in pieces)
-    means: Tensor | int = 0
-    right: Tensor | int = 0
-    for number, (some, target, truth) in enumerate(pieces, 1):
-        of_step = weight * len(some) / images
-        with contextlib.nullcontext() if number == len(pieces) else team.alone(shared):
-            with torch.autocast(some.device.type, torch.bfloat16, enabled=bf16):
-                output = shared(some)
-                objective = _objective(model, output, target, truth, terms)
-            (objective.loss * of_step).backward()
-        means = means + _means(objective) * of_step
-        right = right + all_right(output.lengths, truth).sum()
-    return means, right
-
-
-def _means(objective: models.Objective) -> Tensor:
-    """Loss, margin loss and reconstruction loss (3,), means over images; NaN without the last."""
-    parts = objective.loss, objective.margin, objective.reconstruction
-    return torch.stack(
-        [objective.loss.new_full((), math.nan) if p is None else p.detach().mean() for p in parts]
-    )
-
-
-def _objective(model, output, images: Tensor, labels: Tensor, terms: dict) -> models.Objective:
-    """A network's objective; `terms` that its signature does not name it need not know of."""
-    known = signature(model.objective).parameters
-    return model.objective(output, images, labels, **{k: v for k, v in terms.items() if k in known})
 
 
 def require_loss(loss: float, epoch: int, advice: str = "") -> None:

@@ -19,6 +19,7 @@ from capsviz.training import history
 from capsviz.training.distributed import Team
 from capsviz.training.epoch import train_epoch
 from capsviz.training.evaluate import evaluate
+from capsviz.training.gradients import Gradients
 from capsviz.training.history import best_path
 from capsviz.training.optimisation import (
     Average,
@@ -26,7 +27,7 @@ from capsviz.training.optimisation import (
     learning_rate,
     weights_that_count,
 )
-from capsviz.training.recipe import Recipe, as_begun
+from capsviz.training.recipe import Recipe, as_begun, resolve_precision
 from capsviz.training.record import Epoch, best_epoch, finished, stopped_early
 from capsviz.training.transfer import start_from
 
@@ -129,13 +130,17 @@ def fit(
     elif team.leads:
         output.mkdir(parents=True, exist_ok=True)
     del state  # its tensors
-    shared = team.prepare(model)
+    bf16 = resolve_precision(recipe.precision, device) == "bf16"
+    gradients = Gradients(
+        model, team.prepare(model), team, part=part, batch=recipe.batch_size, bf16=bf16,
+        report=report,
+    )  # fmt: skip
     steps = -(-len(train) // recipe.batch_size)
 
     while not finished(recipe, record):
         epoch, start = len(record) + 1, time.perf_counter()
         trained = train_epoch(
-            recipe, model, shared, team, optimiser, average, train, epoch, part, on_step
+            recipe, model, gradients, team, optimiser, average, train, epoch, on_step
         )
         if team.leads:
             with weights_that_count(model, average):

@@ -222,6 +222,7 @@ def test_a_network_of_ones_own_is_trained(parts, tmp_path):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_no_step_waits_for_the_gpu(parts, tmp_path):
     def on_step(epoch, step, steps, loss, accuracy):
         torch.cuda.set_sync_debug_mode("default" if step == steps else "error")

@@ -274,6 +274,7 @@ def test_an_annealed_run_is_not_lengthened(parts, tmp_path):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_no_step_waits_for_the_gpu_with_every_option_on(parts, tmp_path):
     def on_step(epoch, step, steps, loss, accuracy):
         torch.cuda.set_sync_debug_mode("default" if step == steps else "error")

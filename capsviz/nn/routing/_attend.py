@@ -9,10 +9,14 @@ The votes of 1,152 capsules for 10 classes are 0.74 MB per image, and a literal 
 them through memory some twenty times. Here û is made by a small matrix product for a block of
 children, forward and again backward, and a block's gradient, an outer product of a number for each
 parent and a vector of E, is folded at once into those of u and W. The batch is the innermost axis:
-a block's temporaries fit the processor's cache.
+a block's temporaries fit the processor's cache. On a GPU `_attend_gpu` keeps them in registers.
 
 Second derivatives are those of the literal sum, on votes that are held.
 """
+
+from __future__ import annotations
+
+from types import ModuleType
 
 import torch
 from torch import Tensor, einsum
@@ -101,6 +105,13 @@ class _Attend(torch.autograd.Function):
             flat = weight.permute(1, 2, 0, 3).reshape(J * E, I * D)
             return (flat @ u.reshape(I * D, B)).view(J, E, B) / ctx.shares
         w = weight.reshape(I, J * E, D)
+        if (kernels := _kernels(u, weight)) is not None:
+            u, weight = u.contiguous(), weight.contiguous()
+            couplings, spread = _couple(kernels.products(u, weight, query), leaky, stretched)
+            ctx.save_for_backward(u, weight, query, shift, couplings, spread)
+            return kernels.sums(
+                u, weight, couplings if shift is None else couplings + shift[..., None]
+            )
         couplings = u.new_empty(I, J, B)  # without the shift
         spread = u.new_empty(I, 1, B) if stretched else None
         total = u.new_zeros(J, E, B)
@@ -124,6 +135,17 @@ class _Attend(torch.autograd.Function):
                 return (*_graph_of_gradients(ctx, grad), None, None, None)
             with torch.no_grad():
                 return (*_gradients(ctx, grad.contiguous()), None, None, None)
+
+
+def _kernels(u: Tensor, weight: Tensor) -> ModuleType | None:
+    """`_attend_gpu` if it takes these children; None elsewhere, and where there is no Triton."""
+    if not u.is_cuda or torch.compiler.is_compiling():
+        return None
+    try:
+        from capsviz.nn.routing import _attend_gpu
+    except ImportError:
+        return None
+    return _attend_gpu if _attend_gpu.takes(u, weight) else None
 
 
 def _couple(logits: Tensor, leaky: bool, stretched: bool) -> tuple[Tensor, Tensor | None]:
@@ -156,6 +178,13 @@ def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
         du = (w.permute(0, 2, 1).reshape(I * D, J * E) @ flat).view(I, D, B)
         dw = (u.reshape(I * D, B) @ flat.T).view(I, D, J, E)
         return du, dw.permute(0, 2, 3, 1), None, None
+    if (kernels := _kernels(u, weight)) is not None:
+        dc = kernels.products(u, weight, ds)
+        dl = None if ctx.detach else _of_logits(couplings, dc, spread)
+        c = couplings if shift is None else couplings + shift[..., None]
+        du, dw = kernels.back(u, weight, c, ds, dl, query)
+        dquery = torch.zeros_like(ds) if dl is None else kernels.sums(u, weight, dl)
+        return du, dw, dquery, None if shift is None else dc.sum(2)
     du = torch.empty_like(u)
     dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
     dquery = torch.zeros_like(ds)

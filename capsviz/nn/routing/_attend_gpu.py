@@ -1,0 +1,152 @@
+"""What `attend` does to votes, in kernels of Triton for GPUs: votes live in registers alone.
+
+A program is one warp, each of whose threads has some images to itself, so that nothing has to be
+exchanged between threads but for the gradient of W. Votes are made anew wherever they are needed.
+What several programs add to is written apart and summed after: a result does not depend on which of
+them comes first.
+
+Axes are those of `_attend`: u (I, D, B), W (I, J, E, D), what is of parents (J, E, B), couplings
+and what is like them (I, J, B).
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+IMAGES = 128  # at most, of a program
+PROGRAMS = 1024  # at least about so many fill a GPU
+WIDEST = 16  # dimensions of capsules at most: a thread holds them of each of its images
+
+
+@triton.jit
+def _votes(u, w, row, i, b, B, D: tl.constexpr, known):
+    """Of a child for a parent (e, b); `row` (e, 1) counts its numbers among those of all."""
+    total = tl.zeros([row.shape[0], b.shape[1]], tl.float32)
+    for d in tl.static_range(D):
+        of_child = tl.load(u + (i * D + d) * B + b, mask=b < B, other=0.0)
+        total += tl.load(w + row * D + d, mask=known, other=0.0) * of_child
+    return total
+
+
+@triton.jit
+def _products(u, w, y, out, J, E, B, D: tl.constexpr, PE: tl.constexpr, PB: tl.constexpr):
+    """Of votes with what is of the parents: out_ij = û_ij · y_j, of one child."""
+    i, e = tl.program_id(0), tl.arange(0, PE)[:, None]
+    b = tl.program_id(1) * PB + tl.arange(0, PB)[None, :]
+    inside = (e < E) & (b < B)
+    for j in range(J):
+        votes = _votes(u, w, (i * J + j) * E + e, i, b, B, D, e < E)
+        along = votes * tl.load(y + (j * E + e) * B + b, mask=inside, other=0.0)
+        tl.store(out + (i * J + j) * B + b, tl.sum(along, 0, keep_dims=True), mask=b < B)
+
+
+@triton.jit
+def _sums(u, w, c, out, I, J, E, B, each, D: tl.constexpr, PE: tl.constexpr, PB: tl.constexpr):
+    """Over children: out_j = Σ_i c_ij û_ij, of one parent and some children."""
+    j, e = tl.program_id(0), tl.arange(0, PE)[:, None]
+    b = tl.program_id(2) * PB + tl.arange(0, PB)[None, :]
+    total = tl.zeros([PE, PB], tl.float32)
+    first = tl.program_id(1) * each
+    for i in range(first, tl.minimum(first + each, I)):
+        votes = _votes(u, w, (i * J + j) * E + e, i, b, B, D, e < E)
+        total += votes * tl.load(c + (i * J + j) * B + b, mask=b < B, other=0.0)
+    place = ((tl.program_id(1) * J + j) * E + e) * B + b
+    tl.store(out + place, total, mask=(e < E) & (b < B))
+
+
+@triton.jit
+def _back(
+    u, w, c, x, dl, y, du, dw, I, J, E, B,
+    D: tl.constexpr, PD: tl.constexpr, PE: tl.constexpr, PB: tl.constexpr, both: tl.constexpr,
+):  # fmt: skip
+    """From gradients of votes, c_ij x_j + dl_ij y_j, to those of u and W, of one child."""
+    i, e, d = tl.program_id(0), tl.arange(0, PE)[:, None], tl.arange(0, PD)[:, None]
+    b = tl.program_id(1) * PB + tl.arange(0, PB)[None, :]
+    known, there, inside = e < E, b < B, (e < E) & (b < B)
+    of_child = tl.zeros([PD, PB], tl.float32)
+    for j in range(J):
+        of_parent, row = (j * E + e) * B + b, (i * J + j) * E + e
+        slope = tl.load(c + (i * J + j) * B + b, mask=there, other=0.0)
+        slope *= tl.load(x + of_parent, mask=inside, other=0.0)
+        if both:
+            further = tl.load(dl + (i * J + j) * B + b, mask=there, other=0.0)
+            slope += further * tl.load(y + of_parent, mask=inside, other=0.0)
+        for k in tl.static_range(D):
+            weight = tl.load(w + row * D + k, mask=known, other=0.0)
+            of_child += tl.where(d == k, tl.sum(weight * slope, 0, keep_dims=True), 0.0)
+            child = tl.load(u + (i * D + k) * B + b, mask=there, other=0.0)
+            of_weight = tl.sum(slope * child, 1, keep_dims=True)
+            tl.store(dw + (tl.program_id(1) * I * J * E + row) * D + k, of_weight, mask=known)
+    tl.store(du + (i * D + d) * B + b, of_child, mask=(d < D) & there)
+
+
+def takes(u: Tensor, weight: Tensor) -> bool:
+    """Whether the kernels can: float32 on a GPU, and capsules that are not too wide."""
+    single = u.dtype == weight.dtype == torch.float32
+    return u.is_cuda and single and max(weight.shape[2:]) <= WIDEST
+
+
+def products(u: Tensor, weight: Tensor, parents: Tensor) -> Tensor:
+    """û_ij · y_j, with y (J, E, B)."""
+    I, J, E, D = weight.shape
+    B, PB, across = _images(u)
+    out = u.new_empty(I, J, B)
+    _products[I, across](
+        u, weight, parents.contiguous(), out, J, E, B, D, triton.next_power_of_2(E), PB, num_warps=1
+    )
+    return out
+
+
+def sums(u: Tensor, weight: Tensor, couplings: Tensor) -> Tensor:
+    """Σ_i c_ij û_ij."""
+    I, J, E, D = weight.shape
+    B, PB, across = _images(u)
+    each = max(1, I * J * across // PROGRAMS)
+    parts = triton.cdiv(I, each)
+    out, PE = u.new_empty(parts, J, E, B), triton.next_power_of_2(E)
+    _sums[J, parts, across](
+        u, weight, couplings.contiguous(), out, I, J, E, B, each, D, PE, PB, num_warps=1
+    )
+    return out.sum(0)
+
+
+def back(
+    u: Tensor, weight: Tensor, c: Tensor, x: Tensor, dl: Tensor | None, y: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of u and W from those of votes, which are c_ij x_j + dl_ij y_j."""
+    I, J, E, D = weight.shape
+    B, PB, across = _images(u)
+    du, dw = torch.empty_like(u), u.new_empty(across, *weight.shape)
+    PD, PE = triton.next_power_of_2(D), triton.next_power_of_2(E)
+    c, x, y = c.contiguous(), x.contiguous(), y.contiguous()
+    _back[I, across](
+        u,
+        weight,
+        c,
+        x,
+        dl if dl is None else dl.contiguous(),
+        y,
+        du,
+        dw,
+        I,
+        J,
+        E,
+        B,
+        D,
+        PD,
+        PE,
+        PB,
+        dl is not None,
+        num_warps=1,
+    )
+    return du, dw.sum(0) if across > 1 else dw[0]
+
+
+def _images(u: Tensor) -> tuple[int, int, int]:
+    """Of all, of a program, and how many programs they take."""
+    B = u.shape[2]
+    of_program = min(IMAGES, max(32, triton.next_power_of_2(B)))  # a warp has 32 threads
+    return B, of_program, triton.cdiv(B, of_program)
