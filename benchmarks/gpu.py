@@ -1,7 +1,7 @@
 """Speed and precision on one GPU: `python -m benchmarks.gpu`.
 
 steps      milliseconds of a training step of the floor, capsviz and the literal network, by batch
-           and precision; of capsviz launch by launch, and as the one CUDA graph that training makes.
+           and precision; of capsviz launch by launch, and as one CUDA graph, as in training.
 epochs     seconds of an epoch of MNIST and images per second, by batch; as it is, and compiled.
 precision  test accuracy of bf16 against fp32, three seeds each.
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable
 from inspect import signature
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -78,8 +79,8 @@ class Gradients:
 
     def _of(self, pieces: list, weight: float, terms: dict) -> tuple[Tensor, Tensor]:
         images = sum(len(some) for some, _, _ in pieces)
-        means: Tensor | int = 0
-        right: Tensor | int = 0
+        means: Any = 0
+        right: Any = 0
         for number, (some, target, truth) in enumerate(pieces, 1):
             of_step = weight * len(some) / images
             last = number == len(pieces)

@@ -38,7 +38,8 @@ from capsviz import discovery
 from capsviz.discovery import load, names
 from capsviz.nn.functional import lengths
 from capsviz.nn.quantity import ALONG_POSE, Quantity
-from capsviz.nn.routing._attend import attend, batch_last, workspace_bytes
+from capsviz.nn.routing._attend import attend, batch_last
+from capsviz.nn.routing._blocks import workspace_bytes
 from capsviz.nn.routing._own import PACKAGE, checked
 
 __all__ = [

@@ -23,11 +23,8 @@ from torch import Tensor, einsum
 
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.functional import leaky_softmax
+from capsviz.nn.routing._blocks import in_blocks, spaces
 from capsviz.nn.routing._parts import stretch
-
-CPU_BLOCK_BYTES = 2 << 20  # of votes: what a core's cache holds beside its temporaries
-GPU_BLOCK_BYTES = 256 << 20
-COMPILED_BLOCKS = 8  # at most: each is compiled by itself
 
 
 def batch_last(children: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,11 +84,6 @@ def attend(
         return _Attend.apply(children, weight, query, shift, leaky, stretched, detach)
 
 
-def workspace_bytes(device: torch.device) -> int:
-    """Memory of a block's votes and of their gradient on a GPU; 0 elsewhere, where it is small."""
-    return 2 * GPU_BLOCK_BYTES if device.type == "cuda" else 0
-
-
 class _Attend(torch.autograd.Function):
     """Inside, axes are (i, d, b), (i, j, e, b), (j, e, b); the couplings kept are (i, j, b)."""
 
@@ -109,21 +101,18 @@ class _Attend(torch.autograd.Function):
             u, weight = u.contiguous(), weight.contiguous()
             couplings, spread = _couple(kernels.products(u, weight, query), leaky, stretched)
             ctx.save_for_backward(u, weight, query, shift, couplings, spread)
-            return kernels.sums(
-                u, weight, couplings if shift is None else couplings + shift[..., None]
-            )
+            return kernels.sums(u, weight, _shifted(couplings, shift))
         couplings = u.new_empty(I, J, B)  # without the shift
         spread = u.new_empty(I, 1, B) if stretched else None
         total = u.new_zeros(J, E, B)
-        blocks = _blocks(I, J * E * B * u.element_size(), u.device)
-        for block, votes, along in spaces(blocks, 2, u, J, E, B):
+        pieces = in_blocks(I, J * E * B * u.element_size(), u.device)
+        for block, votes, along in spaces(pieces, 2, u, J, E, B):
             torch.bmm(w[block], u[block], out=votes.flatten(1, 2))
             c, divisor = _couple(torch.mul(votes, query, out=along).sum(2), leaky, stretched)
             couplings[block] = c
             if spread is not None:
                 spread[block] = divisor
-            if shift is not None:
-                c = c + shift[block, :, None]
+            c = _shifted(c, shift if shift is None else shift[block])
             total += votes.mul_(c[:, :, None]).sum(0)
         ctx.save_for_backward(u, weight, query, shift, couplings, spread)
         return total
@@ -155,6 +144,10 @@ def _couple(logits: Tensor, leaky: bool, stretched: bool) -> tuple[Tensor, Tenso
     return leaky_softmax(logits, 1) if leaky else logits.softmax(1), None
 
 
+def _shifted(couplings: Tensor, shift: Tensor | None) -> Tensor:
+    return couplings if shift is None else couplings + shift[:, :, None]
+
+
 def _of_logits(couplings: Tensor, dc: Tensor, divisor: Tensor | None) -> Tensor:
     """The gradient of logits from that of their couplings (I, J, B); a leak's is zero."""
     if divisor is None:
@@ -181,18 +174,17 @@ def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
     if (kernels := _kernels(u, weight)) is not None:
         dc = kernels.products(u, weight, ds)
         dl = None if ctx.detach else _of_logits(couplings, dc, spread)
-        c = couplings if shift is None else couplings + shift[..., None]
-        du, dw = kernels.back(u, weight, c, ds, dl, query)
+        du, dw = kernels.back(u, weight, _shifted(couplings, shift), ds, dl, query)
         dquery = torch.zeros_like(ds) if dl is None else kernels.sums(u, weight, dl)
         return du, dw, dquery, None if shift is None else dc.sum(2)
     du = torch.empty_like(u)
     dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
     dquery = torch.zeros_like(ds)
     dshift = None if shift is None else torch.zeros_like(shift)
-    blocks = _blocks(I, J * E * B * u.element_size(), u.device)
-    for block, votes, along in spaces(blocks, 2, u, J, E, B):
+    pieces = in_blocks(I, J * E * B * u.element_size(), u.device)
+    for block, votes, along in spaces(pieces, 2, u, J, E, B):
         p = couplings[block]
-        c = p if shift is None else p + shift[block, :, None]
+        c = _shifted(p, shift if shift is None else shift[block])
         if ctx.detach and shift is None:
             dvotes = torch.mul(c[:, :, None], ds, out=votes)
         else:
@@ -232,25 +224,5 @@ def _literally(u, weight, query, shift, leaky: bool, stretched: bool, detach: bo
     if query is None:
         return votes.sum(0) / (weight.shape[1] + leaky)
     c, _ = _couple((votes * query).sum(2), leaky, stretched)
-    c = c.detach() if detach else c
-    c = c if shift is None else c + shift[:, :, None]
+    c = _shifted(c.detach() if detach else c, shift)
     return (votes * c[:, :, None]).sum(0)
-
-
-def _blocks(children: int, bytes_per_child: int, device: torch.device) -> list[slice]:
-    budget = CPU_BLOCK_BYTES if device.type == "cpu" else GPU_BLOCK_BYTES
-    step = max(1, budget // max(1, bytes_per_child))
-    if torch.compiler.is_compiling():  # which unrolls the blocks
-        step = max(step, -(-children // COMPILED_BLOCKS))
-    return [slice(start, min(start + step, children)) for start in range(0, children, step)]
-
-
-def spaces(blocks: list[slice], count: int, like: Tensor, *sizes: int) -> list[tuple]:
-    """Each block of n children, and so many tensors (n, *sizes) for what is made of it.
-
-    They share their memory from block to block: an allocator may give it back to the system after
-    each, which then maps and clears it anew, at ten times the cost of a product.
-    """
-    most = max((block.stop - block.start for block in blocks), default=0)
-    rooms = [like.new_empty(most, *sizes) for _ in range(count)]
-    return [(block, *[room[: block.stop - block.start] for room in rooms]) for block in blocks]

@@ -65,22 +65,22 @@ def _back(
     """From gradients of votes, c_ij x_j + dl_ij y_j, to those of u and W, of one child."""
     i, e, d = tl.program_id(0), tl.arange(0, PE)[:, None], tl.arange(0, PD)[:, None]
     b = tl.program_id(1) * PB + tl.arange(0, PB)[None, :]
-    known, there, inside = e < E, b < B, (e < E) & (b < B)
+    known, ours, inside = e < E, b < B, (e < E) & (b < B)
     of_child = tl.zeros([PD, PB], tl.float32)
     for j in range(J):
         of_parent, row = (j * E + e) * B + b, (i * J + j) * E + e
-        slope = tl.load(c + (i * J + j) * B + b, mask=there, other=0.0)
+        slope = tl.load(c + (i * J + j) * B + b, mask=ours, other=0.0)
         slope *= tl.load(x + of_parent, mask=inside, other=0.0)
         if both:
-            further = tl.load(dl + (i * J + j) * B + b, mask=there, other=0.0)
+            further = tl.load(dl + (i * J + j) * B + b, mask=ours, other=0.0)
             slope += further * tl.load(y + of_parent, mask=inside, other=0.0)
         for k in tl.static_range(D):
             weight = tl.load(w + row * D + k, mask=known, other=0.0)
             of_child += tl.where(d == k, tl.sum(weight * slope, 0, keep_dims=True), 0.0)
-            child = tl.load(u + (i * D + k) * B + b, mask=there, other=0.0)
+            child = tl.load(u + (i * D + k) * B + b, mask=ours, other=0.0)
             of_weight = tl.sum(slope * child, 1, keep_dims=True)
             tl.store(dw + (tl.program_id(1) * I * J * E + row) * D + k, of_weight, mask=known)
-    tl.store(du + (i * D + d) * B + b, of_child, mask=(d < D) & there)
+    tl.store(du + (i * D + d) * B + b, of_child, mask=(d < D) & ours)
 
 
 def takes(u: Tensor, weight: Tensor) -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, einsum
 
 from capsviz.nn.computation import without_autocast
-from capsviz.nn.routing._attend import _blocks, spaces
+from capsviz.nn.routing._blocks import in_blocks, spaces
 
 
 def chosen(
@@ -61,8 +61,8 @@ class _Chosen(torch.autograd.Function):
         I, J, E, D = weight.shape
         couplings = logits.softmax(1)
         mass, first = u.new_zeros(J, u.shape[2]), u.new_zeros(J, E, u.shape[2])
-        blocks = _blocks(I, J * D * u.shape[2] * u.element_size(), u.device)
-        for block, heavy in spaces(blocks, 1, u, J * D * u.shape[2]):
+        pieces = in_blocks(I, J * D * u.shape[2] * u.element_size(), u.device)
+        for block, heavy in spaces(pieces, 1, u, J * D * u.shape[2]):
             part = (couplings[block] * a[block, None]).transpose(0, 1).contiguous()  # (j, n, b)
             mass += part.sum(1)
             heavy = heavy.view(J, len(heavy), D, u.shape[2])
@@ -88,8 +88,8 @@ def _gradients(u, weight, couplings, a, dmass, dfirst) -> tuple[Tensor, ...]:
     w = weight.reshape(I, J * E, D)
     du, da, dlogits = torch.empty_like(u), torch.empty_like(a), torch.empty_like(couplings)
     dw = w.new_empty(I, D, J * E)  # of this shape MKL makes it twice as fast
-    blocks = _blocks(I, J * E * u.shape[2] * u.element_size(), u.device)
-    for block, votes in spaces(blocks, 1, u, J, E, u.shape[2]):
+    pieces = in_blocks(I, J * E * u.shape[2] * u.element_size(), u.device)
+    for block, votes in spaces(pieces, 1, u, J, E, u.shape[2]):
         torch.bmm(w[block], u[block], out=votes.flatten(1, 2))
         gain = votes.mul_(dfirst).sum(2).add_(dmass)  # of each unit of mass
         da[block] = mean = (couplings[block] * gain).sum(1)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.links import Links
-from capsviz.nn.routing._attend import _blocks
+from capsviz.nn.routing._blocks import in_blocks
 
 
 class Alone:
@@ -20,7 +20,7 @@ class Alone:
 
     def blocks(self, slots: int, bytes_per_slot: int, device: torch.device) -> list[slice]:
         """Slots that are computed at a time."""
-        return _blocks(slots, bytes_per_slot, device)
+        return in_blocks(slots, bytes_per_slot, device)
 
     def pieces(self, positions: int, *sizes) -> list[slice]:
         """Positions that are computed at a time: all."""
@@ -47,7 +47,7 @@ class Places(Alone):
 
     def blocks(self, slots, bytes_per_slot, device):
         """Runs of slots of which no child is in two, joined up to the size of a block."""
-        most = _blocks(slots, bytes_per_slot, device)[0].stop
+        most = in_blocks(slots, bytes_per_slot, device)[0].stop
         ends, blocks, start = _ends(self.links), [], 0
         for end, following in zip(ends, [*ends[1:], None], strict=True):
             if following is None or following - start > most:
@@ -61,7 +61,7 @@ class Places(Alone):
             return [slice(0, 0)]
         places = len(self.links.child)
         smallest = min(b.stop - b.start for b in self.blocks(slots, positions * 2**40, device))
-        step = places * _blocks(positions, smallest * bytes_per_slot * places, device)[0].stop
+        step = places * in_blocks(positions, smallest * bytes_per_slot * places, device)[0].stop
         return [slice(start, min(start + step, positions)) for start in range(0, positions, step)]
 
     def softmax(self, logits, block):

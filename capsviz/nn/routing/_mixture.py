@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from capsviz.nn.computation import without_autocast
-from capsviz.nn.routing import _attend
+from capsviz.nn.routing import _blocks
 from capsviz.nn.routing._competition import Alone
 from capsviz.nn.routing._parts import per_mass
 
@@ -150,7 +150,7 @@ def spaces(competition: Alone, count: int, u: Tensor, weight: Tensor) -> list[tu
     (I, J, E, _), B = weight.shape, u.shape[2]
     size = J * E * B * u.element_size() * max(count, 2) // 2  # no more in all than two in `attend`
     blocks = competition.blocks(I, size, u.device)
-    return _attend.spaces(blocks, count, u, J, E, B)
+    return _blocks.spaces(blocks, count, u, J, E, B)
 
 
 def _literally(competition, u, weight, a, centre, precision, constant):

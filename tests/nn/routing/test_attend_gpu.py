@@ -1,0 +1,71 @@
+"""The GPU's kernels in Triton's interpreter, on a CPU: values and gradients of the sum."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CASES = {  # (I, J, E, D, B), and what else `attend` is given
+    "plain": ((5, 10, 16, 8, 19), {}),
+    "few images": ((4, 2, 1, 3, 1), {}),
+    "more than a program takes": ((2, 3, 4, 2, 140), {}),
+    "leaky": ((5, 3, 5, 4, 6), {"leaky": True}),
+    "leaky, detached": ((4, 5, 8, 4, 20), {"leaky": True, "detach": True}),
+    "shifted": ((4, 10, 8, 4, 33), {"shifted": True}),
+    "shifted, detached": ((3, 5, 8, 8, 7), {"shifted": True, "detach": True}),
+    "stretched": ((3, 5, 8, 8, 14), {"stretched": True}),
+}
+
+
+def compare(sizes, how) -> list[float]:
+    """Relative errors of the sum and of the gradients of u, W, q and b, against float64."""
+    import torch
+
+    from capsviz.nn.routing import _attend, _attend_gpu
+
+    (I, J, E, D, B), how = sizes, dict(how)
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape):
+        return torch.randn(shape, generator=generator).requires_grad_()
+
+    tensors = [draw(I, D, B), draw(I, J, E, D), draw(J, E, B)]
+    tensors += [draw(I, J)] if how.pop("shifted", False) else []
+    _attend._kernels = lambda u, weight: _attend_gpu
+    total = _attend.attend(*tensors, **how)
+    slope = draw(*total.shape).detach()
+    ours = [total, *torch.autograd.grad(total, tensors, slope)]
+    doubles = [x.detach().double().requires_grad_() for x in tensors]
+    shift = doubles[3] if len(doubles) > 3 else None
+    flags = [how.get(name, False) for name in ("leaky", "stretched", "detach")]
+    literal = _attend._literally(*doubles[:3], shift, *flags)
+    theirs = torch.autograd.grad(
+        literal, doubles, slope.double(), allow_unused=True, materialize_grads=True
+    )
+    return [
+        float((a.detach() - b.detach()).norm() / b.detach().norm().clamp_min(1e-30))
+        for a, b in zip(ours, [literal, *theirs], strict=True)
+    ]
+
+
+def test_the_kernels_give_the_sum_and_its_gradients():
+    pytest.importorskip("triton", reason="Triton is not here: PyTorch brings it with CUDA")
+    process = subprocess.run(
+        [sys.executable, __file__],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    lines = process.stdout.splitlines()
+    assert [line.partition(": ")[0] for line in lines] == list(CASES)
+    for line in lines:
+        errors = [float(word) for word in line.partition(": ")[2].split()]
+        assert len(errors) >= 4 and max(errors) < 1e-5, line
+
+
+if __name__ == "__main__":
+    for name, case in CASES.items():
+        print(f"{name}: {' '.join(map(str, compare(*case)))}")
