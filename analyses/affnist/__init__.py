@@ -10,8 +10,8 @@ told within and beyond, and by the size of each factor: by angle, shear and scal
 places, for smaller digits are moved further. What each factor costs are Shapley values of a
 logistic fit of right answers (each number and its square; Lipovetsky & Conklin 2001). The gap to
 CapsNet is paired: the same images, the same seeds. Its 95 % interval, as all, is over the original
-digits, at these seeds (normal approximation), and does not cover what other seeds would do: the
-range over seeds shows that.
+digits (normal approximation) and, of several seeds, over these (Student's t), margins added in
+squares; of one seed it does not cover what another would do.
 
 A reader should see which networks lose least on maps that they were not trained on, at equal
 accuracy on what they were trained on: whether it is equal the shifted test images tell, for the
@@ -53,7 +53,7 @@ AXES |= dict.fromkeys(("affine", "within", "beyond"), ("networks",))
 
 
 class Result(NamedTuple):
-    """M rows: a network in a state, over its seeds. Intervals are 95 %, over original digits.
+    """M rows: a network in a state, over its seeds. Intervals: 95 %, over digits and seeds.
 
     A difference is less CapsNet's, paired, over the seeds that both have. NaN where there is none;
     what rests on the transforms of the images is None where these are not known.

@@ -1,4 +1,4 @@
-"""Rows of the table of `affnist`: means over seeds, intervals over the original digits."""
+"""Rows of the table of `affnist`: means over seeds, intervals over digits and seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from capsviz.statistics.attribution import attribute
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.statistics.intervals import Z, require_two
+from capsviz.statistics.intervals import Z, require_two, student
 
 REFERENCE = "capsnet"  # whose accuracy the gaps are to
 FACTORS = ("largest shift, px", "angle, °", "shear", "scale")
@@ -69,11 +69,11 @@ def by_place(runs: dict[int, dict], reference: dict[int, dict], transforms: dict
             for masks in bins(transforms)
         ),
     }
-    if len(hits) < FEWEST:  # no fit of so few
+    if hits.shape[1] < FEWEST:  # no fit of so few
         return columns
     terms = features(transforms)
     return columns | {
-        "upright": attribute(terms, hits).base,
+        "upright": attribute(terms, hits.mean(0)).base,
         "lost": _estimate(partial(_lost, terms), hits, pair),
         "lost_share": _estimate(partial(_lost, terms, relative=True), hits, None),
     }
@@ -154,16 +154,16 @@ def features(transforms: dict) -> list[np.ndarray]:
 
 
 def _hits(runs: dict[int, dict], reference: dict[int, dict]) -> tuple:
-    """Rightness (n,), mean over seeds; and (its, reference's) over the seeds of both, or None."""
+    """Rightness (S, n) by seed; and (its, reference's) of the seeds of both, or None."""
     from capsviz.experiments.affnist.scores import unpack
 
-    def mean(some, seeds):
+    def by_seed(some, seeds):
         scores = [some[seed]["affnist_like"] for seed in seeds]
-        return np.mean([unpack(score["right"], score["n"]) for score in scores], 0)
+        return np.stack([unpack(score["right"], score["n"]) for score in scores]).astype(float)
 
     common = sorted(set(runs) & set(reference))
-    pair = (mean(runs, common), mean(reference, common)) if common else None
-    return mean(runs, runs), None if runs is reference else pair
+    pair = (by_seed(runs, common), by_seed(reference, common)) if common else None
+    return by_seed(runs, sorted(runs)), None if runs is reference else pair
 
 
 def _reconstruction_weight(run: dict) -> float | None:
@@ -190,20 +190,23 @@ def _lost(terms: list, hits: np.ndarray, relative=False) -> tuple:
 
 
 def _estimate(statistic: Callable, hits: np.ndarray, pair: tuple | None) -> Estimate:
-    """A statistic of rightness (n,), and its difference to the reference's on the same images."""
-    value, influence, n = statistic(hits)
+    """A statistic of rightness (S, n), and its difference to the reference's on the same images."""
+    value, influence, n = statistic(hits.mean(0))
+    each = [statistic(one)[0] for one in hits]
     if pair is None:
         difference = _none(*np.shape(value))
     else:
-        (own, a, _), (other, b, _) = map(statistic, pair)
-        difference = Estimate(own - other, _around(own - other, a - b), n)
-    return Estimate(value, _around(value, influence), n, difference)
+        (own, a, _), (other, b, _) = (statistic(some.mean(0)) for some in pair)
+        gaps = [statistic(one)[0] - statistic(two)[0] for one, two in zip(*pair, strict=True)]
+        difference = Estimate(own - other, _around(own - other, a - b, gaps), n)
+    return Estimate(value, _around(value, influence, each), n, difference)
 
 
-def _around(value: np.ndarray, influence: np.ndarray) -> np.ndarray:
+def _around(value: np.ndarray, influence: np.ndarray, each: list) -> np.ndarray:
     """Interval of a value () or (F,) from the influences (n,) or (n, F) of the images.
 
-    Variants of one digit are not independent: their influences add up.
+    Variants of one digit are not independent: their influences add up. What S seeds say, `each` ()
+    or (F,), adds the margin of their mean by Student, in squares, as in `statistics.runs`.
     """
     from capsviz.experiments.affnist.scores import ORIGINALS
 
@@ -213,6 +216,8 @@ def _around(value: np.ndarray, influence: np.ndarray) -> np.ndarray:
     sums = np.zeros((digits, *influence.shape[1:]))
     np.add.at(sums, original, influence)
     half = Z * sums.std(0, ddof=1) * np.sqrt(digits) / len(influence)
+    if (S := len(each)) > 1:
+        half = np.hypot(half, student(S) * np.std(each, 0, ddof=1) / np.sqrt(S))
     return np.stack([value - half, value + half], -1)
 
 

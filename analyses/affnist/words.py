@@ -26,11 +26,11 @@ def caption(result, part="") -> str:
     if part == "factors":
         return (
             f"Accuracy of {result.n:,} images of affnist_like against each factor, bars: 95 % "
-            "intervals over digits. Angle, shear and scale are shown within the trained places, "
-            "which end at the dotted line, on a scale of their own."
+            f"intervals over {_sources(result)}. Angle, shear and scale are shown within the "
+            "trained places, which end at the dotted line, on a scale of their own."
         )
     text = "Accuracy on affine digits after training on shifted ones alone, bars: 95 % intervals "
-    text += "over digits; open: on shifted test digits."
+    text += f"over {_sources(result)}; open: on shifted test digits."
     if result.within is not None:
         text += (
             " Circles: images within the trained places, triangles: beyond. Lost to each factor: "
@@ -52,7 +52,15 @@ def table_caption(result) -> str:
             "the others. Lost: points that each factor takes, Shapley values of a logistic fit of "
             "right answers."
         )
-    return f"{text} {_recipe(result)}Intervals: 95 %, over digits, not over seeds."
+    return f"{text} {_recipe(result)}Intervals: 95 %, over {_sources(result)}."
+
+
+def _sources(result) -> str:
+    """What the intervals are over."""
+    counts = {len(seeds) for seeds in result.seeds}
+    if max(counts) == 1:
+        return "digits, not over seeds"
+    return "digits and seeds" if min(counts) > 1 else "digits and, where there are several, seeds"
 
 
 def _lines(result, losses: bool) -> list[str]:

@@ -85,7 +85,8 @@ def affine() -> Finding:
     ahead = result.beyond.difference
     listed = "; ".join(f"{result.networks[k]} {result.beyond[k]:.1%}" for k in others)
     inside = "; ".join(f"{result.networks[k]} {result.within[k]:.1%}" for k in (capsnet, *others))
-    plain = result.networks.index("cnn-9")
+    plain = next(k for k, name in enumerate(result.networks) if name in ("cnn", "cnn-9"))
+    runs = {len(seeds) for k, seeds in enumerate(result.seeds) if k != plain}
     (pooled,), outer, files = _of_stem(["pooled"], columns.beyond)
     (least, _), inner, _ = _of_stem(["pooled", "dynamic"], columns.within)
     each = [one for k in routings.available() for one in _of_stem([k], columns.within)[0]]
@@ -109,9 +110,9 @@ def affine() -> Finding:
         f"{result.beyond[capsnet]:.1%}, {listed}.",
         "affnist",
         "Accuracy on affine digits",
-        f"within the trained places {inside}; beyond, cnn-9, which does not "
+        f"within the trained places {inside}; beyond, {result.networks[plain]}, which does not "
         f"pool, {result.beyond[plain]:.1%}",
-        f"one training run of each; {STEM}, ten epochs, {outer.rpartition(', ')[0]}, less uniform "
+        f"{min(runs)} runs of each, {len(result.seeds[plain])} of {result.networks[plain]}; {STEM}, ten epochs, {outer.rpartition(', ')[0]}, less uniform "
         f"{100 * even:+.1f}, {told}{rest} points; within {inner}; {lower} of "
         f"{len(each)} routings above pooled",
         "CapsNets that are ahead beyond over several seeds",

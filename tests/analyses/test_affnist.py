@@ -67,6 +67,21 @@ def test_the_gap_is_paired_over_the_seeds_that_both_have(series):
     assert np.isnan(gap.value[0]) and np.isnan(gap.value[2])  # itself, and no CapsNet in full
 
 
+def test_intervals_are_over_digits_and_over_seeds():
+    one = np.random.default_rng(0).random(400) < 0.8
+    alike = affnist.compute([result("capsnet", seed, one) for seed in range(3)]).affine
+    alone = affnist.compute([result("capsnet", 0, one)]).affine
+    np.testing.assert_allclose(alike.ci95, alone.ci95)  # seeds that agree add nothing
+    hits = [one.copy() for _ in range(3)]
+    hits[1][:40], hits[2][40:60] = False, False
+    unlike = affnist.compute([result("capsnet", seed, h) for seed, h in enumerate(hits)]).affine
+    shares, mean = [h.mean() for h in hits], np.mean(hits, 0)
+    digits = 1.959964 * mean.std(ddof=1) / 20
+    seeds = 4.302653 * np.std(shares, ddof=1) / 3**0.5  # Student's t of two degrees of freedom
+    half = np.hypot(digits, seeds)
+    np.testing.assert_allclose(unlike.ci95[0], [mean.mean() - half, mean.mean() + half], rtol=1e-5)
+
+
 def test_variants_of_one_digit_count_as_one(monkeypatch):
     """Four equal variants of each of 50 digits say no more than one of each."""
     monkeypatch.setattr(affine_scores, "ORIGINALS", 50)
@@ -326,11 +341,13 @@ def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, t
 def test_the_shipped_series_is_told_apart_by_place():
     """Numbers measured once; no image is needed."""
     table = affnist.shipped()
-    names = ["capsnet", "capsnet-1", "cnn-9", "average", "resnet"]
-    assert table.networks == names and table.share_beyond == pytest.approx(0.66, abs=0.005)
-    np.testing.assert_allclose(table.within.value, [0.933, 0.919, 0.95, 0.934, 0.943], atol=0.001)
-    np.testing.assert_allclose(table.beyond.value, [0.66, 0.669, 0.716, 0.879, 0.948], atol=0.001)
-    assert (table.lost.value[:4].argmax(1) == 0).all() and table.lost.high[4, 0] < 0.01
+    assert table.networks == ["capsnet", "cnn", "average", "resnet"]
+    assert table.seeds == [[0, 1, 2], [0], [0, 1, 2], [0, 1, 2]] and table.target == 0.9923
+    assert table.share_beyond == pytest.approx(0.66, abs=0.005)
+    np.testing.assert_allclose(table.affine.value, [0.789, 0.814, 0.927, 0.960], atol=0.001)
+    np.testing.assert_allclose(table.within.value, [0.954, 0.961, 0.956, 0.957], atol=0.001)
+    np.testing.assert_allclose(table.beyond.value, [0.705, 0.738, 0.913, 0.962], atol=0.001)
+    assert (table.lost.value[:3].argmax(1) == 0).all() and table.lost.high[3, 0] < 0.01
 
 
 def test_the_shipped_figure_is_of_the_shipped_results():
