@@ -140,11 +140,11 @@ def _affine() -> str:
         [
             "Trained on digits shifted over 40×40 alone, scored on affine ones; matched weights "
             f"are those of the first check at {100 * result.target:g} % held-out accuracy (the "
-            "paper stopped at 99.23 %):",
+            "paper's: 99.23 %):",
             "",
             markdown(header, rows),
             f"{caption} Over all images better than CapsNet at 95 %: {better}. Worse: {worse}. "
-            f"{places}Not run: {'; '.join(_absent(result))}.",
+            f"{places}Lacking: {'; '.join(_absent(result))}.",
         ]
     )
 
@@ -152,8 +152,10 @@ def _affine() -> str:
 def _absent(result) -> list[str]:
     """What of the whole series the shipped results lack."""
     absent = [TITLES[name] for name in NETWORKS if name not in result.networks]
-    if max(map(len, result.seeds)) < SEEDS:
-        absent.append(f"{SEEDS} seeds")
+    few = zip(result.networks, result.seeds, strict=True)
+    few = [TITLES[name] for name, seeds in few if len(seeds) < SEEDS]
+    if few:
+        absent.append(f"{SEEDS} seeds of {', '.join(few)}")
     if "full" not in result.states:
         absent.append("training on after the target")
     return absent or ["nothing of the series"]

@@ -112,7 +112,8 @@ def affine() -> Finding:
         "Accuracy on affine digits",
         f"within the trained places {inside}; beyond, {result.networks[plain]}, which does not "
         f"pool, {result.beyond[plain]:.1%}",
-        f"{min(runs)} runs of each, {len(result.seeds[plain])} of {result.networks[plain]}; {STEM}, ten epochs, {outer.rpartition(', ')[0]}, less uniform "
+        f"{min(runs)} runs of each, {len(result.seeds[plain])} of {result.networks[plain]}; "
+        f"{STEM}, ten epochs, {outer.rpartition(', ')[0]}, less uniform "
         f"{100 * even:+.1f}, {told}{rest} points; within {inner}; {lower} of "
         f"{len(each)} routings above pooled",
         "CapsNets that are ahead beyond over several seeds",
