@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import RESULTS, blocks, claims, findings, layers, parity, robustness
 from benchmarks import durations as analyses
 from benchmarks.claims.accuracy import cards
+from benchmarks.gpu_table import gpu_table
 from benchmarks.leaderboard import write as write_leaderboard
 from benchmarks.table import table
 from capsviz import discovery
@@ -214,6 +215,7 @@ def fill(text: str, *, run: bool) -> str:
                 "blocks": blocks.sentence,
                 "results": results,
                 "speed": speeds,
+                "gpu": gpu_table,
                 "layers": layers.table,
                 "analyses": analyses.table,
                 "robustness": robustness.table,

@@ -30,7 +30,13 @@ from capsviz.analyses.transplant.words import (
 )
 from capsviz.tracing.construction import BY_CONSTRUCTION
 
-PAPER, FEWER = "mnist-10-epochs", "mnist-2-iterations-10-epochs"
+PAPER = "mnist-10-epochs"
+BY_ITERATIONS = {  # of routing in training, one recipe
+    2: "mnist-2-iterations-10-epochs",
+    3: PAPER,
+    4: "mnist-4-iterations-10-epochs",
+    5: "mnist-5-iterations-10-epochs",
+}
 EVEN = 0.01  # standard deviation of couplings about 1/10 that look even
 
 
@@ -60,7 +66,7 @@ def transplant() -> Finding:
 
     words, files, _ = over_runs("transplant", "Statistics", partner, may_fail)
     longer, on_stem = _trained_longer()
-    fewer, of_fewer = _fewer_iterations()
+    trend, of_trend = _by_iterations()
     by_kind = {
         kind: [word for word, its in zip(words, kinds, strict=True) if its == kind]
         for kind in ("repeated", "spared", "destroyed", "kept")
@@ -70,8 +76,8 @@ def transplant() -> Finding:
     apart = [of for of in apart if may_fail(of.about["provenance"].get("routing"))]
     least = min((of.result.as_partner[UNLIKE_SHUFFLED].value for of in apart), default=np.nan)
     words = [
-        *(word for word in by_kind["repeated"] if not (fewer and PAPER in word)),
-        *by_kind["spared"],
+        *(word for word in by_kind["repeated"] if not _told(word, trend)),
+        *(word for word in by_kind["spared"] if not _told(word, trend)),
         f"of sharper couplings {'; '.join(sharper)}",
         f"in {len(apart)} networks of one run the other's shuffled do as well, "
         f"{percent(least)} or more",
@@ -95,7 +101,7 @@ def transplant() -> Finding:
         f"Couplings have a standard deviation of {value(result.coupling_sd[0], '.4f')} about 1/10. "
         "Yet an image with couplings of one of another class is read as "
         f"that class in {result.as_partner[UNLIKE]:.1%} of {result.n:,} pairs. "
-        f"{fewer}{elsewhere}".lstrip(),
+        f"{trend}{elsewhere}".lstrip(),
         picture(one),
         "Readings by couplings",
         f"read as their own class with couplings of the same class {result.as_own[LIKE]:.1%}, "
@@ -104,27 +110,32 @@ def transplant() -> Finding:
         f"{result.as_partner[UNLIKE_SHUFFLED]:.1%}",
         seeds(words),
         "the other's couplings, shuffled, that move as many images",
-        [one.source, *files, *of_fewer, *(of.source for of in apart)],
+        [one.source, *files, *of_trend, *(of.source for of in apart)],
     )
 
 
-def _fewer_iterations() -> tuple[str, list[str]]:
-    """What training with two iterations in place of three does to it, and the files."""
+def _told(word: str, trend: str) -> bool:
+    """Whether a series has its number in the trend already."""
+    return bool(trend) and any(name in word for name in BY_ITERATIONS.values())
+
+
+def _by_iterations() -> tuple[str, list[str]]:
+    """What it does to networks trained with two iterations of routing, or with more; the files."""
     folder = discovery.folder(checkpoint.SHIPPED) / "seeds"
-    each = [
-        one
-        for name in (PAPER, FEWER)
-        for one in statistics(folder / name, "transplant", "Statistics")
-    ]
+    each = {
+        count: some[0]
+        for count, name in BY_ITERATIONS.items()
+        if (some := list(statistics(folder / name, "transplant", "Statistics")))
+    }
     if len(each) < 2:
         return "", []
-    three, two = (result.as_partner[UNLIKE] for _, result, _ in each)
-    runs = min(count for *_, count in each)
+    shares = [f"{100 * result.as_partner[UNLIKE]:.1f}" for _, result, _ in each.values()]
+    runs = min(count for *_, count in each.values())
     words = (
-        f"Trained ten epochs with three iterations, {three:.1%}; with two, {two:.1%} "
+        f"Trained ten epochs with {', '.join(map(str, each))} iterations: {', '.join(shares)} % "
         f"({runs} runs each)."
     )
-    return words, [path for path, *_ in each]
+    return words, [path for path, *_ in each.values()]
 
 
 def _trained_longer() -> tuple[list[str], list[str]]:

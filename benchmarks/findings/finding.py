@@ -18,7 +18,7 @@ ABLATED = re.compile("-no-reconstruction|-[0-9]+-iterations")  # one thing of a 
 ROUTINGS = "compare-routings"  # the picture of the finding on that stem
 LONG = "-10-epochs"  # of their names: all images, ten times
 STEM = "on the stem of finding {stem}"  # its number, which `page` knows
-NOT_REPEATED = "one training run"
+NOT_REPEATED = "one run"
 WIDTH = 340  # of a picture beside the words, pixels
 
 

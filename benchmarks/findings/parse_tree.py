@@ -49,7 +49,7 @@ def by_class() -> Finding:
         f"from their own, even couplings {reads(result, 'even'):.1%}.",
         picture(one),
         "Variance of couplings",
-        f"labels shuffled {with_class(result.shuffled):.1%}, freshly initialised "
+        f"labels shuffled {with_class(result.shuffled):.1%}, fresh weights "
         f"{with_class(share[fresh]):.1%}; the mean couplings of another class read "
         f"{reads(result, OTHER):.1%}, of its own {reads(result, OWN):.1%}",
         seeds(words),

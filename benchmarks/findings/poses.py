@@ -70,7 +70,7 @@ def lawful() -> Finding:
             for k in range(1, len(names))
             if k not in (pixels, *fresh[1:])
         ),
-        seeds([f"R² less that freshly initialised, fits on 100, {'; '.join(words)}"]),
+        seeds([f"R² less fresh weights', fits on 100, {'; '.join(words)}"]),
         "poses told better than these components",
         [one.source, *files, *others],
     )
@@ -88,7 +88,7 @@ def affine() -> Finding:
     plain = next(k for k, name in enumerate(result.networks) if name in ("cnn", "cnn-9"))
     runs = {len(seeds) for k, seeds in enumerate(result.seeds) if k != plain}
     (pooled,), outer, files = _of_stem(["pooled"], columns.beyond)
-    (least, _), inner, _ = _of_stem(["pooled", "dynamic"], columns.within)
+    (least,), inner, _ = _of_stem(["pooled"], columns.within)
     each = [one for k in routings.available() for one in _of_stem([k], columns.within)[0]]
     lower = sum(least.value < one.value for one in each)
     gaps = {}
@@ -105,8 +105,8 @@ def affine() -> Finding:
         "Trained alike, capsules, of even couplings too, mostly fall behind pooling beyond the "
         "trained places",
         bool((ahead.low[others] > 0).all() and even.low > 0 and len(behind) > len(gaps) / 2),
-        f"Trained on shifted digits alone, stopped at {percent(result.target)}, networks read "
-        "digits turned, sheared, scaled, moved further: capsnet "
+        f"Trained on shifted digits, stopped at {100 * result.target:g} %, networks read "
+        "affine ones beyond: capsnet "
         f"{result.beyond[capsnet]:.1%}, {listed}.",
         "affnist",
         "Accuracy on affine digits",

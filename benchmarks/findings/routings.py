@@ -63,7 +63,7 @@ def sharpness() -> Finding:
         ROUTINGS,
         "Routings on one stem",
         f"the stem without capsules, {without.network.accuracy:.2%}{photographs}",
-        f"{len(terms.seeds)} training runs of each",
+        f"{len(terms.seeds)} runs of each",
         "accuracies over seeds that rise with sharpness",
         [*sorted(used), *files],
     )

@@ -73,7 +73,7 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
         results[cell.run] = results_of(cell, series[max(lengths, default=fullest)][cell.run])
     rows = [[*cell.labels, *_measures(cell, results[cell.run]), cell.published] for cell in cells]
     cards = [card for some in results.values() for card in some]
-    caption = _caption(module, cards)
+    caption = _caption(module, cards, apart=apart)
     return Table([*module.LABELS, *MEASURES], rows, caption, _commands(table, results))
 
 
@@ -143,14 +143,17 @@ def _mean(values: list[float], digits: int) -> str:
     return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.{digits + 1}f}"
 
 
-def _caption(module, cards: list[dict]) -> str:
-    """What the table shows and how its networks were trained; ValueError if unlike one another."""
+def _caption(module, cards: list[dict], *, apart: bool) -> str:
+    """What the table shows and how its networks were trained; ValueError if unlike one another.
 
-    def only(name: str, values: set):
-        if len(values) > 1:
+    Rows of a table that are not compared with each other, `apart`, may be.
+    """
+
+    def only(name: str, values: set) -> str:
+        if len(values) > 1 and not apart:
             listed = ", ".join(sorted(map(str, values)))
             raise ValueError(f"the results differ in {name}: {listed}; gather them apart")
-        return values.pop()
+        return " or ".join(map(str, sorted(values, key=str)))
 
     terms = {name: only(name, {card["recipe"][name] for card in cards}) for name in TERMS}
     lengths = sorted({card["recipe"]["epochs"] for card in cards})
