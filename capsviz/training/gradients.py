@@ -25,19 +25,21 @@ class Gradients:
     model   the network, whose objective is minimised.
     shared  what stands in its place among the processes of `team`.
     part    images at a time.
-    batch   images of a whole batch: on one GPU, and in one piece, those steps are one graph.
+    batch   images of a whole batch: on one GPU, and in one piece, those steps are one graph; None:
+            no step is. A network of one's own may do something else in each step, and has none.
     bf16    autocast to it.
     report  is given a line if there can be no graph.
     """
 
     def __init__(
-        self, model: nn.Module, shared: nn.Module, team: Team, *, part: int, batch: int,
+        self, model: nn.Module, shared: nn.Module, team: Team, *, part: int, batch: int | None,
         bf16: bool, report: Callable[[str], None] = lambda line: None,
     ):  # fmt: skip
         self.model, self.shared, self.team = model, shared, team
         self.part, self.bf16, self.report = part, bf16, report
-        whole = team.size == 1 and part >= batch
-        self.recorded = batch if whole and next(model.parameters()).is_cuda else None
+        ours = type(model).__module__.startswith(f"{models.__name__}.")
+        whole = batch is not None and team.size == 1 and part >= batch
+        self.recorded = batch if ours and whole and next(model.parameters()).is_cuda else None
         self.graph: Graph | None = None
 
     def __call__(

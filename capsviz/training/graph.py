@@ -24,8 +24,8 @@ class Graph:
 
     Parameters
     ----------
-    function    of tensors on one GPU, which gives some; it may not wait for the GPU, and must do
-                the same for other numbers of the same shapes.
+    function    of tensors on one GPU, which gives some; it may not wait for the GPU. What it does
+                besides is not done again: it must do the same for all numbers of these shapes.
     model       whose parameters get gradients.
     inputs      some that the function takes.
 

@@ -132,8 +132,8 @@ def fit(
     del state  # its tensors
     bf16 = resolve_precision(recipe.precision, device) == "bf16"
     gradients = Gradients(
-        model, team.prepare(model), team, part=part, batch=recipe.batch_size, bf16=bf16,
-        report=report,
+        model, team.prepare(model), team, part=part, batch=_recorded(recipe, model, device),
+        bf16=bf16, report=report,
     )  # fmt: skip
     steps = -(-len(train) // recipe.batch_size)
 
@@ -183,6 +183,13 @@ def _put(dataset: data.Dataset, device: torch.device) -> data.Dataset:
     parts = None if dataset.parts is None else dataset.parts.to(device)
     images, labels = dataset.images.to(device), dataset.labels.to(device)
     return replace(dataset, images=images, labels=labels, parts=parts)
+
+
+def _recorded(recipe, model, device) -> int | None:
+    """Images of a step that is to be one graph: it holds its memory while others are evaluated."""
+    batch = recipe.batch_size
+    room = hasattr(model, "training_bytes") and memory.available(device)
+    return batch if not room or 2 * model.training_bytes(batch) <= room else None
 
 
 def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:

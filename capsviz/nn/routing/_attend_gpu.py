@@ -84,9 +84,12 @@ def _back(
 
 
 def takes(u: Tensor, weight: Tensor) -> bool:
-    """Whether the kernels can: float32 on a GPU, and capsules that are not too wide."""
-    single = u.dtype == weight.dtype == torch.float32
-    return u.is_cuda and single and max(weight.shape[2:]) <= WIDEST
+    """Whether the kernels can: float32 on a GPU, capsules not too wide, and not too many."""
+    if not u.is_cuda or not u.dtype == weight.dtype == torch.float32:
+        return False
+    numbers = max(weight.numel() * _images(u)[2], weight.shape[0] * weight.shape[1] * u.shape[2])
+    known = torch.cuda.get_device_capability(u.device) >= (7, 0)  # to Triton
+    return known and max(weight.shape[2:]) <= WIDEST and numbers < 2**31
 
 
 def products(u: Tensor, weight: Tensor, parents: Tensor) -> Tensor:
