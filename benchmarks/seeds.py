@@ -111,6 +111,7 @@ def summary(name: str, cards: list[dict]) -> dict:
     return {
         "recipe": name,
         "dataset": cards[0]["dataset"]["name"],
+        "notice": cards[0]["dataset"].get("notice"),
         "model": cards[0]["model"],
         "parameters": cards[0]["weights"]["parameters"],
         "terms": {k: v for k, v in cards[0]["recipe"].items() if k != "seed"},

@@ -45,7 +45,7 @@ def table_caption(result) -> str:
     text = f"Accuracy on {result.n:,} images of affnist_like after training on shifted digits alone"
     if "matched" in result.states:
         text += f"; matched weights: the first at {100 * result.target:g} % held-out accuracy"
-    text += ". Gap: points from CapsNet, paired."
+    text += ". Gap: points from CapsNet, paired, over the seeds that both have."
     if result.within is not None:
         text += (
             " Within, beyond: images moved by at most the 6 px of training along both axes, and "

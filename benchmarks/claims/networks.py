@@ -151,7 +151,6 @@ def affnist():
         yield Missing("Affine digits", AFFNIST)
         return
     field, names = "affnist_like, by analyses.affnist.compute", result.networks
-    one_seed = min(map(len, result.seeds))
     epochs = {}
     for one in experiment.read(SHIPPED):
         key = one["network"], one["state"]
@@ -162,8 +161,11 @@ def affnist():
             continue
         reference, state = names[0], result.states[k]
         first = list(zip(names, result.states, strict=True)).index((reference, state))
-        runs = f"{one_seed} of each network, `{name}` stopped in epoch {epochs[name, state]}, "
-        runs += f"`{reference}` in epoch {epochs[reference, state]}"
+        runs = "; ".join(
+            f"{len(result.seeds[row])} of `{one}`, stopped in epoch {epochs[one, state]}"
+            for one, row in ((name, k), (reference, first))
+        )
+        runs += "; the difference is of the seeds of both"
         head = f"`{name}` reads {number(float(result.affine.value[k]), '.1%')} of affine digits"
         tests = f"shifted test digits {result.test[k]:.2%}, {reference} {result.test[first]:.2%}"
         yield Claim(

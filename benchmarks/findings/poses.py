@@ -85,7 +85,7 @@ def affine() -> Finding:
     ahead = result.beyond.difference
     listed = "; ".join(f"{result.networks[k]} {result.beyond[k]:.1%}" for k in others)
     inside = "; ".join(f"{result.networks[k]} {result.within[k]:.1%}" for k in (capsnet, *others))
-    plain = next(k for k, name in enumerate(result.networks) if name in ("cnn", "cnn-9"))
+    plain = result.networks.index("cnn")
     runs = {len(seeds) for k, seeds in enumerate(result.seeds) if k != plain}
     (pooled,), outer, files = _of_stem(["pooled"], columns.beyond)
     (least,), inner, _ = _of_stem(["pooled"], columns.within)

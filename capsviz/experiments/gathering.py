@@ -73,7 +73,9 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
         results[cell.run] = results_of(cell, series[max(lengths, default=fullest)][cell.run])
     rows = [[*cell.labels, *_measures(cell, results[cell.run]), cell.published] for cell in cells]
     cards = [card for some in results.values() for card in some]
-    caption = _caption(module, cards, apart=apart)
+    for some in results.values() if apart else [cards]:
+        _require_alike(some)
+    caption = _caption(module, cards)
     return Table([*module.LABELS, *MEASURES], rows, caption, _commands(table, results))
 
 
@@ -143,21 +145,28 @@ def _mean(values: list[float], digits: int) -> str:
     return mean if len(values) < 2 else f"{mean} ± {np.std(values, ddof=1):.{digits + 1}f}"
 
 
-def _caption(module, cards: list[dict], *, apart: bool) -> str:
-    """What the table shows and how its networks were trained; ValueError if unlike one another.
+def _terms_of(card: dict) -> dict:
+    """What the runs of a table are to have in common."""
+    recipe = {name: card["recipe"][name] for name in TERMS}
+    return recipe | {"precision": card["training"]["precision"]}
 
-    Rows of a table that are not compared with each other, `apart`, may be.
-    """
 
-    def only(name: str, values: set) -> str:
-        if len(values) > 1 and not apart:
+def _require_alike(cards: list[dict]) -> None:
+    """ValueError for runs on unlike terms."""
+    for name in (*TERMS, "precision"):
+        values = {_terms_of(card)[name] for card in cards}
+        if len(values) > 1:
             listed = ", ".join(sorted(map(str, values)))
             raise ValueError(f"the results differ in {name}: {listed}; gather them apart")
-        return " or ".join(map(str, sorted(values, key=str)))
 
-    terms = {name: only(name, {card["recipe"][name] for card in cards}) for name in TERMS}
+
+def _caption(module, cards: list[dict]) -> str:
+    """What the table shows and how its networks were trained."""
+
+    def listed(name: str) -> str:
+        return " or ".join(sorted({str(_terms_of(card)[name]) for card in cards}))
+
     lengths = sorted({card["recipe"]["epochs"] for card in cards})
-    precision = only("precision", {card["training"]["precision"] for card in cards})
     images = " or ".join(f"{n:,}" for n in sorted({card["training"]["images"] for card in cards}))
     epochs = f"{' or '.join(map(str, lengths))} epoch{'' if lengths == [1] else 's'}"
     notices = sorted({card["dataset"].get("notice") or "" for card in cards} - {""})
@@ -167,8 +176,8 @@ def _caption(module, cards: list[dict], *, apart: bool) -> str:
     return " ".join(
         [
             " ".join(module.__doc__.split()),
-            f"{epochs} of {images} training images, batches of {terms['batch_size']}, schedule "
-            f"{terms['schedule']}, {precision}, {'; '.join(hardware)}; "
+            f"{epochs} of {images} training images, batches of {listed('batch_size')}, schedule "
+            f"{listed('schedule')}, {listed('precision')}, {'; '.join(hardware)}; "
             f"{' and '.join(f'{n:,}' for n in tests)} test images.",
             READING,
             *(f"Note: {notice}." for notice in notices),
@@ -182,33 +191,29 @@ def _commands(table: str, results: dict[str, list[dict]]) -> list[str]:
     One for the rows of each number of epochs and of seeds; a seed above one that is not there has a
     command of its own.
     """
-    groups: dict[tuple[int, int], list[str]] = {}
+    groups: dict[tuple[int, str, int], list[str]] = {}
     alone = []
     for run, cards in results.items():
         for epochs in {card["recipe"]["epochs"] for card in cards}:
-            some = [card["recipe"] for card in cards if card["recipe"]["epochs"] == epochs]
-            seeds = {recipe["seed"] for recipe in some}
-            whole = next(n for n in range(len(seeds) + 1) if n not in seeds)
+            some = [card for card in cards if card["recipe"]["epochs"] == epochs]
+            seeds = {card["recipe"]["seed"] for card in some}
+            whole, terms = next(n for n in range(len(seeds) + 1) if n not in seeds), _flags(some[0])
             if whole:
-                groups.setdefault((epochs, whole), []).append(run)
-            alone += [(epochs, seed, run) for seed in seeds if seed > whole]
+                groups.setdefault((epochs, terms, whole), []).append(run)
+            alone += [(epochs, seed, run, terms) for seed in seeds if seed > whole]
     lines = []
-    for (epochs, count), runs in sorted(groups.items()):
+    for (epochs, terms, count), runs in sorted(groups.items()):
         rows = "" if len(runs) == len(results) else f" --rows {','.join(runs)}"
-        lines.append((epochs, f"--seeds {count}{rows}"))
+        lines.append((epochs, f"--seeds {count}{rows}{terms}"))
     lines += [
-        (epochs, f"--seeds {seed + 1} --rows {run} --task {seed + 1}/{seed + 1}")
-        for epochs, seed, run in sorted(alone)
+        (epochs, f"--seeds {seed + 1} --rows {run} --task {seed + 1}/{seed + 1}{terms}")
+        for epochs, seed, run, terms in sorted(alone)
     ]
-    return [f"capsviz reproduce {table} --epochs {epochs} {which}{_terms(results, epochs)}"
-            for epochs, which in lines]  # fmt: skip
+    return [f"capsviz reproduce {table} --epochs {epochs} {which}" for epochs, which in lines]
 
 
-def _terms(results: dict[str, list[dict]], epochs: int) -> str:
-    """Options by which the runs of so many epochs were made."""
-    card = next(
-        card for cards in results.values() for card in cards if card["recipe"]["epochs"] == epochs
-    )
+def _flags(card: dict) -> str:
+    """Options by which a run was made."""
     how, limit = card["recipe"], card["recipe"]["limit"]
     return (
         f" --batch-size {how['batch_size']} --schedule {how['schedule']} "

@@ -216,6 +216,7 @@ def _of_runs(path: Path) -> Network:
             *_training(
                 about.get("model", {}), about.get("terms", {}), [run.get("epochs") for run in runs]
             ),
+            about.get("notice"),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"'{path}' does not tell of training runs ({error})") from error

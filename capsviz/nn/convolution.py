@@ -9,7 +9,7 @@ few channels   the product of all patches at once, which take no more memory tha
 many channels  that of some images at a time, from `WIDE` channels to as many: below, oneDNN's
                convolution is faster.
 
-On a GPU, in bfloat16, the first of these is faster, too.
+On a GPU, in bfloat16, the first of these is faster, too (measured of 81 numbers a patch).
 """
 
 import torch

@@ -26,7 +26,7 @@ class Gradients:
     shared  what stands in its place among the processes of `team`.
     part    images at a time.
     batch   images of a whole batch: on one GPU, and in one piece, those steps are one graph; None:
-            no step is. A network of one's own may do something else in each step, and has none.
+            no step is. Parts of one's own may do something else in each step: there is none then.
     bf16    autocast to it.
     report  is given a line if there can be no graph.
     """
@@ -37,9 +37,9 @@ class Gradients:
     ):  # fmt: skip
         self.model, self.shared, self.team = model, shared, team
         self.part, self.bf16, self.report = part, bf16, report
-        ours = type(model).__module__.startswith(f"{models.__name__}.")
         whole = batch is not None and team.size == 1 and part >= batch
-        self.recorded = batch if ours and whole and next(model.parameters()).is_cuda else None
+        alike = whole and next(model.parameters()).is_cuda and models.of_capsviz(model)
+        self.recorded = batch if alike else None
         self.graph: Graph | None = None
 
     def __call__(

@@ -37,8 +37,17 @@ class Graph:
     def __init__(self, function: Callable, model: nn.Module, inputs: Sequence[Tensor]):
         self.inputs = [tensor.clone() for tensor in inputs]
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        device = self.inputs[0].device
         buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        try:
+            self._record(function)
+            self.gradients = [p.grad for p in self.parameters]
+        finally:
+            self._forget()
+            for name, buffer in model.named_buffers():
+                buffer.copy_(buffers[name])
+
+    def _record(self, function: Callable) -> None:
+        device = self.inputs[0].device
         with torch.random.fork_rng(devices=[device]), torch.cuda.device(device):
             apart = torch.cuda.Stream()
             apart.wait_stream(torch.cuda.current_stream())
@@ -52,10 +61,6 @@ class Graph:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
                 self.outputs = function(*self.inputs)
-        self.gradients = [p.grad for p in self.parameters]
-        self._forget()
-        for name, buffer in model.named_buffers():
-            buffer.copy_(buffers[name])
 
     def _forget(self) -> None:
         for parameter in self.parameters:

@@ -132,7 +132,7 @@ def fit(
     del state  # its tensors
     bf16 = resolve_precision(recipe.precision, device) == "bf16"
     gradients = Gradients(
-        model, team.prepare(model), team, part=part, batch=_recorded(recipe, model, device),
+        model, team.prepare(model), team, part=part, batch=_graphed(recipe, model, device),
         bf16=bf16, report=report,
     )  # fmt: skip
     steps = -(-len(train) // recipe.batch_size)
@@ -185,7 +185,7 @@ def _put(dataset: data.Dataset, device: torch.device) -> data.Dataset:
     return replace(dataset, images=images, labels=labels, parts=parts)
 
 
-def _recorded(recipe, model, device) -> int | None:
+def _graphed(recipe, model, device) -> int | None:
     """Images of a step that is to be one graph: it holds its memory while others are evaluated."""
     batch = recipe.batch_size
     room = hasattr(model, "training_bytes") and memory.available(device)

@@ -385,6 +385,23 @@ def test_rows_that_are_not_compared_have_their_own_longest_runs(table, tmp_path)
     assert [row[2] for row in gathering.gather("any", tmp_path, epochs=2).rows] == ["2", "2"]
 
 
+def test_only_rows_that_are_not_compared_may_be_on_unlike_terms(table, tmp_path):
+    table.APART = True
+    write(tmp_path, "with", 0, card(0.3, batch_size=64))
+    write(tmp_path, "without", 0, card(0.4))
+    _, _, caption, commands = gathering.gather("any", tmp_path)
+    assert "batches of 128 or 64, schedule" in caption
+    assert commands == [
+        "capsviz reproduce any --epochs 2 --seeds 1 --rows without --batch-size 128 "
+        "--schedule linear --precision bf16",
+        "capsviz reproduce any --epochs 2 --seeds 1 --rows with --batch-size 64 "
+        "--schedule linear --precision bf16",
+    ]
+    write(tmp_path, "with", 1, card(0.3))  # of one row
+    with pytest.raises(ValueError, match="differ in batch_size: 128, 64; gather them apart"):
+        gathering.gather("any", tmp_path)
+
+
 def test_a_caption_says_how_the_networks_were_trained_and_what_of_their_data(table, tmp_path):
     lossy = card(0.3)
     lossy["dataset"]["notice"] = "these are copies"

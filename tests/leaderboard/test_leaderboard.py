@@ -389,6 +389,12 @@ def test_what_must_be_said_of_data_stands_below_the_table(tmp_path):
     table = leaderboard.table([tmp_path / "copies.json", tmp_path / "pure.json"])
     assert leaderboard.caption(table).endswith(" copies: these are copies.")
     assert "copies" not in leaderboard.caption(table[1:])
+    runs(tmp_path / "several", "several", ["c", "d"])
+    about = json.loads((tmp_path / "several" / "runs.json").read_text())
+    (tmp_path / "several" / "runs.json").write_text(json.dumps(about | {"notice": "so are these"}))
+    assert leaderboard.caption(leaderboard.table([tmp_path / "several"])).endswith(
+        " several: so are these."
+    )
 
 
 NAMED = ["mnist", "digits"]

@@ -22,9 +22,14 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from capsviz.discovery import load, name_of, names
+from capsviz.discovery import entries, load, name_of, names
 
 PACKAGE = "capsviz.nn.models"
+PARTS = {  # what a network names of files that may be somebody's own
+    "routing": "capsviz.nn.routing",
+    "decoder": "capsviz.nn.decoders",
+    "stem": "capsviz.nn.stems",
+}
 
 
 class Output(NamedTuple):
@@ -53,6 +58,17 @@ class Objective(NamedTuple):
 def available() -> list[str]:
     """Names of the networks."""
     return names(PACKAGE)
+
+
+def of_capsviz(model: nn.Module) -> bool:
+    """Whether a network comes with capsviz, and so do its routing, decoder and stem."""
+    package, _, name = type(model).__module__.rpartition(".")
+    if package != PACKAGE:
+        return False
+    config = getattr(model, "config", {})
+    kinds = [(PACKAGE, name), *((PARTS[part], config.get(part)) for part in PARTS)]
+    known = [(entries(package), name) for package, name in kinds]
+    return all(files[name].ours for files, name in known if name in files)
 
 
 def build(name: str, image_shape: tuple[int, int, int], classes: int, **options) -> nn.Module:

@@ -16,7 +16,9 @@ Second derivatives are those of the literal sum, on votes that are held.
 
 from __future__ import annotations
 
+from functools import cache
 from types import ModuleType
+from warnings import warn
 
 import torch
 from torch import Tensor, einsum
@@ -127,14 +129,28 @@ class _Attend(torch.autograd.Function):
 
 
 def _kernels(u: Tensor, weight: Tensor) -> ModuleType | None:
-    """`_attend_gpu` if it takes these children; None elsewhere, and where there is no Triton."""
+    """`_attend_gpu` if it takes these children; None elsewhere, and where Triton does not run."""
     if not u.is_cuda or torch.compiler.is_compiling():
         return None
+    kernels = _built(u.device)
+    return kernels if kernels is not None and kernels.takes(u, weight) else None
+
+
+@cache
+def _built(device: torch.device) -> ModuleType | None:
+    """The kernels, once tried; None, with a warning, where there is no Triton or it cannot build:
+    that takes a C compiler.
+    """
     try:
         from capsviz.nn.routing import _attend_gpu
-    except ImportError:
+
+        one = torch.zeros(1, 1, 1, device=device)
+        _attend_gpu.products(one, one[..., None], one)
+    except Exception as error:  # Triton's and the compiler's are of many kinds
+        why = str(error).partition("\n")[0]
+        warn(f"routing takes longer than it could: Triton does not run here ({why})", stacklevel=2)
         return None
-    return _attend_gpu if _attend_gpu.takes(u, weight) else None
+    return _attend_gpu
 
 
 def _couple(logits: Tensor, leaky: bool, stretched: bool) -> tuple[Tensor, Tensor | None]:

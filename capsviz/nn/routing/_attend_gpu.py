@@ -87,7 +87,9 @@ def takes(u: Tensor, weight: Tensor) -> bool:
     """Whether the kernels can: float32 on a GPU, capsules not too wide, and not too many."""
     if not u.is_cuda or not u.dtype == weight.dtype == torch.float32:
         return False
-    numbers = max(weight.numel() * _images(u)[2], weight.shape[0] * weight.shape[1] * u.shape[2])
+    B, _, across = _images(u)
+    of_parents = weight.shape[1] * max(weight.shape[0], weight.shape[2])
+    numbers = max(weight.numel() * across, u.numel(), of_parents * B)
     known = torch.cuda.get_device_capability(u.device) >= (7, 0)  # to Triton
     return known and max(weight.shape[2:]) <= WIDEST and numbers < 2**31
 
@@ -97,9 +99,8 @@ def products(u: Tensor, weight: Tensor, parents: Tensor) -> Tensor:
     I, J, E, D = weight.shape
     B, PB, across = _images(u)
     out = u.new_empty(I, J, B)
-    _products[I, across](
-        u, weight, parents.contiguous(), out, J, E, B, D, triton.next_power_of_2(E), PB, num_warps=1
-    )
+    PE = triton.next_power_of_2(E)
+    _launch(_products, (I, across), u, weight, parents.contiguous(), out, J, E, B, D, PE, PB)
     return out
 
 
@@ -110,9 +111,8 @@ def sums(u: Tensor, weight: Tensor, couplings: Tensor) -> Tensor:
     each = max(1, I * J * across // PROGRAMS)
     parts = triton.cdiv(I, each)
     out, PE = u.new_empty(parts, J, E, B), triton.next_power_of_2(E)
-    _sums[J, parts, across](
-        u, weight, couplings.contiguous(), out, I, J, E, B, each, D, PE, PB, num_warps=1
-    )
+    c = couplings.contiguous()
+    _launch(_sums, (J, parts, across), u, weight, c, out, I, J, E, B, each, D, PE, PB)
     return out.sum(0)
 
 
@@ -125,27 +125,19 @@ def back(
     du, dw = torch.empty_like(u), u.new_empty(across, *weight.shape)
     PD, PE = triton.next_power_of_2(D), triton.next_power_of_2(E)
     c, x, y = c.contiguous(), x.contiguous(), y.contiguous()
-    _back[I, across](
-        u,
-        weight,
-        c,
-        x,
-        dl if dl is None else dl.contiguous(),
-        y,
-        du,
-        dw,
-        I,
-        J,
-        E,
-        B,
-        D,
-        PD,
-        PE,
-        PB,
-        dl is not None,
-        num_warps=1,
-    )
-    return du, dw.sum(0) if across > 1 else dw[0]
+    further = dl if dl is None else dl.contiguous()
+    _launch(
+        _back, (I, across), u, weight, c, x, further, y, du, dw, I, J, E, B,
+        D, PD, PE, PB, dl is not None,
+    )  # fmt: skip
+    return du, dw[0] if across == 1 else dw.sum(0)
+
+
+def _launch(kernel, programs: tuple[int, ...], u: Tensor, *others) -> None:
+    """Of one warp each, on the GPU of u."""
+    if all(programs):
+        with torch.cuda.device_of(u):
+            kernel[programs](u, *others, num_warps=1)
 
 
 def _images(u: Tensor) -> tuple[int, int, int]:
