@@ -1,5 +1,7 @@
 """Findings on couplings: what they carry, what iterations change, what their maps show."""
 
+import json
+
 import numpy as np
 
 from benchmarks.claims.claim import shipped
@@ -88,7 +90,7 @@ def transplant() -> Finding:
     elsewhere = ""
     if (photographs := shipped("transplant-cifar10-resnet-*-images.json")) is not None:
         share = photographs.result.as_partner[UNLIKE]
-        elsewhere = f" Not so in `cifar10-resnet`: {share:.1%}."
+        elsewhere = f" Not in `cifar10-resnet`: {share:.1%}."
         spared, files = [*spared, share], [*files, photographs.source]
     holds = result.coupling_sd[0].value < EVEN and all(share.high < 0.5 for share in spared)
     return Finding(
@@ -99,7 +101,7 @@ def transplant() -> Finding:
         and result.as_own[SHUFFLED].low > 0.5
         and result.as_partner[UNLIKE_SHUFFLED].high < 0.5,
         f"Couplings have a standard deviation of {value(result.coupling_sd[0], '.4f')} about 1/10. "
-        "Yet an image with couplings of one of another class is read as "
+        "Yet an image with another class's couplings is read as "
         f"that class in {result.as_partner[UNLIKE]:.1%} of {result.n:,} pairs. "
         f"{trend}{elsewhere}".lstrip(),
         picture(one),
@@ -133,9 +135,23 @@ def _by_iterations() -> tuple[str, list[str]]:
     runs = min(count for *_, count in each.values())
     words = (
         f"Trained ten epochs with {', '.join(map(str, each))} iterations: {', '.join(shares)} % "
-        f"({runs} runs each)."
+        f"({runs} runs each; {_on_gpu(each)})."
     )
     return words, [path for path, *_ in each.values()]
+
+
+def _on_gpu(each: dict) -> str:
+    """Which of the recipes were trained on a GPU: the others were not."""
+    abouts = {
+        count: json.loads((discovery.root() / path).with_name("runs.json").read_text())
+        for count, (path, *_) in each.items()
+    }
+    there = [
+        str(count)
+        for count, about in abouts.items()
+        if all("CPU" not in run["hardware"] for run in about["runs"])
+    ]
+    return f"{', '.join(there)} by GPU" if there else "by CPU"
 
 
 def _trained_longer() -> tuple[list[str], list[str]]:
