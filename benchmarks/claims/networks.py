@@ -166,6 +166,8 @@ def affnist():
             for one, row in ((name, k), (reference, first))
         )
         runs += "; the difference is of the seeds of both"
+        several = min(len(result.seeds[row]) for row in (k, first)) > 1
+        more = "further training runs of the two that are not so far apart" if several else SEEDS
         head = f"`{name}` reads {number(float(result.affine.value[k]), '.1%')} of affine digits"
         tests = f"shifted test digits {result.test[k]:.2%}, {reference} {result.test[first]:.2%}"
         yield Claim(
@@ -177,7 +179,7 @@ def affnist():
             field,
             f"`{reference}` {result.affine[first]:.1%}; {tests}",
             runs,
-            f"{SEEDS}; it is not robustness to affine maps, see within and beyond",
+            f"{more}; it is not robustness to affine maps, see within and beyond",
         )
         if result.within is None:
             continue
