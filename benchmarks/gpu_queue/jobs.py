@@ -15,6 +15,12 @@ from capsviz.experiments.reproductions import get
 BATCHES = (128, 512, 1024)  # of the steps and epochs that are timed
 PAPER = "mnist-routing-3"  # the best cell of the paper's table
 LONGER = 4  # times the epochs, last of all
+BF16 = ("--precision", "bf16")
+ON_CPU = (
+    "--batch-size",
+    64,
+    *BF16,
+)  # terms of rows that were trained on a CPU: one table's are alike
 EMA = 0.999  # of the affNIST protocol: averaged weights take fewer epochs to the target
 
 
@@ -106,20 +112,19 @@ def queue(work: Path, size: Size, device: str) -> list[Job]:
         *[compared(*pair, "matched", 60) for pair in pairs],
         *each("datasets", "cifar10", size.epochs, 90),
     ]
-    for iterations in (4, 5):  # as the others were trained on a CPU
+    for iterations in (4, 5):
         row = f"mnist-routing-{iterations}"
-        more = ["--batch-size", 64, "--precision", "bf16"]
-        jobs += each("iterations", row, size.iterations_epochs, 40, *more)
+        jobs += each("iterations", row, size.iterations_epochs, 40, *ON_CPU)
     others = [cell.run for cell in get("paper").cells() if cell.run != PAPER]
     others.sort(key=lambda row: row == "mnist-cnn")  # last
     for row in others:
         length = size.cnn_epochs if row == "mnist-cnn" else size.epochs
         jobs += each("paper", row, length, 60)
     for cell in get("resnet").cells():
-        jobs += each("resnet", cell.run, size.resnet_epochs, 60)
+        jobs += each("resnet", cell.run, size.resnet_epochs, 60, "--schedule", "cosine", *BF16)
     jobs += each("datasets", "fashion_mnist", size.fashion_epochs, 60)
     for cell in get("routings").cells():
-        jobs += each("routings", cell.run, size.stem_epochs, 40, seeds=size.stem_seeds)
+        jobs += each("routings", cell.run, size.stem_epochs, 40, *ON_CPU, seeds=size.stem_seeds)
     jobs += [compared(*pair, "full", 120) for pair in pairs]
     longer = each("paper", PAPER, LONGER * size.epochs, LONGER * 60)
     return jobs + [job._replace(name=f"{job.name}-longer") for job in longer]
