@@ -28,8 +28,7 @@ HEAD = """# What we found
 {count} things that shipped networks show, `mnist` unless another is named, with
 95 % intervals and, in brackets, training runs. Children are primary capsules, parents class
 capsules, couplings a child's shares. `digits-paper-stem` is the recipe of `digits`, other
-`digits-*` have the slim stem; `mnist-10-epochs` is the paper's recipe in ten epochs;
-CIFAR-10: JPEG copies.
+`digits-*` have the slim stem; `mnist-10-epochs` is the paper's; CIFAR-10: JPEG copies.
 """
 
 

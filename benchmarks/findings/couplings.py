@@ -1,11 +1,10 @@
 """Findings on couplings: what they carry, what iterations change, what their maps show."""
 
-import json
-
 import numpy as np
 
 from benchmarks.claims.claim import shipped
 from benchmarks.findings import trained
+from benchmarks.findings.by_iterations import ALIKE, is_told, trend_of_iterations
 from benchmarks.findings.finding import (
     LONG,
     STEM,
@@ -32,13 +31,6 @@ from capsviz.analyses.transplant.words import (
 )
 from capsviz.tracing.construction import BY_CONSTRUCTION
 
-PAPER = "mnist-10-epochs"
-BY_ITERATIONS = {  # of routing in training, one recipe
-    2: "mnist-2-iterations-10-epochs",
-    3: PAPER,
-    4: "mnist-4-iterations-10-epochs",
-    5: "mnist-5-iterations-10-epochs",
-}
 EVEN = 0.01  # standard deviation of couplings about 1/10 that look even
 
 
@@ -68,7 +60,7 @@ def transplant() -> Finding:
 
     words, files, _ = over_runs("transplant", "Statistics", partner, may_fail)
     longer, on_stem = _trained_longer()
-    trend, of_trend = _by_iterations()
+    trend, of_trend = trend_of_iterations()
     by_kind = {
         kind: [word for word, its in zip(words, kinds, strict=True) if its == kind]
         for kind in ("repeated", "spared", "destroyed", "kept")
@@ -78,8 +70,8 @@ def transplant() -> Finding:
     apart = [of for of in apart if may_fail(of.about["provenance"].get("routing"))]
     least = min((of.result.as_partner[UNLIKE_SHUFFLED].value for of in apart), default=np.nan)
     words = [
-        *(word for word in by_kind["repeated"] if not _told(word, trend)),
-        *(word for word in by_kind["spared"] if not _told(word, trend)),
+        *(word for word in by_kind["repeated"] if not is_told(word, trend)),
+        *(word for word in by_kind["spared"] if not is_told(word, trend)),
         f"of sharper couplings {'; '.join(sharper)}",
         f"in {len(apart)} networks of one run the other's shuffled do as well, "
         f"{percent(least)} or more",
@@ -116,44 +108,6 @@ def transplant() -> Finding:
     )
 
 
-def _told(word: str, trend: str) -> bool:
-    """Whether a series has its number in the trend already."""
-    return bool(trend) and any(name in word for name in BY_ITERATIONS.values())
-
-
-def _by_iterations() -> tuple[str, list[str]]:
-    """What it does to networks trained with two iterations of routing, or with more; the files."""
-    folder = discovery.folder(checkpoint.SHIPPED) / "seeds"
-    each = {
-        count: some[0]
-        for count, name in BY_ITERATIONS.items()
-        if (some := list(statistics(folder / name, "transplant", "Statistics")))
-    }
-    if len(each) < 2:
-        return "", []
-    shares = [f"{100 * result.as_partner[UNLIKE]:.1f}" for _, result, _ in each.values()]
-    runs = min(count for *_, count in each.values())
-    words = (
-        f"Trained ten epochs with {', '.join(map(str, each))} iterations: {', '.join(shares)} % "
-        f"({runs} runs each; {_on_gpu(each)})."
-    )
-    return words, [path for path, *_ in each.values()]
-
-
-def _on_gpu(each: dict) -> str:
-    """Which of the recipes were trained on a GPU: the others were not."""
-    abouts = {
-        count: json.loads((discovery.root() / path).with_name("runs.json").read_text())
-        for count, (path, *_) in each.items()
-    }
-    there = [
-        str(count)
-        for count, about in abouts.items()
-        if all("CPU" not in run["hardware"] for run in about["runs"])
-    ]
-    return f"{', '.join(there)} by GPU" if there else "by CPU"
-
-
 def _trained_longer() -> tuple[list[str], list[str]]:
     """Files, and in words how many follow the other's couplings after more epochs on one stem."""
 
@@ -180,13 +134,14 @@ def iterations() -> Finding:
         return (of.changed[rounds - 1], ".2%", True) if rounds > 1 else None
 
     words, files, _ = over_runs("routing", "Statistics", changed, "dynamic".__eq__)
+    words = [word for word in words if not any(name in word for name in ALIKE)]
     apart, more = _elsewhere(changed)
     longer, pairs = trained.words()
     return Finding(
         "Trained networks read the same digits in one iteration as in three",
         bool(result.changed[last].high < 0.01 and activation[last].low > activation[0].high),
         f"Two more iterations change {result.changed[last]:.2%} of {result.n:,} predictions. They "
-        f"lengthen the winning capsule: the true class goes from {value(activation[0], '.2f')} to "
+        f"lengthen the winning capsule: the true one from {value(activation[0], '.2f')} to "
         f"{value(activation[last], '.2f')}.{apart}",
         picture(one),
         "Accuracy and activation by iteration",
@@ -202,12 +157,14 @@ def _elsewhere(changed) -> tuple[str, list[str]]:
     """Where iterations change more, of single networks: by dynamic routing, and by EM."""
     known = {of.network: of for of in singles("routing", "Statistics")}
     words, files = "", []
-    if of := known.get("cifar10-resnet"):
-        words = f" In `{of.network}` they change {changed(of.result)[0]:.2%}."
-        files.append(of.source)
+    folder = discovery.folder(checkpoint.SHIPPED) / "seeds" / "cifar10"
+    for path, result, runs in statistics(folder, "routing", "Statistics"):
+        less = 100 * result.accuracy.difference[len(result.entropy_nats) - 1]
+        words = f" In `cifar10` ({runs}) they change {changed(result)[0]:.1%}, accuracy by {less:+.1f} points."
+        files.append(path)
     if of := known.get("digits-em"):
         gain = of.result.accuracy.difference[len(of.result.entropy_nats) - 1]
-        words += f" By EM they mend some: `{of.network}` {100 * gain:+.1f} points."
+        words += f" EM mends some: `{of.network}` {100 * gain:+.1f} points."
         files.append(of.source)
     return words, files
 
