@@ -160,7 +160,8 @@ def _elsewhere(changed) -> tuple[str, list[str]]:
     folder = discovery.folder(checkpoint.SHIPPED) / "seeds" / "cifar10"
     for path, result, runs in statistics(folder, "routing", "Statistics"):
         less = 100 * result.accuracy.difference[len(result.entropy_nats) - 1]
-        words = f" In `cifar10` ({runs}) they change {changed(result)[0]:.1%}, accuracy by {less:+.1f} points."
+        words = f" In `cifar10` ({runs}) they change {changed(result)[0]:.1%}, accuracy by "
+        words += f"{less:+.1f} points."
         files.append(path)
     if of := known.get("digits-em"):
         gain = of.result.accuracy.difference[len(of.result.entropy_nats) - 1]
