@@ -46,9 +46,9 @@ def _on_gpu(each: dict) -> str:
         count: json.loads((discovery.root() / path).with_name("runs.json").read_text())
         for count, (path, *_) in each.items()
     }
-    there = [
+    on_gpu = [
         str(count)
         for count, about in abouts.items()
         if all("CPU" not in run["hardware"] for run in about["runs"])
     ]
-    return f"{', '.join(there)} by GPU" if there else "by CPU"
+    return f"{', '.join(on_gpu)} by GPU" if on_gpu else "by CPU"
