@@ -14,6 +14,7 @@ import matplotlib
 import matplotlib.style
 
 LACKING = re.compile(r"Glyph (\d+) .*missing from")  # matplotlib's words
+FACES = ("rm", "it", "bf", "bfit", "cal", "sf", "tt")  # of formulas
 SAFE = "DejaVu Sans"  # letters that a font lacks are taken from it
 
 log = logging.getLogger(__name__)
@@ -28,8 +29,9 @@ def style():
     What `look` was given goes over it. Letters that no font has are told in a line, each once.
     """
     look = chosen()
-    font = {"font.family": [_family(look["font"]), SAFE]} if "font" in look else {}
-    changed = {**look.get("rc", {}), **font}
+    family = _family(look["font"]) if "font" in look else None
+    font = {} if family is None else {"font.family": [family, SAFE]}
+    changed = {**_mathematics(family), **look.get("rc", {}), **font}
     house = Path(__file__).parent / "house.mplstyle"
     with matplotlib.style.context(["default", house, changed]), _lacking():
         yield
@@ -103,6 +105,15 @@ def check_font(font: str | None) -> str | None:
     if font is not None:
         _family(font)
     return font
+
+
+def _mathematics(family: str | None) -> dict[str, str]:
+    """Settings by which formulas are of a family, too, and what it lacks of matplotlib's own."""
+    if family in (None, SAFE):  # as the house style has it
+        return {}
+    styles = {"it": ":italic", "bf": ":bold", "bfit": ":italic:bold"}
+    faces = {face: family + styles.get(face, "") for face in FACES}
+    return {"mathtext.fontset": "custom"} | {f"mathtext.{k}": v for k, v in faces.items()}
 
 
 def _family(font: str) -> str:

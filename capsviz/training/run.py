@@ -106,9 +106,10 @@ def run(
     Raises
     ------
     BlockingIOError  if another process trains in this folder.
-    ValueError       for a `save_every` below 1, a name that other files of a run have, and as
-                     `train.fit` raises it.
+    ValueError       for a `save_every` below 1, a name that other files of a run have, splits of
+                     unlike sizes or classes, and as `train.fit` raises it.
     """
+    _require_alike(recipe, splits)
     if save_every is not None and save_every < 1:
         raise ValueError(f"--save-every must be at least 1 epoch, got {save_every}")
     output, device = Path(output), torch.device(device)
@@ -138,6 +139,20 @@ def run(
         if team.leads:
             card = store(path, model, recipe, splits, history, device, processes=team.size)
         return path, team.agree(card)
+
+
+def _require_alike(recipe: Recipe, splits: dict[str, data.Dataset]) -> None:
+    """ValueError for images or classes that the network could not be evaluated on in the end."""
+    shape = splits["train"].first(1).crop(recipe.crop_px).image_shape
+    classes = list(splits["train"].classes)
+    for name, split in splits.items():
+        if name != "train" and split.image_shape != shape:
+            raise ValueError(
+                f"images of {split.name}'s {name} split are {tuple(split.image_shape)}, those to "
+                f"train on {tuple(shape)}: expected equal (C, H, W)"
+            )
+        if list(split.classes) != classes:
+            raise ValueError(f"the {name} split of {split.name} has other classes than train")
 
 
 def _fit(recipe, splits, output, past, device, resume, team, report, keep, card):

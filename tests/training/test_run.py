@@ -233,6 +233,16 @@ def test_training_images_are_whole_and_the_others_are_centre_crops(tmp_path):
     assert evaluate(found.model, found.dataset).accuracy == card["results"]["test"]["accuracy"]
 
 
+def test_splits_that_could_not_be_evaluated_are_refused_before_the_training(splits, tmp_path):
+    smaller = {**splits, "test": splits["test"].crop(20)}
+    with pytest.raises(ValueError, match=r"test split are \(1, 20, 20\), those to train on \(1, "):
+        pipeline.run("x", RECIPE, smaller, tmp_path, device=torch.device("cpu"))
+    fewer = {**splits, "validation": replace(splits["validation"], classes=tuple("abcdefghij"))}
+    with pytest.raises(ValueError, match="the validation split of digits has other classes"):
+        pipeline.run("x", RECIPE, fewer, tmp_path, device=torch.device("cpu"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_on_several_things_has_a_card_and_event_files(generator, tmp_path):
     part = two_thirds(generator)
     splits = dict.fromkeys(data.SPLITS, part)
