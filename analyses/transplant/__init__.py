@@ -23,6 +23,9 @@ exchanged. `--layer` does so in another routed layer; of one whose places see so
 not for couplings. With `--by iterations` B's couplings are put in in one iteration alone, or in all
 from it on, and the others route. Controls: A's own, given back, and those of a like image.
 
+With `--iterations R` all images are routed R times, however often the network was trained to: how
+far from even its couplings are, and what they carry, depends on it.
+
 Controls of the first: the couplings of another image of A's own class; the mean couplings of the
 data; A's own, shuffled among its children; noise with the standard deviation about uniform that A's
 own have; even couplings; and those of B, shuffled among its children: what they move as well is
@@ -50,6 +53,7 @@ from __future__ import annotations
 import click
 
 from capsviz.analyses.transplant import one_by_one
+from capsviz.analyses.transplant.pair import compute, of_two
 from capsviz.analyses.transplant.results import Parts, Result, Rounds, Statistics
 from capsviz.analyses.transplant.words import CONDITIONS, caption, findings, verdict
 from capsviz.cli import example, options
@@ -60,6 +64,7 @@ from capsviz.statistics.replicates import mean
 EXAMPLES = """
 capsviz transplant --digit 2 --donor 3  # 6 s
 capsviz transplant --n 1000  # about 10 s
+capsviz transplant --n 1000 --iterations 2  # about 10 s
 capsviz transplant --of children  # about 10 s
 capsviz transplant --by iterations  # about 10 s
 """
@@ -71,52 +76,22 @@ UNORDERED = dict.fromkeys(("types", "children"))
 OVER_RUNS = {"couples": min, "n": min, "tied": mean, "first": None, "off": mean}
 OVER_RUNS |= dict.fromkeys(("own_change", "partner_change", "neither", "own", "partner"), UNORDERED)
 
-__all__ = ["caption", "findings", "verdict"]
+__all__ = ["caption", "compute", "findings", "verdict"]
 
 
-def compute(model, images, labels=(None, None), *, classes, seed=0) -> Result:
-    """Exchange the couplings of two images (2, C, H, W).
-
-    Parameters
-    ----------
-    labels   true classes, where they are known.
-    classes  names of the classes.
-    seed     of the shuffle.
-
-    Raises
-    ------
-    ValueError  for another number of images, or a network whose couplings cannot be replaced.
-    """
-    from capsviz.analyses.transplant import measure
-    from capsviz.transforms.augment import to_uint8
-
-    pair = measure.exchange(model, images.cpu(), seed=seed)
-    return Result(
-        images=to_uint8(images.cpu()),
-        labels=list(labels),
-        read=pair.read.numpy(),
-        conditions=list(pair.conditions),
-        activations=pair.activations.numpy(),
-        decoded=None if pair.decoded is None else to_uint8(pair.decoded),
-        means=pair.own.mean(1).numpy(),
-        maps=None if pair.maps is None else pair.maps.numpy(),
-        coupling_sd=pair.coupling_sd.numpy(),
-        even=float(pair.even.mean()),
-        classes=list(classes),
-        given=measure.given(model),
-    )
-
-
-def evaluate(model, images, *, classes, dataset, parts=False, seed=0, progress=iter) -> Statistics:
+def evaluate(
+    model, images, *, classes, dataset, iterations=None, parts=False, seed=0, progress=iter
+) -> Statistics:
     """Exchange the couplings of N images (N, C, H, W), couple by couple, with controls.
 
     Parameters
     ----------
-    classes   names of the classes.
-    dataset   its name, for the record.
-    parts     also exchange the couplings of some capsules alone.
-    seed      of the couples, the shuffles, the noise and the bootstrap.
-    progress  wraps the chunks of images, for a progress bar.
+    classes     names of the classes.
+    dataset     its name, for the record.
+    iterations  of routing, instead of the network's own; not together with `parts`.
+    parts       also exchange the couplings of some capsules alone.
+    seed        of the couples, the shuffles, the noise and the bootstrap.
+    progress    wraps the chunks of images, for a progress bar.
 
     Raises
     ------
@@ -128,7 +103,8 @@ def evaluate(model, images, *, classes, dataset, parts=False, seed=0, progress=i
     from capsviz.statistics.comparison import draw_resamples
 
     images = images.cpu()
-    outcomes = measure.transplant(model, images, seed=seed, progress=progress)
+    options = {"iterations": iterations, "seed": seed}
+    outcomes = measure.transplant(model, images, **options, progress=progress)
     pairs = outcomes.own.shape[1]
     counts = draw_resamples(pairs // 2, seed=seed)
 
@@ -149,6 +125,7 @@ def evaluate(model, images, *, classes, dataset, parts=False, seed=0, progress=i
         classes=list(classes),
         dataset=dataset,
         given=measure.given(model),
+        iterations=iterations,
         **(some.estimates(model, images, seed=seed) if parts else {}),
     )
 
@@ -188,10 +165,17 @@ def plot(result: Result | Statistics | Parts | Rounds, *, width=7.16):
 @click.option(
     "--layer", type=int, help="A routed layer, from 0, where there are several. [default: the last]"
 )
+@click.option(
+    "--iterations",
+    type=click.IntRange(1, 100),
+    help="Routing iterations. [default: the network's own]",
+)
 @options.seed
-def command(run, donor, donor_index, n, parts, of, by, layer, seed):
+def command(run, donor, donor_index, n, parts, of, by, layer, iterations, seed):
     """Write the figure and its numbers; say what the couplings decide."""
     single = options.typed("of", "by", "layer")
+    if iterations is not None and (single or parts):
+        raise ValueError(f"--iterations is not for {[*single, '--parts'][0]}: drop one of them")
     number = one_by_one.FEW if single and n is None else n
     options.refuse_without_evaluate(number, "parts")
     why = single[0] if single and n is None else "--n"
@@ -204,33 +188,16 @@ def command(run, donor, donor_index, n, parts, of, by, layer, seed):
     if n is not None:
         images, _ = run.images(n)
         result = evaluate(
-            run.model, images, classes=run.classes, dataset=run.dataset, parts=parts, seed=seed,
-            progress=run.progress("transplanting"),
+            run.model, images, classes=run.classes, dataset=run.dataset, iterations=iterations,
+            parts=parts, seed=seed, progress=run.progress("transplanting"),
         )  # fmt: skip
         yield f"transplant-{run.dataset}-{n}-images", result
         return
     if donor is None:
         donor = next_class(run.inputs, run.picture)
     donor = example.known(run.inputs.dataset, donor, "--donor")
-    result = of_two(run.inputs, run.picture, donor, donor_index, seed)
+    result = of_two(run.inputs, run.picture, donor, donor_index, seed, iterations)
     yield f"transplant-{run.picture.name}-{donor}-{donor_index}", result
-
-
-def of_two(inputs, picture, donor: int, index: int, seed: int) -> Result:
-    """`compute` for a picture and an image of the data set."""
-    import torch
-
-    from capsviz.transforms.augment import to_float
-
-    other, _ = inputs.dataset.nth_of_class(donor, index)
-    images = torch.cat([picture.image.cpu(), to_float(other)])
-    if torch.equal(images[0], images[1]):
-        raise ValueError(
-            f"image {index} of class {inputs.dataset.classes[donor]} is the picture itself: "
-            "expected another one (--donor, --donor-index)"
-        )
-    labels = (picture.label, donor)
-    return compute(inputs.model, images, labels, classes=inputs.dataset.classes, seed=seed)
 
 
 def paper(inputs, settings):

@@ -50,11 +50,12 @@ class Outcomes(NamedTuple):
     coupling_sd: Tensor  # (K, P) of couplings about even ones
 
 
-def exchange(model, images: Tensor, *, seed: int) -> Exchange:
+def exchange(model, images: Tensor, *, iterations: int | None = None, seed: int) -> Exchange:
     """Each of two images (2, C, H, W) with the couplings of the other."""
+    options = {"iterations": iterations}
     if len(images) != 2:
         raise ValueError(f"expected two images whose couplings are exchanged, got {len(images)}")
-    traced = trace(model, images, keep=("couplings", "lengths"))
+    traced = trace(model, images, keep=("couplings", "lengths"), **options)
     require_all_to_all(traced.couplings)
     own, even = traced.couplings[-1], even_couplings(traced.couplings)
     generator = torch.Generator().manual_seed(seed)
@@ -62,7 +63,7 @@ def exchange(model, images: Tensor, *, seed: int) -> Exchange:
     decodes = tracing.reconstructs(model)
     keep = ("lengths", "reconstruction") if decodes else ("lengths",)
     mixed = [
-        trace(model, images, keep=keep, couplings=one)
+        trace(model, images, keep=keep, couplings=one, **options)
         for one in (own, own.flip(0), shuffled.flip(0), even)
     ]
     maps = None
@@ -80,9 +81,11 @@ def exchange(model, images: Tensor, *, seed: int) -> Exchange:
     )
 
 
-def transplant(model, images: Tensor, *, seed: int, progress=iter) -> Outcomes:
+def transplant(
+    model, images: Tensor, *, iterations: int | None = None, seed: int, progress=iter
+) -> Outcomes:
     """Images (N, C, H, W) under every condition; none without an unlike and a like one."""
-    own, even, read = last_couplings(model, images)
+    own, even, read = last_couplings(model, images, iterations=iterations)
     generator, others = (torch.Generator().manual_seed(seed + k) for k in range(2))
     several = (torch.bincount(read)[read] > 1).nonzero().flatten()  # there is a like image, too
     pairs = several[couples(read[several], generator)]
@@ -108,7 +111,7 @@ def transplant(model, images: Tensor, *, seed: int, progress=iter) -> Outcomes:
             even.expand(len(rows), *even.shape),
             control_couplings("shuffled", own[None, partner[rows]], others)[-1],
         )
-        said = under_couplings(model, images[here], replaced)
+        said = under_couplings(model, images[here], replaced, iterations=iterations)
         sd = torch.stack([coupling_sd(one) for one in replaced])
         parts.append((*_outcome(said, read[here], read[partner[rows]]), sd))
     return Outcomes(*(torch.cat(values, 1) for values in zip(*parts, strict=True)))

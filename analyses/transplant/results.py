@@ -30,6 +30,7 @@ class Result(NamedTuple):
     even: float  # what a child gives each class if it gives evenly, mean over children
     classes: list[str]
     given: str | None = None  # why the couplings decide by construction; None: they need not
+    iterations: int | None = None  # of routing; None: the network's own
 
 
 class Statistics(NamedTuple):
@@ -55,6 +56,7 @@ class Statistics(NamedTuple):
     part_as_partner: Estimate | None = None  # (P, S) as the unlike image's; of at most 200 pairs
     tied: np.ndarray | None = None  # (K,) share in which no class is ahead of all others
     given: str | None = None  # why the couplings decide by construction; None: they need not
+    iterations: int | None = None  # of routing; None: the network's own
 
 
 class Parts(NamedTuple):

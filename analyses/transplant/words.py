@@ -56,7 +56,8 @@ def findings(result) -> str:
         for k in range(2)
     ]
     sd = ", ".join(f"{value:.4f}" for value in result.coupling_sd)
-    text = f"{'; '.join(parts)}\nstandard deviation of the couplings about even ones: {sd}"
+    text = f"{routed(result)}{'; '.join(parts)}\n"
+    text += f"standard deviation of the couplings about even ones: {sd}"
     if result.given is None or not result.coupling_sd.any():  # even ones decide nothing
         return text
     return f"{text}\n{GIVEN}: {result.given}"
@@ -72,7 +73,7 @@ def _of_pairs(result) -> str:
             result.coupling_sd[LIKE:], ties[LIKE:], strict=True,
         )
     ]  # fmt: skip
-    text = (
+    text = routed(result) + (
         f"of {result.n:,} pairs of {result.dataset} images, with the couplings of an image of "
         f"another class, {result.as_partner[UNLIKE]:.1%} are read as that image's class, "
         f"{result.as_own[UNLIKE]:.1%} as their own; these couplings have a standard deviation of "
@@ -86,6 +87,13 @@ def _of_pairs(result) -> str:
         f"{name} {result.part_as_partner[k, half]:.1%}" for k, name in enumerate(result.parts)
     )
     return f"{text}\nread as the unlike class with half of its couplings, by {halves}"
+
+
+def routed(result) -> str:
+    """How often, where that is not how often the network routes by itself."""
+    if result.iterations is None:
+        return ""
+    return f"routed {result.iterations} time{'s' * (result.iterations > 1)}, "
 
 
 def verdict(result) -> str:

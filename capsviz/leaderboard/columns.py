@@ -79,7 +79,9 @@ def over_fresh(result):
 
 def transplant(result):
     """Share of pairs read as the image whose couplings they got."""
-    if hasattr(result, "couples") and hasattr(result, "as_partner"):  # not of parts or iterations
+    if not hasattr(result, "couples") or not hasattr(result, "as_partner"):
+        return  # of parts, or of iterations one by one
+    if result.iterations is None:  # but as often as the network routes by itself
         yield FIRST, result.as_partner[result.conditions.index("of an unlike image")]
 
 

@@ -12,14 +12,18 @@ from capsviz.tracing.interventions import even_couplings
 ROUNDS = 100  # of attempts to part couples of equal class
 
 
-def last_couplings(model, images: Tensor, *, layer: int = -1) -> tuple[Tensor, Tensor, Tensor]:
+def last_couplings(
+    model, images: Tensor, *, layer: int = -1, iterations: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Own couplings (N, I, J) of the last iteration, even ones (I, J), and classes read (N,).
 
-    Of another `layer` than the last its parents are read.
+    Of another `layer` than the last its parents are read; `iterations` in place of the network's.
     """
     own, read = [], []
     for batch in images.split(CHUNK_IMAGES):
-        traced = trace(model, batch, layer=layer, keep=("couplings", "lengths"))
+        traced = trace(
+            model, batch, layer=layer, iterations=iterations, keep=("couplings", "lengths")
+        )
         assert traced.couplings is not None and traced.lengths is not None
         require_all_to_all(traced.couplings)
         own.append(traced.couplings[-1].clone())

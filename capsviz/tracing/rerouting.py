@@ -91,14 +91,23 @@ def _check(several: Sequence[Tensor | None]) -> None:
 
 
 def under_couplings(
-    model, images: Tensor, several: Sequence[Tensor | None], *, progress=iter
+    model,
+    images: Tensor,
+    several: Sequence[Tensor | None],
+    *,
+    iterations: int | None = None,
+    progress=iter,
 ) -> Tensor:
     """Activations (K, N, J) alone, as `parents_under` has them; poses are not asked for."""
     if routes_again(model):
-        return parents_under(model, images, several, progress=progress).activations
+        routed = parents_under(model, images, several, iterations=iterations, progress=progress)
+        return routed.activations
     check_images(images)
     _check(several)
-    traced = [trace(model, images, keep=("lengths",), couplings=one) for one in progress(several)]
+    traced = [
+        trace(model, images, keep=("lengths",), couplings=one, iterations=iterations)
+        for one in progress(several)
+    ]
     return torch.stack([one.lengths for one in traced if one.lengths is not None])
 
 

@@ -89,6 +89,23 @@ def test_outcomes_are_those_of_pairs_traced_one_by_one(model, images):
     assert outcomes.own[words.OWN].all()
 
 
+def test_couplings_are_those_of_as_many_iterations_as_are_asked_for(model, images):
+    pair = images[:2]
+    own = model.capsules.iterations
+    assert own == 3
+    traced = trace(model, pair, iterations=5)
+    result = transplant.compute(model, pair, classes=CLASSES, iterations=5)
+    expected = mixed(traced.votes[0], traced.couplings[-1][1])
+    np.testing.assert_allclose(result.activations[0, 1], expected, atol=1e-6)
+    assert (result.coupling_sd > transplant.compute(model, pair, classes=CLASSES).coupling_sd).all()
+    chosen = {"classes": CLASSES, "dataset": "noise"}
+    many = transplant.evaluate(model, images, **chosen, iterations=own)
+    same = transplant.evaluate(model, images, **chosen)
+    np.testing.assert_array_equal(many.as_partner.value, same.as_partner.value)
+    assert many.iterations == 3 and same.iterations is None
+    assert transplant.findings(many) == "routed 3 times, " + transplant.findings(same)
+
+
 def test_where_all_classes_tie_none_is_read(generator):
     model = build_self_routing()
     images = spread_out(model, 10, generator)
@@ -160,7 +177,7 @@ def test_no_image_stands_for_a_like_one_itself(model, images, monkeypatch):
     read = torch.arange(len(images)) % 3
     read[-1] = 3
     last = measure.last_couplings
-    monkeypatch.setattr(measure, "last_couplings", lambda *a: (*last(*a)[:2], read))
+    monkeypatch.setattr(measure, "last_couplings", lambda *a, **_: (*last(*a)[:2], read))
     seen, control = [], measure.control_couplings
 
     def spy(kind, own, generator):
@@ -315,3 +332,11 @@ def test_the_command_writes_figures_and_numbers(analyse, tmp_path):
     done = analyse("transplant", "--n", "40", "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["as_own"]["n"] <= 40
+
+
+@pytest.mark.parametrize("other", ["--parts", "--of", "--by", "--layer"])
+def test_iterations_are_not_beside_what_has_none(other, analyse, tmp_path):
+    value = {"--of": ["children"], "--by": ["capsules"], "--layer": ["0"]}.get(other, [])
+    words = ["transplant", "--n", "20", "--iterations", "2", other, *value]
+    outcome = analyse(*words, "--output", tmp_path)
+    assert outcome.exit_code == 2 and f"--iterations is not for {other}" in outcome.output
