@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -145,7 +146,7 @@ def measure(folder: Path, name: str, images: int, networks: Sequence[str]) -> st
     if outcome.exit_code or not results:
         return f"left out: {(outcome.stderr or str(outcome.exception)).strip().splitlines()[-1]}"
     for earlier in folder.glob(f"{results[0].name.split('-')[0]}-*"):
-        if ("-law" in earlier.name) == ("-law" in results[0].name):
+        if kind(earlier.name) == kind(results[0].name):
             earlier.unlink()
     for path in results:
         values = rounded(json.loads(path.read_text(encoding="utf-8")))
@@ -154,6 +155,11 @@ def measure(folder: Path, name: str, images: int, networks: Sequence[str]) -> st
     for path in Path(f"seeds/{name}").glob("*.npz"):
         shutil.copy(path, folder / path.name)
     return f"{time.process_time() - begin:.0f} s of CPU"
+
+
+def kind(name: str) -> tuple[bool, bool]:
+    """What results of one analysis differ in: laws, and as many iterations as were asked for."""
+    return "-law" in name, re.search(r"-iterations-\d+\.json$", name) is not None
 
 
 def rounded(value, decimals: int | None = None):
