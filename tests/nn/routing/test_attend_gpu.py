@@ -32,6 +32,7 @@ def compare(sizes, how) -> list[float]:
 
     tensors = [draw(I, D, B), draw(I, J, E, D), draw(J, E, B)]
     tensors += [draw(I, J)] if how.pop("shifted", False) else []
+    assert _attend._built(torch.device("cpu")) is _attend_gpu
     _attend._kernels = lambda u, weight: _attend_gpu
     total = _attend.attend(*tensors, **how)
     slope = draw(*total.shape).detach()
@@ -64,6 +65,19 @@ def test_the_kernels_give_the_sum_and_its_gradients():
     for line in lines:
         errors = [float(word) for word in line.partition(": ")[2].split()]
         assert len(errors) >= 4 and max(errors) < 1e-5, line
+
+
+def test_where_triton_does_not_run_blocks_are_taken_and_a_warning_says_so():
+    pytest.importorskip("triton", reason="Triton is not here: PyTorch brings it with CUDA")
+    import torch
+
+    from capsviz.nn.routing import _attend
+
+    _attend._built.cache_clear()
+    with pytest.warns(UserWarning, match="longer than it could: Triton does not run here"):
+        assert _attend._built(torch.device("cpu")) is None  # here it is not interpreted
+    assert _attend._built(torch.device("cpu")) is None  # and is told once
+    _attend._built.cache_clear()
 
 
 if __name__ == "__main__":
