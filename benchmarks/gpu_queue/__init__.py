@@ -10,6 +10,9 @@ FOLDER then holds few files, each below 16 MiB: `jobs.json` (what became of ever
 curves, logs) and the weights, of each network the best seed on the validation images first. On a
 machine without the --work of an earlier call, --earlier takes its results from the archive.
 
+A training of MNIST on an H100 leaves it idle for a third of an epoch, while states and events are
+written: a second one beside it fills that, more of them only take turns (benchmarks/notes.md).
+
 Nothing need be installed but PyTorch, torchvision, pytest and what a training imports: kornia and
 kornia_rs, pydantic, pydantic-core, annotated-types, typing-inspection, tomli-w, pylatexenc. Where
 .git does not travel, $CAPSVIZ_COMMIT says of which commit the code is. Data sets are read unpacked.
@@ -53,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument("--work", type=Path, default=Path("runs/gpu"), help="what goes on")
     options.add_argument("--earlier", type=Path, help="results.tar.gz of an earlier call")
     options.add_argument("--seconds", type=float, default=480, help="of this call")
-    options.add_argument("--side-by-side", type=int, default=3, help="trainings at once")
+    options.add_argument("--side-by-side", type=int, default=2, help="trainings at once")
     options.add_argument("--device", default="cuda")
     options.add_argument("--trial", action="store_true", help="little of everything")
     options.add_argument("--only", nargs="+", metavar="NAME", help="jobs whose names begin so")
