@@ -30,9 +30,7 @@ from capsviz import data
 from capsviz.files import write_text
 from capsviz.provenance import hardware, provenance
 from capsviz.training import run as pipeline
-from capsviz.training.distributed import Team
 from capsviz.training.evaluate import evaluate
-from capsviz.training.gradients import Gradients
 from capsviz.training.train import build_model, fit
 
 WAYS = ("graph", "compiled")  # how capsviz is trained: as it is, and by torch.compile before that
@@ -54,22 +52,6 @@ def compiled(network: torch.nn.Module, way: str) -> torch.nn.Module:
     return network
 
 
-def recorded(network: torch.nn.Module, *, batch: int, bf16: bool, device: torch.device):
-    """One training step as `trainer` has it, but for the optimiser one CUDA graph."""
-    network.to(device)
-    optimiser = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
-    gradients = Gradients(network, network, Team(), part=batch, batch=batch, bf16=bf16)
-    images = torch.rand(batch, *network.settings.image_shape, device=device)
-    labels = torch.randint(0, 10, (batch,), device=device)
-
-    def step():
-        optimiser.zero_grad(set_to_none=True)
-        gradients(images, images, labels, 1.0, {})
-        optimiser.step()
-
-    return step
-
-
 def steps(device: torch.device, batch: int, precision: str) -> dict:
     """Median milliseconds of a training step of every contender, taking turns."""
     torch.manual_seed(0)
@@ -77,7 +59,7 @@ def steps(device: torch.device, batch: int, precision: str) -> dict:
     networks |= {"capsviz launches": capsnet()}
     how = {"batch": batch, "bf16": precision == "bf16", "device": device}
     contenders = {name: trainer(network, **how) for name, network in networks.items()}
-    contenders["capsviz graph"] = recorded(capsnet(), **how)
+    contenders["capsviz graph"] = trainer(capsnet(), **how, graph=True)
 
     sync = partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
     times = interleaved(contenders, ROUNDS, WARM, sync=sync)

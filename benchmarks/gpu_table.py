@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from benchmarks import RESULTS
+from benchmarks.gpu import ROUNDS
 from capsviz.figures.tables import markdown
 
 CONTENDERS = {
@@ -37,8 +38,8 @@ def gpu_table() -> str:
     return "\n".join(
         [
             markdown(header, rows),
-            "Training steps, medians of 20 rounds in which all take turns, waiting for the GPU "
-            f"after each; {about['hardware']}, torch {versions['torch']}, one session. An epoch of "
+            f"Training steps, medians of {ROUNDS} rounds in which all take turns, waiting for the "
+            f"GPU after each; {about['hardware']}, torch {versions['torch']}, one session. An epoch of "
             f"MNIST in bf16, with validation: {listed} images (aim: {AIM} s, {met}).",
         ]
     )

@@ -8,6 +8,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from capsviz.nn import allocator
 
@@ -18,6 +19,8 @@ import torch
 
 from benchmarks.clock import interleaved, peak_bytes
 from benchmarks.networks import Floor, capsnet, literal
+from capsviz.training.distributed import Team
+from capsviz.training.gradients import Gradients
 
 NETWORKS = {
     "floor": lambda size, classes, iterations: Floor((1, size, size)),
@@ -39,9 +42,16 @@ def build(name: str, size: int = 28, classes: int = 10, iterations: int = 3):
 
 
 def trainer(
-    network, *, batch: int = 128, bf16: bool = False, device: torch.device | str = "cpu"
+    network,
+    *,
+    batch: int = 128,
+    bf16: bool = False,
+    device: torch.device | str = "cpu",
+    graph: bool = False,
 ) -> Callable[[], None]:
-    """One training step on a device, which the network is moved to: forward, backward, Adam."""
+    """One training step on a device, which the network is moved to: forward, backward, Adam; with
+    `graph`, of capsviz's own, the first two as `capsviz train` has them: on a GPU one CUDA graph.
+    """
     device = torch.device(device)
     network.to(device)
     optimiser = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
@@ -55,11 +65,18 @@ def trainer(
             return network.loss(images)
         return network.objective(network(images), images, labels).loss
 
-    def step():
-        optimiser.zero_grad(set_to_none=True)
+    def learn():
         with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
             value = loss()
         value.backward()
+
+    if graph:
+        gradients = Gradients(network, network, Team(), part=batch, batch=batch, bf16=bf16)
+        learn = partial(gradients, images, images, labels, 1.0, {})
+
+    def step():
+        optimiser.zero_grad(set_to_none=True)
+        learn()
         optimiser.step()
 
     return step

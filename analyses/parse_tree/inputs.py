@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import torch
-
 from capsviz import checkpoint
 from capsviz.cli import options
-from capsviz.cli.other_images import next_class, other_images
-from capsviz.transforms.augment import to_float
+from capsviz.cli.other_images import beside, next_class, other_images
 
 OTHERS = 500  # images that means are of, at most
 
@@ -38,15 +35,8 @@ def check(n, folder, seeds, dead_norm, starved_share) -> None:
 def two(inputs, picture, other: int | None) -> tuple[str, dict]:
     """Stem, and what `compute` takes, of a picture and an image of the data set."""
     other = next_class(inputs, picture) if other is None else other
-    second, _ = inputs.dataset.nth_of_class(other, 0)
-    images = torch.cat([picture.image.cpu(), to_float(second)])
-    if torch.equal(images[0], images[1]):
-        raise ValueError(
-            f"image 0 of class {inputs.dataset.classes[other]} is the picture itself: expected "
-            "another class (--other)"
-        )
     arguments = {
-        "images": images,
+        "images": beside(inputs, picture, other, 0, "another class (--other)"),
         "labels": (picture.label, other),
         "classes": inputs.dataset.classes,
     }

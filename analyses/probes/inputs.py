@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from capsviz.cli.other_images import beside
+
 LEAST = 8  # images of a class to fit on
 NO_DECODER = "this network has no decoder: cycle and paths are left out"
 
@@ -36,23 +38,14 @@ def pair(inputs, picture, other_index: int | None, *, index: int | None = None):
     ----------
     other_index  which image of the class; None: the one after `index`, or after the picture's own.
     """
-    import torch
-
     from capsviz.tracing import scores
-    from capsviz.transforms.augment import to_float
 
     label = picture.label
     if label is None:
         label = int(scores(inputs.model, picture.image).argmax())
     if other_index is None:
         other_index = _next(inputs, picture, index)
-    other, _ = inputs.dataset.nth_of_class(label, other_index)
-    images = torch.cat([picture.image.cpu(), to_float(other)])
-    if torch.equal(images[0], images[1]):
-        raise ValueError(
-            f"image {other_index} of class {inputs.dataset.classes[label]} is the picture itself: "
-            "expected another one (--other-index)"
-        )
+    images = beside(inputs, picture, label, other_index, "another one (--other-index)")
     return f"probes-{picture.name}-to-{other_index}", images, (picture.label, label)
 
 

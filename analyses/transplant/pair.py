@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from capsviz.analyses.transplant.results import Result
+from capsviz.cli.other_images import beside
 
 
 def compute(model, images, labels=(None, None), *, classes, iterations=None, seed=0) -> Result:
@@ -42,17 +43,7 @@ def compute(model, images, labels=(None, None), *, classes, iterations=None, see
 
 def of_two(inputs, picture, donor: int, index: int, seed: int, iterations=None) -> Result:
     """`compute` for a picture and an image of the data set."""
-    import torch
-
-    from capsviz.transforms.augment import to_float
-
-    other, _ = inputs.dataset.nth_of_class(donor, index)
-    images = torch.cat([picture.image.cpu(), to_float(other)])
-    if torch.equal(images[0], images[1]):
-        raise ValueError(
-            f"image {index} of class {inputs.dataset.classes[donor]} is the picture itself: "
-            "expected another one (--donor, --donor-index)"
-        )
+    images = beside(inputs, picture, donor, index, "another one (--donor, --donor-index)")
     labels, classes = (picture.label, donor), inputs.dataset.classes
     chosen = {"iterations": iterations, "seed": seed}
     return compute(inputs.model, images, labels, classes=classes, **chosen)

@@ -7,7 +7,7 @@ from capsviz.analyses.transplant.words import UNLIKE
 PAPER, FEWER = "mnist-10-epochs", "mnist-2-iterations-10-epochs"  # three iterations, and two
 MORE = {3: "three times", 5: "five times"}  # that the latter are routed
 # Recipes that differ from `PAPER`'s in iterations or epochs: of its couplings enough is said
-ALIKE = (FEWER, "mnist-4-iterations", "mnist-5-iterations", "-50-epochs", "cifar10`")
+ALIKE = (FEWER, "mnist-4-iterations", "mnist-5-iterations", "-50-epochs")
 
 
 def trend_of_iterations() -> tuple[str, list[str]]:

@@ -1,5 +1,7 @@
 """Findings on couplings: what they carry, what iterations change, what their maps show."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from benchmarks.claims.claim import shipped
@@ -58,12 +60,10 @@ def transplant() -> Finding:
             spared.append(share)
         return share, ".1%", True
 
-    def told(word):
-        return bool(trend) and any(name in word for name in (PAPER, *ALIKE[:-1]))
-
     words, files, _ = over_runs("transplant", "Statistics", partner, may_fail)
     longer, on_stem = _trained_longer()
     trend, of_trend = trend_of_iterations()
+    told = (PAPER, *ALIKE) if trend else ()
     by_kind = {
         kind: [word for word, its in zip(words, kinds, strict=True) if its == kind]
         for kind in ("repeated", "spared", "destroyed", "kept")
@@ -73,8 +73,8 @@ def transplant() -> Finding:
     apart = [of for of in apart if may_fail(of.about["provenance"].get("routing"))]
     least = min((of.result.as_partner[UNLIKE_SHUFFLED].value for of in apart), default=np.nan)
     words = [
-        *(word for word in by_kind["repeated"] if not told(word)),
-        *(word for word in by_kind["spared"] if not told(word)),
+        *_without(told, by_kind["repeated"]),
+        *_without(told, by_kind["spared"]),
         f"of sharper couplings {'; '.join(sharper)}",
         f"in {len(apart)} networks of one run the other's shuffled do as well, "
         f"{percent(least)} or more",
@@ -137,7 +137,7 @@ def iterations() -> Finding:
         return (of.changed[rounds - 1], ".2%", True) if rounds > 1 else None
 
     words, files, _ = over_runs("routing", "Statistics", changed, "dynamic".__eq__)
-    words = [word for word in words if not any(name in word for name in ALIKE)]
+    words = _without((*ALIKE, "cifar10`"), words)  # of which `_elsewhere` tells
     apart, more = _elsewhere(changed)
     longer, pairs = trained.words()
     return Finding(
@@ -156,8 +156,13 @@ def iterations() -> Finding:
     )
 
 
+def _without(names: Sequence[str], words: list[str]) -> list[str]:
+    """Those of recipes that are told of elsewhere left out."""
+    return [word for word in words if not any(name in word for name in names)]
+
+
 def _elsewhere(changed) -> tuple[str, list[str]]:
-    """Where iterations change more, of single networks: by dynamic routing, and by EM."""
+    """Where iterations change more: by dynamic routing on photographs, and by EM."""
     known = {of.network: of for of in singles("routing", "Statistics")}
     words, files = "", []
     folder = discovery.folder(checkpoint.SHIPPED) / "seeds" / "cifar10"

@@ -1,4 +1,4 @@
-"""Images that are not those measured: what a statistic is fitted, ranked or averaged on."""
+"""Images beside those looked at: for a statistic to be fitted or averaged on, or as a pair."""
 
 from __future__ import annotations
 
@@ -40,6 +40,25 @@ def other_images(inputs, n: int) -> Others:
         f"{inputs.dataset.name} has neither validation nor training images at hand, which this "
         "needs beside those that are measured"
     )
+
+
+def beside(inputs, picture, label: int, index: int, expected: str) -> Tensor:
+    """A picture, and image number `index` of a class of the data set: (2, C, H, W) in [0, 1].
+
+    ValueError, which says what is `expected`, where that is the picture itself.
+    """
+    import torch
+
+    from capsviz.transforms.augment import to_float
+
+    other, _ = inputs.dataset.nth_of_class(label, index)
+    images = torch.cat([picture.image.cpu(), to_float(other)])
+    if torch.equal(images[0], images[1]):
+        raise ValueError(
+            f"image {index} of class {inputs.dataset.classes[label]} is the picture itself: "
+            f"expected {expected}"
+        )
+    return images
 
 
 def next_class(inputs, picture) -> int:

@@ -90,8 +90,7 @@ def takes(u: Tensor, weight: Tensor) -> bool:
     B, _, across = _images(u)
     of_parents = weight.shape[1] * max(weight.shape[0], weight.shape[2])
     numbers = max(weight.numel() * across, u.numel(), of_parents * B)
-    known = torch.cuda.get_device_capability(u.device) >= (7, 0)  # to Triton
-    return known and max(weight.shape[2:]) <= WIDEST and numbers < 2**31
+    return max(weight.shape[2:]) <= WIDEST and numbers < 2**31
 
 
 def products(u: Tensor, weight: Tensor, parents: Tensor) -> Tensor:
