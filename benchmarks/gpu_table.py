@@ -39,8 +39,8 @@ def gpu_table() -> str:
         [
             markdown(header, rows),
             f"Training steps, medians of {ROUNDS} rounds in which all take turns, waiting for the "
-            f"GPU after each; {about['hardware']}, torch {versions['torch']}, one session. An epoch of "
-            f"MNIST in bf16, with validation: {listed} images (aim: {AIM} s, {met}).",
+            f"GPU after each; {about['hardware']}, torch {versions['torch']}, one session. An "
+            f"epoch of MNIST in bf16, with validation: {listed} images (aim: {AIM} s, {met}).",
         ]
     )
 
