@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -46,7 +47,7 @@ def row(runs: dict[int, dict], reference: dict[int, dict]) -> dict:
         "reconstruction_weight": _reconstruction_weight(first),
         "held_out": np.mean([run["held_out"]["accuracy"] for run in runs.values()]),
         "test": np.mean([run["test"]["accuracy"] for run in runs.values()]),
-        "affine": _estimate(_share, *_hits(runs, reference)),
+        "affine": _accuracy(*_hits(runs, reference)),
         "affine_range": [min(accuracy), max(accuracy)],
         "affnist": np.mean([score["accuracy"] for score in real]) if comparable else np.nan,
     }
@@ -62,11 +63,10 @@ def by_place(runs: dict[int, dict], reference: dict[int, dict], transforms: dict
     hits, pair = _hits(runs, reference)
     within = near(transforms)
     columns = {
-        "within": _estimate(partial(_share, mask=within), hits, pair),
-        "beyond": _estimate(partial(_share, mask=~within), hits, pair),
+        "within": _accuracy(hits, pair, within),
+        "beyond": _accuracy(hits, pair, ~within),
         "by_factor": stack(
-            stack(_estimate(partial(_share, mask=mask), hits, pair) for mask in masks)
-            for masks in bins(transforms)
+            stack(_accuracy(hits, pair, mask) for mask in masks) for masks in bins(transforms)
         ),
     }
     if hits.shape[1] < FEWEST:  # no fit of so few
@@ -187,6 +187,12 @@ def _lost(terms: list, hits: np.ndarray, relative=False) -> tuple:
         influence = (influence - lost / total * influence.sum(1, keepdims=True)) / total
         lost = lost / total
     return lost, influence, len(hits)
+
+
+def _accuracy(hits: np.ndarray, pair: tuple | None, mask=None) -> Estimate:
+    """The share of right answers among the masked; its interval ends where shares do."""
+    one = _estimate(partial(_share, mask=mask), hits, pair)
+    return replace(one, ci95=one.ci95.clip(0, 1))
 
 
 def _estimate(statistic: Callable, hits: np.ndarray, pair: tuple | None) -> Estimate:

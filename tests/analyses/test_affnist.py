@@ -80,6 +80,9 @@ def test_intervals_are_over_digits_and_over_seeds():
     seeds = 4.302653 * np.std(shares, ddof=1) / 3**0.5  # Student's t of two degrees of freedom
     half = np.hypot(digits, seeds)
     np.testing.assert_allclose(unlike.ci95[0], [mean.mean() - half, mean.mean() + half], rtol=1e-5)
+    hits = [np.ones(400, bool), np.ones(400, bool), one]
+    ends = affnist.compute([result("capsnet", seed, h) for seed, h in enumerate(hits)]).affine
+    assert ends.high[0] == 1 and ends.low[0] > 0  # no share is above 1
 
 
 def test_variants_of_one_digit_count_as_one(monkeypatch):
