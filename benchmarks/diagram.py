@@ -13,9 +13,9 @@ from matplotlib.patches import FancyArrowPatch
 from torch.nn.functional import cosine_similarity
 
 import capsviz
-from capsviz import discovery, figures
-from capsviz.cli.inputs import open_inputs, open_picture
-from capsviz.figures import COLOURS
+from capsviz import discovery, results
+from capsviz.inputs.opening import open_inputs, open_picture
+from capsviz.results import COLOURS
 
 WIDTH, HEIGHT = 7.16, 1.75  # inches
 TITLES = (
@@ -105,9 +105,9 @@ def main() -> None:
     picture = open_picture(inputs, digit=2, index=0)
     trace = capsviz.trace(inputs.model, picture.image)
     for kind in ("svg", "png"):
-        with figures.style():
+        with results.style():
             figure = draw(trace, picture.label)
-        figures.save_figure(figure, discovery.root() / "docs" / f"capsules.{kind}")
+        results.save_figure(figure, discovery.root() / "docs" / f"capsules.{kind}")
 
 
 if __name__ == "__main__":

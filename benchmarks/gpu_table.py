@@ -6,7 +6,7 @@ import json
 
 from benchmarks import RESULTS
 from benchmarks.gpu import ROUNDS
-from capsviz.figures.tables import markdown
+from capsviz.results.tables import markdown
 
 CONTENDERS = {
     "floor": "floor",

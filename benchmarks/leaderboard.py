@@ -3,11 +3,11 @@
 `python -m benchmarks.leaderboard` writes it; `make readme` does too.
 """
 
-from capsviz import leaderboard
 from capsviz.discovery import root
-from capsviz.figures.tables import markdown
 from capsviz.files import write_text
-from capsviz.leaderboard.words import SEVERAL
+from capsviz.results import leaderboard
+from capsviz.results.leaderboard.words import SEVERAL
+from capsviz.results.tables import markdown
 
 PAGE = root() / "docs/leaderboard.md"
 HEAD = """# Leaderboard

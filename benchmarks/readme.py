@@ -1,6 +1,6 @@
 """Fill README.md and pages of docs/: outputs of commands, results from the cards, lists.
 
-`python -m benchmarks.readme` rewrites the marked parts of `PAGES`, docs/claims.md,
+`python -m benchmarks.readme` rewrites the marked parts of `PAGES`,
 docs/findings.md and docs/leaderboard.md; `--no-run` keeps the commands' outputs.
 """
 
@@ -11,17 +11,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import RESULTS, blocks, claims, findings, layers, parity, robustness
+from benchmarks import RESULTS, blocks, findings, layers, parity, robustness
 from benchmarks import durations as analyses
-from benchmarks.claims.accuracy import cards
 from benchmarks.gpu_table import gpu_table
 from benchmarks.leaderboard import write as write_leaderboard
+from benchmarks.shipped import cards
 from benchmarks.table import table
 from capsviz import discovery
 from capsviz.cli import PACKAGES
 from capsviz.experiments import reproductions
 from capsviz.experiments.gathering import READING, gather, lengths
-from capsviz.figures import tables
+from capsviz.results import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
@@ -232,5 +232,4 @@ if __name__ == "__main__":
     for path in (ROOT / name for name in PAGES):
         text = fill(path.read_text("utf-8"), run="--no-run" not in sys.argv)
         path.write_text(text, "utf-8")
-    claims.write()
     findings.write()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.claims.claim import LAWS
+from benchmarks.shipped import LAWS
 from capsviz import checkpoint, discovery
 from capsviz.analyses import affnist, equivariance
 from capsviz.analyses.affnist.draw import TITLES
@@ -10,8 +10,8 @@ from capsviz.analyses.affnist.words import apart
 from capsviz.analyses.sweep.measure import GRID_PX
 from capsviz.analyses.sweep.words import unequal
 from capsviz.experiments.affnist import NETWORKS
-from capsviz.figures import read_result
-from capsviz.figures.tables import markdown
+from capsviz.results import read_result
+from capsviz.results.tables import markdown
 from capsviz.statistics.words import number
 
 FIGURES = discovery.root() / "figures"

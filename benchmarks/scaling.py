@@ -60,16 +60,16 @@ def draw(lines: list[dict]) -> None:
     """docs/scaling.pdf and .png."""
     import matplotlib.pyplot as plt
 
-    from capsviz import figures
+    from capsviz import results
 
     def curve(ax, network, sweep, key, scale, **how):
         chosen = [x for x in lines if x["network"] == network and x["sweep"] == sweep and key in x]
         ax.plot([x["value"] for x in chosen], [x[key] * scale for x in chosen], **how)
 
-    with figures.style():
+    with results.style():
         figure, axes = plt.subplots(2, len(SWEEPS), figsize=(7.16, 3.6), sharey="row")
         for column, sweep in zip(axes.T, SWEEPS, strict=True):
-            for colour, network in zip(figures.COLOURS[:2], ("capsviz", "literal"), strict=True):
+            for colour, network in zip(results.COLOURS[:2], ("capsviz", "literal"), strict=True):
                 how = {"color": colour, "marker": "o", "markersize": 3, "label": network}
                 curve(column[0], network, sweep, "median_ms", 1e-3, **how)
                 curve(column[1], network, sweep, "transient_bytes", 1e-9, **how)
@@ -85,7 +85,7 @@ def draw(lines: list[dict]) -> None:
         axes[1, 0].set_ylabel("memory of a step (GB)")
         axes[0, 0].legend(loc="upper left")
         for kind in ("pdf", "png"):
-            figures.save_figure(figure, discovery.root() / "docs" / f"scaling.{kind}")
+            results.save_figure(figure, discovery.root() / "docs" / f"scaling.{kind}")
         plt.close(figure)
 
 

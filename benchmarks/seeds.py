@@ -25,8 +25,9 @@ import click
 from click.testing import CliRunner
 
 from capsviz import checkpoint, discovery
-from capsviz.cli import main, runs
+from capsviz.cli import main
 from capsviz.files import write_text
+from capsviz.inputs import runs
 
 ROOT = discovery.root()
 FOLDER = ROOT / "trained/seeds"

@@ -16,7 +16,8 @@ import tempfile
 import click
 
 from benchmarks import seeds
-from capsviz import checkpoint, leaderboard
+from capsviz import checkpoint
+from capsviz.results import leaderboard
 
 FOLDER = seeds.ROOT / "figures/leaderboard"
 FEW = {"detect": 100, "faithfulness": 200}  # images at most: these take long

@@ -29,7 +29,7 @@ _LAZY = {  # name -> its module; __init__.pyi says the same to type checkers
     "open_image": "capsviz.pictures",
     "save": "capsviz.training.own",
     "trace": "capsviz.tracing",
-    "wrap": "capsviz.foreign.wrapping",
+    "wrap": "capsviz.wrapping.wrapping",
 }
 _ROOMS = ("checks", "data", "plot", "testing")  # modules that are offered whole
 _MOVED = {  # `from capsviz import NAME`, as the README and the tour of 0.1.0 had it

@@ -6,12 +6,12 @@ from capsviz import plot as plot
 from capsviz import testing as testing
 from capsviz.checkpoint import load as load
 from capsviz.data import Dataset as Dataset
-from capsviz.foreign.wrapping import wrap as wrap
 from capsviz.nn.computation import literal as literal
 from capsviz.nn.models.capsnet import CapsNet as CapsNet
 from capsviz.pictures import open_image as open_image
 from capsviz.tracing import Trace as Trace
 from capsviz.tracing import trace as trace
 from capsviz.training.own import save as save
+from capsviz.wrapping.wrapping import wrap as wrap
 
 __version__: str

@@ -23,9 +23,9 @@ from visitor import (  # noqa: F401  # one server for all
     visit,
 )
 
-from capsviz import data, discovery, figures
+from capsviz import data, discovery, results
 from capsviz.cli import main, options
-from capsviz.cli.inputs import Inputs
+from capsviz.inputs.opening import Inputs
 from capsviz.nn import models
 from capsviz.transforms.augment import to_float
 
@@ -132,14 +132,14 @@ def embedded():
 
 
 def empty_page(analysis, result, width="double", part=""):
-    """In place of `figures.draw`."""
-    return Figure((figures.inches(width), 1))
+    """In place of `results.draw`."""
+    return Figure((results.inches(width), 1))
 
 
 @pytest.fixture
 def blank(monkeypatch):
     """For tests of what a command says and writes: its pictures, drawn elsewhere, are empty."""
-    monkeypatch.setattr(figures, "draw", empty_page)
+    monkeypatch.setattr(results, "draw", empty_page)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def analyse(monkeypatch, tmp_path, embedded):
     def run(name, *words):
         chosen = [name.replace("_", "-"), "--output", tmp_path, "--format", "svg", *words]
         if "--json" in words:
-            monkeypatch.setattr(figures, "draw", empty_page)
+            monkeypatch.setattr(results, "draw", empty_page)
         return CliRunner().invoke(main, [str(word) for word in chosen])
 
     return run

@@ -4,7 +4,7 @@ import pytest
 import torch
 from conftest import build_strong
 
-from capsviz.cli.other_images import Others
+from capsviz.inputs.samples import Others
 from capsviz.tracing import trace
 
 CLASSES = ["a", "b", "c"]

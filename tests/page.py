@@ -3,7 +3,7 @@
 import legibility
 from matplotlib.text import Text
 
-from capsviz import figures
+from capsviz import results
 
 NARROWEST = (3.25, 5.5)  # inches: of one column, of two; tests/figures/test_print.py has all widths
 
@@ -25,15 +25,15 @@ def _assert_on_page(figure):
 def assert_redrawn(analysis, result, folder, widths=NARROWEST):
     """Every picture and caption comes from the file as from the result; all can be read."""
     about = {"analysis": analysis, "kind": type(result).__name__, "width": 3.5}
-    figures.write_result(folder / "result", result, about)
-    stored, _ = figures.read_result(folder / "result.json")
-    assert figures.to_json(stored) == figures.to_json(result)
-    for part in figures.parts(analysis, stored):
-        text = figures.caption(analysis, stored, part)
-        assert text == figures.caption(analysis, result, part)
+    results.write_result(folder / "result", result, about)
+    stored, _ = results.read_result(folder / "result.json")
+    assert results.to_json(stored) == results.to_json(result)
+    for part in results.parts(analysis, stored):
+        text = results.caption(analysis, stored, part)
+        assert text == results.caption(analysis, result, part)
         for width in widths:
-            figure = figures.draw(analysis, stored, width, part)
-            with figures.style():
-                defects = legibility.defects(figure, figures.inches(width), text)
+            figure = results.draw(analysis, stored, width, part)
+            with results.style():
+                defects = legibility.defects(figure, results.inches(width), text)
                 assert not defects, f"{part} {width}: {defects}"
                 _assert_on_page(figure)  # as it was laid out just now

@@ -18,7 +18,7 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
         "accelerate",
-        "capsviz.cli.inputs",
+        "capsviz.inputs.opening",
         "capsviz.commands.train",
         "capsviz.data.digits",
         "capsviz.training.run",

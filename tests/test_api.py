@@ -9,7 +9,7 @@ from PIL import Image
 
 import capsviz
 from capsviz import discovery, pictures
-from capsviz.cli.inputs import open_inputs
+from capsviz.inputs.opening import open_inputs
 from capsviz.nn import models
 
 STUB = discovery.folder("capsviz") / "__init__.pyi"

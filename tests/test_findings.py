@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import findings
-from benchmarks.claims.claim import ROOT, Shipped, shipped
 from benchmarks.findings import couplings, finding, poses, trained
+from benchmarks.shipped import ROOT, Shipped, shipped
 from capsviz import checkpoint, discovery
 from capsviz.analyses.transplant.words import UNLIKE, UNLIKE_SHUFFLED
 from capsviz.nn import routing
@@ -115,7 +115,7 @@ def test_pixels_that_are_less_lawful_take_the_finding_on_poses_away(monkeypatch)
 
 def test_what_is_not_shipped_is_said(monkeypatch, tmp_path):
     (tmp_path / "figures").mkdir()
-    monkeypatch.setattr("benchmarks.claims.claim.ROOT", tmp_path)
+    monkeypatch.setattr("benchmarks.shipped.ROOT", tmp_path)
     monkeypatch.setattr(finding.discovery, "folder", lambda package: tmp_path)
     monkeypatch.setattr(findings.routings.leaderboard, "table", list)
     holding, without = findings.findings()

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 import capsviz
 from capsviz.checkpoint import untrained
-from capsviz.foreign import open_network
+from capsviz.wrapping import open_network
 
 HERE = str(Path(__file__).parent)
 SMALL = {"image_shape": zoo.SHAPE, "classes": zoo.CLASSES}

@@ -346,7 +346,7 @@ def test_pitfall_20_no_device_is_written_into_the_code():
         module: sources.devices(path.read_text(encoding="utf-8"))
         for module, path in sources.MODULES.items()
         # rooms that look for `.cuda()` in others' networks, and send it to their device
-        if not module.startswith(("capsviz.foreign", "capsviz.checks"))
+        if not module.startswith(("capsviz.wrapping", "capsviz.checks"))
     }
     assert {module: numbers for module, numbers in lines.items() if numbers} == {}
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from benchmarks import readme
-from capsviz import checkpoint, discovery, figures
+from capsviz import checkpoint, discovery, results
 from capsviz.cli import main
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.routing import Routing
@@ -136,7 +136,7 @@ def test_the_analysis_of_the_docs_is_a_command(plugins):
     said = run("mean-lengths", "--checkpoint", "digits", "--output", plugins, "--format", "png")
     assert "shortest: class" in said and "n = 360" in said
     (path,) = plugins.glob("mean-lengths*.json")
-    result, _ = figures.read_result(path)
+    result, _ = results.read_result(path)
     assert result.n == 360 and result.lengths.min() > 0.5
     assert path.with_suffix(".png").stat().st_size > 5000
 

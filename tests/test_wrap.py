@@ -9,9 +9,9 @@ import torch._dynamo.testing
 from foreign_networks import CLASSES, SHAPE, expected
 
 import capsviz
-from capsviz.foreign import NoCapsulesError, Wrapped, record, without_cuda
 from capsviz.nn import models
 from capsviz.tracing import verification
+from capsviz.wrapping import NoCapsulesError, Wrapped, record, without_cuda
 
 DYNAMIC = [zoo.Unsqueezed, zoo.ParentsFirst, zoo.Einsum]
 SMALL = {"image_shape": SHAPE, "classes": CLASSES}

@@ -18,10 +18,10 @@ from PIL import Image
 import capsviz
 from capsviz.analyses import routing
 from capsviz.analyses.transplant import by_iteration, by_part
-from capsviz.cli.inputs import open_inputs
-from capsviz.foreign import NoCapsulesError, compiled, device, open_network
+from capsviz.inputs.opening import open_inputs
 from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
+from capsviz.wrapping import NoCapsulesError, compiled, device, open_network
 
 EM = {"couplings": "m_step:share", "votes": "m_step:v", "poses": "m_step:mu"}
 

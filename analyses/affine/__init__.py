@@ -159,7 +159,7 @@ def command(run, n, variants, trained_px, seed):
 
 def _compare(opened, n, *, trained_px=None, **more) -> Result:
     """`compute` for networks with the same data, over n images of it."""
-    from capsviz.cli.networks import together
+    from capsviz.inputs.networks import together
 
     trained_px = _trained_px(opened[0]) if trained_px is None else trained_px
     if trained_px is None:
@@ -220,7 +220,7 @@ def table(result: Result) -> tuple[list[str], list[list[str]], str]:
 def paper(inputs, settings):
     """For `capsviz figures`: the network and the shipped baselines; none of images without room."""
     from capsviz.analyses.affine import measure
-    from capsviz.cli.networks import with_baselines
+    from capsviz.inputs.networks import with_baselines
 
     if _trained_px(inputs) is None or not measure.framed(inputs.images(settings.few)[0]):
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, percent, show
+from capsviz.results import COLOURS
+from capsviz.results.panels import MARKERS, percent, show
 
 PLACES = ("as they are", "within", "beyond")
 PICTURE = 0.62  # inches of an image at most

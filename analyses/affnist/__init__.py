@@ -125,14 +125,6 @@ def compute(results: list[dict], transforms: dict | None = None) -> Result:
     )
 
 
-def upgrade(kind: str, values: dict) -> dict:
-    """Fields of an older result as today's: the gap was apart from the accuracy."""
-    for end in ("", "_ci95"):
-        if f"gap{end}" in values:
-            values[f"affine_difference{end}"] = values.pop(f"gap{end}")
-    return values
-
-
 def variants(dataset, *, seed=0) -> Variants:
     """The first digit of each class of MNIST, padded, and 16 variants, drawn as those scored."""
     from capsviz.data import affnist_like

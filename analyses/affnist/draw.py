@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, mosaic
+from capsviz.results import COLOURS
+from capsviz.results.panels import MARKERS, mosaic
 
 TITLES = {
     "capsnet": "CapsNet, 3 iterations",

@@ -10,10 +10,10 @@ from tqdm import tqdm
 
 from capsviz import discovery
 from capsviz.cli import options, sharing
-from capsviz.cli.inputs import choose_device
 from capsviz.experiments import affnist as experiment
 from capsviz.experiments.affnist import transforms
 from capsviz.experiments.reproduce import share
+from capsviz.inputs.opening import choose_device
 
 FOLDER = Path("runs/affnist")
 SHIPPED = discovery.folder("capsviz.trained") / "affnist"

@@ -133,23 +133,6 @@ def plot(result: Result, *, width=7.16):
     return drawing.overview(result, width)
 
 
-def upgrade(kind: str, values: dict) -> dict:
-    """Fields of an older result as today's: what it called mCE are ratios of sums.
-
-    The mean of ratios follows from its errors, without an interval.
-    """
-    if "mce_ci95" in values:
-        older = {"difference": "error_difference", "mce": "total", "relative_mce": "relative_total"}
-        for name, today in older.items():
-            for end in ("", "_ci95"):
-                values[today + end] = values.pop(name + end)
-        errors, first = values["error"], values["networks"].index(values["baseline"])
-        none = np.full((len(errors), 2), np.nan)
-        ratios = (errors / errors[first]).mean(1) if errors[first].all() else none[:, 0]
-        values["mce"] = Estimate(ratios, none, values["n"])
-    return values
-
-
 @analysis(__doc__, networks=True)
 @options.n
 @click.option(
@@ -181,7 +164,7 @@ def _compare(opened, n, **more) -> Result:
 def _published(opened, n):
     """name -> the n images of the real MNIST-C that belong to those that the inputs draws."""
     from capsviz import data
-    from capsviz.cli.inputs import Inputs
+    from capsviz.inputs.opening import Inputs
 
     if (opened.dataset.name, opened.dataset.split) != ("mnist", "test"):
         raise ValueError(f"MNIST-C is of MNIST's test images, got {opened.dataset.name}")
@@ -243,7 +226,7 @@ def table(result: Result) -> tuple[list[str], list[list[str]], str]:
 
 def paper(inputs, settings):
     """For `capsviz figures`: the network and the shipped baselines of its data set."""
-    from capsviz.cli.networks import with_baselines
+    from capsviz.inputs.networks import with_baselines
 
     progress = settings.progress("corrupting")
     result = _compare(with_baselines(inputs), settings.few, seed=settings.seed, progress=progress)

@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS
+from capsviz.results import COLOURS
+from capsviz.results.panels import MARKERS
 
 ROW = 0.245  # inches of a row at least, so that its picture can be recognised
 WIDE = 5.0  # inches from which the differences are shown too

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from capsviz.figures import COLOURS
+from capsviz.results import COLOURS
 
 LINES = ("-", "--", ":", "-.")  # another for each run, and colour: forty runs differ
 SPAN = 3  # highest over lowest value, from which an axis is logarithmic

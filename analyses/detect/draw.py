@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import mosaic, wrapped
+from capsviz.results import COLOURS
+from capsviz.results.panels import mosaic, wrapped
 
 MARKS = (  # of each score
     ("o", COLOURS[0]), ("s", COLOURS[1]), ("^", COLOURS[2]), ("D", COLOURS[3]), ("x", COLOURS[6]),

@@ -225,8 +225,8 @@ def compare(opened, n: int, *, law=False, fit=None, warps=None, seeds=None, **ch
     Fits are on its training split; where there is none the halves of the images take turns.
     """
     from capsviz.analyses.equivariance import choice
-    from capsviz.cli.fitting import training_images
-    from capsviz.cli.networks import together
+    from capsviz.inputs.networks import together
+    from capsviz.inputs.samples import training_images
 
     fit = (laws.FIT if law else FIT) if fit is None else fit
     chosen["seeds"] = (laws.SEEDS if law else SEEDS) if seeds is None else seeds
@@ -240,7 +240,7 @@ def compare(opened, n: int, *, law=False, fit=None, warps=None, seeds=None, **ch
 
 def paper(inputs, settings):
     """For `capsviz figures`: the network and its data set's baselines, under one of the warps."""
-    from capsviz.cli.networks import with_baselines
+    from capsviz.inputs.networks import with_baselines
 
     result = compare(
         with_baselines(inputs), settings.few, warps=PRINTED, seeds=SEEDS_PRINTED,

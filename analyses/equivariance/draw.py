@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from capsviz.analyses.equivariance.words import LOWEST
-from capsviz.figures.panels import look, wrapped
+from capsviz.results.panels import look, wrapped
 
 WIDE = 5.0  # inches from which on panels stand in three columns
 LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))

@@ -241,7 +241,7 @@ def command(run, n, target, steps, seed):
 
 def paper(inputs, settings):
     """For `capsviz figures`: one image; a test set takes too long."""
-    from capsviz.cli.inputs import open_picture
+    from capsviz.inputs.opening import open_picture
 
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
     chosen = {"classes": inputs.dataset.classes, "seed": settings.seed}

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from capsviz.analyses.faithfulness.words import TARGETS
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import show, wrapped
+from capsviz.results import COLOURS
+from capsviz.results.panels import show, wrapped
 
 GREY = "#7F7F7F"
 SIGNED, ORDER = "RdBu_r", "cividis"

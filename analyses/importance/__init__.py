@@ -211,7 +211,7 @@ def of_one(inputs, picture, seed: int):
 
 def of_many(inputs, n: int, seed: int, progress):
     """Stem and result of n images."""
-    from capsviz.cli.other_images import other_images
+    from capsviz.inputs.samples import other_images
 
     name = inputs.dataset.name
     images, labels = inputs.images(n)
@@ -224,7 +224,7 @@ def of_many(inputs, n: int, seed: int, progress):
 
 def paper(inputs, settings):
     """For `capsviz figures`: one image, and the test set."""
-    from capsviz.cli.inputs import open_picture
+    from capsviz.inputs.opening import open_picture
 
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
     yield of_one(inputs, picture, settings.seed)

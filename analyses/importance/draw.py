@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import picture, show
+from capsviz.results import COLOURS
+from capsviz.results.panels import picture, show
 
 WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
 SIGNED = "RdBu"

@@ -234,7 +234,7 @@ def command(run, other, n, folder, seeds, dead_norm, starved_share, seed):
 def paper(inputs, settings):
     """For `capsviz figures`: two images, and the test set."""
     from capsviz.analyses.parse_tree import inputs as chosen
-    from capsviz.cli.inputs import open_picture
+    from capsviz.inputs.opening import open_picture
 
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
     stem, arguments = chosen.two(inputs, picture, None)

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from capsviz.analyses.parse_tree.words import FRESH
-from capsviz.figures import COLOURS
-from capsviz.figures.maps import are_short
-from capsviz.figures.panels import show
+from capsviz.results import COLOURS
+from capsviz.results.maps import are_short
+from capsviz.results.panels import show
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 NONE = "#DDDDDD"  # a child that favours no parent, or one that is not named

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from capsviz import checkpoint
 from capsviz.cli import options
-from capsviz.cli.other_images import beside, next_class, other_images
+from capsviz.inputs.samples import beside, next_class, other_images
 
 OTHERS = 500  # images that means are of, at most
 

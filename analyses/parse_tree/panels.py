@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, percent, points
+from capsviz.results import COLOURS
+from capsviz.results.panels import MARKERS, percent, points
 
 WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
 NAMES = {

@@ -135,7 +135,7 @@ def plot(result: Result, *, width=7.16, part=""):
 @options.seed
 def command(run, n, seed):
     """Write the figure and its numbers; say what tells broken images."""
-    from capsviz.cli.networks import together
+    from capsviz.inputs.networks import together
 
     n = options.usual(n, run.inputs)
     result = compute(**together(run.networks, n), seed=seed)
@@ -144,7 +144,7 @@ def command(run, n, seed):
 
 def paper(inputs, settings):
     """For `capsviz figures`: the network beside the shipped ones without capsules."""
-    from capsviz.cli.networks import together, with_baselines
+    from capsviz.inputs.networks import together, with_baselines
 
     n = max(settings.few, LEAST)  # of fewer, a class may have one image alone
     result = compute(**together(with_baselines(inputs), n), seed=settings.seed)

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from capsviz.analyses.parts.words import CONTROLS
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, show
+from capsviz.results import COLOURS
+from capsviz.results.panels import MARKERS, show
 
 GREY = "#7F7F7F"
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's

@@ -212,7 +212,7 @@ def _captions(result: Result | Statistics) -> tuple[list[str], int | None, list[
 
 def paper(inputs, settings):
     """For `capsviz figures`: the sheet of one image, and the effect table of its class."""
-    from capsviz.cli.inputs import open_picture
+    from capsviz.inputs.opening import open_picture
 
     image, label, name = open_picture(inputs, digit=settings.digit, index=settings.index)
     capsule = choose(inputs.model, image)

@@ -8,8 +8,8 @@ from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
 from capsviz.analyses.perturb.measure import clear, ground, plus_minus
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import GAP, mosaic, show, wrapped
+from capsviz.results import COLOURS
+from capsviz.results.panels import GAP, mosaic, show, wrapped
 
 OWN = COLOURS[4]
 WIDE = 5.0  # inches: from here on names and words have the room of a page

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses.predict import words
 from capsviz.analyses.predict.measure import square
 from capsviz.analyses.predict.words import caption, findings
@@ -39,7 +39,7 @@ EXAMPLES = """
 capsviz predict drawing.png scans/  # 5 s
 """
 
-__all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot", "upgrade"]
+__all__ = ["Result", "caption", "command", "compute", "findings", "paper", "plot"]
 
 NEEDS = ()  # of a network: its scores
 
@@ -62,13 +62,6 @@ class Result(NamedTuple):
     length_limit: float | None = None  # length of the winning capsule below which they are
     reasons: list[list[str]] | None = None  # P, by which limits they are: "length", "distance"
     pieces: list[int | None] | None = None  # P, of ink; None where no ink is sought
-
-
-def upgrade(kind: str, values: dict) -> dict:
-    """Fields of a result of before 0.2, whose one limit was that of the distance."""
-    if "limit" in values:
-        values["distance_limit"] = values.pop("limit")
-    return values
 
 
 def compute(readings: Sequence, *, limits, network: str, score="length") -> Result:
@@ -184,7 +177,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
     preparation  `top`, `invert` and `centre` of `prediction.of_files`.
     """
     from capsviz.cli import naming
-    from capsviz.cli.model import open_model
+    from capsviz.inputs.opening import open_model
     from capsviz.pictures import prediction
     from capsviz.tracing import score_name
     from capsviz.training import thresholds
@@ -233,7 +226,7 @@ def _run(names, chosen, figure, printed, form, preparation) -> int:
 def _figure(path: Path | None) -> tuple[Path | None, tuple[str, ...]]:
     if path is None or not path.suffix:
         return path, ("pdf", "png")
-    return path.with_suffix(""), figures.check_formats([path.suffix[1:].lower()])
+    return path.with_suffix(""), results.check_formats([path.suffix[1:].lower()])
 
 
 def _draw(result: Result, model, stem, printed, preparation) -> None:

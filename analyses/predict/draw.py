@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
 from capsviz.analyses.predict.words import remarks
-from capsviz.figures.panels import mosaic
+from capsviz.results.panels import mosaic
 
 HEADS = {
     "original": "original",

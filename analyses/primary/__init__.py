@@ -117,11 +117,6 @@ def compute(model, decoders, image, label=None, *, classes, capsules=6, levels=5
     )
 
 
-def upgrade(kind: str, values: dict) -> dict:
-    """Fields of results before 0.2 as today's."""
-    return {name.replace("added", "sse_difference"): value for name, value in values.items()}
-
-
 def plot(result: Result | Statistics, *, width=7.16):
     """Rows of single capsules beside the image from all, or the test-set errors."""
     from capsviz.analyses.primary import draw as drawing
@@ -205,7 +200,7 @@ def findings(result: Result | Statistics) -> str:
 
 def paper(inputs, settings):
     """For `capsviz figures`: one image, and the test set."""
-    from capsviz.cli.inputs import open_picture
+    from capsviz.inputs.opening import open_picture
 
     decoders = open_decoders(inputs)
     name, classes = inputs.dataset.name, inputs.dataset.classes

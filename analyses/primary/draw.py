@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from capsviz.figures.panels import show
+from capsviz.results.panels import show
 
 FIELD, ROUTED, CONTROL = "#D55E00", "#0072B2", "#D55E00"
 GAP, GROUP = 0.04, 0.12  # inches between pictures, between groups of them

@@ -235,7 +235,7 @@ def command(run, other_index, n, fit, shift_px, seeds, seed):
 def paper(opened, settings):
     """For `capsviz figures`: a path between two images, and the probes over the test set."""
     from capsviz.analyses.probes import inputs
-    from capsviz.cli.inputs import open_picture
+    from capsviz.inputs.opening import open_picture
     from capsviz.tracing import reconstructs
 
     if reconstructs(opened.model):

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from capsviz.analyses.probes.words import NAMES
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import intervals, look
+from capsviz.results import COLOURS
+from capsviz.results.panels import intervals, look
 
 WIDE = 5.0  # inches from which on panels stand side by side
 LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import mosaic
+from capsviz.results import COLOURS
+from capsviz.results.panels import mosaic
 
 WIDE = 5.0  # inches: from here on all steps of a path are shown, below it every second one
 PATH, FADE, OTHER = COLOURS[0], COLOURS[1], "#C00000"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capsviz.cli.other_images import beside
+from capsviz.inputs.samples import beside
 
 LEAST = 8  # images of a class to fit on
 NO_DECODER = "this network has no decoder: cycle and paths are left out"
@@ -60,8 +60,8 @@ def _next(inputs, picture, index: int | None) -> int:
 
 def material(inputs, n: int, fit: int) -> dict:
     """What `evaluate` takes of a network and its data: n images, others to fit on, baselines."""
-    from capsviz.cli.fitting import training_images
-    from capsviz.cli.networks import with_baselines
+    from capsviz.inputs.networks import with_baselines
+    from capsviz.inputs.samples import training_images
 
     images, _ = inputs.images(n)
     others = with_baselines(inputs)[1:]

@@ -61,13 +61,6 @@ class Result(NamedTuple):
     score: str = "capsule length"  # or "activation", what `failure_lengths` are
 
 
-def upgrade(kind: str, values: dict) -> dict:
-    """Fields of results before 0.2 by their names of today."""
-    if "shown" in values:
-        values["numbers"] = values.pop("shown")
-    return values
-
-
 def compute(
     model, images, labels, *, classes, dataset, per_class=1, failures=6, progress=iter
 ) -> Result:

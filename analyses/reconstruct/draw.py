@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.figures.panels import mosaic, wrapped
+from capsviz.results.panels import mosaic, wrapped
 
 ROWS = ("input", "from\npredicted", "from\ntrue")
 PREDICTED, TRUE = "#D55E00", "#0072B2"

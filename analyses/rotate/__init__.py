@@ -162,7 +162,7 @@ def findings(result: Result | Statistics) -> str:
 
 def paper(inputs, settings):
     """For `capsviz figures`: one image through a full turn, and the test set."""
-    from capsviz.cli.inputs import open_picture
+    from capsviz.inputs.opening import open_picture
 
     dataset, classes = inputs.dataset.name, inputs.dataset.classes
     image, label, name = open_picture(inputs, digit=settings.digit, index=settings.index)
@@ -183,6 +183,6 @@ def caption(result: Result | Statistics) -> str:
 def animation(result: Result, path, *, size: int = 720, fps: float = 15):
     """The GIF of a result: `size` pixels wide, at most 180 frames."""
     from capsviz.analyses.rotate.draw import frames
-    from capsviz.figures.animation import animate
+    from capsviz.results.animation import animate
 
     return animate(frames(result, size), path, fps=fps)

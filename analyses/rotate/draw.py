@@ -7,9 +7,9 @@ from matplotlib import rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from capsviz.figures import COLOURS, printable, style
-from capsviz.figures.maps import are_short
-from capsviz.figures.panels import label_lines, mosaic, picture, show, wrapped
+from capsviz.results import COLOURS, printable, style
+from capsviz.results.maps import are_short
+from capsviz.results.panels import label_lines, mosaic, picture, show, wrapped
 
 STRIP = 13  # images in the print figure's strip, at most
 CELL, WIDEST, NAMES = 0.36, 0.6, 0.6  # inches: a picture at least and at most, names of the rows

@@ -49,7 +49,6 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from capsviz.analyses.routing import statistics
 from capsviz.analyses.routing.statistics import Statistics, evaluate
 from capsviz.analyses.routing.words import caption, findings
 from capsviz.cli import options
@@ -96,13 +95,6 @@ class Result(NamedTuple):
     uniform_type_evidence: np.ndarray | None = None  # (types, J)
     layer: int | None = None  # a layer below the classes: its parents' types stand for classes
     changed: str | None = None  # what was changed in the network, in words
-
-
-def upgrade(kind: str, values: dict) -> dict:
-    """Fields of results before 0.2 as today's."""
-    if kind == "Statistics":
-        return statistics.upgrade(values)
-    return {name.replace("lengths", "activations"): value for name, value in values.items()}
 
 
 def compute(
@@ -229,7 +221,7 @@ def command(run, iterations, layer, n, dead_norm, seed):
 
 def paper(inputs, settings):
     """For `capsviz figures`: one image, and the test set."""
-    from capsviz.cli.inputs import open_picture
+    from capsviz.inputs.opening import open_picture
 
     classes, name = inputs.dataset.classes, inputs.dataset.name
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)

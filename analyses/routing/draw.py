@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analyses.routing.words import child_of, parent_of
-from capsviz.figures.maps import (
+from capsviz.results.maps import (
     BLUE,
     COUPLING,
     GREY,
@@ -17,7 +17,7 @@ from capsviz.figures.maps import (
     coupling_scale,
     coupling_ticks,
 )
-from capsviz.figures.panels import label_lines
+from capsviz.results.panels import label_lines
 
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 STEEP = 0.3  # of the height of the axes, from one iteration to the next

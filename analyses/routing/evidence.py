@@ -9,8 +9,8 @@ from matplotlib.ticker import MaxNLocator
 
 from capsviz.analyses.routing.draw import WIDE, bar
 from capsviz.analyses.routing.words import child_of, evidence_title, maps_title, parent_of
-from capsviz.figures.maps import BLUE, GREY, RED, SIGNED, class_ticks, halfrange, one_map
-from capsviz.figures.panels import show, wrapped
+from capsviz.results.maps import BLUE, GREY, RED, SIGNED, class_ticks, halfrange, one_map
+from capsviz.results.panels import show, wrapped
 
 SHOWN = 10  # classes that maps are drawn of, the longest
 

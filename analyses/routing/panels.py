@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analyses.routing import draw as parts
-from capsviz.figures import COLOURS
-from capsviz.figures.maps import (
+from capsviz.results import COLOURS
+from capsviz.results.maps import (
     BLUE,
     COUPLING,
     GREEN,
@@ -18,7 +18,7 @@ from capsviz.figures.maps import (
     class_ticks,
     coupling_scale,
 )
-from capsviz.figures.panels import label_lines, wrapped
+from capsviz.results.panels import label_lines, wrapped
 
 PINK, ORANGE = COLOURS[3], COLOURS[4]
 NEAR = 0.25  # of the height of the axes: a control this near to the curve's last number

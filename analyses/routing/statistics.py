@@ -65,35 +65,6 @@ class Statistics(NamedTuple):
     prefix: bool = True  # pass r of M is the result of r iterations; else each r was run by itself
 
 
-def upgrade(values: dict) -> dict:
-    """Fields of results before 0.2 as today's: two controls, dead by the mean norm."""
-    if "random_effective_parents" not in values:
-        return values  # of 0.2 and later: all that came has a default
-    values = dict(values)
-    for field in list(values):
-        for old, new in (
-            ("gain", "accuracy_difference"),
-            ("control_gain", "control_accuracy_difference"),
-            ("norm", "child_activation"),
-        ):
-            if field.removesuffix("_ci95") == old:
-                values[new + field.removeprefix(old)] = values.pop(field)
-        if "true_length" in field:
-            values[field.replace("true_length", "true_activation")] = values.pop(field)
-    J = len(values["classes"])
-    uniform = {"effective_parents": [J], "polarisation": [1 / J], "agreement": None}
-    for name, value in uniform.items():  # of uniform couplings, as those of iteration 1
-        for end in ("", "_ci95"):
-            random = values.pop(f"random_{name}{end}")
-            first = values[f"{name}{end}"][:1]
-            if value is not None:
-                first = np.full_like(first, value)
-            values[f"control_{name}{end}"] = np.concatenate([first, random])
-    for gone in ("variance", "dead", "dead_range", "dead_variance"):
-        values.pop(gone, None)
-    return values
-
-
 def evaluate(
     model,
     images,

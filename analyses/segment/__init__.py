@@ -75,16 +75,6 @@ class Result(NamedTuple):
     dataset: str
 
 
-def upgrade(kind: str, values: dict) -> dict:
-    """Fields of a result of before 0.2, whose differences lacked the prediction's own, zero."""
-    for name in ("sse", "iou"):
-        if f"{name}_more" in values:
-            for end in ("", "_ci95"):
-                more = values.pop(f"{name}_more{end}")
-                values[f"{name}_difference{end}"] = np.concatenate([0 * more[:1], more])
-    return values
-
-
 def compute(model, measured, *, examples, index=0, failures=4, seed=0, progress=iter) -> Result:
     """Read, draw and measure images with two things each.
 

@@ -7,7 +7,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from capsviz.figures.panels import mosaic
+from capsviz.results.panels import mosaic
 
 FIRST, SECOND = "#0072B2", "#E69F00"  # as grey: dark and light; both together are nearly white
 BOTH = tuple(np.minimum(1, np.add(to_rgb(FIRST), to_rgb(SECOND))))

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import wrapped
+from capsviz.results import COLOURS
+from capsviz.results.panels import wrapped
 
 BLUE, RED, GREY = COLOURS[0], COLOURS[1], "#7F7F7F"
 WIDE = 5.0  # inches: from here on the panels stand side by side

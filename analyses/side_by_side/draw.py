@@ -7,7 +7,7 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.figures.maps import (
+from capsviz.results.maps import (
     BLUE,
     COUPLING,
     GREY,
@@ -19,7 +19,7 @@ from capsviz.figures.maps import (
     halfrange,
     one_map,
 )
-from capsviz.figures.panels import wrapped
+from capsviz.results.panels import wrapped
 
 WIDE = 5.0  # inches: from here on a network is one row, below it two
 NAME = 6.5  # pt

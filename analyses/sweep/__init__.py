@@ -201,14 +201,14 @@ def command(run, warp, start, stop, step, n, grid, worst, seed):
 
 def compare(opened, n, **sweep) -> Result:
     """`compute` for networks with the same data, over n images of it."""
-    from capsviz.cli.networks import together
+    from capsviz.inputs.networks import together
 
     return compute(**together(opened, n), classes=opened[0].dataset.classes, **sweep)
 
 
 def paper(inputs, settings):
     """For `capsviz figures`: rotation, the network and the shipped baselines of its data set."""
-    from capsviz.cli.networks import with_baselines
+    from capsviz.inputs.networks import with_baselines
 
     result = compare(
         with_baselines(inputs),

@@ -6,8 +6,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from capsviz.analyses.sweep.words import unequal
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import MARKERS, percent
+from capsviz.results import COLOURS
+from capsviz.results.panels import MARKERS, percent
 
 WIDE = 5.0  # inches from which on panels stand in two columns
 LINES = ("-", "--", "-.", ":")

@@ -58,7 +58,7 @@ from capsviz.analyses.transplant.results import Parts, Result, Rounds, Statistic
 from capsviz.analyses.transplant.words import CONDITIONS, caption, findings, verdict
 from capsviz.cli import example, options
 from capsviz.cli.analysis import analysis
-from capsviz.cli.other_images import next_class
+from capsviz.inputs.samples import next_class
 from capsviz.statistics.replicates import mean
 
 EXAMPLES = """
@@ -202,7 +202,7 @@ def command(run, donor, donor_index, n, parts, of, by, layer, iterations, seed):
 
 def paper(inputs, settings):
     """For `capsviz figures`: two images, and the test set."""
-    from capsviz.cli.inputs import open_picture
+    from capsviz.inputs.opening import open_picture
 
     picture = open_picture(inputs, digit=settings.digit, index=settings.index)
     donor = next_class(inputs, picture)

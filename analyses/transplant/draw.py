@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from capsviz.figures import COLOURS
-from capsviz.figures.maps import coupling_scale, coupling_ticks, halfrange
-from capsviz.figures.panels import percent, points, show
+from capsviz.results import COLOURS
+from capsviz.results.maps import coupling_scale, coupling_ticks, halfrange
+from capsviz.results.panels import percent, points, show
 from capsviz.statistics.words import strongest
 
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from capsviz.analyses.transplant.results import Result
-from capsviz.cli.other_images import beside
+from capsviz.inputs.samples import beside
 
 
 def compute(model, images, labels=(None, None), *, classes, iterations=None, seed=0) -> Result:

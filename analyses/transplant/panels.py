@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from capsviz.analyses.transplant.draw import NEITHER, OWN, PARTNER, WIDE
-from capsviz.figures import COLOURS
-from capsviz.figures.maps import SIGNED, halfrange
-from capsviz.figures.panels import percent
+from capsviz.results import COLOURS
+from capsviz.results.maps import SIGNED, halfrange
+from capsviz.results.panels import percent
 
 IN_A_ROW = 6.5  # inches: all panels of parts side by side
 CLASSES = ((PARTNER, "s", "unlike image's class"), (OWN, "o", "own class"))

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import picture, wrapped
+from capsviz.results import COLOURS
+from capsviz.results.panels import picture, wrapped
 
 SHARE, THUMBNAIL = 0.075, 0.27  # side of a thumbnail, of the map's; at least, in inches
 MARKERS = "os^Dv"  # where there are more classes than colours

@@ -50,13 +50,6 @@ class Result(NamedTuple):
 UNWARPED = Warp()
 
 
-def upgrade(kind: str, values: dict) -> dict:
-    """Fields of results before 0.2 by their names of today."""
-    if "seen" in values:
-        values["warped"] = values.pop("seen")
-    return values
-
-
 def compute(
     model, image, label=None, *, classes, others=(), names, warp=UNWARPED, capsule=None,
     changes=None, couplings=None, iterations=None, routing="as trained",

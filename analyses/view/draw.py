@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from capsviz.figures import COLOURS
-from capsviz.figures.maps import are_short
-from capsviz.figures.panels import show
+from capsviz.results import COLOURS
+from capsviz.results.maps import are_short
+from capsviz.results.panels import show
 
 HATCHES = ("", "////", "....", "xxxx")  # a network must be told from the next in print as well
 WIDE = 5.0  # inches: from here on scores and pose stand side by side

@@ -4,9 +4,9 @@
 where its intervals bear it out; the page names those whose results are not shipped.
 """
 
-from benchmarks.claims.claim import ROOT
 from benchmarks.findings import couplings, parse_tree, poses, routings
 from benchmarks.findings.finding import ROUTINGS, Finding
+from benchmarks.shipped import ROOT
 from capsviz.files import write_text
 
 PAGE = ROOT / "docs/findings.md"

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.claims.claim import shipped
 from benchmarks.findings import trained
 from benchmarks.findings.by_iterations import ALIKE, PAPER, trend_of_iterations
 from benchmarks.findings.finding import (
@@ -21,6 +20,7 @@ from benchmarks.findings.finding import (
     statistics,
     value,
 )
+from benchmarks.shipped import shipped
 from capsviz import checkpoint, discovery
 from capsviz.analyses.faithfulness.words import CONTROLS
 from capsviz.analyses.transplant.words import (

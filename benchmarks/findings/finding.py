@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.claims.claim import Shipped, shipped
+from benchmarks.shipped import Shipped, shipped
 from capsviz import checkpoint, discovery
-from capsviz.figures import read_result
+from capsviz.results import read_result
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import number
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.claims.claim import LAWS
 from benchmarks.findings.finding import (
     LONG,
     STEM,
@@ -17,9 +16,10 @@ from benchmarks.findings.finding import (
     slim,
     value,
 )
+from benchmarks.shipped import LAWS
 from capsviz.analyses.parts.words import OF
-from capsviz.leaderboard import columns
 from capsviz.nn import routing as routings
+from capsviz.results.leaderboard import columns
 from capsviz.statistics.estimate import Estimate, less
 
 HALVES = "halves of two classes"

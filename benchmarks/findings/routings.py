@@ -3,10 +3,11 @@
 import json
 
 from benchmarks.findings.finding import LENGTH, ROUTINGS, SLIM, Finding, percent
-from capsviz import checkpoint, discovery, leaderboard
+from capsviz import checkpoint, discovery
 from capsviz.experiments.reproductions import resnet
-from capsviz.leaderboard.words import SEVERAL
 from capsviz.nn import routing as routings
+from capsviz.results import leaderboard
+from capsviz.results.leaderboard.words import SEVERAL
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import in_a_row
 

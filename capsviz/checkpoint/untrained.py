@@ -73,7 +73,7 @@ def fresh(
 
 def _kind(model: nn.Module) -> str:
     own = getattr(model, "network", None)  # of what `capsviz.wrap` made
-    wrapped = type(model).__module__.startswith("capsviz.foreign")
+    wrapped = type(model).__module__.startswith("capsviz.wrapping")
     return f"wrapped {type(own).__name__}" if wrapped else type(model).__name__
 
 

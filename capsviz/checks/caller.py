@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from capsviz.checks import manner
 from capsviz.checks.verdict import UnseenError
-from capsviz.foreign import without_cuda
-from capsviz.foreign.bare import Bare, Recipe
-from capsviz.foreign.compiled import as_written
-from capsviz.foreign.recorder import Pass
-from capsviz.foreign.taps import TapPass
 from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import evaluating
+from capsviz.wrapping import without_cuda
+from capsviz.wrapping.bare import Bare, Recipe
+from capsviz.wrapping.compiled import as_written
+from capsviz.wrapping.recorder import Pass
+from capsviz.wrapping.taps import TapPass
 
 
 class Caller:

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from capsviz.checks import facts
 from capsviz.checks.children import Children
 from capsviz.checks.verdict import UnseenError
-from capsviz.foreign import without_cuda
-from capsviz.foreign.decoders import put_decoder
-from capsviz.foreign.device import followed
-from capsviz.foreign.outputs import find_reconstruction
-from capsviz.foreign.recorder import Pass
+from capsviz.wrapping import without_cuda
+from capsviz.wrapping.decoders import put_decoder
+from capsviz.wrapping.device import followed
+from capsviz.wrapping.outputs import find_reconstruction
+from capsviz.wrapping.recorder import Pass
 
 COLLAPSED = 1e-3  # scores that differ less between images say little
 

@@ -11,12 +11,12 @@ from torch import Tensor
 from capsviz.checks.features import last_before
 from capsviz.checks.inside import Inside
 from capsviz.checks.verdict import UnseenError
-from capsviz.foreign import vectors
-from capsviz.foreign.change import ChangePass
-from capsviz.foreign.flow import Flow, Port
-from capsviz.foreign.layers import Layer
-from capsviz.foreign.network import Wrapped
-from capsviz.foreign.recorder import Event, record
+from capsviz.wrapping import vectors
+from capsviz.wrapping.change import ChangePass
+from capsviz.wrapping.flow import Flow, Port
+from capsviz.wrapping.layers import Layer
+from capsviz.wrapping.network import Wrapped
+from capsviz.wrapping.recorder import Event, record
 
 
 class Children(Inside):

@@ -7,10 +7,10 @@ from types import FunctionType, MethodType
 
 from torch import Tensor, nn
 
-from capsviz.foreign.arguments import by_hand
-from capsviz.foreign.functions import in_words
-from capsviz.foreign.outputs import require_scores
 from capsviz.tracing.requests import whole_number
+from capsviz.wrapping.arguments import by_hand
+from capsviz.wrapping.functions import in_words
+from capsviz.wrapping.outputs import require_scores
 
 
 def options(**told) -> list:

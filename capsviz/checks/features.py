@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from capsviz.checks.verdict import UnseenError
-from capsviz.foreign.flow import Flow, Port, is_view
-from capsviz.foreign.recorder import Event
+from capsviz.wrapping.flow import Flow, Port, is_view
+from capsviz.wrapping.recorder import Event
 
 MIXING = frozenset(
     ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "addmm",

@@ -14,15 +14,15 @@ from capsviz.checks import facts
 from capsviz.checks.caller import Caller
 from capsviz.checks.parents import ROUNDED, places, require_classes, require_pair
 from capsviz.checks.verdict import ApartError, UnseenError
-from capsviz.foreign import outputs, parts, without_cuda
-from capsviz.foreign.flow import Flow
-from capsviz.foreign.layers import Layer, layers
-from capsviz.foreign.leaves import named_tensors
-from capsviz.foreign.network import Wrapped
-from capsviz.foreign.recorder import Recording, record
-from capsviz.foreign.rounds import Round
-from capsviz.foreign.trial import Trial
-from capsviz.foreign.wrapping import BATCHES, chosen
+from capsviz.wrapping import outputs, parts, without_cuda
+from capsviz.wrapping.flow import Flow
+from capsviz.wrapping.layers import Layer, layers
+from capsviz.wrapping.leaves import named_tensors
+from capsviz.wrapping.network import Wrapped
+from capsviz.wrapping.recorder import Recording, record
+from capsviz.wrapping.rounds import Round
+from capsviz.wrapping.trial import Trial
+from capsviz.wrapping.wrapping import BATCHES, chosen
 
 OF_LAYER = {  # what is known of one
     *("layer", "layers_before", "wrapped", "by_length"),

@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.inside import squeezed
 from capsviz.checks.verdict import UnseenError
-from capsviz.foreign.leaves import named_tensors, replaced
+from capsviz.wrapping.leaves import named_tensors, replaced
 
 CLOSE = 1e-4
 IMAGES = 4

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from capsviz.foreign import without_cuda
-from capsviz.foreign.bare import Bare, Recipe, whole_shape
-from capsviz.foreign.recorder import Pass
-from capsviz.foreign.taps import PassEnd, TapPass
+from capsviz.wrapping import without_cuda
+from capsviz.wrapping.bare import Bare, Recipe, whole_shape
+from capsviz.wrapping.recorder import Pass
+from capsviz.wrapping.taps import PassEnd, TapPass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",

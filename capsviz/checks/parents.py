@@ -6,10 +6,10 @@ from math import prod
 
 from torch import Tensor
 
-from capsviz.foreign.flow import Flow
-from capsviz.foreign.layers import Layer
-from capsviz.foreign.leaves import tensors
-from capsviz.foreign.wrapping import chosen
+from capsviz.wrapping.flow import Flow
+from capsviz.wrapping.layers import Layer
+from capsviz.wrapping.leaves import tensors
+from capsviz.wrapping.wrapping import chosen
 
 ROUNDED = 1e-3  # of sums of couplings
 

@@ -64,7 +64,7 @@ class Run:
         """
         if len(self._seeds) < 2:
             return [self]
-        from capsviz.cli.runs import open_runs
+        from capsviz.inputs.runs import open_runs
 
         others, replicates = self.networks[1:], []
         for one in open_runs(self.inputs, self._seeds):
@@ -137,7 +137,7 @@ def analysis(
         chosen = "networks" if networks else "inputs"
 
         def body(as_json, figure, **values) -> None:
-            from capsviz.cli.runs import first_of
+            from capsviz.inputs.runs import first_of
 
             named, seeds = first_of(values.pop(chosen))
             task = values.pop("task")
@@ -212,7 +212,7 @@ def _joined(module, runs: Sequence[Run], rows: Sequence[Iterable]) -> Iterator[t
         for stem, result, *others in rows[0]:
             yield stem, result, others, None
         return
-    from capsviz.cli.runs import about
+    from capsviz.inputs.runs import about
     from capsviz.statistics.replicates import over_runs
 
     rules = getattr(module, "OVER_RUNS", {})

@@ -5,27 +5,23 @@ from __future__ import annotations
 import click
 
 from capsviz.cli.option import stack
-
-USUAL = 2  # or the last class, of fewer
+from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
 options = stack(
     click.option(
-        "--digit", default=USUAL, help="Class of the test image. [default: 2, or the last of fewer]"
+        "--digit",
+        default=USUAL_CLASS,
+        help="Class of the test image. [default: 2, or the last of fewer]",
     ),
     click.option("--index", default=0, show_default=True, help="Which image of that class."),
 )
-
-
-def usual(dataset) -> int:
-    """The class that is shown where none is named."""
-    return min(USUAL, len(dataset.classes) - 1)
 
 
 def chosen(dataset, digit: int) -> int:
     """The class that the running command's `--digit` names; ValueError if there is none such."""
     source = click.get_current_context().get_parameter_source("digit")
     if source is click.core.ParameterSource.DEFAULT:
-        return usual(dataset)
+        return usual_class(dataset)
     return known(dataset, digit, "--digit")
 
 

@@ -35,7 +35,7 @@ def label(source: str) -> str:
     A glob whose last part is a star alone goes by what the names that it matches begin with.
     """
     from capsviz import checkpoint
-    from capsviz.cli.runs import matching
+    from capsviz.inputs.runs import matching
 
     if Path(source).name == "*":
         runs, _ = matching(source)

@@ -154,7 +154,7 @@ picture = stack(
 
 def open_inputs(values: dict, **more):
     """The network and data that `@inputs` asks for; says on stderr what was chosen."""
-    from capsviz.cli import inputs as module
+    from capsviz.inputs import opening as module
 
     inputs = module.open_inputs(**values, **more)
     if inputs.notice:
@@ -169,7 +169,7 @@ def open_networks(values: dict, **more) -> list:
     ------
     ValueError  for a network named twice.
     """
-    from capsviz.cli import networks as module
+    from capsviz.inputs import networks as module
 
     values = dict(values)
     names = [*values.pop("first"), *values.pop("others")]
@@ -181,7 +181,7 @@ def open_networks(values: dict, **more) -> list:
 
 def open_picture(inputs, values: dict):
     """The one image that `@picture` asks for; ValueError for options that it would ignore."""
-    from capsviz.cli import inputs as module
+    from capsviz.inputs import opening as module
 
     if values["image"] is not None and (chosen := typed("digit", "index")):
         raise ValueError(f"--image is a picture of your own: drop {', '.join(chosen)}")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import capsviz
-from capsviz.figures.results import read_result, write_result
+from capsviz.results.files import read_result, write_result
 
 LETTERS = 12  # of a digest in a name
 

@@ -23,10 +23,10 @@ as_json = click.option(
 
 def _checked(name: str, value):
     """Refuse a format, a width, a venue, ... before anything is computed; what is made of it."""
-    from capsviz import figures
+    from capsviz import results
 
     with errors():
-        return value if value is None else getattr(figures, name)(value)
+        return value if value is None else getattr(results, name)(value)
 
 
 look = stack(
@@ -134,14 +134,14 @@ def target(
 
 def looking(figure_options: dict):
     """Context manager: draw as `--rc` and `--font` ask."""
-    from capsviz import figures
+    from capsviz import results
 
-    return figures.look(figure_options["rc"], figure_options["font"])
+    return results.look(figure_options["rc"], figure_options["font"])
 
 
 def width(figure_options: dict) -> str | float:
     """The width that `--width` and `--venue` ask for."""
-    from capsviz.figures.venues import width_for
+    from capsviz.results.venues import width_for
 
     return width_for(figure_options["width"], figure_options["venue"])
 
@@ -180,11 +180,11 @@ def save(name: str, analysis: str, result, networks, figure_options, runs=None) 
 
 
 def write(path: Path, analysis: str, result, figure_options: dict, **about) -> list[Path]:
-    """`figures.save` as `@figure` asks."""
-    from capsviz import figures
+    """`results.save` as `@figure` asks."""
+    from capsviz import results
 
     with looking(figure_options):
-        return figures.save(
+        return results.save(
             path, analysis, result, formats=figure_options["formats"],
             width=width(figure_options), command=command_line(), **about,
         )  # fmt: skip
@@ -192,7 +192,7 @@ def write(path: Path, analysis: str, result, figure_options: dict, **about) -> l
 
 def to_json(values) -> str:
     """One strict JSON document; arrays as nested lists, NaN as null."""
-    from capsviz.figures.results import to_json
+    from capsviz.results.files import to_json
 
     return to_json(values)
 

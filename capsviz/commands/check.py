@@ -60,11 +60,11 @@ def command(
 
     from capsviz import checks
     from capsviz.cli import naming
-    from capsviz.cli.inputs import open_module
     from capsviz.files import write_text
-    from capsviz.foreign import open_function
-    from capsviz.foreign import open_module as opened
-    from capsviz.foreign.stdout import on_stderr
+    from capsviz.inputs.opening import open_module
+    from capsviz.wrapping import open_function
+    from capsviz.wrapping import open_module as opened
+    from capsviz.wrapping.stdout import on_stderr
 
     if markdown is not None:
         naming.refuse_file(markdown, force=force)
@@ -115,8 +115,8 @@ def _shape(inputs: dict, image_shape, classes) -> dict:
 
 def _called(spec: str):
     """What a function without arguments returns."""
-    from capsviz.foreign import open_function
-    from capsviz.foreign.stdout import on_stderr
+    from capsviz.wrapping import open_function
+    from capsviz.wrapping.stdout import on_stderr
 
     function = open_function(spec)
     try:

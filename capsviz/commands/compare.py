@@ -31,10 +31,10 @@ capsviz compare mnist mnist-resnet  # 3 s
 @writing.as_json
 def command(places, output, printed, as_json):
     """Print the table and what holds over seeds."""
-    from capsviz import figures, leaderboard
+    from capsviz import results
     from capsviz.cli import naming
-    from capsviz.figures import tables
-    from capsviz.leaderboard.draw import draw
+    from capsviz.results import leaderboard, tables
+    from capsviz.results.leaderboard.draw import draw
 
     if output is not None:
         naming.try_folder(output.parent)
@@ -55,15 +55,15 @@ def command(places, output, printed, as_json):
     if output is not None:
         for path in tables.write(output, header, rows, leaderboard.caption(table)):
             click.echo(f"wrote {path}", err=True)
-        with writing.looking(printed), figures.style():
-            figure = draw(table, figures.inches(writing.width(printed)))
+        with writing.looking(printed), results.style():
+            figure = draw(table, results.inches(writing.width(printed)))
             for kind in KINDS:
-                path = figures.save_figure(figure, output.parent / f"{output.name}.{kind}")
+                path = results.save_figure(figure, output.parent / f"{output.name}.{kind}")
                 click.echo(f"wrote {path}", err=True)
 
 
 def _nothing() -> str:
-    from capsviz.leaderboard.words import SEVERAL
+    from capsviz.results.leaderboard.words import SEVERAL
 
     return f"\nnothing is said to hold over seeds: it takes {SEVERAL} training runs or more"
 

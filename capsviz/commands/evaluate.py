@@ -25,7 +25,7 @@ WIDE = 10  # letters of a class that a column of the confusion may be called by
 @writing.as_json
 def command(split, limit, write, as_json, inputs):
     """Evaluate one network, or several training runs of a recipe."""
-    from capsviz.cli import networks, runs
+    from capsviz.inputs import networks, runs
     from capsviz.training.evaluate import evaluate
 
     if write and (split != "validation" or limit is not None):
@@ -53,7 +53,7 @@ def command(split, limit, write, as_json, inputs):
 
 def _of_runs(opened, part, split: str) -> dict:
     """Accuracy over several training runs, and what was measured of each."""
-    from capsviz.cli.runs import seeds_of
+    from capsviz.inputs.runs import seeds_of
     from capsviz.statistics.estimate import Estimate
     from capsviz.statistics.runs import combine
     from capsviz.training.evaluate import evaluate

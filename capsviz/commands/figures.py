@@ -29,8 +29,8 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
 def command(style, only, n, digit, index, seed, figure, inputs):
     """Draw the set; one figure that fails does not lose the others."""
     from capsviz.cli import naming
-    from capsviz.figures import sets
-    from capsviz.figures.venues import column
+    from capsviz.results import sets
+    from capsviz.results.venues import column
 
     width = writing.width(figure)
     naming.try_folder(figure["output"])

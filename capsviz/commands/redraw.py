@@ -32,15 +32,15 @@ capsviz redraw figures/rotate-mnist-2-0.json --latex --venue icml         # 3 s
 @writing.force
 def command(files, output, formats, width, latex, venue, rc, font, force):
     """Redraw each file."""
-    from capsviz import figures
+    from capsviz import results
     from capsviz.cli import naming
-    from capsviz.figures.venues import column, width_for
+    from capsviz.results.venues import column, width_for
 
     with errors():
-        formats = figures.check_formats(formats)
+        formats = results.check_formats(formats)
         width_for(width or "double", venue)  # refuses what is none
     for path in files:
-        result, about = figures.read_result(path)
+        result, about = results.read_result(path)
         size = about["width"]
         if width is not None or venue is not None:
             earlier = about.get("options", {}).get("width") or "double"
@@ -49,7 +49,7 @@ def command(files, output, formats, width, latex, venue, rc, font, force):
         if latex:
             kinds = formats[:1] if options.typed("formats") else ()
             with _of(path):
-                inches = figures.inches(size)
+                inches = results.inches(size)
                 lines = [*_environments(stem, result, about, kinds, inches, column(venue))]
             click.echo("\n".join(lines))
             continue
@@ -57,8 +57,8 @@ def command(files, output, formats, width, latex, venue, rc, font, force):
         for kind in formats:
             naming.refuse_existing(stem, force=force, kind=kind)
         old = about.get("look", {})
-        with figures.look(rc or old.get("rc"), font or old.get("font")), _of(path):
-            written = figures.export(stem, about["analysis"], result, formats, size)
+        with results.look(rc or old.get("rc"), font or old.get("font")), _of(path):
+            written = results.export(stem, about["analysis"], result, formats, size)
         for one in written:
             click.echo(f"wrote {one}", err=True)
 
@@ -80,13 +80,13 @@ def _environments(stem, result, about, kinds, inches, column):
 
     Without `kinds`, of whichever file there is: PDF rather than PNG.
     """
-    from capsviz import figures
-    from capsviz.figures.latex import environment
+    from capsviz import results
+    from capsviz.results.latex import environment
 
     yield r"% needs \usepackage{graphicx}"
-    for part in figures.parts(about["analysis"], result):
+    for part in results.parts(about["analysis"], result):
         name = "-".join(filter(None, (stem.name, part)))
-        text = figures.caption(about["analysis"], result, part, notice=about.get("notice"))
+        text = results.caption(about["analysis"], result, part, notice=about.get("notice"))
         places = [stem.with_name(f"{name}.{kind}") for kind in kinds or ("pdf", "png")]
         file = next((place for place in places if place.is_file()), places[0])
         if not file.is_file():

@@ -29,11 +29,11 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 
 @writing.force
 def command(networks, n, only, digit, index, seed, output, force):
     """Compute, and write the page."""
-    from capsviz import reports
     from capsviz.cli import naming
-    from capsviz.figures.sets import Settings
     from capsviz.files import write_text
-    from capsviz.reports import contents
+    from capsviz.results import report as reports
+    from capsviz.results.report import contents
+    from capsviz.results.sets import Settings
 
     chosen = [name for text in only for name in text.split(",")]
     contents.choose(chosen, False)

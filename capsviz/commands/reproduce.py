@@ -49,9 +49,9 @@ FOLDER = Path("runs/reproduce")
 def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, **shared):
     """Run and gather one table."""
     from capsviz import discovery
-    from capsviz.cli.inputs import choose_device
     from capsviz.experiments import gathering, reproduce, reproductions
-    from capsviz.figures import tables
+    from capsviz.inputs.opening import choose_device
+    from capsviz.results import tables
     from capsviz.training import distributed
 
     if table is None:

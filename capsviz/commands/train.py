@@ -131,7 +131,7 @@ class Sectioned(click.Command):
 def command(recipe, data_dir, device, output, resume, save_every, more, about_data, **flags):
     """Train one network."""
     from capsviz import data
-    from capsviz.cli.inputs import choose_device
+    from capsviz.inputs.opening import choose_device
     from capsviz.training import distributed, run
     from capsviz.training.history import STATE
     from capsviz.training.recipe import read_option

@@ -10,10 +10,10 @@ from typing import Any
 
 from capsviz import checkpoint as checkpoints
 from capsviz import data, tracing
-from capsviz.cli.fit import check_fit
-from capsviz.cli.inputs import choose_device, open_inputs, own_network
-from capsviz.cli.networks import apart_from_shipped
 from capsviz.explorer.network import Networks, test_images
+from capsviz.inputs.fit import check_fit
+from capsviz.inputs.networks import apart_from_shipped
+from capsviz.inputs.opening import choose_device, open_inputs, own_network
 from capsviz.tracing import needs
 from capsviz.training import thresholds
 from capsviz.transforms.augment import to_float

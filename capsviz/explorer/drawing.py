@@ -1,7 +1,7 @@
 """What was computed, as HTML: small PNGs enlarged by the browser, bars, a table. No Gradio.
 
 Matplotlib takes a tenth of a second for a figure, this a thousandth. Colours are those of
-`capsviz.figures`; text takes the page's own, so that a dark page stays readable.
+`capsviz.results`; text takes the page's own, so that a dark page stays readable.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from matplotlib import colormaps
 from PIL import Image
 
 from capsviz.analyses.routing.statistics import NO_MAP
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import picture
 from capsviz.nn.quantity import words_of
+from capsviz.results import COLOURS
+from capsviz.results.panels import picture
 
 BLUE, RED = COLOURS[0], COLOURS[1]
 COUPLING, SIGNED = "cividis", "RdBu_r"  # as in the figures of `routing`

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses import perturb, rotate, routing, view
 from capsviz.analyses.view.measure import Warp, warped
 from capsviz.explorer import look, turning
@@ -110,7 +110,7 @@ def _save(analysis: str, result, networks: Networks, sample: Sample, options: di
         if time.time() - old.stat().st_mtime > KEPT_S:
             shutil.rmtree(old, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(dir=_folder()))
-    return figures.save(
+    return results.save(
         folder / f"{analysis}-{sample.name}",
         analysis,
         result,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from capsviz import data, pictures, tracing
-from capsviz.cli.inputs import Inputs
 from capsviz.explorer import look
+from capsviz.inputs.opening import Inputs
 from capsviz.statistics.detection import Limits
 from capsviz.transforms.augment import to_float
 

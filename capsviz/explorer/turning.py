@@ -12,8 +12,8 @@ from capsviz.analyses import rotate
 from capsviz.analyses.rotate.measure import angles
 from capsviz.explorer import drawing
 from capsviz.explorer.network import Networks, scale
-from capsviz.figures import COLOURS
-from capsviz.figures.panels import picture
+from capsviz.results import COLOURS
+from capsviz.results.panels import picture
 from capsviz.transforms.warps import rotate as turn
 
 STEP_DEG = 5.0

@@ -6,8 +6,8 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
 
-from capsviz.figures.panels import picture
 from capsviz.plot import parts
+from capsviz.results.panels import picture
 from capsviz.tracing import Trace
 from capsviz.tracing.evidence import additive_map, of_image, quantity
 

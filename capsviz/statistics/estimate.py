@@ -152,19 +152,3 @@ def stack(estimates, axis: int = 0) -> Estimate:
         stacked("between", place),
         stacked("draws", place + 1),
     )
-
-
-def fold(values: dict, name: str) -> Estimate | None:
-    """An estimate from the separate fields of results before 0.2: NAME, NAME_ci95, ...
-
-    Takes NAME, NAME_ci95, NAME_difference and NAME_difference_ci95 out of `values`; None where
-    NAME is None.
-    """
-    parts = [
-        values.pop(name + end, None) for end in ("", "_ci95", "_difference", "_difference_ci95")
-    ]
-    if parts[0] is None:
-        return None
-    n = values.get("n")
-    difference = None if parts[2] is None else Estimate(parts[2], parts[3], n)
-    return Estimate(parts[0], parts[1], n, difference)

@@ -43,7 +43,7 @@ def once(model, images: Tensor) -> None:
     if model in _verified:
         return
     room = type(model).__module__
-    if not room.startswith("capsviz.") or room.startswith("capsviz.foreign"):
+    if not room.startswith("capsviz.") or room.startswith("capsviz.wrapping"):
         what = "the network's `look`"
     elif names := _routings_of_others(model):
         what = f"the routing '{names[0]}'"

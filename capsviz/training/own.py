@@ -10,10 +10,10 @@ from torch import nn
 
 from capsviz import checkpoint
 from capsviz.data import Dataset
-from capsviz.foreign.compiled import as_written
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import provenance
+from capsviz.wrapping.compiled import as_written
 
 
 def save(

@@ -7,13 +7,13 @@ from click.testing import CliRunner
 from elsewhere import elsewhere, same
 from foreign import Foreign
 
-from capsviz import data, figures
+from capsviz import data, results
 from capsviz.analyses import affine
 from capsviz.analyses.affine import measure
 from capsviz.cli import main
-from capsviz.cli.inputs import Inputs
-from capsviz.figures.sets import Settings
-from capsviz.figures.tables import escape
+from capsviz.inputs.opening import Inputs
+from capsviz.results.sets import Settings
+from capsviz.results.tables import escape
 from capsviz.statistics.comparison import compare_shares, draw_resamples
 from capsviz.statistics.intervals import wilson
 from capsviz.tracing import scores
@@ -173,7 +173,7 @@ def test_nothing_in_the_picture_is_cut_off(result, networks):
     fields = {"accuracy": result.accuracy[:networks], "gap": result.gap[:networks]}
     few = result._replace(networks=["mnist-attention-long", "b"][:networks], **fields, n=10_000)
     for width in (3.25, 7.16):
-        with figures.style():
+        with results.style():
             drawn = affine.plot(few, width=width)
             drawn.draw_without_rendering()
             box = drawn.get_tightbbox()
@@ -182,7 +182,7 @@ def test_nothing_in_the_picture_is_cut_off(result, networks):
 
 
 def test_results_without_pictures_are_drawn_and_ticks_have_all_their_digits(result):
-    whole, bare = (figures.draw("affine", one) for one in (result, result._replace(examples=None)))
+    whole, bare = (results.draw("affine", one) for one in (result, result._replace(examples=None)))
     assert bare.get_figheight() < whole.get_figheight() - 0.5
     (axes,) = bare.axes
     axes.set(xlim=(0.8, 1), xticks=[0.8, 0.825, 0.93, 1])
@@ -208,7 +208,7 @@ def run(*args):
 def test_the_command_takes_the_places_of_the_recipe(blank, tmp_path):
     done = run("--checkpoint", "digits", "--n", 20, "--output", tmp_path)
     assert done.exit_code == 0, done.stderr
-    result, _ = figures.read_result(tmp_path / "affine-digits-20-images.json")
+    result, _ = results.read_result(tmp_path / "affine-digits-20-images.json")
     assert result.trained_px == 2 and result.n == 20 and result.variants == 4
     wider = run("--checkpoint", "digits", "--n", 20, "--within", 3, "--output", tmp_path)
     assert wider.exit_code == 0 and "up to 3 px" in wider.stdout

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from capsviz import data, discovery, figures
+from capsviz import data, discovery, results
 from capsviz.analyses import affnist
 from capsviz.analyses.affnist import measure
 from capsviz.analyses.affnist import series as series_of
@@ -160,10 +160,10 @@ def test_variants_stand_beside_their_original(digits):
 @pytest.mark.parametrize("width", [3.5, 7.16])
 def test_every_row_is_drawn_and_survives_the_disk(series, tmp_path, width):
     table = affnist.compute(series)
-    path = figures.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
-    again, _ = figures.read_result(path)
+    path = results.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
+    again, _ = results.read_result(path)
     np.testing.assert_array_equal(again.affine.difference.value, table.affine.difference.value)
-    drawn = figures.draw("affnist", again, width)
+    drawn = results.draw("affnist", again, width)
     left = drawn.axes[0]
     assert [t.get_text() for t in left.get_yticklabels()] == [
         "CapsNet, 3 iterations",
@@ -328,10 +328,10 @@ def test_places_and_factors_are_drawn_and_survive_the_disk(moved, monkeypatch, t
     transforms, _, series = moved
     monkeypatch.setattr(measure, "FEWEST", 400)
     table = affnist.compute(series, transforms)
-    path = figures.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
-    again, _ = figures.read_result(path)
+    path = results.save(tmp_path / "a", "affnist", table, formats=(), width=width)[-1]
+    again, _ = results.read_result(path)
     np.testing.assert_array_equal(again.beyond.difference.ci95, table.beyond.difference.ci95)
-    accuracy, gap, lost, *by_factor = figures.draw("affnist", again, width).axes
+    accuracy, gap, lost, *by_factor = results.draw("affnist", again, width).axes
     assert [t.get_text() for t in accuracy.get_xticklabels() if t.get_text()]
     (beyond,) = (x.get_xdata()[0] for x in gap.lines if x.get_marker() == "v")
     assert beyond == pytest.approx(100 * table.beyond.difference.value[1])
@@ -354,7 +354,7 @@ def test_the_shipped_series_is_told_apart_by_place():
 
 
 def test_the_shipped_figure_is_of_the_shipped_results():
-    drawn, _ = figures.read_result(discovery.root() / "figures" / "affnist.json")
+    drawn, _ = results.read_result(discovery.root() / "figures" / "affnist.json")
     table = affnist.shipped()
     assert drawn.networks == table.networks
     for name in ("held_out", "test"):

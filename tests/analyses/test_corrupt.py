@@ -7,13 +7,13 @@ from click.testing import CliRunner
 from elsewhere import elsewhere, same
 from foreign import Foreign
 
-from capsviz import data, figures
+from capsviz import data, results
 from capsviz.analyses import corrupt
 from capsviz.analyses.corrupt import measure
 from capsviz.analyses.corrupt.measure import statistics
 from capsviz.cli import main
-from capsviz.cli.inputs import Inputs
-from capsviz.figures.tables import escape
+from capsviz.inputs.opening import Inputs
+from capsviz.results.tables import escape
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
@@ -99,7 +99,7 @@ def test_means_and_ratios_are_of_the_errors(result):
 
 def test_it_is_drawn_without_its_pictures_which_statistics_need_not_keep(result):
     with_them, without = (
-        figures.draw("corrupt", one) for one in (result, result._replace(examples=None))
+        results.draw("corrupt", one) for one in (result, result._replace(examples=None))
     )
     assert len(with_them.axes[0].images) == 1 + len(ONLY) and not without.axes[0].images
     named = [
@@ -232,7 +232,7 @@ def test_nothing_in_the_picture_is_cut_off(models, sample, networks):
     few = dict(list(models.items())[:networks])
     found = corrupt.compute(few, *sample, dataset="mnist", only=ONLY)
     for width in (3.5, 7.16):
-        with figures.style():
+        with results.style():
             drawn = corrupt.plot(found._replace(n=10_000), width=width)
             drawn.draw_without_rendering()
             box = drawn.get_tightbbox()
@@ -259,7 +259,7 @@ def test_the_command_writes_figure_table_and_numbers(blank, tmp_path):
     stem = "corrupt-digits-20-images-only-stripe"
     kinds = {"pdf", "png", "md", "tex", "json"}
     assert {p.name for p in tmp_path.iterdir()} == {f"{stem}.{kind}" for kind in kinds}
-    result, _ = figures.read_result(tmp_path / f"{stem}.json")
+    result, _ = results.read_result(tmp_path / f"{stem}.json")
     assert result.corruptions == ["stripe"] and result.n == 20
     assert "| stripe |" in (tmp_path / f"{stem}.md").read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from capsviz import checkpoint, figures
+from capsviz import checkpoint, results
 from capsviz.analyses import curves
 from capsviz.analyses.curves import measure as files
 from capsviz.cli import main
@@ -67,7 +67,7 @@ def test_parts_of_the_training_loss_are_drawn_of_the_runs_that_recorded_them(tmp
         new, old = drawn(result, title)[2]
         np.testing.assert_array_equal(new.get_ydata(), parts[name])
         assert np.isnan(old.get_ydata()).all()
-    figure = figures.draw("curves", curves.compute(files.read(runs[1:])))
+    figure = results.draw("curves", curves.compute(files.read(runs[1:])))
     assert not {"training margin loss", "training reconstruction"} & {
         axes.get_title() for axes in figure.axes if axes.axison
     }
@@ -98,7 +98,7 @@ def test_runs_are_called_by_what_tells_them_apart(tmp_path):
 
 def drawn(result, title):
     """The lines of a panel that show runs, as (epochs, values) without gaps."""
-    figure = figures.draw("curves", result)
+    figure = results.draw("curves", result)
     (axes,) = (a for a in figure.axes if a.get_title() == title)
     return figure, axes, [line for line in axes.lines if line.get_linestyle() != "None"]
 
@@ -135,7 +135,7 @@ def test_what_no_run_has_gets_no_panel(tmp_path):
     with_sse, without = make(tmp_path / "a"), make(tmp_path / "b", sse=False)
     shown = {}
     for runs in ([without], [with_sse, without]):
-        figure = figures.draw("curves", curves.compute(files.read(runs)))
+        figure = results.draw("curves", curves.compute(files.read(runs)))
         shown[len(runs)] = [axes.get_title() for axes in figure.axes if axes.axison]
     assert set(shown[2]) - set(shown[1]) == {"validation SSE"} and len(shown[1]) == 5
 
@@ -156,9 +156,9 @@ def test_nothing_is_cut_off_at_either_width(tmp_path, width):
     names = ["MW" * 60, "b$c$", "_d", "one"]
     runs = [make(tmp_path / name, (0.5, 0.9, 1.0)[: 1 if name == "one" else 3]) for name in names]
     result = curves.compute(files.read(runs))
-    figure = figures.draw("curves", result, width)
+    figure = results.draw("curves", result, width)
     canvas = FigureCanvasAgg(figure)
-    with figures.style():
+    with results.style():
         canvas.draw()
     renderer, page = canvas.get_renderer(), figure.bbox
     assert len(figure.legends[0].get_texts()) == 6
@@ -176,7 +176,7 @@ def test_the_command_writes_what_redraw_draws_again(tmp_path):
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a: highest validation accuracy 90.00 % in epoch 2 of 3 (training ")
     assert "SSE" in lines[0] and "SSE" not in lines[1]
-    found, _ = figures.read_result(out / "curves-a-b.json")
+    found, _ = results.read_result(out / "curves-a-b.json")
     assert found == curves.compute(files.read(runs))
     picture = (out / "curves-a-b.png").read_bytes()
     words = ["redraw", str(out / "curves-a-b.json"), "--format", "png"]

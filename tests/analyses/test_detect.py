@@ -11,10 +11,10 @@ from elsewhere import elsewhere, same
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from capsviz import figures
+from capsviz import inputs, results
 from capsviz.analyses import detect
 from capsviz.analyses.detect import measure
-from capsviz.cli import inputs, main
+from capsviz.cli import main
 from capsviz.experiments import attacks
 from capsviz.statistics.detection import auroc_interval
 from capsviz.statistics.intervals import wilson
@@ -231,11 +231,11 @@ def test_another_data_set_of_too_few_images_is_left_out(monkeypatch, tmp_path):
 
 
 def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path):
-    figures.save(tmp_path / "x", "detect", result, formats=(), width="single")
-    read, _ = figures.read_result(tmp_path / "x.json")
+    results.save(tmp_path / "x", "detect", result, formats=(), width="single")
+    read, _ = results.read_result(tmp_path / "x.json")
     assert same(read, result)
     assert all(
-        figures.draw("detect", read, "single", p).axes for p in figures.parts("detect", read)
+        results.draw("detect", read, "single", p).axes for p in results.parts("detect", read)
     )
     lines = detect.findings(result).splitlines()
     assert lines[0].startswith("8 noise images") and len(lines) == len(SETS)

@@ -12,7 +12,7 @@ from foreign import Foreign
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 
-from capsviz import checkpoint, figures
+from capsviz import checkpoint, results
 from capsviz.analyses import equivariance
 from capsviz.analyses.equivariance import choice, measure
 from capsviz.analyses.equivariance.kinds import RANDOM
@@ -304,9 +304,9 @@ def test_images_may_be_on_another_device(images, training):
 
 
 def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path):
-    figures.save(tmp_path / "x", "equivariance", result, formats=())
-    stored, _ = figures.read_result(tmp_path / "x.json")
-    assert all(figures.draw("equivariance", stored, width).axes for width in (3.5, 7.16))
+    results.save(tmp_path / "x", "equivariance", result, formats=())
+    stored, _ = results.read_result(tmp_path / "x.json")
+    assert all(results.draw("equivariance", stored, width).axes for width in (3.5, 7.16))
     for name in result._fields:
         one, two = getattr(result, name), getattr(stored, name)
         if name in ESTIMATES:
@@ -324,7 +324,7 @@ def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path
 def test_results_of_before_are_read(result, tmp_path):
     """Their intervals and differences were fields of their own, and what is optional was not."""
     about = {"analysis": "equivariance", "kind": "Result", "width": "double"}
-    *_, path = figures.write_result(tmp_path / "x", result, about)
+    *_, path = results.write_result(tmp_path / "x", result, about)
     about = json.loads(path.read_text())
     older = {k: v for k, v in about["result"].items() if k not in result._field_defaults}
     for name in ESTIMATES[:4]:
@@ -333,7 +333,7 @@ def test_results_of_before_are_read(result, tmp_path):
         if gap := (parts.get("difference") or {}).get("estimate"):
             older |= {f"{name}_difference": gap["value"], f"{name}_difference_ci95": gap["ci95"]}
     path.write_text(json.dumps({**about, "result": older}))
-    old, _ = figures.read_result(path)
+    old, _ = results.read_result(path)
     for name in ESTIMATES[:4]:
         one, two = getattr(old, name), getattr(result, name)
         assert np.array_equal(one.value, two.value) and np.array_equal(one.ci95, two.ci95)

@@ -10,7 +10,7 @@ from conftest import build_strong, build_tiny
 from foreign import Foreign
 from page import assert_fits
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses import equivariance
 from capsviz.analyses.equivariance import law
 from capsviz.analyses.equivariance.law import measure, words
@@ -224,11 +224,11 @@ def test_vectors_are_those_of_the_warped_images(result):
 
 def test_a_result_is_redrawn_from_its_numbers_and_stays_on_the_page(result, tmp_path):
     about = {"analysis": "equivariance", "kind": "Law", "width": 3.5}
-    figures.write_result(tmp_path / "x", result, about)
-    stored, _ = figures.read_result(tmp_path / "x.json")
+    results.write_result(tmp_path / "x", result, about)
+    stored, _ = results.read_result(tmp_path / "x.json")
     assert equivariance.caption(stored) == equivariance.caption(result)
     for width in ("single", 5.5, "double"):
-        figure = figures.draw("equivariance", stored, width)
+        figure = results.draw("equivariance", stored, width)
         assert_fits(figure)
         assert figure.get_figheight() < 9.5
     header, rows, _ = equivariance.table(stored)
@@ -303,7 +303,7 @@ def test_where_one_shift_is_the_whole_law_nothing_is_left_of_the_change(tmp_path
     assert result.explained.value[0, 0, words.SHIFT] == pytest.approx(1)
     text = equivariance.findings(result)
     assert "one shift is the whole law" in text and "nan" not in text
-    assert_fits(figures.draw("equivariance", result, "single"))
+    assert_fits(results.draw("equivariance", result, "single"))
     _, rows, _ = words.table(result)
     assert rows[1][3] == "–"
 

@@ -11,7 +11,7 @@ from elsewhere import elsewhere, same
 from exact import Exact
 from page import assert_redrawn
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses import faithfulness
 from capsviz.analyses.faithfulness import maps, measure
 from capsviz.nn import models
@@ -93,7 +93,7 @@ def test_equal_seeds_give_equal_numbers_and_images_may_be_on_another_device(mode
     chosen = {"dataset": "noise", **SOME}
     first = faithfulness.evaluate(model, images, LABELS, **chosen)
     again = faithfulness.evaluate(model, elsewhere(images)[0], elsewhere(LABELS)[0], **chosen)
-    assert figures.to_json(first) == figures.to_json(again)
+    assert results.to_json(first) == results.to_json(again)
     other = faithfulness.evaluate(model, images, LABELS, **chosen, seed=1)
     assert not same(first.gap, other.gap)
     random = first.names.index(maps.RANDOM)

@@ -14,11 +14,11 @@ from page import assert_fits, assert_redrawn
 from scipy.integrate import trapezoid
 from scipy.stats import spearmanr
 
-from capsviz import data, figures
+from capsviz import data, results
 from capsviz.analyses import importance
 from capsviz.analyses.importance import dictionary, measure, statistics, words
-from capsviz.cli.inputs import Inputs
-from capsviz.cli.other_images import other_images
+from capsviz.inputs.opening import Inputs
+from capsviz.inputs.samples import other_images
 from capsviz.nn.functional import squash
 from capsviz.statistics import replicates
 from capsviz.statistics.estimate import Estimate
@@ -236,7 +236,7 @@ def test_a_fresh_network_that_reads_all_as_one_class_stays_on_the_axes(images, l
     bits = np.array([0, 0, 0, 0, 1, 2.5 * result.bound_bits])
     fresh = Estimate(bits, np.stack([bits, bits], 1))
     for one, bound in ((result, "bound: "), (result._replace(fresh_bits=fresh), "of this network")):
-        figure = figures.draw("importance", one, part="dictionaries")
+        figure = results.draw("importance", one, part="dictionaries")
         axes = figure.axes[0]
         assert one.fresh_bits.value.max() < axes.get_ylim()[1]
         assert any(bound in text.get_text() for text in axes.texts)
@@ -286,7 +286,7 @@ def test_a_network_of_somebody_else_loses_couplings(images, labels, others):
     assert bare.kinds == ["children"] and len(bare.activation_change["children"]) == 12
     for one in (bare, importance.compute(model, images[:1], classes=CLASSES)):
         for width in ("single", "double"):
-            assert_fits(figures.draw("importance", one, width))
+            assert_fits(results.draw("importance", one, width))
 
 
 def test_a_network_whose_couplings_cannot_be_replaced_is_refused(images, labels, others):

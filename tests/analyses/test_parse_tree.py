@@ -13,14 +13,14 @@ from foreign import Foreign
 from matplotlib.text import Text
 from page import assert_fits, assert_redrawn
 
-from capsviz import checkpoint, data, figures
+from capsviz import checkpoint, data, results
 from capsviz.analyses import parse_tree
 from capsviz.analyses.parse_tree import inputs as chosen
 from capsviz.analyses.parse_tree import measure, variance
 from capsviz.analyses.parse_tree.words import COMPONENTS
 from capsviz.cli import main
-from capsviz.cli.inputs import Inputs
-from capsviz.cli.other_images import Others
+from capsviz.inputs.opening import Inputs
+from capsviz.inputs.samples import Others
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
 from capsviz.tracing import from_children, parents_under, trace, under_couplings
@@ -137,7 +137,7 @@ def test_even_couplings_are_no_tree_at_all(images, labels, others):
     assert (two.favourites == -1).all()
     for one in (result, two):
         for width in ("single", "double"):
-            figure = figures.draw("parse_tree", one, width)
+            figure = results.draw("parse_tree", one, width)
             assert_fits(figure)
             said = " ".join(text.get_text() for text in figure.findobj(Text))
             assert "even couplings" in said and "always the same" not in said
@@ -316,7 +316,7 @@ def test_of_a_tree_that_never_changes_nothing_is_left_to_move(generator):
     assert float(whole.value[1]) == pytest.approx(1) and np.isnan(rest.value).all()
     text = parse_tree.findings(result)
     assert text.count("the tree stays at its place") == 1 and "nothing is left of any tree" in text
-    assert_fits(figures.draw("parse_tree", result, "double"))
+    assert_fits(results.draw("parse_tree", result, "double"))
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_a_network_without_grid_or_open_couplings_is_measured_as_far_as_it_goes(
     assert "no fresh network" in text and "no frozen couplings" in text
     for one in (result, parse_tree.compute(model, images[:2], classes=CLASSES)):
         for width in ("single", "double"):
-            assert_fits(figures.draw("parse_tree", one, width))
+            assert_fits(results.draw("parse_tree", one, width))
 
 
 def test_gradients_are_those_of_each_image_alone_and_deaths_those_of_the_largest(images, labels):
@@ -392,16 +392,16 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     words = ["parse-tree", "--run", run_folder, "--evaluate", 60, "--format", "png", "--json"]
     words += ["--output", tmp_path]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "draw", empty_page)  # the file's result is drawn below
+        patch.setattr(results, "draw", empty_page)  # the file's result is drawn below
         done = CliRunner().invoke(main, [str(word) for word in words])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
     assert result["epochs"] == [0, 1, 2] and result["children"] == 72
     (path,) = tmp_path.glob("parse-tree-*epochs-small*.json")
-    read, _ = figures.read_result(path)
+    read, _ = results.read_result(path)
     assert "epoch 2" in parse_tree.findings(read)
     for width in ("single", "double"):
-        assert_fits(figures.draw("parse_tree", read, width))
+        assert_fits(results.draw("parse_tree", read, width))
     networks = dict(chosen.opened(chosen.weights(run_folder), torch.rand(4, 1, 28, 28), "cpu"))
     first, last = networks[0], networks[2]
     again = checkpoint.fresh(last, last.card["recipe"]["seed"])
@@ -414,7 +414,7 @@ def test_names_of_classes_are_written_out(images):
     model = build_tiny(routing="uniform")
     two = parse_tree.compute(model, images[:2], classes=CLASSES)._replace(classes=words)
     for width in ("single", "double"):
-        figure = figures.draw("parse_tree", two, width)
+        figure = results.draw("parse_tree", two, width)
         assert_fits(figure)
         said = [text.get_text() for text in figure.findobj(Text)]
         assert all(said.count(word) > len(two.images) for word in words)  # and in the legend

@@ -12,14 +12,14 @@ from foreign import Foreign
 from page import assert_fits
 from torch import nn
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses import perturb
 from capsviz.analyses.perturb import draw, measure
 from capsviz.cli import main
-from capsviz.cli.inputs import Inputs, open_inputs
 from capsviz.data import Dataset
-from capsviz.figures import sets as paperset
-from capsviz.figures.tables import escape
+from capsviz.inputs.opening import Inputs, open_inputs
+from capsviz.results import sets as paperset
+from capsviz.results.tables import escape
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.moments import moments
@@ -189,7 +189,7 @@ def test_a_sheet_of_few_dimensions_fits(digits):
     for span in ("paper", "data"):
         sheet = perturb.compute(model, images[:1], 2, statistics=statistics, span=span)
         for width in (3.5, 7.16):
-            assert_fits(figures.draw("perturb", sheet, width))
+            assert_fits(results.draw("perturb", sheet, width))
 
 
 def test_a_double_network_reads_alike(twos, statistics):
@@ -329,7 +329,7 @@ def test_colour_images_without_a_label_are_drawn(generator):
     ]
     assert {sheet.images.shape for sheet in sheets} == {(5, 11, 3, 20, 24)}
     for result, width in product([*sheets, found], (3.5, 7.16)):
-        assert_fits(figures.draw("perturb", result, width))
+        assert_fits(results.draw("perturb", result, width))
 
 
 def test_images_whose_reconstruction_is_black_are_left_out(boxes):
@@ -347,10 +347,10 @@ def test_images_whose_reconstruction_is_black_are_left_out(boxes):
 
 def test_a_sheet_keeps_its_layout_when_it_is_saved_again(foreign, twos, statistics, tmp_path):
     sheet = perturb.compute(foreign, twos[:1], 2, statistics=statistics)
-    figure = figures.draw("perturb", sheet)
+    figure = results.draw("perturb", sheet)
     before = [axes.get_position().bounds for axes in figure.axes]
     for kind in ("pdf", "png"):
-        figures.save_figure(figure, tmp_path / f"x.{kind}")
+        results.save_figure(figure, tmp_path / f"x.{kind}")
     assert [axes.get_position().bounds for axes in figure.axes] == before
 
 
@@ -358,8 +358,8 @@ def test_results_survive_the_disk(foreign, twos, statistics, tmp_path):
     sheet = perturb.compute(foreign, twos[:1], 2, statistics=statistics)
     for result in (statistics, sheet):
         about = {"analysis": "perturb", "kind": type(result).__name__, "width": "double"}
-        *_, path = figures.write_result(tmp_path / "x", result, about)
-        again, _ = figures.read_result(path)
+        *_, path = results.write_result(tmp_path / "x", result, about)
+        again, _ = results.read_result(path)
         assert same(result, again)
 
 
@@ -415,7 +415,7 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tm
     assert done.exit_code == 0, done.output
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == [f"perturb-digits-3-0-range-data.{kind}" for kind in ("json", "pdf", "png")]
-    result, _ = figures.read_result(tmp_path / "perturb-digits-3-0-range-data.json")
+    result, _ = results.read_result(tmp_path / "perturb-digits-3-0-range-data.json")
     assert done.stdout.strip() == perturb.findings(result)
 
 
@@ -473,7 +473,7 @@ def test_measures_without_a_dark_ground_are_said_to_be_of_brightness(foreign, tw
         statistics = perturb.evaluate(foreign, images, **about)
         assert ("no dark ground" in perturb.findings(statistics)) == said
         assert ("no dark ground" in perturb.caption(statistics)) == said
-        title = figures.draw("perturb", statistics, "single")._suptitle.get_text()
+        title = results.draw("perturb", statistics, "single")._suptitle.get_text()
         assert ("brightness" in title) == said
     sheet = perturb.compute(foreign, twos[:1], 2, statistics=statistics)
     light = sheet._replace(images=255 - sheet.images // 2)
@@ -484,5 +484,5 @@ def test_long_ranges_stay_on_the_page(foreign, twos, statistics):
     sheet = perturb.compute(foreign, twos[:1], 2, statistics=statistics, span="data", every=True)
     values = np.linspace(-0.0104, -0.0021, sheet.values.shape[1])
     assert_fits(
-        figures.draw("perturb", sheet._replace(values=np.tile(values, (len(sheet.values), 1))))
+        results.draw("perturb", sheet._replace(values=np.tile(values, (len(sheet.values), 1))))
     )

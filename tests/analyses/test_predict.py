@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from photographs import photograph
 from PIL import Image
 
-from capsviz import checkpoint, data, discovery, figures
+from capsviz import checkpoint, data, discovery, results
 from capsviz.analyses import predict
 from capsviz.analyses.predict import words
 from capsviz.analyses.predict.measure import SIDE, square
@@ -106,7 +106,7 @@ def test_a_network_without_capsules_has_no_short_one(run, tmp_path, monkeypatch)
     monkeypatch.setattr(thresholds, "limits", lambda model: (Limits(1.1, None), None))
     result = run("photos/0.jpg", "--checkpoint", "mnist-resnet", "--save-figure", "steps")
     assert "(low probability)" in result.stdout and "capsule" not in result.stdout
-    drawn, _ = figures.results.read_result(tmp_path / "steps.json")
+    drawn, _ = results.files.read_result(tmp_path / "steps.json")
     assert "low probability" in predict.caption(drawn)
 
 
@@ -174,7 +174,7 @@ def test_what_is_not_known_is_said_once(run, tmp_path):
 def test_the_figure_shows_every_step_and_is_redrawn_from_its_numbers(run, tmp_path, truth):
     result = run("photos", "--save-figure", "out/steps.png")
     assert result.exit_code == 0
-    found, about = figures.read_result(tmp_path / "out" / "steps.json")
+    found, about = results.read_result(tmp_path / "out" / "steps.json")
     assert found.steps == ["grey", "inverted", "ink", "cropped", "input", "reconstruction"]
     assert found.pictures.shape == (3, 6, 1, SIDE, SIDE)
     assert found.files == ["0.jpg", "1.jpg", "2.jpg"] and found.predicted == truth
@@ -193,7 +193,7 @@ def test_the_figure_is_bounded_however_many_pictures_there_are(run, tmp_path, mo
     assert run("photos", "--save-figure", "steps.png").exit_code == 0
     again = run("photos", "--save-figure", "steps.png")
     assert again.exit_code == 2 and "choose another --save-figure" in again.stderr
-    assert len(figures.read_result(tmp_path / "steps.json")[0].files) == 2
+    assert len(results.read_result(tmp_path / "steps.json")[0].files) == 2
 
 
 def test_a_step_is_fitted_in_without_changing_its_shape():

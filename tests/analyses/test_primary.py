@@ -12,7 +12,7 @@ from foreign import Foreign
 from page import assert_fits
 from scipy import stats
 
-from capsviz import checkpoint, data, discovery, figures
+from capsviz import checkpoint, data, discovery, results
 from capsviz.analyses import primary
 from capsviz.analyses.primary import controls
 from capsviz.cli import main
@@ -221,7 +221,7 @@ def test_findings_say_what_the_couplings_carry(statistics, added, interval, word
 def test_images_may_be_on_another_device(strong, decoders, tiny_images, result, statistics):
     there, image = elsewhere(tiny_images, tiny_images[:1])
     found = primary.evaluate(strong, decoders, there, dataset="noise", capsules=2)
-    assert figures.to_json(found) == figures.to_json(statistics)
+    assert results.to_json(found) == results.to_json(statistics)
     assert same(primary.compute(strong, decoders, image, 1, classes=CLASSES, levels=3), result)
 
 
@@ -242,7 +242,7 @@ def test_without_a_grid_there_are_no_places_and_the_caption_says_so(digits):
     assert "no places" in primary.caption(result)
     assert primary.evaluate(model, decoders, images, dataset="digits").children == 12
     for width in ("single", "double"):
-        assert_fits(figures.draw("primary", result, width))
+        assert_fits(results.draw("primary", result, width))
 
 
 def test_a_network_without_its_own_decoder_can_be_looked_at(decoders, tiny_images):
@@ -257,7 +257,7 @@ def test_colour_images_are_drawn_in_colour():
     image = torch.rand(1, 3, 12, 20, generator=torch.Generator().manual_seed(0))
     result = primary.compute(model, decoders, image, classes=CLASSES)
     assert result.pictures.shape == (3, 5, 3, 12, 20)
-    assert_fits(figures.draw("primary", result))
+    assert_fits(results.draw("primary", result))
 
 
 @pytest.mark.parametrize("width", ["single", "double"])
@@ -265,10 +265,10 @@ def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
     tmp_path, result, statistics, width
 ):
     for name, found in (("one", result), ("many", statistics)):
-        figures.save(tmp_path / name, "primary", found, formats=[], width=width)
-        again, _ = figures.read_result(tmp_path / f"{name}.json")
-        assert figures.to_json(found) == figures.to_json(again)
-        assert_fits(figures.draw("primary", again, width))
+        results.save(tmp_path / name, "primary", found, formats=[], width=width)
+        again, _ = results.read_result(tmp_path / f"{name}.json")
+        assert results.to_json(found) == results.to_json(again)
+        assert_fits(results.draw("primary", again, width))
 
 
 @pytest.fixture

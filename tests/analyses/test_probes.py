@@ -12,7 +12,7 @@ from foreign import Foreign
 from page import assert_fits, assert_redrawn
 from scipy.stats import entropy, ttest_rel
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses import probes
 from capsviz.analyses.probes import dci, measure, paths, vectors
 from capsviz.nn import models
@@ -402,7 +402,7 @@ def test_without_a_decoder_probes_are_measured_and_the_rest_is_said_to_be_left_o
     assert found.cycle is None and found.path_read is None and found.r2.value.shape[1] == M
     assert "no decoder: neither cycle nor paths" in probes.findings(found)
     for width in ("single", "double"):
-        assert_fits(figures.draw("probes", found, width))
+        assert_fits(results.draw("probes", found, width))
     with pytest.raises(ValueError, match="--n N probes its poses"):
         probes.compute(model, noise(2, 0), classes=["a", "b", "c"])
 
@@ -432,7 +432,7 @@ def test_images_may_be_on_another_device():
     chosen = {"name": "net", "dataset": "noise", "seeds": 1, "fit_labels": labels}
     far = probes.evaluate(build_strong(), there, fit_images=others, **chosen)
     near = probes.evaluate(build_strong(), noise(40, 1), fit_images=noise(60, 2), **chosen)
-    assert figures.to_json(far._replace(seconds=0)) == figures.to_json(near._replace(seconds=0))
+    assert results.to_json(far._replace(seconds=0)) == results.to_json(near._replace(seconds=0))
 
 
 def test_a_network_is_left_as_it_was():
@@ -473,7 +473,7 @@ def test_a_film_says_what_both_ways_are_read_as(tiny_images):
 def test_only_lengths_are_called_long(tiny_images):
     film = probes.compute(build_strong(), tiny_images[:2], classes=["a", "b", "c"])
     for score, most in ((film.score, "longest"), ("activation", "highest")):
-        figure = figures.draw("probes", film._replace(score=score))
+        figure = results.draw("probes", film._replace(score=score))
         assert f"path: {most} other" in figure.axes[-1].get_legend_handles_labels()[1]
 
 

@@ -14,13 +14,13 @@ from matplotlib.text import Text
 from page import NARROWEST, assert_fits
 from scipy import stats
 
-from capsviz import checkpoint, figures
+from capsviz import checkpoint, results
 from capsviz.analyses import reconstruct
 from capsviz.cli import main
-from capsviz.cli.inputs import open_inputs
-from capsviz.figures import sets as paperset
-from capsviz.figures.tables import escape
+from capsviz.inputs.opening import open_inputs
 from capsviz.nn import models
+from capsviz.results import sets as paperset
+from capsviz.results.tables import escape
 from capsviz.statistics.estimate import Estimate
 
 NAMES = [str(k) for k in range(10)]
@@ -146,7 +146,7 @@ def test_colour_images_are_drawn_with_and_without_failures(width, right, generat
     names = ["aeroplane", "automobile", "bird", "cat"]
     found = reconstruct.compute(model, images, labels, classes=names, dataset="x", per_class=2)
     assert len(found.failures) == (0 if right else 6) and found.examples.shape[1:] == (3, 3, 20, 24)
-    figure = figures.draw("reconstruct", found, width)
+    figure = results.draw("reconstruct", found, width)
     assert_fits(figure)
     texts = " ".join(text.get_text() for text in figure.findobj(Text))
     assert ("misread" in texts) is ("failures" in reconstruct.caption(found)) is not right
@@ -157,7 +157,7 @@ def test_colour_images_are_drawn_with_and_without_failures(width, right, generat
 def test_few_failures_are_drawn_at_every_width(result, width, failures):
     names = ("failures", "failure_labels", "failure_predicted", "failure_lengths")
     few = result._replace(**{name: getattr(result, name)[:failures] for name in names})
-    assert_fits(figures.draw("reconstruct", few, width))
+    assert_fits(results.draw("reconstruct", few, width))
 
 
 def test_images_may_be_on_another_device(model, sample, result):
@@ -179,16 +179,16 @@ def test_the_most_confident_failure_is_told(result):
 
 
 def test_a_result_survives_the_disk(result, tmp_path):
-    *_, path = figures.write_result(
+    *_, path = results.write_result(
         tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result", "width": "double"}
     )
-    again, _ = figures.read_result(path)
+    again, _ = results.read_result(path)
     assert same(result, again)
 
 
 def test_results_of_before_are_read(result, tmp_path):
     """Their intervals were fields of their own, and `numbers` was called `shown`."""
-    *_, path = figures.write_result(
+    *_, path = results.write_result(
         tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result", "width": "double"}
     )
     about = json.loads(path.read_text())
@@ -198,7 +198,7 @@ def test_results_of_before_are_read(result, tmp_path):
         parts = values[name]["estimate"]
         values |= {name: parts["value"], f"{name}_ci95": parts["ci95"]}
     path.write_text(json.dumps(about))
-    again, _ = figures.read_result(path)
+    again, _ = results.read_result(path)
     counted = {  # of all images, where each class has its own number
         name: dataclasses.replace(getattr(again, name), n=None)
         for name in ("sse_predicted", "sse_true")
@@ -250,7 +250,7 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tm
     assert done.exit_code == 0, done.output
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == [f"reconstruct-digits-50-images.{kind}" for kind in ("json", "pdf", "png")]
-    result, _ = figures.read_result(tmp_path / "reconstruct-digits-50-images.json")
+    result, _ = results.read_result(tmp_path / "reconstruct-digits-50-images.json")
     *found, run = done.stdout.strip().splitlines()
     assert found == reconstruct.findings(result).splitlines()
     assert run.startswith("one training run: intervals are over images")

@@ -13,8 +13,8 @@ from capsviz.analyses import rotate
 from capsviz.analyses.rotate import draw
 from capsviz.analyses.rotate.draw import frames
 from capsviz.cli import main
-from capsviz.figures import results
 from capsviz.nn import models
+from capsviz.results import files as results
 from capsviz.statistics.intervals import wilson
 from capsviz.transforms.warps import rotate as turn
 

@@ -15,13 +15,13 @@ from matplotlib.text import Text
 from page import assert_redrawn
 from scipy import stats
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses import routing
 from capsviz.analyses.routing import survey
 from capsviz.cli import main
-from capsviz.figures.maps import coupling_ticks, halfrange
 from capsviz.nn import models
 from capsviz.nn.functional import lengths
+from capsviz.results.maps import coupling_ticks, halfrange
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.tracing import control_couplings, extent, measures, parents_under, trace
@@ -274,8 +274,8 @@ def test_a_routing_of_one_pass_has_no_curve_and_is_not_taken_for_uniform(tiny_im
     text = routing.findings(result)
     assert "one pass" in text and "routing does nothing" not in text
     for width in ("single", "double"):
-        figures.draw("routing", result, width)
-        figures.draw("routing", one(model, tiny_images[:1]), width)
+        results.draw("routing", result, width)
+        results.draw("routing", one(model, tiny_images[:1]), width)
 
 
 def test_agreement_stays_a_cosine_where_couplings_fall_below_zero(generator):
@@ -297,7 +297,7 @@ def test_numbers_of_controls_off_the_scale_do_not_run_into_one_another(width, ti
     result, _ = many(OnePass((1, 21, 19), 3), tiny_images)
     far = replace(result.control_true_activation, value=np.array([0.111, 0.222, 0.333, 0.444]))
     own = Estimate(np.array([0.95]), np.array([[0.94, 0.96]]))
-    figure = figures.draw(
+    figure = results.draw(
         "routing", result._replace(true_activation=own, control_true_activation=far), width
     )
     figure.canvas.draw()
@@ -310,7 +310,7 @@ def test_numbers_of_controls_off_the_scale_do_not_run_into_one_another(width, ti
 def test_predictions_of_one_pass_are_drawn_on_the_scale_of_the_controls(tiny_images):
     """They differ from themselves nowhere: that is no scale."""
     result, _ = many(OnePass((1, 21, 19), 3), tiny_images)
-    figure = figures.draw("routing", result)
+    figure = results.draw("routing", result)
     axes = next(axes for axes in figure.axes if "other than its own" in axes.get_title())
     assert not axes.texts
     assert axes.get_ylim()[1] >= 100 * result.control_changed.high.max()
@@ -322,14 +322,14 @@ def test_a_curve_does_not_run_through_the_words_beside_it(falling, tiny, tiny_im
     result, _ = many(tiny, tiny_images)
     ends = ([3, 1.2], [0.34, 0.9]) if falling else ([1.2, 3], [0.9, 0.34])
     curves = [Estimate(np.array(one), np.stack([one, one], 1)) for one in ends]
-    figure = figures.draw(
+    figure = results.draw(
         "routing", result._replace(effective_parents=curves[0], polarisation=curves[1])
     )
     figure.canvas.draw()
     for title in ("spread of couplings", "polarisation"):
         axes = next(axes for axes in figure.axes if axes.get_title() == title)
         line = next(line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_color()
-                    == figures.COLOURS[0])  # fmt: skip
+                    == results.COLOURS[0])  # fmt: skip
         path = axes.transData.transform(np.column_stack([
             np.linspace(1, 2, 300), np.linspace(*line.get_ydata(), 300)
         ]))  # fmt: skip
@@ -362,7 +362,7 @@ def test_names_and_numbers_keep_apart_where_the_control_is_near(
         "control_effective_parents": near(result.control_effective_parents, 1, 3),
         "control_polarisation": near(result.control_polarisation, 0, 1),
     }  # fmt: skip
-    figure = figures.draw("routing", result._replace(**changed), width)
+    figure = results.draw("routing", result._replace(**changed), width)
     figure.canvas.draw()
     for title in ("spread of couplings", "polarisation"):
         axes = next(axes for axes in figure.axes if axes.get_title() == title)
@@ -383,7 +383,7 @@ def test_a_figure_of_one_pass_speaks_of_no_iterations(kind, tiny_images):
     result = kind(OnePass((1, 21, 19), 3), tiny_images[: 1 if kind is one else None])
     result = result if kind is one else result[0]
     for width in ("single", "double"):
-        figure = figures.draw("routing", result, width)
+        figure = results.draw("routing", result, width)
         text = " ".join(words_of(figure))
         assert "one pass" in text and "iteration" not in text and "r = 1" not in text
         for axes in figure.axes:
@@ -397,11 +397,11 @@ def test_even_couplings_are_drawn_even_with_one_number_on_their_scale(tiny_image
     images = tiny_images[:7]
     result, _ = many(build_tiny(routing="uniform"), images)
     off = replace(result.coupling, value=result.coupling.value + 1.5e-9)
-    figure = figures.draw("routing", result._replace(coupling=off), part="couplings")
+    figure = results.draw("routing", result._replace(coupling=off), part="couplings")
     drawn = [image for axes in figure.axes for image in axes.images]
     for image in drawn[:2]:
         np.testing.assert_allclose(image.norm(image.get_array()), 0.5, atol=0.01)
-    figure = figures.draw("routing", one(build_tiny(routing="uniform"), images[:1]))
+    figure = results.draw("routing", one(build_tiny(routing="uniform"), images[:1]))
     assert words_of(figure).count("0.333") == 1
     for J in range(2, 27):
         values = np.full((4, J), np.float32(1 / J))
@@ -477,18 +477,18 @@ def test_without_a_grid_there_is_no_map_and_a_line_says_why(foreign, tiny_images
     assert "no maps" in routing.findings(result) and "No maps" in routing.caption(result)
     statistics, _ = many(foreign, tiny_images)
     assert statistics.type_coupling.value.shape == (3, 24, 3)
-    assert figures.parts("routing", result) == ("", "evidence")
+    assert results.parts("routing", result) == ("", "evidence")
     np.testing.assert_allclose(result.type_evidence.sum(0), result.map_sums, rtol=1e-5)
     for width in ("single", "double"):
-        for part in figures.parts("routing", result):
-            figures.draw("routing", result, width, part)
-        for part in figures.parts("routing", statistics):
-            figures.draw("routing", statistics, width, part)
+        for part in results.parts("routing", result):
+            results.draw("routing", result, width, part)
+        for part in results.parts("routing", statistics):
+            results.draw("routing", statistics, width, part)
 
 
 def test_couplings_of_types_that_were_not_recorded_are_told(tiny, tiny_images):
     statistics, _ = many(tiny, tiny_images)
-    drawn = figures.draw("routing", statistics._replace(type_coupling=None), part="couplings")
+    drawn = results.draw("routing", statistics._replace(type_coupling=None), part="couplings")
     assert "capsule types\nnot recorded" in [axes.get_title() for axes in drawn.axes]
 
 
@@ -496,7 +496,7 @@ def test_images_may_be_on_another_device(tiny, tiny_images):
     labels = torch.arange(8) % 3
     chosen = {"classes": NAMES, "dataset": "noise"}
     result = routing.evaluate(tiny, *elsewhere(tiny_images, labels), **chosen)
-    assert figures.to_json(result) == figures.to_json(many(tiny, tiny_images)[0])
+    assert results.to_json(result) == results.to_json(many(tiny, tiny_images)[0])
     assert same(one(tiny, elsewhere(tiny_images[:1])[0]), one(tiny, tiny_images[:1]))
 
 
@@ -648,8 +648,8 @@ def test_results_of_two_controls_are_read_and_drawn(tmp_path):
         values[f"{name}_ci95"] = np.stack([values[name] - 0.1, values[name] + 0.1], -1)
     old = namedtuple("Statistics", values)(**values)
     about = {"analysis": "routing", "kind": "Statistics", "width": "double"}
-    figures.write_result(tmp_path / "old", old, about)
-    result, _ = figures.read_result(tmp_path / "old.json")
+    results.write_result(tmp_path / "old", old, about)
+    result, _ = results.read_result(tmp_path / "old.json")
     np.testing.assert_array_equal(result.accuracy.difference.value, values["gain"])
     np.testing.assert_array_equal(result.true_activation.ci95, values["true_length_ci95"])
     parents = [J, values["random_effective_parents"][0]]
@@ -657,7 +657,7 @@ def test_results_of_two_controls_are_read_and_drawn(tmp_path):
     assert result.dead is None and result.control_sd is None
     assert "dead" not in routing.findings(result)
     for width in ("single", "double"):
-        figures.draw("routing", result, width)
+        results.draw("routing", result, width)
 
 
 def test_findings_of_one_image_compare_it_with_uniform_couplings(tiny, tiny_images):
@@ -672,7 +672,7 @@ def test_findings_of_one_image_compare_it_with_uniform_couplings(tiny, tiny_imag
 @pytest.mark.parametrize("kind", ["one", "many"])
 def test_figures_are_drawn_from_the_file_with_nothing_cut_off(kind, foreign, tiny_images, tmp_path):
     result = one(foreign, tiny_images[:1]) if kind == "one" else many(foreign, tiny_images)[0]
-    names = figures.parts("routing", result)
+    names = results.parts("routing", result)
     assert names == (("", "maps") if kind == "one" else ("", "couplings"))
     assert_redrawn("routing", result, tmp_path)
 
@@ -681,8 +681,8 @@ def test_one_iteration_and_many_unlabelled_classes_can_be_drawn(tiny_images):
     names = [f"class {j}" for j in range(13)]
     model = Foreign((1, 21, 19), 13, grid=(2, 2, 1))
     result = routing.compute(model, tiny_images[:1], classes=names, iterations=1)
-    figures.draw("routing", result)
-    figure = figures.draw("routing", result, part="maps")
+    results.draw("routing", result)
+    figure = results.draw("routing", result, part="maps")
     titles = [axes.get_title() for axes in figure.axes]
     longest = {names[j] for j in np.argsort(-result.activations)[:10]}
     assert longest == {title for title in titles if title in names}

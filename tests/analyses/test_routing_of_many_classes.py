@@ -5,7 +5,7 @@ import torch
 from foreign import Foreign
 from legibility import defects
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses import routing
 
 
@@ -14,7 +14,7 @@ def images():
     return torch.rand(24, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 
 
-def results(images, count):
+def results_of(images, count):
     """One image's, and the statistics', by a network of so many classes with long names."""
     torch.manual_seed(0)
     model = Foreign(classes=count).eval()
@@ -27,15 +27,15 @@ def results(images, count):
 @pytest.mark.parametrize("width", [3.25, 5.5, 6.75])
 @pytest.mark.parametrize("count", [2, 10, 22])
 def test_long_names_of_classes_stand_apart(images, count, width):
-    one, many = results(images, count)
+    one, many = results_of(images, count)
     for result, part in ((one, ""), (many, ""), (many, "couplings")):
-        drawn = figures.draw("routing", result, width, part)
-        assert not defects(drawn, width, figures.caption("routing", result, part)), part
+        drawn = results.draw("routing", result, width, part)
+        assert not defects(drawn, width, results.caption("routing", result, part)), part
 
 
 def test_the_legend_of_activations_is_no_point_of_theirs(images):
     one, _ = results(images, 2)
-    drawn = figures.draw("routing", one, 6.75)
+    drawn = results.draw("routing", one, 6.75)
     assert not any(axes.get_legend() for axes in drawn.subfigs[1].axes)
     (legend,) = drawn.subfigs[1].legends
     drawn.draw_without_rendering()

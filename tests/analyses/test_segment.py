@@ -14,7 +14,7 @@ from foreign import Foreign
 from page import NARROWEST, assert_fits
 from scipy import stats
 
-from capsviz import checkpoint, data, figures
+from capsviz import checkpoint, data, results
 from capsviz.analyses import segment
 from capsviz.analyses.segment import draw as drawing
 from capsviz.analyses.segment import measure as measures
@@ -214,7 +214,7 @@ def test_without_misread_images_none_are_shown(model, part):
     found = segment.compute(model, right, examples=right.first(1))
     assert found.failures == 0 and found.right.value == 1 and len(found.inputs) == 1
     assert "misread" not in segment.caption(found)
-    assert_fits(figures.draw("segment", found, "single"))
+    assert_fits(results.draw("segment", found, "single"))
 
 
 def test_a_network_in_training_stays_in_training(part):
@@ -233,8 +233,8 @@ def test_colours_are_told_apart_in_grey_too():
 @pytest.mark.parametrize(("shown", "failures"), [(1, 1), (6, 4), (9, 6)])
 def test_every_number_of_images_is_drawn_at_every_width(model, part, shown, failures):
     found = segment.compute(model, part, examples=part.first(shown), failures=failures)
-    for part_name, width in product(figures.parts("segment", found), NARROWEST):
-        assert_fits(figures.draw("segment", found, width, part_name))
+    for part_name, width in product(results.parts("segment", found), NARROWEST):
+        assert_fits(results.draw("segment", found, width, part_name))
 
 
 def test_findings_and_caption_carry_the_numbers(result):
@@ -247,14 +247,14 @@ def test_findings_and_caption_carry_the_numbers(result):
 
 def test_a_result_survives_the_disk(result, tmp_path):
     about = {"analysis": "segment", "kind": "Result", "width": "double"}
-    *_, path = figures.write_result(tmp_path / "x", result, about)
-    again, _ = figures.read_result(path)
+    *_, path = results.write_result(tmp_path / "x", result, about)
+    again, _ = results.read_result(path)
     assert same(again, result)
 
 
 def test_a_result_of_before_is_read_as_estimates(result, tmp_path):
     about = {"analysis": "segment", "kind": "Result", "width": "double"}
-    *_, path = figures.write_result(tmp_path / "x", result, about)
+    *_, path = results.write_result(tmp_path / "x", result, about)
     text = json.loads(path.read_text(encoding="utf-8"))
     values = text["result"]
     for name in ("right", "one_right", "sse", "iou"):
@@ -266,7 +266,7 @@ def test_a_result_of_before_is_read_as_estimates(result, tmp_path):
                 array = {"dtype": "float64", "shape": array.shape, "data": array.ravel().tolist()}
                 values[name + end] = array
     path.write_text(json.dumps(text))
-    again, _ = figures.read_result(path)
+    again, _ = results.read_result(path)
     assert segment.findings(again) == segment.findings(result)
 
 
@@ -313,7 +313,7 @@ def test_the_command_writes_figure_and_numbers_and_tells_its_findings(blank, run
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
     stem = "segment-own-two-multimnist-7-20-images-images-2-failures-1"
     assert names == [f"{stem}{end}" for end in ("-measures.png", ".json", ".png")]
-    result, _ = figures.read_result(tmp_path / "out" / names[1])
+    result, _ = results.read_result(tmp_path / "out" / names[1])
     *told, alone = done.stdout.splitlines()
     assert "\n".join(told) == segment.findings(result)
     assert alone == "one network: intervals are over images, and hold for these weights alone"
@@ -378,7 +378,7 @@ def test_colour_images_are_drawn(generator):
     parts = torch.stack([images, images.flip(3)], 1)
     some = data.Dataset(images, labels, tuple("abcde"), "x", "test", parts=parts)
     found = segment.compute(Foreign((3, 20, 24), classes=5), some, examples=some)
-    assert_fits(figures.draw("segment", found, "double"))
+    assert_fits(results.draw("segment", found, "double"))
 
 
 def test_a_tiny_network_with_other_images_is_refused(part):

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from conftest import build_strong, build_tiny
 from page import assert_redrawn
 
-from capsviz import checkpoint, figures
+from capsviz import checkpoint, results
 from capsviz.analyses import side_by_side
 from capsviz.cli import main
 from capsviz.nn import models
@@ -110,7 +110,7 @@ def test_the_command_draws_shipped_networks_and_refuses_one_alone(tmp_path):
     assert done.exit_code == 0, done.output
     assert "digits-self-routing reads" in done.output
     (path,) = tmp_path.glob("*.json")
-    result, _ = figures.read_result(path)
+    result, _ = results.read_result(path)
     assert result.networks == names and result.maps[names[0]] is None
     assert result.type_evidence[names[1]].shape == (4, 10)
     alone = CliRunner().invoke(main, ["side-by-side", *named[:2], *more])

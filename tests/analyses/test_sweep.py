@@ -14,12 +14,12 @@ from elsewhere import elsewhere, same
 from foreign import Foreign
 from scipy.integrate import trapezoid
 
-from capsviz import checkpoint, discovery, figures, tracing
+from capsviz import checkpoint, discovery, inputs, results, tracing
 from capsviz.analyses import rotate, sweep
 from capsviz.analyses.sweep import measure as measures
-from capsviz.cli import inputs, main
-from capsviz.cli.networks import open_networks
-from capsviz.figures.sets import Settings
+from capsviz.cli import main
+from capsviz.inputs.networks import open_networks
+from capsviz.results.sets import Settings
 from capsviz.statistics import calibration
 from capsviz.statistics.intervals import paired_interval, wilson
 from capsviz.transforms.warps import family_matrix, matrix, warp
@@ -151,10 +151,10 @@ def test_findings_and_caption_carry_the_numbers(result):
 def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path, width, grid):
     chosen = {**FEW, "grid": grid}
     values = sweep.compute(networks, tiny_images, LABELS, **OF_NOISE, **chosen)
-    paths = figures.save(tmp_path / "x", "sweep", values, formats=[], width=width)
-    read, _ = figures.read_result(paths[-1])
+    paths = results.save(tmp_path / "x", "sweep", values, formats=[], width=width)
+    read, _ = results.read_result(paths[-1])
     assert same(read, values)
-    picture = figures.draw("sweep", read, width)
+    picture = results.draw("sweep", read, width)
     assert len(picture.axes) == 5 and len(picture.legends[0].get_texts()) == 2
     assert picture.axes[0].get_lines()[1].get_ydata().tolist() == values.accuracy.value[1].tolist()
 
@@ -162,7 +162,7 @@ def test_results_survive_the_disk_and_are_drawn(networks, tiny_images, tmp_path,
 def test_one_network_is_drawn_without_differences(tiny, tiny_images):
     one = {**OF_NOISE, "names": ["one"]}
     values = sweep.compute([tiny], tiny_images, LABELS, **one, **FEW)
-    assert len(figures.draw("sweep", values).axes) == 4
+    assert len(results.draw("sweep", values).axes) == 4
 
 
 @pytest.mark.parametrize(

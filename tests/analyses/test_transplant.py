@@ -12,7 +12,7 @@ from foreign import Foreign
 from noise import spread_out
 from page import assert_fits, assert_redrawn
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses import transplant
 from capsviz.analyses.transplant import measure, parts, words
 from capsviz.nn.functional import squash
@@ -119,7 +119,7 @@ def test_where_all_classes_tie_none_is_read(generator):
     two = transplant.compute(model, images[:2], classes=CLASSES)
     assert "with even ones all classes alike" in transplant.findings(two)
     assert any(
-        "all classes alike" in axes.get_xlabel() for axes in figures.draw("transplant", two).axes
+        "all classes alike" in axes.get_xlabel() for axes in results.draw("transplant", two).axes
     )
 
 
@@ -234,7 +234,7 @@ def test_the_more_is_exchanged_the_nearer_to_the_whole_transplant(model, images,
     assert result.part_as_own.value.shape == (3, 2) and result.part_as_own.n == result.n
     assert "with half of its couplings, by whole capsule types" in transplant.findings(result)
     for width in ("single", "double"):
-        assert_fits(figures.draw("transplant", result, width))
+        assert_fits(results.draw("transplant", result, width))
 
 
 def test_any_capsule_network_can_be_looked_at_also_without_grid_or_decoder(generator):
@@ -252,7 +252,7 @@ def test_any_capsule_network_can_be_looked_at_also_without_grid_or_decoder(gener
                                 classes=CLASSES)  # fmt: skip
     assert result.maps is None and result.decoded is None and result.means.shape == (2, 3)
     for width in ("single", "double"):
-        assert_fits(figures.draw("transplant", result, width))
+        assert_fits(results.draw("transplant", result, width))
 
 
 def test_a_network_whose_couplings_cannot_be_replaced_is_refused_in_one_line(images):
@@ -276,7 +276,7 @@ def test_images_may_be_on_another_device(model, images):
     there = elsewhere(images)[0]
     expected = transplant.evaluate(model, images, **asked)
     found = transplant.evaluate(model, there, **asked)
-    assert figures.to_json(found) == figures.to_json(expected)
+    assert results.to_json(found) == results.to_json(expected)
 
 
 def test_findings_follow_the_intervals(model, images):
@@ -310,7 +310,7 @@ def test_numbers_of_the_scale_of_couplings_have_room(model, images):
     maps = np.full_like(result.maps, 0.1)
     maps.flat[0] = 0.949
     for width in ("single", "double"):
-        figure = figures.draw("transplant", result._replace(maps=maps, even=0.1), width)
+        figure = results.draw("transplant", result._replace(maps=maps, even=0.1), width)
         figure.canvas.draw()
         (bar,) = (axes for axes in figure.axes if "own coupling" in axes.get_xlabel())
         boxes = [text.get_window_extent() for text in bar.get_xticklabels() if text.get_text()]

@@ -14,14 +14,14 @@ from sklearn.metrics import silhouette_score
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from capsviz import figures
+from capsviz import results
 from capsviz.analyses import reconstruct, tsne
 from capsviz.analyses.tsne import draw, measure
 from capsviz.cli import main
-from capsviz.cli.inputs import open_inputs
-from capsviz.figures import sets as paperset
-from capsviz.figures.tables import escape
+from capsviz.inputs.opening import open_inputs
 from capsviz.nn.models import build
+from capsviz.results import sets as paperset
+from capsviz.results.tables import escape
 from capsviz.statistics.intervals import wilson
 from capsviz.tracing import remember
 from capsviz.transforms.warps import rotate
@@ -190,11 +190,11 @@ def test_many_classes_of_colour_images_are_drawn(generator):
     )
     assert found.paths.shape == (2, 0, 25, 2)
     for width in (3.5, 7.16):
-        assert_fits(figures.draw("tsne", found, width))
+        assert_fits(results.draw("tsne", found, width))
 
 
 def test_a_map_with_trajectories_is_drawn(mapped):
-    assert_fits(figures.draw("tsne", mapped, 3.5))
+    assert_fits(results.draw("tsne", mapped, 3.5))
 
 
 def test_findings_give_both_scores(mapped):
@@ -211,7 +211,7 @@ def test_findings_give_both_scores(mapped):
 
 def test_misread_images_are_in_the_key_only_where_there_are_some(mapped):
     def key(result):
-        figure = figures.draw("tsne", result)
+        figure = results.draw("tsne", result)
         (legend,) = figure.legends
         return [text.get_text() for text in legend.get_texts()]
 
@@ -243,8 +243,8 @@ def test_images_that_another_analysis_traced_are_not_traced_again(sample):
 
 
 def test_a_result_survives_the_disk(mapped, tmp_path):
-    *_, path = figures.write_result(tmp_path / "x", mapped, ABOUT)
-    again, _ = figures.read_result(path)
+    *_, path = results.write_result(tmp_path / "x", mapped, ABOUT)
+    again, _ = results.read_result(path)
     assert same(mapped, again)
 
 
@@ -308,7 +308,7 @@ def test_the_command_writes_figures_and_numbers_and_tells_its_findings(blank, tm
     pictures = [f"{stem}{part}.{kind}" for part in ("", "-scores") for kind in ("pdf", "png")]
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == sorted([*pictures, f"{stem}.json"])
-    result, _ = figures.read_result(tmp_path / f"{stem}.json")
+    result, _ = results.read_result(tmp_path / f"{stem}.json")
     *told, alone = done.stdout.splitlines()
     assert "\n".join(told) == tsne.findings(result)
     assert alone == "one training run: intervals are over images, and hold for these weights alone"

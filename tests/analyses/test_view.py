@@ -10,7 +10,7 @@ from conftest import build_tiny
 from matplotlib.axes import Axes
 from page import assert_fits
 
-from capsviz import figures, tracing
+from capsviz import results, tracing
 from capsviz.analyses import view
 from capsviz.analyses.view.measure import Warp, redecode, warped
 from capsviz.cli import main
@@ -65,7 +65,7 @@ def test_a_change_is_added_to_one_class_and_decoded(tiny, tiny_images):
 def test_a_network_without_a_decoder_shows_no_decoded_image(tiny_images):
     found = view.compute(build_tiny(reconstruction_weight=0), tiny_images[:1], **NAMES)
     assert found.own is None and found.changed is None
-    assert_fits(figures.draw("view", found))
+    assert_fits(results.draw("view", found))
     assert redecode(build_tiny(reconstruction_weight=0), np.zeros((3, 6)), 0, [0] * 6) is None
 
 
@@ -101,7 +101,7 @@ def test_the_figure_stays_on_its_page(tiny, tiny_images, change):
         names=["one", "two"], changes=np.full(6, change), warp=Warp(shear=0.2),
     )  # fmt: skip
     for width in ("single", "double"):
-        assert_fits(figures.draw("view", found, width))
+        assert_fits(results.draw("view", found, width))
     assert "shear 0.2" in view.caption(found)
 
 
@@ -111,7 +111,7 @@ def test_the_command_writes_what_it_says(tmp_path):
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["changes"][4] == 0.2 and found["warp"]["angle_deg"] == 20
-    result, about = figures.read_result(tmp_path / "view-digits-3-0-angle-20-change-4-0.2.json")
+    result, about = results.read_result(tmp_path / "view-digits-3-0-angle-20-change-4-0.2.json")
     assert about["analysis"] == "view" and result.label == 3
     np.testing.assert_allclose(result.scores, found["scores"])
 
@@ -126,7 +126,7 @@ def test_the_key_stands_above_the_bars(tiny, tiny_images, networks):
     found = view.compute(tiny, tiny_images[:1], **NAMES)
     names = [f"network {k}" for k in range(networks)]
     several = found._replace(networks=names, scores=np.ones((networks, 3)), kinds=[])
-    drawn = figures.draw("view", several)
+    drawn = results.draw("view", several)
     drawn.draw_without_rendering()
     (axes,) = (one for one in drawn.findobj(Axes) if one.get_xlabel() == "class")
     top = max(bar.get_window_extent().y1 for bar in axes.patches)

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 import capsviz
 from capsviz import checks, discovery
-from capsviz.foreign.state import restored
 from capsviz.nn import models
+from capsviz.wrapping.state import restored
 
 CHANNELS, MAP = TYPES * D, (planted.ROWS, planted.COLUMNS)
 

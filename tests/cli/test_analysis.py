@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from capsviz import discovery, figures
+from capsviz import discovery, results
 from capsviz.cli import options
 
 ANALYSIS = '''"""How bright are the images?
@@ -89,7 +89,7 @@ def test_it_writes_picture_and_numbers_and_says_what_it_found(bright, tmp_path):
     assert {"wrote out/bright-digits-0.png", "wrote out/bright-digits-0.json"} <= set(
         run.stderr.splitlines()
     )
-    result, about = figures.read_result(tmp_path / "out/bright-digits-0.json")
+    result, about = results.read_result(tmp_path / "out/bright-digits-0.json")
     assert result.n == 5 and result.names == ["digits"]
     assert about["analysis"] == "bright" and about["options"]["times"] == 1
 

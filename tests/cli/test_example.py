@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from foreign import Foreign
 
 from capsviz.cli import main, options
-from capsviz.cli.inputs import Inputs, open_picture
+from capsviz.inputs.opening import Inputs, open_picture
 
 
 @pytest.fixture

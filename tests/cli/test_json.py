@@ -13,14 +13,14 @@ import torch
 from click.testing import CliRunner
 from PIL import Image
 
-from capsviz import checks, data, discovery, figures
+from capsviz import checks, data, discovery, results
 from capsviz.checks.report import Report
 from capsviz.checks.verdict import Verdict
 from capsviz.cli import PACKAGES, main, writing
 from capsviz.experiments import gathering
-from capsviz.figures.results import to_json
 from capsviz.nn import describe
 from capsviz.pictures import prediction
+from capsviz.results.files import to_json
 from capsviz.statistics.estimate import Estimate
 from capsviz.training import evaluate
 
@@ -92,7 +92,7 @@ def test_a_result_of_nothing_but_nan_is_strict_json(name, capsys):
     paths = [path for path in SHIPPED if path.name.startswith(f"{stem}-")]
     if not paths:
         pytest.skip(f"no result of {name} is shipped")
-    result = figures.read_result(min(paths, key=lambda path: path.stat().st_size))[0]
+    result = results.read_result(min(paths, key=lambda path: path.stat().st_size))[0]
     result = type(result)(*map(poisoned, result))
     writing.report(result, "", [], True)
     values = strict(capsys.readouterr().out)

@@ -10,10 +10,10 @@ import torch
 from click.testing import CliRunner
 from several import SMALL, train
 
-from capsviz import checkpoint, figures
+from capsviz import checkpoint, results
 from capsviz.analyses.transplant import findings
 from capsviz.cli import main
-from capsviz.cli.runs import _terms, check
+from capsviz.inputs.runs import _terms, check
 from capsviz.nn import models
 from capsviz.training.recipe import Recipe
 
@@ -48,13 +48,13 @@ def test_a_glob_is_one_statistic_over_its_runs(blank, runs):
     done = transplant("--seeds-of", "runs/x-*")
     assert done.exit_code == 0, done.output
     assert "3 training runs of small (seeds 0, 1, 2): values are their means" in done.stdout
-    whole, about = figures.read_result("out/transplant-x-digits-40-images-3-runs.json")
+    whole, about = results.read_result("out/transplant-x-digits-40-images-3-runs.json")
     assert about["runs"]["recipe"] == "small" and about["runs"]["seeds"] == [0, 1, 2]
     assert len(set(about["runs"]["weights_sha256"])) == 3
     singly = []
     for k in range(3):
         assert "one training run: intervals" in transplant("--checkpoint", f"runs/x-{k}").stdout
-        singly.append(figures.read_result(f"out/transplant-x-{k}-digits-40-images.json")[0])
+        singly.append(results.read_result(f"out/transplant-x-{k}-digits-40-images.json")[0])
     for name in ("as_partner", "coupling_sd"):
         one = getattr(whole, name)
         for k in range(3):
@@ -86,7 +86,7 @@ def test_where_networks_are_compared_the_runs_stand_for_the_first(runs):
     assert done.exit_code == 0, done.output
     assert "3 training runs of small" in done.stdout and "of each other network one" in done.stdout
     (path,) = Path("out").glob("sweep-*-20-images-3-runs-*.json")
-    result, _ = figures.read_result(path)
+    result, _ = results.read_result(path)
     assert result.names == ["small", "digits"]
     assert np.allclose(result.accuracy.runs[:, 1], result.accuracy.value[1])
     assert "one training run of each network" in invoke(
@@ -99,7 +99,7 @@ def test_what_the_capsules_are_numbered_by_is_of_the_first_run(runs):
     done = invoke("routing", "--seeds-of", "runs/x-*", *words)
     assert done.exit_code == 0, done.output
     assert "of the first run alone: " in done.stdout and "type_coupling" in done.stdout
-    whole, about = figures.read_result("out/routing-x-digits-20-images-3-runs.json")
+    whole, about = results.read_result("out/routing-x-digits-20-images-3-runs.json")
     assert "type_coupling" in about["runs"]["of_first"] and whole.type_coupling.runs is None
     assert whole.effective_parents.runs.shape == (3, 3)
 
@@ -162,8 +162,8 @@ def test_tasks_share_out_the_runs_and_the_last_one_joins_them(runs, monkeypatch)
         assert task.stdout == ""
         assert "1 of 3 training runs are measured" in task.stderr
     assert "3 training runs of small (seeds 0, 1, 2)" in tasks[2].stdout
-    joined, about = figures.read_result("out/transplant-x-digits-40-images-3-runs.json")
-    assert json.loads(figures.to_json(joined)) == json.loads(whole.stdout)
+    joined, about = results.read_result("out/transplant-x-digits-40-images-3-runs.json")
+    assert json.loads(results.to_json(joined)) == json.loads(whole.stdout)
     assert about["runs"]["seeds"] == [0, 1, 2]
     monkeypatch.setattr("capsviz.analyses.transplant.evaluate", None)  # nothing is measured again
     again = transplant("--seeds-of", "runs/x-*", "--task", "1/2")

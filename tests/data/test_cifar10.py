@@ -13,8 +13,7 @@ import torch
 from PIL import Image
 from torchvision.datasets import CIFAR10
 
-from capsviz import checkpoint, data
-from capsviz.cli import inputs as inputs
+from capsviz import checkpoint, data, inputs
 from capsviz.data import cifar10
 from capsviz.data.cifar10 import ARCHIVE, CLASSES, NOTICE
 from capsviz.nn import models

@@ -16,8 +16,8 @@ from idx import FOLDERS, write_idx
 from PIL import Image
 
 from capsviz import data, discovery
-from capsviz.cli.inputs import open_inputs
 from capsviz.data import _torchvision, multimnist
+from capsviz.inputs.opening import open_inputs
 
 IDX = ("mnist", "fashion_mnist", "kmnist", "emnist_digits")
 FETCHED = (*IDX, "svhn", "cifar10")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from capsviz import data
-from capsviz.cli.inputs import open_inputs
+from capsviz.inputs.opening import open_inputs
 from capsviz.training import run as pipeline
 from capsviz.training.recipe import Recipe
 

@@ -6,8 +6,8 @@ import torch
 from scipy.stats import binomtest, chisquare
 
 from capsviz import data
-from capsviz.cli.inputs import Inputs
 from capsviz.data.multimnist import make, partners
+from capsviz.inputs.opening import Inputs
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from capsviz import discovery
 from capsviz.cli import main
 from capsviz.experiments import gathering, reproduce, reproductions
-from capsviz.figures import tables
 from capsviz.nn import models
+from capsviz.results import tables
 from capsviz.statistics.intervals import wilson
 from capsviz.training import run as pipeline
 from capsviz.training.recipe import Recipe

@@ -20,7 +20,7 @@ from matplotlib.text import Text
 from PIL import Image, ImageDraw
 from sources import MODULES, imports
 
-from capsviz import checkpoint, figures, tracing
+from capsviz import checkpoint, results, tracing
 from capsviz.analyses import importance, routing
 from capsviz.cli import main
 from capsviz.data import Dataset
@@ -372,7 +372,7 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
     changes = (0.1, 0, 0, 0, 0, -0.3)
     made = files.save_view(networks, sample, warp, how, 1, changes)
     assert sorted(path.suffix for path in made) == [".json", ".pdf", ".png"]
-    result, about = figures.read_result(made[-1])
+    result, about = results.read_result(made[-1])
     expected = look.look(networks.model, sample.image, how)
     np.testing.assert_allclose(result.scores[0], expected.lengths, rtol=1e-5)
     np.testing.assert_allclose(result.pose, expected.poses[1], rtol=1e-4, atol=1e-6)
@@ -380,9 +380,9 @@ def test_the_files_hold_what_is_shown_and_can_be_drawn_again(networks, tmp_path,
     np.testing.assert_array_equal(result.changes, changes)
     again = CliRunner().invoke(main, ["redraw", str(made[-1]), "--force", "--format", "png"])
     assert again.exit_code == 0, again.stderr
-    monkeypatch.setattr(figures, "draw", empty_page)
+    monkeypatch.setattr(results, "draw", empty_page)
     made = files.save_routing(networks, sample, warp, look.Intervention(off=0))
-    result, about = figures.read_result(made[-1])
+    result, about = results.read_result(made[-1])
     assert about["options"]["off"] == 0 and about["analysis"] == "routing"
     np.testing.assert_allclose(result.uniform_activations, expected.lengths, rtol=1e-5)
     assert result.changed == "type 0 off"
@@ -398,15 +398,15 @@ def test_no_figure_of_the_routing_is_made_of_replaced_couplings(networks, name):
 
 def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
-    drawn = figures.draw
-    monkeypatch.setattr(figures, "draw", empty_page)
+    drawn = results.draw
+    monkeypatch.setattr(results, "draw", empty_page)
     sample, warp = (
         source.Sample(networks.test_image(2, 0), 2, "x"),
         settings.read((*NEUTRAL, 0)).warp,
     )
     for how in (look.AS_TRAINED, look.Intervention(off=1, iterations=1)):
         made = files.save_routing(networks, sample, warp, how)
-        result, about = figures.read_result(made[-1])
+        result, about = results.read_result(made[-1])
         options = {name: about["options"][name] for name in ("off", "iterations")}
         assert options == {"off": how.off, "iterations": how.iterations}
         assert "couplings" not in about["options"]
@@ -426,7 +426,7 @@ def test_the_sheet_of_a_pose_and_its_words_come_from_perturb(tmp_path, monkeypat
     assert len(texts) == 16 and all(text.startswith("+0.1 in class 3: ") for text in texts)
     sample = source.Sample(opened.test_image(3, 1), 3, "digits-3-1")
     made = files.save_pose(opened, sample, settings.read((*NEUTRAL, 0)).warp, 3)
-    result, _ = figures.read_result(made[-1])
+    result, _ = results.read_result(made[-1])
     words = [f"+0.1 in class 3: {text}" for text in result.captions]
     assert len(words) == 6 and words == [texts[d] for d in result.dimensions]
     assert result.capsule == 3 and set(opened.effects) == {3}

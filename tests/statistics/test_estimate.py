@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from capsviz.statistics.estimate import Estimate, fold, stack
+from capsviz.statistics.estimate import Estimate, stack
 
 
 def estimate(*shape, n=30, difference=False):
@@ -66,22 +66,6 @@ def test_estimates_are_stacked_along_an_axis_of_their_values(axis):
 
 def test_one_without_a_difference_leaves_all_without():
     assert stack([estimate(3), estimate(3, difference=True)]).difference is None
-
-
-def test_the_fields_of_older_results_are_folded_into_one():
-    values = {
-        "x": np.arange(3.0), "x_ci95": np.ones((3, 2)), "n": 7, "other": 1,
-        "x_difference": np.zeros(3), "x_difference_ci95": np.zeros((3, 2)),
-    }  # fmt: skip
-    whole = fold(values, "x")
-    assert values == {"n": 7, "other": 1} and whole.n == 7
-    assert whole.value.tolist() == [0, 1, 2] and whole.difference.value.tolist() == [0, 0, 0]
-    assert fold({"x": np.zeros(2), "x_ci95": np.zeros((2, 2))}, "x").difference is None
-
-
-def test_an_older_number_that_was_left_out_stays_left_out():
-    values = {"x": None, "x_ci95": None, "n": 7}
-    assert fold(values, "x") is None and values == {"n": 7}
 
 
 def test_an_estimate_times_a_number_below_0_has_its_ends_in_order():

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import t
 
 from capsviz import checkpoint, discovery
-from capsviz.figures import read_result
+from capsviz.results import read_result
 from capsviz.statistics.estimate import Estimate
 
 FOLDERS = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))

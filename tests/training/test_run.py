@@ -13,8 +13,8 @@ from thirds import RECIPE as SMALL
 from thirds import two_thirds
 
 from capsviz import checkpoint, data, files
-from capsviz.cli.inputs import open_inputs
 from capsviz.data import multimnist
+from capsviz.inputs.opening import open_inputs
 from capsviz.training import cards, history, train
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate

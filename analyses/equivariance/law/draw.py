@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from capsviz.analyses.equivariance.law.words import BASELINES
 from capsviz.analyses.equivariance.words import LOWEST
-from capsviz.figures.panels import intervals, look
+from capsviz.results.panels import intervals, look
 
 WIDE = 5.0  # inches from which on the key stands in two columns
 LINE = 0.135  # inches of a line of the key

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, ApartError, Judgement, UnseenError, fails, passes, told
-from capsviz.foreign.layout import arrange
+from capsviz.wrapping.layout import arrange
 
 ABOUT = About(
     paper="§2, procedure 1, line 7: the agreement û·v is added to the logits",

@@ -6,7 +6,7 @@ from torch import Tensor
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.precision import DOUBLE, in_double
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
-from capsviz.foreign.leaves import tensors
+from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
     paper="§2, procedure 1: logits b_ij belong to one image",

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
-from capsviz.foreign.leaves import tensors
+from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
     paper="none: a matter of code",

@@ -6,7 +6,7 @@ from torch import Tensor
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.squashing import HUGE, judged
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
-from capsviz.foreign.outputs import values_of_scores
+from capsviz.wrapping.outputs import values_of_scores
 
 ABOUT = About(
     paper="§2, equation 1",

@@ -3,7 +3,7 @@
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.parents import places
 from capsviz.checks.verdict import About, Judgement, fails, passes, told
-from capsviz.foreign.layout import arrange
+from capsviz.wrapping.layout import arrange
 
 ABOUT = About(
     paper="§2, equation 3",

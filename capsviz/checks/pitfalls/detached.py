@@ -5,9 +5,9 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
-from capsviz.foreign.flow import Flow
-from capsviz.foreign.layers import voting
-from capsviz.foreign.rounds import Round
+from capsviz.wrapping.flow import Flow
+from capsviz.wrapping.layers import voting
+from capsviz.wrapping.rounds import Round
 
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, fails, passes
-from capsviz.foreign.device import follow
-from capsviz.foreign.leaves import leaves
-from capsviz.foreign.taps import TapPass
+from capsviz.wrapping.device import follow
+from capsviz.wrapping.leaves import leaves
+from capsviz.wrapping.taps import TapPass
 
 ABOUT = About(
     paper="none: a matter of code",

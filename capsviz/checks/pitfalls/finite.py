@@ -2,7 +2,7 @@
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
-from capsviz.foreign.leaves import tensors
+from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
     paper="none: a matter of code",

@@ -5,8 +5,8 @@ from torch import Tensor
 from capsviz.checks import manner
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
-from capsviz.foreign.leaves import named_tensors
-from capsviz.foreign.taps import TapPass
+from capsviz.wrapping.leaves import named_tensors
+from capsviz.wrapping.taps import TapPass
 
 ABOUT = About(
     paper="§4.1: the true class masks during training",

@@ -1,5 +1,0 @@
-"""Write docs/claims.md."""
-
-from benchmarks.claims import write
-
-write()

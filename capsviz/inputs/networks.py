@@ -1,0 +1,137 @@
+"""Several networks that are compared: the same data for all, and the shipped baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from capsviz import checkpoint as checkpoints
+from capsviz import discovery
+from capsviz.inputs.fit import check_fit, images_and_classes, other_classes
+from capsviz.inputs.opening import Inputs, open_inputs, own_network
+
+
+def open_networks(
+    names: Sequence[str],
+    *,
+    dataset: str | None = None,
+    data_dir: str | Path | None = None,
+    network: Sequence[str] = (),
+    weights: Sequence[str | Path] = (),
+    capsules: bool = True,
+    **more,
+) -> list[Inputs]:
+    """Several networks with the same data, each as `open_inputs` opens it; the first one counts.
+
+    Without names, the shipped weights of the data set, and its shipped baselines as by
+    `with_baselines`. Networks of one's own come after those of `names`, the first of `weights` for
+    the first of them.
+
+    Raises
+    ------
+    ValueError  for two networks of the same name, or networks of different images or classes.
+    """
+    own = list(zip_longest(network, weights))
+    if len(weights) > len(network):
+        raise ValueError("--weights are those of --network FILE.py:FUNCTION: name one for each")
+    places: dict[str, Any] = {"dataset": dataset, "data_dir": data_dir, **more}
+    if own and not names:
+        spec, file = own.pop(0)
+        first = open_inputs(network=spec, weights=file, capsules=capsules, **places)
+        networks = [first]
+    else:
+        first = open_inputs(checkpoint=names[0] if names else None, **places)
+        networks = [first] if names else with_baselines(first)
+    for spec, file in own:
+        model = own_network(spec, file, first.dataset, device=first.device, capsules=capsules)
+        check_fit(model, first.dataset)
+        networks.append(Inputs(model, first.dataset, spec, drawn=first.drawn))
+    for name in names[1:]:
+        model = checkpoints.load(name, device=first.device)
+        check_fit(model, first.dataset)
+        notice = other_classes(model, first.dataset)
+        networks.append(Inputs(model, first.dataset, str(name), notice, drawn=first.drawn))
+    return told_apart(networks)
+
+
+def told_apart(networks: list[Inputs]) -> list[Inputs]:
+    """Networks of one name, as two runs of a recipe, called by their place, too: "digits (mine)".
+
+    ValueError for a network that is named twice.
+    """
+    own = [one.name for one in networks]
+    names = _apart(own, [one.source for one in networks])
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected different networks, got {', '.join(names)}")
+    return [
+        one if name == before else replace(one, alias=name)
+        for one, before, name in zip(networks, own, names, strict=True)
+    ]
+
+
+def apart_from_shipped(names: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Names of networks, none of them that of shipped weights unless it is these: "digits (mine)".
+
+    A network that is named twice has the same name twice.
+    """
+    others = [name for name in checkpoints.shipped() if name not in map(_known, sources)]
+    return _apart([*names, *others], [*sources, *others])[: len(names)]
+
+
+def _apart(own: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Names, with the place of those that are not shipped where there are several of one."""
+    names = list(own)
+    for whole in (False, True):
+        if len(set(names)) == len(names):
+            break
+        names = [
+            f"{name} ({_place(source, name, whole)})"
+            if names.count(now) > 1 and _known(source) not in checkpoints.shipped()
+            else now
+            for now, name, source in zip(names, own, sources, strict=True)
+        ]
+    return names
+
+
+def _known(source: str) -> str:
+    """A network's source, the file of shipped weights by their name."""
+    path = Path(source)
+    of_shipped = path.resolve().parent == discovery.folder(checkpoints.SHIPPED).resolve()
+    return path.stem if of_shipped and path.suffix == ".safetensors" else source
+
+
+def _place(source: str, name: str, whole: bool) -> str:
+    """A run by its folder or file; by its whole path where that says no more than the name."""
+    stem = Path(source).stem
+    return source if whole or stem == name else stem
+
+
+def with_baselines(inputs: Inputs) -> list[Inputs]:
+    """A network, and the shipped networks without capsules for the same data set and images."""
+    networks = [inputs]
+    for name in checkpoints.shipped():
+        if name.startswith(f"{inputs.dataset.name}-"):
+            model = checkpoints.load(name, device=inputs.device)
+            other = Inputs(model, inputs.dataset, name, drawn=inputs.drawn)
+            alike = (
+                images_and_classes(model) == images_and_classes(inputs.model)
+                and other.name != inputs.name
+            )
+            if alike and not hasattr(model, "look"):
+                networks.append(other)
+    return networks
+
+
+def together(networks: Sequence[Inputs], n: int) -> dict:
+    """What analyses of several networks take of networks with the same data: n images of it."""
+    images, labels = networks[0].images(n)
+    return {
+        "models": [one.model for one in networks],
+        "names": [one.name for one in networks],
+        "images": images,
+        "labels": labels,
+        "dataset": networks[0].dataset.name,
+    }

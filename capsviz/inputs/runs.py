@@ -1,0 +1,166 @@
+"""Training runs of one recipe as replicates: which are named, and whether they are of one recipe.
+
+A glob names folders of runs, or .safetensors files; other files that it matches are passed over.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from capsviz import checkpoint as checkpoints
+from capsviz.inputs.fit import check_fit
+from capsviz.inputs.opening import Inputs
+from capsviz.nn import models
+from capsviz.nn.random_state import seeded
+from capsviz.training.recipe import terms as recipe_terms
+
+APART = ("seed",)  # what runs of one recipe may differ in
+
+
+def first_of(chosen: dict) -> tuple[dict, list[str]]:
+    """What a command's options name, with the first of several training runs, and all of those.
+
+    Where networks are compared the runs stand before them. Raises as `named`.
+    """
+    chosen = dict(chosen)
+    patterns = chosen.pop("seeds_of")
+    if "first" in chosen:
+        seeds = named((), patterns)
+        return chosen | {"first": (*seeds[:1], *chosen["first"])}, seeds
+    if patterns and chosen["network"] is not None:
+        raise ValueError("--seeds-of and --network: expected one of them")
+    seeds = named(chosen["checkpoint"], patterns)
+    return chosen | {"checkpoint": seeds[0] if seeds else None}, seeds
+
+
+def named(names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """The runs that are named, those of globs after those named singly; none for neither.
+
+    Raises
+    ------
+    ValueError  for a glob that matches no run, a run that has no weights yet, one named twice, a
+                single run where a glob asks for several, or runs of several recipes.
+    """
+    runs = [str(name) for name in names]
+    for pattern in patterns:
+        runs += _finished(pattern)
+    if len(runs) < 2 and not patterns:
+        return runs
+    files = [checkpoints.find(run).resolve() for run in runs]
+    for file in files:
+        if files.count(file) > 1:
+            raise ValueError(f"'{file}' is named twice: expected different training runs")
+    if len(runs) < 2:
+        raise ValueError(f"--seeds-of '{patterns[0]}' is one run, '{runs[0]}': expected several")
+    check({run: checkpoints.read_card(file) for run, file in zip(runs, files, strict=True)})
+    return runs
+
+
+def matching(pattern: str) -> tuple[list[Path], int]:
+    """Folders and .safetensors files that a glob matches, and how many files of other kinds."""
+    places = [Path(one) for one in sorted(glob.glob(str(Path(pattern).expanduser())))]
+    runs = [one for one in places if one.is_dir() or one.suffix == ".safetensors"]
+    return runs, len(places) - len(runs)
+
+
+def _finished(pattern: str) -> list[str]:
+    runs, others = matching(pattern)
+    if not runs:
+        kind = f"{others} files, but " if others else ""
+        raise ValueError(
+            f"--seeds-of '{pattern}' matches {kind}no training run: expected folders of runs, or "
+            ".safetensors files"
+        )
+    for run in runs:
+        if run.is_dir() and not _weights(run):
+            begun = (run / "epochs.csv").is_file() or (run / "state.safetensors").is_file()
+            raise ValueError(
+                f"'{run}' is not finished: train on by `capsviz train ... --output {run} --resume`"
+                if begun
+                else f"--seeds-of '{pattern}' matches '{run}', which holds no training run"
+            )
+    return [str(run) for run in runs]
+
+
+def _weights(run: Path) -> list[Path]:
+    """Weights with a card in a folder."""
+    return [card for card in run.glob("*.json") if card.with_suffix(".safetensors").is_file()]
+
+
+def check(cards: Mapping[str, Mapping]) -> None:
+    """ValueError if cards, by run, are not of one recipe with different seeds: what differs."""
+    runs = list(cards)
+    for run, card in cards.items():
+        if not card.get("recipe") or "training" not in card:
+            raise ValueError(f"the card of '{run}' tells no recipe: it is no training run's")
+    first = _terms(cards[runs[0]])
+    for run in runs[1:]:
+        other = _terms(cards[run])
+        apart = [
+            f"{name} {_short(other.get(name))}, not {_short(first.get(name))}"
+            for name in {**first, **other}
+            if first.get(name) != other.get(name)
+        ]
+        if apart:
+            raise ValueError(f"'{run}' is not of the recipe of '{runs[0]}': {'; '.join(apart)}")
+    seeds = seeds_of(cards.values())
+    for seed in seeds:
+        if seeds.count(seed) > 1:
+            twice = " and ".join(f"'{r}'" for r, s in zip(runs, seeds, strict=True) if s == seed)
+            raise ValueError(f"{twice} are both of seed {seed}: expected runs of different seeds")
+
+
+def seeds_of(cards) -> list[int]:
+    """The seed of each card."""
+    return [card["recipe"].get("seed", 0) for card in cards]
+
+
+def _terms(card: Mapping) -> dict:
+    """What must be the same: data set, network and recipe, their tables spelled out.
+
+    A card that is older than a setting has its default.
+    """
+    terms = {"dataset": card["dataset"]["name"], "model": card["model"]["name"]}
+    for table in (card["dataset"].get("options", {}), recipe_terms(card["recipe"]), _config(card)):
+        for name, value in table.items():
+            terms |= value if name == "options" else {name: value}
+    terms["precision"] = card["training"].get("precision", terms.get("precision"))  # of "auto"
+    return {name: value for name, value in terms.items() if name not in APART}
+
+
+def _config(card: Mapping) -> dict:
+    """Settings of a card's network, as JSON has them; those that it does not name are today's."""
+    with seeded(0):  # no random state outside changes
+        model = models.of_config(card["model"]["name"], card["model"]["config"])
+    return json.loads(json.dumps(model.config))
+
+
+def _short(value) -> str:
+    text = str(value)
+    return text if len(text) < 40 else f"{text[:37]}..."
+
+
+def open_runs(first: Inputs, runs: Sequence[str]) -> list[Inputs]:
+    """Networks of all runs with the data of the first one, under one name, that of its card."""
+    name = first.name
+    opened = [replace(first, alias=name)]
+    for run in runs[1:]:
+        model = checkpoints.load(run, device=first.device)
+        check_fit(model, first.dataset)
+        opened.append(replace(first, model=model, source=run, alias=name))
+    return opened
+
+
+def about(runs: Sequence[Inputs], of_first: Sequence[str]) -> dict:
+    """For the record of a result: the runs that it is of."""
+    cards = [one.model.card for one in runs]
+    return {
+        "recipe": runs[0].name,
+        "seeds": seeds_of(cards),
+        "weights_sha256": [card["weights"]["sha256"] for card in cards],
+        "of_first": list(of_first),
+    }

@@ -1,0 +1,108 @@
+"""Images beside those looked at: for a statistic to be fitted or averaged on, or as a pair."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+USUAL_CLASS = 2  # of the image that is shown; or the last, of fewer
+
+
+class Others(NamedTuple):
+    """Images, labels, and what they are in words."""
+
+    images: Tensor  # (M, C, H, W) in [0, 1]
+    labels: Tensor  # (M,)
+    name: str
+
+
+def other_images(inputs, n: int) -> Others:
+    """Up to n validation images of the same data set, always the same ones, drawn at random.
+
+    Training images, where validation images are what is measured, or there are none.
+
+    Raises
+    ------
+    ValueError  for a data set of which nothing else is at hand.
+    """
+    from capsviz.transforms.augment import to_float
+
+    for split in ("validation", "train"):
+        if split == inputs.dataset.split:
+            continue
+        try:
+            part = inputs.load(split).single()
+        except FileNotFoundError:
+            continue
+        part = part.sample(min(n, len(part)))
+        return Others(to_float(part.images), part.labels, f"{len(part)} {split} images")
+    raise ValueError(
+        f"{inputs.dataset.name} has neither validation nor training images at hand, which this "
+        "needs beside those that are measured"
+    )
+
+
+def beside(inputs, picture, label: int, index: int, expected: str) -> Tensor:
+    """A picture, and image number `index` of a class of the data set: (2, C, H, W) in [0, 1].
+
+    ValueError, which says what is `expected`, where that is the picture itself.
+    """
+    import torch
+
+    from capsviz.transforms.augment import to_float
+
+    other, _ = inputs.dataset.nth_of_class(label, index)
+    images = torch.cat([picture.image.cpu(), to_float(other)])
+    if torch.equal(images[0], images[1]):
+        raise ValueError(
+            f"image {index} of class {inputs.dataset.classes[label]} is the picture itself: "
+            f"expected {expected}"
+        )
+    return images
+
+
+def usual_class(dataset) -> int:
+    """The class that is shown where none is named."""
+    return min(USUAL_CLASS, len(dataset.classes) - 1)
+
+
+def next_class(inputs, picture) -> int:
+    """The class after that of a picture, or after what it is read as."""
+    from capsviz.tracing import scores
+
+    own = picture.label
+    if own is None:
+        own = int(scores(inputs.model, picture.image).argmax())
+    return (own + 1) % len(inputs.dataset.classes)
+
+
+def training_images(inputs, count: int) -> dict:
+    """Up to `count` training images of each class, always the same ones, drawn at random.
+
+    Parameters
+    ----------
+    inputs  `capsviz.inputs.Inputs`, whose data set's training split is read.
+
+    Returns
+    -------
+    fit_images (M, C, H, W) in [0, 1] and fit_labels (M,); nothing where there is no training split,
+    or where it is what the analysis measures.
+    """
+    import torch
+
+    from capsviz.transforms.augment import to_float
+
+    try:
+        part = inputs.load("train").single()
+    except (FileNotFoundError, ValueError):
+        return {}
+    if inputs.dataset.split == "train":
+        return {}
+    draw = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
+    ordered = part.labels[draw]
+    chosen = [draw[ordered == k][:count] for k in range(len(part.classes))]
+    part = part.take(torch.cat(chosen))
+    return {"fit_images": to_float(part.images), "fit_labels": part.labels}

@@ -1,0 +1,236 @@
+"""Figures on disk: house style, export, the numbers beside every picture.
+
+A figure NAME is `NAME.pdf|png|svg` and `NAME.json`, which holds the analysis, its result, options,
+command line and provenance (`figures.results`). No torch is needed here.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from capsviz import discovery
+from capsviz.files import write_bytes
+from capsviz.provenance import provenance
+from capsviz.results import tables
+from capsviz.results.files import read_result, to_json, write_result
+from capsviz.results.house import check_font, chosen, look, read_rc, style
+from capsviz.results.venues import INCHES, check_venue, inches
+from capsviz.statistics.words import shortened
+
+__all__ = [
+    "INCHES",
+    "caption",
+    "check_font",
+    "check_formats",
+    "check_venue",
+    "chosen",
+    "draw",
+    "export",
+    "inches",
+    "look",
+    "parts",
+    "printable",
+    "read_rc",
+    "read_result",
+    "save",
+    "save_figure",
+    "style",
+    "to_json",
+    "write_result",
+]  # fmt: skip
+MINUS = re.compile(r"(?<![\w.)\]-])-(?=\.?\d)")  # before a number, not between two
+FORMATS = ("pdf", "png", "svg")
+COLOURS = tuple(
+    "#" + c
+    for c in (
+        "0072B2", "D55E00", "009E73", "AE76FB", "F5A088",
+        "6F025B", "70555D", "E342A6", "AE1820", "0100CB",
+    )
+)  # fmt: skip  # one per class, the house style's own: told apart by a deuteranope too
+
+
+def check_formats(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, each once, if all are in `FORMATS`; ValueError for others."""
+    for name in names:
+        if name not in FORMATS:
+            raise ValueError(discovery.unknown("format", name, list(FORMATS)))
+    return tuple(dict.fromkeys(names))
+
+
+def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
+    """The pictures of a result by name: "" is the first, most often the only one.
+
+    An analysis that draws more says so by `parts(result) -> names`, and its `plot` and `caption`
+    then take `part`.
+    """
+    module = discovery.load("capsviz.analyses", analysis, what="analysis")
+    own = getattr(module, "parts", None)  # a file of this name is something else
+    return own(result) if callable(own) else ("",)
+
+
+def caption(analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None) -> str:
+    """What a picture of a result shows, in sentences, by its analysis's own `caption`.
+
+    Without one it is what the analysis says of itself, the first line of its docstring.
+
+    Parameters
+    ----------
+    part    of `parts`.
+    notice  what must be said of the data, put at its end.
+    """
+    module = discovery.load("capsviz.analyses", analysis, what="analysis")
+    _require_part(analysis, result, part)
+    if hasattr(module, "caption"):
+        text = module.caption(result, **({"part": part} if part else {}))
+    else:
+        text = discovery.summary("capsviz.analyses", analysis)
+    return text if notice is None else f"{text} Note: {notice}."
+
+
+def _require_part(analysis: str, result: NamedTuple, part: str) -> None:
+    if part and part not in (known := parts(analysis, result)):
+        raise ValueError(discovery.unknown("picture", part, [name for name in known if name]))
+
+
+def printable(result: NamedTuple) -> NamedTuple:
+    """A result with class names as figures have them: long ones shortened, "$" a letter."""
+    if classes := getattr(result, "classes", None):
+        return result._replace(classes=[one.replace("$", r"\$") for one in shortened(classes)])
+    return result
+
+
+def draw(
+    analysis: str, result: NamedTuple, width: str | float = "double", part: str = ""
+) -> Figure:
+    """A picture of a result, by its analysis's own `plot`, in the house style.
+
+    Long names of classes are shortened; numbers and captions have them whole. Negative numbers in
+    its words have a minus, as those at its axes do, where Python writes a hyphen.
+    """
+    module = discovery.load("capsviz.analyses", analysis, what="analysis")
+    _require_part(analysis, result, part)
+    with style():
+        figure = module.plot(
+            printable(result), width=inches(width), **({"part": part} if part else {})
+        )
+    if not isinstance(figure, Figure):
+        kind = type(figure).__name__
+        raise ValueError(f"`plot` of {module.__file__} gives a {kind}, expected a Figure")
+    for text in figure.findobj(Text):
+        text.set_text(MINUS.sub("−", text.get_text()))
+    return figure
+
+
+def save(
+    stem: Path,
+    analysis: str,
+    result: NamedTuple,
+    *,
+    formats: Sequence[str] = ("pdf", "png"),
+    width: str | float = "double",
+    options: Mapping | None = None,
+    card: Mapping | None = None,
+    device: str = "cpu",
+    command: str | None = None,
+    notice: str | None = None,
+    identity: str | None = None,
+    runs: Mapping | None = None,
+    networks: Mapping[str, str | None] | None = None,
+    drawn: Sequence[Path] | None = None,
+) -> list[Path]:
+    """Draw a result and write its pictures, its table if its analysis has one, and its numbers.
+
+    Parameters
+    ----------
+    stem      path without ending; its folder is made.
+    analysis  file in `analyses/` that the result belongs to.
+    formats   of `FORMATS`.
+    width     "single", "double" or inches.
+    options   that the analysis was run with.
+    card      of the network's checkpoint.
+    device    that it ran on.
+    command   the command line, if there was one.
+    notice    what must be said of the data, e.g. that they are lossy copies.
+    identity  what the numbers are made of, by which the same are known again.
+    runs      the training runs that it is of, where there are several.
+    networks  name -> SHA-256 of the weights, of several that are compared.
+    drawn     its pictures and its table, if `export` has written them before.
+
+    Returns
+    -------
+    The files written; the JSON last.
+    """
+    if not hasattr(result, "_asdict"):
+        kind = type(result).__name__
+        raise ValueError(f"the analysis '{analysis}' gives a {kind}, expected a NamedTuple")
+    paths = export(stem, analysis, result, formats, width) if drawn is None else drawn
+    about = {
+        "analysis": analysis,
+        "kind": type(result).__name__,
+        "width": width,
+        **({} if identity is None else {"identity": identity}),
+        "options": dict(options or {}),
+        "command": command,
+        "provenance": provenance(card, device),
+        **({"look": chosen()} if chosen() else {}),
+        **({} if notice is None else {"notice": notice}),
+        **({} if runs is None else {"runs": dict(runs)}),
+        **({} if networks is None else {"networks": dict(networks)}),
+    }
+    return [*paths, *write_result(Path(stem), result, about)]
+
+
+def export(
+    stem: Path, analysis: str, result: NamedTuple, formats: Sequence[str], width: str | float
+) -> list[Path]:
+    """Draw a result and write its pictures as `stem.FORMAT`, its tables, if any.
+
+    Of `parts`, each but the first is `stem-PART.FORMAT`.
+
+    The folder is made when the first picture is drawn: a result that cannot be leaves nothing.
+
+    Each format is drawn anew: laying a figure out a second time moves things by a hair, and then
+    a picture would depend on the formats that were written before it.
+    """
+    stem, kinds = Path(stem), check_formats(formats)
+    paths = [
+        save_figure(
+            draw(analysis, result, width, part),
+            stem.with_name(f"{'-'.join(filter(None, (stem.name, part)))}.{kind}"),
+        )
+        for part in parts(analysis, result)
+        for kind in kinds
+    ]
+    module = discovery.load("capsviz.analyses", analysis, what="analysis")
+    if hasattr(module, "table") and (cells := module.table(result)) is not None:
+        paths += tables.write(stem, *cells)  # header, rows, caption
+    return paths
+
+
+def save_figure(figure: Figure, path: Path) -> Path:
+    """Write one picture without a window; no dates in it, so equal figures are equal files.
+
+    Its folder is made, if need be.
+    """
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
+    kind, content = path.suffix[1:], io.BytesIO()
+    with style():
+        figure.savefig(content, format=kind, metadata=undated[kind])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, _stable_ids(content.getvalue()) if kind == "svg" else content.getvalue())
+    return path
+
+
+def _stable_ids(svg: bytes) -> bytes:
+    """Clip paths numbered in order: matplotlib names them by addresses in memory."""
+    names = dict.fromkeys(re.findall(rb'(?<=[#"])p[0-9a-f]{10}(?=[")])', svg))
+    for number, name in enumerate(names):
+        svg = svg.replace(name, b"clip%d" % number)
+    return svg

@@ -1,0 +1,170 @@
+"""Results on disk: NAME.json, and NAME.npz for arrays past 1 MB.
+
+The JSON is strict: NaN is written as null. Fields with a default may be missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import capsviz
+from capsviz import discovery
+from capsviz.files import write_bytes, write_text
+from capsviz.statistics.estimate import FIELDS, Estimate
+
+INLINE_BYTES = 1_000_000
+
+
+def write_result(
+    stem: Path, result: NamedTuple, about: Mapping, *, draws: bool = False
+) -> list[Path]:
+    """Write a result as `stem.json`; large arrays as `stem.npz`, whose digest is in the JSON.
+
+    `draws` keeps what estimates are under resamples, for results that are to be combined.
+    """
+    fields = result._asdict()
+    arrays: dict[str, Any] = {k: v for k, v in fields.items() if isinstance(v, np.ndarray)}
+    large = sum(a.nbytes for a in arrays.values()) > INLINE_BYTES
+    beside = stem.with_name(f"{stem.name}.npz")
+    paths = [stem.with_name(f"{stem.name}.json")]
+    if large:
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)
+        about = {**about, "npz_sha256": hashlib.sha256(content.getvalue()).hexdigest()}
+        write_bytes(beside, content.getvalue())
+        paths.insert(0, beside)
+    values = {
+        name: {"npz": name} if large and name in arrays else _encode(value, draws)
+        for name, value in fields.items()
+    }
+    text = to_json({"capsviz": capsviz.__version__, **about, "result": values})
+    write_text(paths[-1], text + "\n")
+    if not large:
+        beside.unlink(missing_ok=True)  # of an earlier, larger result
+    return paths
+
+
+def _but(path: Path, error: Exception) -> str:
+    """What a file is that is no result: a card, or what could not be read of it."""
+    try:
+        card = {"model", "weights"} <= set(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        card = False
+    return ", but the card of weights" if card else f" ({type(error).__name__})"
+
+
+def read_result(path: Path) -> tuple[NamedTuple, dict]:
+    """A result and what was written about it; ValueError for a file that holds none."""
+    path = Path(path)
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise ValueError(f"there is no file '{path}'") from error
+    except ValueError as error:
+        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
+    return parse_result(about, path)
+
+
+def parse_result(about: Any, path: Path) -> tuple[NamedTuple, dict]:
+    """The same of a document that was read already, which is used up; arrays are beside `path`."""
+    try:
+        analysis, name, values = about["analysis"], about["kind"], dict(about.pop("result"))
+        about["width"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"'{path}' is not a result of capsviz{_but(path, error)}") from error
+    module = discovery.load("capsviz.analyses", analysis, what="analysis")
+    kind: Any = getattr(module, str(name), None)  # its class of results
+    arrays = _read_arrays(path, about["npz_sha256"]) if "npz_sha256" in about else {}
+    values = {name: _decode(value, arrays) for name, value in values.items()}
+    for name, hint in getattr(kind, "__annotations__", {}).items():
+        if _name(hint) == "float" and values.get(name, 0.0) is None:
+            values[name] = math.nan
+    fields = set(getattr(kind, "_fields", ()))
+    missing = fields - set(values) - set(getattr(kind, "_field_defaults", ()))
+    if not fields or missing or set(values) - fields:
+        raise ValueError(f"'{path}' was made by another version of '{analysis}': run it again")
+    return kind(**values), about
+
+
+def _name(hint) -> str:
+    """A field's type as it is written, by `from __future__ import annotations` or without."""
+    return str(getattr(hint, "__forward_arg__", None) or getattr(hint, "__name__", hint))
+
+
+def to_json(values) -> str:
+    """One strict JSON document: arrays as nested lists, an estimate by its parts, NaN as null."""
+    return json.dumps(_plain(values), allow_nan=False)
+
+
+def _plain(value):
+    if isinstance(value, Estimate):
+        parts = {name: getattr(value, name) for name in FIELDS}
+        return {name: _plain(part) for name, part in parts.items() if part is not None}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def _encode(value, draws: bool = False):
+    if isinstance(value, Estimate):
+        names = (*FIELDS, "draws") if draws else FIELDS
+        parts = {name: getattr(value, name) for name in names}
+        of_one = {name for name in ("runs", "between", "draws") if parts.get(name) is None}
+        return {
+            "estimate": {k: _encode(part, draws) for k, part in parts.items() if k not in of_one}
+        }
+    if isinstance(value, np.ndarray):
+        flat = value.ravel()
+        # str() of a float32 is its shortest exact form, half the digits of the double
+        data = [float(str(v)) for v in flat] if value.dtype == np.float32 else flat.tolist()
+        return {"dtype": str(value.dtype), "shape": list(value.shape), "data": data}
+    if isinstance(value, Mapping):
+        return {name: _encode(one, draws) for name, one in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _decode(value, arrays: Mapping[str, np.ndarray]):
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"npz"}:
+        return arrays[value["npz"]]
+    if set(value) == {"estimate"}:
+        parts = {name: _decode(part, arrays) for name, part in value["estimate"].items()}
+        return Estimate(**parts)
+    if set(value) == {"dtype", "shape", "data"}:
+        numbers = value["data"]
+        if np.issubdtype(np.dtype(value["dtype"]), np.floating):
+            numbers = [math.nan if number is None else number for number in numbers]
+        return np.array(numbers, value["dtype"]).reshape(value["shape"])
+    return {name: _decode(one, arrays) for name, one in value.items()}
+
+
+def _read_arrays(path: Path, digest: str) -> dict[str, np.ndarray]:
+    beside = path.with_suffix(".npz")
+    try:
+        content = beside.read_bytes()
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise ValueError(f"'{beside}' is damaged or of another run than '{path.name}'")
+        with np.load(io.BytesIO(content)) as stored:
+            return dict(stored)
+    except FileNotFoundError as error:
+        raise ValueError(f"'{path}' needs {beside.name} beside it") from error
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"'{beside}' is damaged") from error

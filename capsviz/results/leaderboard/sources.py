@@ -1,0 +1,222 @@
+"""Where a leaderboard's numbers come from: cards of networks, and files of results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from capsviz import checkpoint, discovery
+from capsviz.results.files import parse_result
+from capsviz.results.leaderboard.networks import Network, different, named_apart
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.runs import combine
+
+NONE = "–"  # what is not known
+RUNS = "runs.json"  # beside the statistics of several training runs: what their cards say
+IMAGES = ("limit", "dataset_options", "image_size", "pad_px", "crop_px")  # terms of a recipe
+
+
+class Record(NamedTuple):
+    """A result of an analysis and what is known of it."""
+
+    result: Any  # of the analysis that `about` names
+    about: dict
+    path: Path
+
+    @property
+    def digests(self) -> set[str]:
+        """Of the first network's weights, all its runs."""
+        runs = self.about.get("runs")
+        return set(runs["weights_sha256"] if runs else [self.about["provenance"]["weights_sha256"]])
+
+    def digest(self, name: str) -> str | None:
+        """Of the weights of another network of it; where it does not tell, as before, of shipped
+        ones of that name."""
+        known = self.about.get("networks")
+        return _of_shipped(name) if known is None else known.get(name)
+
+
+class Sources(NamedTuple):
+    """Networks and results, in the order in which they were found."""
+
+    networks: list[Network]
+    records: list[Record]
+
+    @classmethod
+    def read(cls, places: Iterable[str | Path]) -> Sources:
+        """What names, files and folders hold.
+
+        Parameters
+        ----------
+        places  names of shipped weights, as `checkpoint.find` knows them; folders of training runs,
+                weights or their cards; results, or folders of results, of several runs too.
+
+        Raises
+        ------
+        ValueError  for a place that is none of these, or a network that is named twice.
+        """
+        networks: list[tuple[Network, Path]] = []
+        records: list[Record] = []
+        for place in places:
+            one, some = _read(place)
+            networks += [(network, Path(place)) for network in one]
+            records += [r for r in some if r.path not in [known.path for known in records]]
+        return cls(different(networks), records)
+
+    def beside(self, others: Sources) -> Sources:
+        """With the networks of others whose names are not taken, and their results."""
+        names = {network.name for network in self.networks}
+        more = [network for network in others.networks if network.name not in names]
+        known = {record.path for record in self.records}
+        records = [record for record in others.records if record.path not in known]
+        return Sources([*self.networks, *more], [*self.records, *records])
+
+    def unnamed(self) -> list[Network]:
+        """Networks that results are of and no card or summary tells of, from the results alone."""
+        known = set().union(*(network.digests for network in self.networks))
+        pairs: list[tuple[Network, Path]] = []
+        for record in self.records:
+            runs, provenance = record.about.get("runs"), record.about["provenance"]
+            if record.digests <= known or provenance["weights"] is None:
+                continue
+            name = runs["recipe"] if runs else Path(provenance["weights"]).stem
+            data = getattr(record.result, "dataset", NONE)
+            seeds = runs["seeds"] if runs else [0]
+            digests, routing = sorted(record.digests), provenance.get("routing")
+            one = Network(name, data, seeds, digests, None, None, None, None, routing)
+            if not any(record.digests < set(other.digests) for other, _ in pairs):
+                pairs = [pair for pair in pairs if not set(pair[0].digests) <= record.digests]
+                pairs.append((one, record.path))
+        routings = [(one.name, one.routing) for one, _ in pairs]
+        return named_apart(
+            [
+                (one, Path(one.routing or path.stem) if routings.count(key) == 1 else path)
+                for key, (one, path) in zip(routings, pairs, strict=True)
+            ]
+        )
+
+
+@cache
+def _of_shipped(name: str) -> str | None:
+    """Digest of the shipped weights of a name, if there are any."""
+    if name not in checkpoint.shipped():
+        return None
+    return checkpoint.read_card(checkpoint.find(name))["weights"]["sha256"]
+
+
+def shipped() -> list[Path]:
+    """Folders of the results that come with capsviz: those of seeds, the figures' numbers, and
+    those of single networks for the leaderboard alone."""
+    trained = discovery.folder(checkpoint.SHIPPED) / "seeds"
+    seeds = sorted(path.parent for path in trained.glob(f"*/{RUNS}"))
+    figures = discovery.root() / "figures"
+    singles = sorted(path for path in figures.glob("leaderboard/*") if path.is_dir())
+    return [*seeds, *([figures] if figures.is_dir() else []), *singles]
+
+
+def _read(place: str | Path) -> tuple[list[Network], list[Record]]:
+    if isinstance(place, str) and place in checkpoint.shipped():
+        return [network(checkpoint.read_card(checkpoint.find(place)))], []
+    place = Path(place)
+    if place.is_dir() and not _holds_weights(place):
+        return _folder(place)
+    if place.suffix != ".json":
+        return _own(place), []
+    about = _json(place)
+    if place.name == RUNS and about is not None:
+        return [_of_runs(place)], []
+    if isinstance(about, dict) and "analysis" in about:
+        return [], [Record(*parse_result(about, place), place)]
+    return [network(checkpoint.read_card(place))], []
+
+
+def _own(place: Path) -> list[Network]:
+    """Weights in a folder or file: called by their place, too, where that is another name."""
+    name = place if place.exists() else str(place)  # what is not there may be a name misspelt
+    one = network(checkpoint.read_card(checkpoint.find(name)))
+    return [one if place.stem == one.name else one._replace(name=f"{one.name} ({place.stem})")]
+
+
+def _holds_weights(folder: Path) -> bool:
+    return any(card.with_suffix(".safetensors").is_file() for card in folder.glob("*.json"))
+
+
+def _folder(place: Path) -> tuple[list[Network], list[Record]]:
+    """Results of a folder, and the runs that they are of; other JSON files are passed over."""
+    states = [(path, path.stat()) for path in sorted(place.glob("*.json"))]
+    return _files(place, tuple((path, s.st_mtime_ns, s.st_size, s.st_ino) for path, s in states))
+
+
+@lru_cache(64)
+def _files(place: Path, states: tuple) -> tuple[list[Network], list[Record]]:
+    """The same by the state of its files, which are not read again while they stay as they are."""
+    networks = [_of_runs(place / RUNS)] if (place / RUNS).is_file() else []
+    records = []
+    for path, *_ in states:
+        about = _json(path)
+        if isinstance(about, dict) and {"analysis", "kind", "result"} <= set(about):
+            records.append(Record(*parse_result(about, path), path))
+    if not networks and not records:
+        raise ValueError(f"'{place}' holds neither weights with a card nor results of capsviz")
+    return networks, records
+
+
+def _json(path: Path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+
+
+def network(card: dict) -> Network:
+    """From the card of weights."""
+    test, training = card.get("results", {}).get("test"), card.get("training", {})
+    accuracy = (
+        None if test is None else Estimate(test["accuracy"], test["accuracy_ci95"], test["n"])
+    )
+    return Network(
+        card.get("name", "unnamed"),
+        card["dataset"]["name"],
+        [card.get("recipe", {}).get("seed", 0)],
+        [card["weights"].get("sha256")],
+        accuracy,
+        card["weights"].get("parameters"),
+        training.get("seconds"),
+        training.get("hardware"),
+        *_training(card.get("model", {}), card.get("recipe", {}), [training.get("epochs")]),
+        card["dataset"].get("notice"),
+    )
+
+
+def _training(model: dict, recipe: dict, epochs: Iterable) -> tuple[str | None, tuple]:
+    """Routing and effort of a network; its runs may have stopped early."""
+    known = sorted({one or recipe.get("epochs") or 0 for one in epochs})
+    images = [recipe.get(name) or None for name in IMAGES]
+    return model.get("config", {}).get("routing"), (known, *images)
+
+
+def _of_runs(path: Path) -> Network:
+    """From what is shipped of several training runs."""
+    about = _json(path)
+    try:
+        runs = about["runs"]
+        each = [Estimate(run["accuracy"], run["accuracy_ci95"], run["n"]) for run in runs]
+        return Network(
+            about["recipe"],
+            about["dataset"],
+            [run["seed"] for run in runs],
+            [run["weights_sha256"] for run in runs],
+            combine(each),
+            about["parameters"],
+            sum(run["seconds"] for run in runs) / len(runs),
+            "; ".join(dict.fromkeys(run["hardware"] for run in runs)),
+            *_training(
+                about.get("model", {}), about.get("terms", {}), [run.get("epochs") for run in runs]
+            ),
+            about.get("notice"),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"'{path}' does not tell of training runs ({error})") from error

@@ -1,0 +1,114 @@
+"""Maps of couplings and of evidence: their colours, their scales, and one over its image."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+from matplotlib.colors import CenteredNorm, Normalize, TwoSlopeNorm
+from matplotlib.ticker import Locator
+
+from capsviz.results import COLOURS
+from capsviz.results.panels import picture
+
+BLUE, RED, GREEN, GREY = COLOURS[0], COLOURS[1], COLOURS[2], "#7F7F7F"
+COUPLING, SIGNED = "cividis", "RdBu_r"
+LINE = 6.5  # points from a class name to the next
+EVEN = 1e-6  # half a scale of couplings that do not differ
+
+
+def halfrange(values) -> float:
+    """Of a symmetric colour scale; wider than rounding, so that what is even is drawn even."""
+    return max(float(np.abs(values).max()), EVEN)
+
+
+def coupling_scale(values, even: float) -> Normalize:
+    """Colours of couplings with even ones in the middle; of sharp ones the lower half is 0 to even.
+
+    Around even ones it is symmetric, so that as much less looks as far as as much more.
+    """
+    reach = halfrange(np.asarray(values) - even)
+    if reach <= even:
+        return CenteredNorm(even, reach)
+    return TwoSlopeNorm(even, min(0.0, float(np.min(values))), even + reach)
+
+
+def lowest(scale, axes) -> float:
+    """Lower end of a bar of couplings: 0 where none is negative, for there are none below."""
+    drawn = [image.get_array().min() for one in np.ravel(axes) for image in one.images]
+    return 0.0 if scale.vmin < 0 <= min(drawn) else scale.vmin
+
+
+def coupling_ticks(scale, axes, room: float = 0.0) -> list[float]:
+    """Ends and middle of a bar of couplings; the middle alone where they are all the same.
+
+    The ends alone where the middle is less than `room`, a share of the bar, from the lower one.
+    """
+    low, middle, high = lowest(scale, axes), scale.vcenter, scale.vmax
+    if high - middle < 1.01 * EVEN:  # but for rounding
+        return [middle]
+    crowded = isinstance(scale, CenteredNorm) and middle - low < room * (high - low)
+    return [low, high] if crowded else [low, middle, high]
+
+
+def are_short(names) -> bool:
+    """Whether class names are digits or alike, and not words."""
+    return max(map(len, names)) <= 2
+
+
+def class_ticks(axis, names, step=1):
+    """Class names, twelve at most, as many as there is room for; every `step`-th of short ones."""
+    short = are_short(names)
+    step = max(step if short and len(names) > 5 else 1, -(-len(names) // 12))
+    beside = axis.axis_name == "x" and short
+    turn = 90 if axis.axis_name == "x" and not short else 0
+    axis.set_major_locator(Spaced(len(names), step, 3.9 * max(map(len, names)) if beside else LINE))
+    axis.set_major_formatter(lambda at, _: dict(enumerate(names)).get(round(at), ""))
+    axis.set_tick_params(labelsize=6, labelrotation=turn)
+
+
+class Spaced(Locator):
+    """Ticks at 0, step, 2 step, ... below `count`; the step grows where they lack room.
+
+    How long the axis is, is known when the figure is drawn.
+    """
+
+    def __init__(self, count: int, step: int, room: float):
+        self.count, self.step, self.room = count, step, room  # room of a name, in points
+
+    def __call__(self):
+        """Where the ticks stand."""
+        axes, axis = self.axis.axes, self.axis
+        box = axes.get_window_extent()
+        pixels = box.width if axis.axis_name == "x" else box.height
+        points = max(pixels * 72 / axes.get_figure(root=True).dpi, 1)
+        low, high = sorted(axis.get_view_interval())
+        return range(0, self.count, max(self.step, ceil(self.room * (high - low) / points)))
+
+
+def one_map(axes, image, extent_px, values, scale):
+    """One map at its place on the paler input, its outline above; − where clearly negative."""
+    axes.set_axis_on()
+    axes.set_facecolor("white")  # of the paper that ink is on, whatever the style
+    axes.imshow(picture(image), cmap="gray_r", vmin=0, vmax=255, alpha=0.5)
+    drawn = axes.imshow(values, cmap=SIGNED, norm=scale, extent=extent_px, zorder=2)
+    grey = image.mean(0)
+    if len(image) == 1 and np.ptp(grey) > 0:  # ink has an outline, a photograph has none
+        half = grey.min() + np.ptp(grey) / 2
+        axes.contour(grey, [half], colors="black", linewidths=0.5, zorder=3)
+    left, right, bottom, top = extent_px
+    rows, columns = np.nonzero(values < -scale.halfrange / 5)
+    axes.plot(
+        left + (columns + 0.5) * (right - left) / values.shape[1],
+        top + (rows + 0.5) * (bottom - top) / values.shape[0],
+        linestyle="none", marker="_", color="black", markersize=2.2, markeredgewidth=0.5, zorder=4,
+    )  # fmt: skip
+    x, y = (right - left) / 2, (bottom - top) / 2  # context around the map
+    axes.set(
+        xlim=(max(left - x, -0.5), min(right + x, grey.shape[1] - 0.5)),
+        ylim=(min(bottom + y, grey.shape[0] - 0.5), max(top - y, -0.5)),
+        xticks=[],
+        yticks=[],
+    )
+    axes.spines[:].set(visible=True, linewidth=0.3, color=GREY)
+    return drawn

@@ -1,0 +1,76 @@
+"""The results of a figure set one by one: computed, then drawn, then saved with their numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from capsviz import discovery, results
+from capsviz.provenance import commit
+from capsviz.results import apart, manifest
+from capsviz.results.manifest import Entry
+
+UNRECORDED = ("progress", "command")
+
+
+class Computed(NamedTuple):
+    """A result that is being drawn, or without one the end of an analysis."""
+
+    analysis: str
+    stem: str = ""
+    result: NamedTuple | None = None
+    seconds: float = 0.0
+    draw: Callable[[], apart.Drawn] | None = None
+
+
+def compute(analysis, inputs, output, settings, free) -> Iterator[tuple]:
+    """Name, result and seconds of each; ValueError for a file in the way, unless it is `free`."""
+    module, start = discovery.load("capsviz.analyses", analysis, what="analysis"), time.time()
+    for stem, result in module.paper(inputs, settings):
+        if free is not None and stem not in free and (output / f"{stem}.json").exists():
+            raise ValueError(
+                f"{output / stem}.json exists: add --force to overwrite it, or choose another "
+                "--output"
+            )
+        yield stem, result, time.time() - start
+        start = time.time()
+
+
+def save(one: Computed, inputs, output, settings, formats, width) -> list[Entry]:
+    """Write the numbers beside the pictures, once these are drawn."""
+    assert one.draw is not None and one.result is not None
+    pictures, seconds = one.draw()
+    paths = results.save(
+        output / one.stem,
+        one.analysis,
+        one.result,
+        formats=formats,
+        width=width,
+        options={k: v for k, v in settings._asdict().items() if k not in UNRECORDED},
+        card=inputs.model.card,
+        device=str(inputs.device),
+        command=settings.command,
+        notice=inputs.dataset.notice,
+        drawn=pictures,
+    )
+    seconds += one.seconds
+    return list(_entries(output, one.stem, one.analysis, one.result, paths, inputs, seconds))
+
+
+def _entries(output, stem, analysis, result, paths, inputs, seconds) -> Iterator[Entry]:
+    """An entry for each picture of a result: its own files, and the numbers that all share."""
+    parts = results.parts(analysis, result)
+    names = {part: f"{stem}-{part}" if part else stem for part in parts}
+    others = {name for part, name in names.items() if part}
+    for part, name in names.items():
+        text = results.caption(analysis, result, part, notice=inputs.dataset.notice)
+        own = [p.name for p in paths if p.stem == name]
+        if not part:
+            own = [p.name for p in paths if p.stem not in others]
+        else:
+            own.append(f"{stem}.json")
+        yield Entry(
+            name, analysis, text, own, round(seconds, 2), commit(), part,
+            manifest.digests(output, own),
+        )  # fmt: skip

@@ -1,0 +1,186 @@
+"""Figures on disk: numbers beside pictures, the same picture again from the numbers alone."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from foreign import Foreign
+from matplotlib.figure import Figure
+
+from capsviz import discovery, results
+from capsviz.analyses import rotate
+from capsviz.cli import main
+from capsviz.results import panels
+from capsviz.results.animation import animate
+from capsviz.results.latex import typeset
+from capsviz.statistics.estimate import Estimate
+
+FIGURES = discovery.root() / "figures"
+
+
+@pytest.fixture(scope="module")
+def result():
+    import torch
+
+    image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    return rotate.compute(Foreign(), image, 3, classes=list("0123456789"), step=30.0)
+
+
+def test_a_result_survives_the_disk(result, tmp_path):
+    paths = results.save(tmp_path / "x", "rotate", result, formats=["png"])
+    assert [p.name for p in paths] == ["x.png", "x.json"]
+    again, about = results.read_result(paths[-1])
+    for name, value in result._asdict().items():
+        assert np.array_equal(getattr(again, name), value), name
+        if isinstance(value, np.ndarray):
+            assert getattr(again, name).dtype == value.dtype
+    assert about["provenance"]["versions"]["torch"] and "command" in about
+
+
+def test_large_results_go_to_an_npz_beside_the_json(result, tmp_path, monkeypatch):
+    monkeypatch.setattr(results.files, "INLINE_BYTES", 1000)
+    paths = results.save(tmp_path / "x", "rotate", result, formats=["png"])
+    assert [p.name for p in paths] == ["x.png", "x.npz", "x.json"]
+    assert paths[-1].stat().st_size < 5000
+    again, _ = results.read_result(paths[-1])
+    assert np.array_equal(again.lengths, result.lengths)
+    paths[1].unlink()
+    with pytest.raises(ValueError, match=r"needs x\.npz beside it"):
+        results.read_result(paths[-1])
+
+
+def test_redraw_gives_the_identical_files_without_torch(tmp_path):
+    formats = ["png", "pdf", "svg"]
+    chosen = [f"--format={name}" for name in formats]
+    made = ["--checkpoint", "digits", "--step", "60", "--width", "single", "--output", tmp_path]
+    run = CliRunner().invoke(main, ["rotate", *map(str, made), *chosen])
+    assert run.exit_code == 0, run.output
+    args = [
+        "redraw",
+        str(tmp_path / "rotate-digits-2-0-step-60.json"),
+        "--output",
+        str(tmp_path / "b"),
+    ]
+    table = ["redraw", f"{FIGURES / 'affnist.json'}", "--output", str(tmp_path), "--format", "png"]
+    code = "import sys; from capsviz.cli import main; sys.modules['torch'] = None\n"
+    code += f"for words in {[[*args, *reversed(chosen)], table]!r}:\n"
+    code += " main(words, standalone_mode=False)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert_shipped_tables(tmp_path, "affnist")
+    for name in formats:
+        one, other = (
+            folder / f"rotate-digits-2-0-step-60.{name}" for folder in (tmp_path, tmp_path / "b")
+        )
+        assert one.read_bytes() == other.read_bytes(), name
+
+
+def assert_shipped_tables(folder, name):
+    for kind in ("md", "tex"):
+        shipped = (FIGURES / f"{name}.{kind}").read_text(encoding="utf-8")
+        assert (folder / f"{name}.{kind}").read_text(encoding="utf-8") == shipped
+
+
+@pytest.mark.parametrize("name", ["equivariance-mnist-1000-images", "corrupt-mnist-1000-images"])
+def test_the_shipped_tables_are_those_of_their_numbers(name, tmp_path):
+    result, about = results.read_result(FIGURES / f"{name}.json")
+    module = discovery.load("capsviz.analyses", about["analysis"], what="analysis")
+    results.tables.write(tmp_path / name, *module.table(result))
+    assert_shipped_tables(tmp_path, name)
+
+
+def test_shipped_captions_are_those_of_their_numbers():
+    manifest = json.loads((FIGURES / "manifest.json").read_text(encoding="utf-8"))
+    latex = (FIGURES / "figures.tex").read_text(encoding="utf-8")
+    for entry in manifest["figures"]:
+        (numbers,) = (name for name in entry["files"] if name.endswith(".json"))
+        made, about = results.read_result(FIGURES / numbers)
+        part = entry.get("part", "")
+        assert entry["caption"] == results.caption(entry["analysis"], made, part)
+        assert entry["commit"] == about["provenance"]["commit"]
+        assert typeset(entry["caption"]) in latex
+
+
+def test_text_in_pdf_is_truetype(result, tmp_path):
+    path, *_ = results.save(tmp_path / "x", "rotate", result, formats=["pdf"])
+    content = path.read_bytes()
+    assert b"/Type3" not in content and b"/FontFile2" in content
+
+
+def test_at_a_venue_a_figure_is_as_wide_as_it_was_made_for(result, tmp_path):
+    for width, inches in (("single", "3.25in"), ("double", "6.75in")):
+        results.save(tmp_path / width, "rotate", result, formats=["png"], options={"width": width})
+        words = ["redraw", str(tmp_path / f"{width}.json"), "--latex", "--venue", "icml"]
+        printed = CliRunner().invoke(main, words).stdout
+        assert f"width={inches}" in printed and ("figure*" in printed) == (width == "double")
+
+
+@pytest.mark.parametrize("field", ["angles_deg", "lengths"])
+def test_numbers_that_do_not_fit_together_are_told_in_a_line(result, tmp_path, field):
+    results.save(tmp_path / "x", "rotate", result._replace(**{field: "x"}), formats=[])
+    said = CliRunner().invoke(main, ["redraw", str(tmp_path / "x.json"), "--format", "png"])
+    assert said.exit_code == 2 and "x.json' cannot be drawn" in said.stderr
+    assert len(said.stderr.splitlines()) == 1
+
+
+def test_files_that_hold_no_result_are_refused(tmp_path):
+    path = tmp_path / "x.json"
+    for text in ("", "[]", "{}", '{"analysis": "rotate", "kind": "Result", "result": {}}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"is not a result|another version"):
+            results.read_result(path)
+    about = {"analysis": "nothing", "kind": "Result", "result": {}, "width": "single"}
+    path.write_text(json.dumps(about))
+    with pytest.raises(ValueError, match="unknown analysis 'nothing'"):
+        results.read_result(path)
+    with pytest.raises(ValueError, match="there is no file"):
+        results.read_result(tmp_path / "none.json")
+
+
+def test_widths_are_columns_or_inches():
+    assert results.inches("single") < results.inches("double") and results.inches("5") == 5
+    for wrong in ("triple", "0", "-3", "400", "nan"):
+        with pytest.raises(ValueError, match="expected single, double"):
+            results.inches(wrong)
+
+
+def test_an_unknown_format_is_refused_before_anything_is_written(result, tmp_path):
+    with pytest.raises(ValueError, match="unknown format 'jpg'"):
+        results.save(tmp_path / "new" / "x", "rotate", result, formats=["png", "jpg"])
+    assert not (tmp_path / "new").exists()
+
+
+def test_every_frame_of_an_animation_is_written_in_one_palette(tmp_path):
+    from PIL import Image
+
+    frames = [np.full((20, 30, 3), 8 * k, np.uint8) for k in range(5)]
+    frames[3][5:10, 5:10] = [0xD5, 0x5E, 0x00]  # a house colour that one frame alone has
+    frames[4][:] = 255
+    path = animate(frames, tmp_path / "x.gif", fps=10)
+    with Image.open(path) as gif:
+        assert (gif.n_frames, gif.size, gif.info["duration"], gif.info["loop"]) == (
+            5,
+            (30, 20),
+            100,
+            0,
+        )
+        gif.seek(3)
+        assert gif.convert("RGB").getpixel((7, 7)) == (0xD5, 0x5E, 0x00)
+        gif.seek(4)
+        assert gif.convert("RGB").getpixel((7, 7)) == (255, 255, 255)
+
+
+def test_an_interval_that_leaves_the_axis_has_an_arrow_at_its_edge():
+    axes = Figure().add_subplot()
+    ends = np.array([[0.1, 0.3], [-2.0, 0.4], [-3.0, -2.0], [np.nan, np.nan]])
+    estimate = Estimate(np.array([0.2, 0.1, -2.5, np.nan]), ends)
+    rows, look = np.arange(4), {"color": "red", "marker": "o"}
+    panels.intervals(axes, estimate, rows, look, -0.5)
+    points, arrows = axes.lines
+    assert points.get_xydata().tolist() == [[0.2, 0], [0.1, 1]]
+    assert arrows.get_xydata().tolist() == [[-0.5, 1], [-0.5, 2]]
+    assert arrows.get_marker() == "<" and arrows.get_markerfacecolor() == "white"
+    (bars,) = axes.collections
+    assert [bar[:, 0].tolist() for bar in bars.get_segments()] == [[0.1, 0.3], [-0.5, 0.4]]

@@ -1,0 +1,128 @@
+"""Results on disk: what is written is read again, of today and of the versions before."""
+
+import json
+import math
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from capsviz import discovery
+from capsviz.results import files as results
+from capsviz.statistics.estimate import Estimate
+
+ABOUT = {"analysis": "mine", "kind": "Result", "width": "single"}
+
+
+class Result(NamedTuple):
+    """Of every kind of value that a result may hold."""
+
+    share: Estimate  # (3,)
+    absent: Estimate | None
+    grid: np.ndarray  # (2, 3) float32
+    sizes: np.ndarray  # (2,) int64
+    loss: float
+    n: int
+    names: list[str]
+    parts: dict[str, np.ndarray]
+    late: str = "default"
+
+
+def result(**others):
+    share = Estimate(
+        np.array([0.5, math.nan, 0.25]),
+        np.array([[0.4, 0.6], [math.nan, math.nan], [0.0, 1.0]]),
+        30,
+        Estimate(np.array([0.0, 0.1, 0.2]), np.zeros((3, 2)), 30),
+    )
+    grid = np.array([[0.1, math.nan, 3], [4, 5, 6]], np.float32)
+    values = {
+        "share": share, "absent": None, "grid": grid, "sizes": np.array([3, 2**40]),
+        "loss": math.nan, "n": 30, "names": ["a", "b"], "parts": {"a": np.arange(4.0)},
+    }  # fmt: skip
+    return Result(**{**values, **others})
+
+
+@pytest.fixture
+def mine(monkeypatch):
+    """An analysis of one's own, whose module may be given more."""
+    module = SimpleNamespace(Result=Result)
+    monkeypatch.setattr(discovery, "load", lambda package, name, what: module)
+    return module
+
+
+def same(one, other):
+    """Whether two values are equal, kind by kind; NaN is equal to NaN."""
+    if isinstance(one, Estimate):
+        return type(other) is Estimate and all(
+            same(getattr(one, part), getattr(other, part)) for part in results.FIELDS
+        )
+    if isinstance(one, np.ndarray):
+        return other.dtype == one.dtype and np.array_equal(
+            one, other, equal_nan=one.dtype.kind == "f"
+        )
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    return one == other or (one != one and other != other)
+
+
+@pytest.mark.parametrize("limit", [10, 1_000_000])
+def test_everything_survives_the_disk(mine, tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(results, "INLINE_BYTES", limit)
+    written = result()
+    *_, path = results.write_result(tmp_path / "x", written, ABOUT)
+    assert path.with_suffix(".npz").exists() == (limit == 10)
+    read, about = results.read_result(path)
+    for name, value in written._asdict().items():
+        assert same(value, getattr(read, name)), name
+    assert about["kind"] == "Result" and about["capsviz"]
+
+
+def test_the_file_is_strict_json_where_nan_is_null(mine, tmp_path):
+    (path,) = results.write_result(tmp_path / "x", result(), ABOUT)
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    values = json.loads(path.read_text(), parse_constant=refuse)["result"]
+    assert values["loss"] is None and values["grid"]["data"][1] is None
+    assert values["share"]["estimate"]["value"]["data"] == [0.5, None, 0.25]
+    assert values["grid"]["data"][0] == 0.1, "the shortest form of a float32"
+
+
+def test_printed_results_are_strict_json_too(tmp_path):
+    printed = json.loads(results.to_json({"result": result(), "path": tmp_path, 3: np.int64(4)}))
+    assert printed["path"] == str(tmp_path) and printed["3"] == 4
+    assert printed["result"]["share"]["difference"]["value"] == [0.0, 0.1, 0.2]
+    assert printed["result"]["loss"] is None and "n" in printed["result"]["share"]
+
+
+def write_old(path, change):
+    """A result as a version before wrote it; `change` is done to its fields."""
+    results.write_result(path, result(), ABOUT)
+    path = path.with_suffix(".json")
+    about = json.loads(path.read_text())
+    change(about["result"])
+    path.write_text(json.dumps(about))
+    return path
+
+
+def test_a_field_with_a_default_may_be_missing_and_another_may_not(mine, tmp_path):
+    path = write_old(tmp_path / "x", lambda values: values.pop("late"))
+    assert results.read_result(path)[0].late == "default"
+    path = write_old(tmp_path / "y", lambda values: values.pop("names"))
+    with pytest.raises(ValueError, match=r"made by another version of 'mine': run it again"):
+        results.read_result(path)
+
+
+def test_an_unknown_field_is_refused(mine, tmp_path):
+    path = write_old(tmp_path / "x", lambda values: values.update(more=1))
+    with pytest.raises(ValueError, match="another version of 'mine'"):
+        results.read_result(path)
+
+
+def test_a_card_is_called_what_it_is(tmp_path):
+    path = discovery.folder("capsviz.trained") / "digits.json"
+    with pytest.raises(ValueError, match="is not a result of capsviz, but the card of weights"):
+        results.read_result(path)

@@ -1,0 +1,424 @@
+"""Networks side by side: which number stands in which cell, and what is said to hold over seeds."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from benchmarks import leaderboard as page
+from benchmarks.shipped import shipped
+from capsviz import checkpoint
+from capsviz.analyses.sweep import Result as Sweep
+from capsviz.analyses.transplant import Statistics
+from capsviz.cli import main
+from capsviz.provenance import provenance
+from capsviz.results import leaderboard
+from capsviz.results.files import write_result
+from capsviz.results.leaderboard import columns
+from capsviz.results.leaderboard.columns import COLUMNS
+from capsviz.results.leaderboard.sources import Sources
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.runs import combine
+
+CONDITIONS = ["its own", "of an unlike image"]
+
+
+def card(folder, name, digest, accuracy=0.9, dataset="digits"):
+    """A card without its weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    test = {"accuracy": accuracy, "accuracy_ci95": [accuracy - 0.02, accuracy + 0.02], "n": 500}
+    about = {
+        "name": name,
+        "dataset": {"name": dataset},
+        "model": {"name": "capsnet", "config": {}},
+        "weights": {"sha256": digest, "parameters": 1234},
+        "training": {"seconds": 120, "hardware": "cpu"},
+        "results": {"test": test},
+    }
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(about))
+    return path
+
+
+def runs(folder, name, digests, accuracy=0.9, *, routing="dynamic", stopped=None, **terms):
+    """What `benchmarks.seeds` writes of training runs; `stopped`: the epochs of each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    one = {"n": 500, "accuracy": accuracy, "seconds": 60, "hardware": "cpu"}
+    one["accuracy_ci95"] = [accuracy - 0.01, accuracy + 0.01]
+    each = [{**one, "seed": k, "weights_sha256": d} for k, d in enumerate(digests)]
+    if stopped is not None:
+        each = [{**run, "epochs": epochs} for run, epochs in zip(each, stopped, strict=True)]
+    about = {"recipe": name, "dataset": "digits", "parameters": 99, "runs": each}
+    about |= {"model": {"config": {"routing": routing}}, "terms": terms}
+    (folder / "runs.json").write_text(json.dumps(about))
+
+
+def shares(share, several=0, n=100):
+    """(2,) shares, the second one `share`, of one run or several."""
+    value = np.array([0.01, share])
+    one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), n)
+    return combine([one * (1 + 0.001 * k) for k in range(several)]) if several else one
+
+
+def transplant(
+    folder, share, digests, *, several=False, n=100, name="t", routing=None, dataset="digits"
+):
+    """A result of `transplant` of weights, or of several."""
+    one = shares(share, len(digests) * several, n)
+    same = dict.fromkeys(
+        ("as_own", "as_partner", "as_neither", "own_activation", "partner_activation",
+         "coupling_sd"), one,
+    )  # fmt: skip
+    result = Statistics(
+        CONDITIONS, **same, couples=n // 2, n=n, classes=["a", "b"], dataset=dataset
+    )
+    about = provenance({"weights": {"file": "w.safetensors", "sha256": digests[0]},
+                        "model": {"config": {"routing": routing}}}, "cpu")  # fmt: skip
+    return _write(folder, name, "transplant", result, digests, several, provenance=about)
+
+
+def _write(folder, name, analysis, result, digests, several=0, **more):
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {
+        "analysis": analysis,
+        "kind": type(result).__name__,
+        "width": "double",
+        "provenance": {"weights": "w.safetensors", "weights_sha256": digests[0]},
+        **more,
+    }
+    if several:
+        seeds = list(range(len(digests)))
+        about["runs"] = {"recipe": "net", "seeds": seeds, "weights_sha256": digests}
+    return write_result(folder / name, result, about)[-1]
+
+
+def sweep(folder, digests, names, *, several=0, sizes=(-90.0, 90.0), high=0.9, **more):
+    """A result of `sweep` of two networks, the first of which may be several runs."""
+    value = np.array([[high], [0.5]])
+    one = Estimate(value, np.stack([value - 0.01, value + 0.01], -1), 100)
+    one = combine([one * (1 - 0.001 * k) for k in range(several)]) if several else one
+    result = Sweep(
+        "rotation", "°", "angle", np.array(sizes), names, ["length"] * 2, one, one, one,
+        np.ones((2, 1)), one[:, 0], None, None, 100, "digits", 1000,
+    )  # fmt: skip
+    return _write(folder, "s", "sweep", result, digests, several, **more)
+
+
+def cell(table, name, title):
+    (row,) = [row for row in table if row.network.name == name]
+    return row.cells.get(title)
+
+
+def test_a_result_stands_in_the_row_of_its_weights_alone(tmp_path):
+    places = [card(tmp_path, "one", "aa"), card(tmp_path, "two", "bb")]
+    places.append(transplant(tmp_path / "r", 0.7, ["aa"]))
+    table = leaderboard.table(places)
+    assert [row.network.name for row in table] == ["one", "two"]
+    assert cell(table, "one", "transplant").estimate.value == 0.7
+    assert cell(table, "two", "transplant") is None
+    header, rows = leaderboard.cells(table)
+    assert rows[0][header.index("transplant, %")] == "70.0 [69.0, 71.0]"
+    assert rows[1][header.index("transplant, %")] == "–"
+    assert rows[0][header.index("accuracy, %")] == "90.0 [88.0, 92.0]"
+    assert rows[0][header.index("parameters")] == "1,234" and rows[0][-1] == "2"
+
+
+def test_the_result_of_most_runs_and_then_of_most_images_counts(tmp_path):
+    runs(tmp_path, "net", ["aa", "bb", "cc"])
+    transplant(tmp_path, 0.7, ["aa", "bb", "cc"], several=True, name="a")
+    transplant(tmp_path, 0.2, ["aa"], n=9000, name="b")
+    assert cell(leaderboard.table([tmp_path]), "net", "transplant").runs == 3
+    few = tmp_path / "few"
+    runs(few, "net", ["aa", "bb", "cc"])
+    transplant(few, 0.2, ["bb"], name="b")
+    header, (row,) = leaderboard.cells(leaderboard.table([few]))
+    assert row[header.index("transplant, %")].endswith("(1 run)")
+
+
+def test_a_result_on_another_data_set_is_none_of_the_network(tmp_path):
+    """It may be of more images, and yet says nothing of its own."""
+    card(tmp_path, "one", "aaaa")
+    own = transplant(tmp_path, 0.7, ["aaaa"])
+    transplant(tmp_path, 0.1, ["aaaa"], n=900, name="other", dataset="mnist")
+    (row,) = leaderboard.table([tmp_path])
+    assert row.cells["transplant"].estimate.value == 0.7 and row.cells["transplant"].path == own
+
+
+def test_a_claim_needs_three_runs_and_an_interval_that_leaves_the_level(tmp_path):
+    for digests, share, said in (
+        (["aa", "bb", "cc"], 0.7, "mostly read as that other's"),
+        (["aa", "bb", "cc"], 0.3, "mostly not read as that other's"),
+        (["aa", "bb", "cc"], 0.505, None),
+        (["aa", "bb"], 0.7, None),
+    ):
+        place = tmp_path / f"{share}-{len(digests)}"
+        runs(place, "net", digests)
+        transplant(place, share, digests, several=True)
+        lines = leaderboard.claims(leaderboard.table([place]))
+        assert len(lines) == (said is not None), (share, lines)
+        assert said is None or (said in lines[0] and "3 training runs" in lines[0])
+    single = [card(tmp_path, "one", "aa"), transplant(tmp_path / "r", 0.7, ["aa"])]
+    assert leaderboard.claims(leaderboard.table(single)) == []
+
+
+def test_two_recipes_are_told_apart_where_their_intervals_are(tmp_path):
+    runs(tmp_path / "a", "low", ["aa", "bb", "cc"], accuracy=0.8)
+    runs(tmp_path / "b", "high", ["dd", "ee", "ff"], accuracy=0.9)
+    runs(tmp_path / "c", "like", ["gg", "hh", "ii"], accuracy=0.901)
+    runs(tmp_path / "d", "least", ["jj", "kk", "ll"], accuracy=0.7)
+    table = leaderboard.table([tmp_path / name for name in "abcd"])
+    lines = leaderboard.claims(table)
+    low, least = "low 80.0 [79.0, 81.0]", "least 70.0 [69.0, 71.0]"
+    assert lines == [
+        f"accuracy: like 90.1 [89.1, 91.1] lies above {low} and {least} (3, 3 and 3 runs)",
+        f"accuracy: high 90.0 [89.0, 91.0] lies above {low} and {least} (3, 3 and 3 runs)",
+        f"accuracy: {low} lies above {least} (3 and 3 runs)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"epochs": 9},
+        {"epochs": 4, "limit": 1000},
+        {"epochs": 4, "stopped": [4, 4, 3]},
+        {"epochs": 4, "dataset_options": {"eye": "left"}},
+        {"epochs": 4, "crop_px": 20},
+    ],
+)
+def test_recipes_of_other_effort_are_not_compared(tmp_path, more):
+    runs(tmp_path / "a", "low", ["aa", "bb", "cc"], accuracy=0.8, epochs=4)
+    runs(tmp_path / "b", "high", ["dd", "ee", "ff"], accuracy=0.9, **more)
+    assert leaderboard.claims(leaderboard.table([tmp_path / name for name in "ab"])) == []
+
+
+def test_nothing_is_claimed_of_what_a_routing_does_by_construction(tmp_path):
+    digests = ["aa", "bb", "cc"]
+    for routing, said in (("uniform", 0), ("dynamic", 1)):
+        place = tmp_path / routing
+        runs(place, "net", digests, routing=routing)
+        transplant(place, 0.0, digests, several=True)
+        table = leaderboard.table([place])
+        header, (row,) = leaderboard.cells(table)
+        assert row[header.index("transplant, %")].endswith("]†") == (said == 0)
+        assert len(leaderboard.claims(table)) == said
+
+
+def test_numbers_of_other_images_are_not_compared(tmp_path):
+    for name, digests, share, n in (("a", "pqr", 0.2, 100), ("b", "xyz", 0.9, 200)):
+        runs(tmp_path / name, name, list(digests))
+        transplant(tmp_path / name, share, list(digests), several=True, n=n)
+    lines = leaderboard.claims(leaderboard.table([tmp_path / name for name in "ab"]))
+    assert len(lines) == 2 and not any("lies above" in line for line in lines)
+
+
+def test_a_network_beside_the_runs_of_another_is_one_run(tmp_path):
+    digests = ["aa", "bb", "cc"]
+    runs(tmp_path, "net", digests)
+    places = [tmp_path, card(tmp_path / "other", "other", "dd")]
+    sweep(tmp_path, digests, ["net", "other"], several=3, networks={"net": "aa", "other": "dd"})
+    table = leaderboard.table(places)
+    assert cell(table, "net", "turned").runs == 3 and cell(table, "other", "turned").runs == 1
+    assert leaderboard.claims(table) == []
+
+
+def test_a_network_beside_the_first_is_known_by_its_weights_and_not_by_its_name(tmp_path):
+    names = ["net", "mnist-resnet"]
+    theirs = checkpoint.read_card(checkpoint.find("mnist-resnet"))["weights"]["sha256"]
+    for digest, networks, known in (
+        ("zz", None, False),  # a record of before: of the shipped weights of that name, if any
+        (theirs, None, True),
+        ("zz", {"net": "aa", "mnist-resnet": theirs}, False),
+        ("zz", {"net": "aa", "mnist-resnet": "zz"}, True),
+    ):
+        place = tmp_path / f"{digest[:3]}-{networks is None}-{known}"
+        more = {} if networks is None else {"networks": networks}
+        own = card(place / "own", "mnist-resnet", digest)
+        table = leaderboard.table([own, sweep(place, ["aa"], names, **more)])
+        assert (cell(table, "mnist-resnet", "turned") is not None) == known
+    assert not cell(leaderboard.table([card(tmp_path / "x", *names[1:], "zz")]), names[1], "turned")
+
+
+def test_a_command_records_the_weights_of_every_network_and_the_routing_of_the_first(tmp_path):
+    words = ["sweep", "--checkpoint", "digits-uniform", "--checkpoint", "digits", "--n", "4"]
+    words += ["--no-worst", "--step", "90", "--format", "png", "--output", str(tmp_path)]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    (path,) = tmp_path.glob("*.json")
+    about = json.loads(path.read_text())
+    cards = {name: checkpoint.read_card(checkpoint.find(name)) for name in words[2:5:2]}
+    assert about["networks"] == {k: one["weights"]["sha256"] for k, one in cards.items()}
+    assert about["provenance"]["routing"] == "uniform"
+    other = card(tmp_path / "o", "called otherwise", about["networks"]["digits"])
+    rows = leaderboard.rows(Sources.read([tmp_path, other]))  # no shipped ones
+    assert cell(rows, "called otherwise", "turned").estimate.n == 4
+
+
+def test_a_column_takes_no_result_of_other_options(tmp_path):
+    """Few corruptions, small angles, places and iterations that were asked for."""
+    digests = ["aa"]
+    for sizes, taken in (((-90, 0, 90), True), ((-10, 0, 10), False), ((0, 90), False)):
+        place = tmp_path / str(sizes)
+        own = card(place / "own", "net", "aa")
+        table = leaderboard.table([own, sweep(place, digests, ["net", "x"], sizes=sizes)])
+        assert (cell(table, "net", "turned") is not None) == taken
+    for pattern, options in (
+        ("affine-mnist-mnist-resnet-*.json", {"trained_px": 3.0}),
+        ("routing-mnist-1000-images.json", {"iterations": 1}),
+        ("corrupt-mnist-1000-images.json", {}),
+    ):
+        result = shipped(pattern).result
+        name = pattern.split("-")[0]
+        titles = [column.title for column in COLUMNS if name in column.analyses]
+        own = card(tmp_path / name / "own", "net", "aa", dataset="mnist")
+        more = result if options else result._replace(corruptions=["brightness", "stripe"])
+        for number, (one, about) in enumerate(((result, {}), (more, options))):
+            place = tmp_path / name / str(number)
+            path = _write(place, "r", name, one, digests, options={"n": 5, **about})
+            cells = [cell(leaderboard.table([own, path]), "net", title) for title in titles]
+            assert all(one is None for one in cells) == (number == 1), (name, number)
+
+
+@pytest.mark.parametrize(("other", "said"), [((-90, 0, 90), True), ((-90, 90), False)])
+def test_numbers_of_other_options_are_not_compared(tmp_path, other, said):
+    for name, high, sizes in (("a", 0.9, (-90, 0, 90)), ("b", 0.7, other)):
+        digests = [name + digest for digest in "xyz"]
+        runs(tmp_path / name, name, digests)
+        sweep(tmp_path / name, digests, [name, "x"], several=3, sizes=sizes, high=high)
+    lines = leaderboard.claims(leaderboard.table([tmp_path / name for name in "ab"]))
+    assert any("turned: a" in line and "lies above b" in line for line in lines) == said
+
+
+@pytest.mark.parametrize("bounds", [[0.1, 0.3], [0.3, 0.1]])
+def test_what_is_undetected_is_told_at_the_largest_bound(bounds):
+    result = shipped("detect-mnist-100-images.json").result._replace(eps=bounds)
+    first, second = (k for k, kind in enumerate(result.kinds) if kind == "adaptive")
+    at = {bounds[0]: first, bounds[1]: second}[0.3]
+    ((_, share),) = columns.detection(result)
+    assert share.value == result.undetected.value[at]
+
+
+def test_of_weights_known_from_results_alone_the_routing_is_read_there(tmp_path):
+    digests = ["aa", "bb", "cc"]
+    for routing, marked, said in (("uniform", True, 0), (None, False, 0), ("dynamic", False, 1)):
+        place = tmp_path / str(routing)
+        transplant(place, 0.0, digests, several=True, routing=routing)
+        table = leaderboard.table([place])
+        header, (row,) = leaderboard.cells(table)
+        assert row[header.index("transplant, %")].endswith("]†") == marked
+        assert len(leaderboard.claims(table)) == said
+
+
+def test_results_alone_make_a_row_of_their_weights(tmp_path):
+    transplant(tmp_path, 0.7, ["aa", "bb", "cc"], several=True)
+    (row,) = leaderboard.table([tmp_path])
+    assert row.network.name == "net" and row.network.accuracy is None
+    assert leaderboard.cells([row])[1][0][3] == "–"
+
+
+def test_runs_stand_for_one_of_them_and_namesakes_say_where_they_are_from(tmp_path):
+    runs(tmp_path / "r", "net", ["aa", "bb"])
+    places = [card(tmp_path / "x", "net", "aa"), tmp_path / "r", card(tmp_path / "y", "net", "zz")]
+    names = [row.network.name for row in leaderboard.table(places)]
+    assert names == ["net (r)", "net (net.json)"]
+
+
+def compare(*words):
+    return CliRunner().invoke(main, ["compare", *(str(word) for word in words)])
+
+
+def test_the_command_prints_and_writes_the_table(tmp_path):
+    place = card(tmp_path, "one", "aa")
+    done = compare(place, transplant(tmp_path / "r", 0.7, ["aa"]), "--output", tmp_path / "table")
+    assert done.exit_code == 0 and "| one | digits | 1 |" in done.stdout
+    assert "it takes 3 training runs or more" in done.stdout
+    assert "| one |" in (tmp_path / "table.md").read_text()
+    assert r"\begin{tabular}" in (tmp_path / "table.tex").read_text()
+    (row,) = json.loads(compare(place, tmp_path / "r", "--json").stdout)
+    assert row["cells"]["transplant"]["estimate"]["value"] == 0.7
+
+
+def test_a_name_with_a_dot_keeps_it_and_what_lies_beside_is_untouched(tmp_path):
+    place = card(tmp_path / "one", "one", "aa")
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w/paper.md").write_text("notes")
+    assert compare(place, "--output", tmp_path / "w/paper.v2").exit_code == 0
+    names = {path.name for path in (tmp_path / "w").iterdir()}
+    assert names == {"paper.md"} | {f"paper.v2.{kind}" for kind in ("md", "tex", "pdf", "png")}
+    assert (tmp_path / "w/paper.md").read_text() == "notes"
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["nowhere"], "unknown checkpoint 'nowhere'"),
+        (["empty"], "'empty' holds neither weights with a card nor results"),
+        (["digits", "digits"], "'digits' is named twice"),
+        (["broken.json"], "broken.json is not a card"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_line(tmp_path, monkeypatch, words, part):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.json").write_text("{")
+    done = compare(*words)
+    (line,) = done.stderr.splitlines()
+    assert done.exit_code == 2 and part in line
+
+
+def test_the_page_is_what_the_results_say():
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run `make readme`"
+
+
+def test_the_page_names_every_shipped_network_and_changes_with_a_result(tmp_path):
+    text = page.page()
+    for name in ("digits", "mnist", "mnist-attention", "mnist-resnet", "multimnist"):
+        assert f"| {name} |" in text
+    table = leaderboard.table()
+    (row,) = [row for row in table if row.network.name == "mnist"]
+    del row.cells["transplant"]
+    assert page.page(table) != text
+
+
+def test_what_must_be_said_of_data_stands_below_the_table(tmp_path):
+    about = json.loads(card(tmp_path, "copies", "a").read_text())
+    about["dataset"]["notice"] = "these are copies"
+    (tmp_path / "copies.json").write_text(json.dumps(about))
+    card(tmp_path, "pure", "b")
+    table = leaderboard.table([tmp_path / "copies.json", tmp_path / "pure.json"])
+    assert leaderboard.caption(table).endswith(" copies: these are copies.")
+    assert "copies" not in leaderboard.caption(table[1:])
+    runs(tmp_path / "several", "several", ["c", "d"])
+    about = json.loads((tmp_path / "several" / "runs.json").read_text())
+    (tmp_path / "several" / "runs.json").write_text(json.dumps(about | {"notice": "so are these"}))
+    assert leaderboard.caption(leaderboard.table([tmp_path / "several"])).endswith(
+        " several: so are these."
+    )
+
+
+NAMED = ["mnist", "digits"]
+
+
+def test_a_shipped_name_is_that_network_whatever_lies_here(tmp_path, monkeypatch):
+    (tmp_path / "mnist").mkdir()
+    path = card(tmp_path / "digits", "digits", "own")
+    path.with_suffix(".safetensors").touch()
+    digests = [checkpoint.read_card(checkpoint.find(n))["weights"]["sha256"] for n in NAMED]
+    monkeypatch.chdir(tmp_path)
+    assert [network.digests for network in Sources.read(NAMED).networks] == [[d] for d in digests]
+    for own in ("./digits", Path("digits")):
+        assert Sources.read([own]).networks[0].digests == ["own"]
+    with pytest.raises(ValueError, match="neither weights"):
+        Sources.read([Path("mnist")])
+
+
+def test_weights_of_ones_own_are_called_by_their_folder_too(tmp_path):
+    """The recipe's name alone may be that of shipped weights."""
+    for name in ("one", "two"):
+        path = card(tmp_path / name, "digits", name)
+        path.with_suffix(".safetensors").touch()
+    places = [tmp_path / "one", tmp_path / "two", "digits"]
+    names = [network.name for network in Sources.read(places).networks]
+    assert names == ["digits (one)", "digits (two)", "digits"]

@@ -1,0 +1,69 @@
+"""The house colours: told apart by those who lack one kind of cone, and dark enough on white."""
+
+from itertools import combinations
+
+import eyes
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+
+from capsviz import results
+from capsviz.results.panels import legible, spread
+
+RGB = np.array([to_rgb(colour) for colour in results.COLOURS])
+LEAST = 15  # CIEDE2000; the ten colours of before came down to 1.5
+
+
+def differences(rgb, deuteranope):
+    lab = eyes.lab(rgb, deuteranope=deuteranope)
+    return {(i, j): float(eyes.ciede2000(lab[i], lab[j])) for i, j in combinations(range(10), 2)}
+
+
+@pytest.mark.parametrize("deuteranope", [False, True])
+def test_ten_classes_are_told_apart(deuteranope):
+    assert len(RGB) == 10
+    apart = differences(RGB, deuteranope)
+    assert min(apart.values()) > LEAST, min(apart, key=apart.get)
+
+
+def test_the_simulation_finds_what_a_deuteranope_confuses():
+    before = [
+        "0072B2", "D55E00", "009E73", "CC79A7", "E69F00", "56B4E9", "7F7F7F", "C9B800", "882255",
+        "332288",
+    ]  # fmt: skip
+    rgb = np.array([to_rgb(f"#{colour}") for colour in before])
+    apart = differences(rgb, deuteranope=True)
+    assert min(apart, key=apart.get) == (4, 7) and apart[4, 7] < 2.5
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "difference"),
+    [  # Sharma, Wu & Dalal 2005, table 1
+        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
+        ((50, -1, 2), (50, 0, 0), 2.3669),
+        ((50, 2.5, 0), (50, 0, -2.5), 4.3065),
+        ((50, 2.5, 0), (73, 25, -18), 27.1492),
+        ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
+        ((2.0776, 0.0795, -1.1350), (0.9033, -0.0636, -0.5514), 0.9082),
+    ],
+)
+def test_the_difference_of_colours_is_that_of_the_published_table(one, other, difference):
+    value = eyes.ciede2000(np.array(one, float), np.array(other, float))
+    assert value == pytest.approx(difference, abs=1e-4)
+
+
+def test_every_colour_stands_out_from_white_and_its_letters_more():
+    contrast = [1.05 / (eyes.linear(rgb) @ eyes.XYZ[1] + 0.05) for rgb in RGB]
+    assert min(contrast) >= 1.95
+    letters = [1.05 / (eyes.linear(legible(rgb)) @ eyes.XYZ[1] + 0.05) for rgb in RGB]
+    assert min(letters) >= 4.45
+
+
+def test_names_of_lines_are_spread_in_their_order():
+    wanted = np.array([60.0, 30.0, 31.0, 32.0, 90.0])
+    middles = spread(wanted, [8] * 5, 0, 100)
+    assert (np.diff(np.sort(middles)) >= 8 - 1e-9).all()
+    assert (np.argsort(middles) == np.argsort(wanted)).all()
+    assert middles[0] == 60 and middles[4] == 90
+    assert middles[[1, 2, 3]].mean() == pytest.approx(wanted[[1, 2, 3]].mean())
+    assert spread([99.0, 100.0], [8, 8], 0, 100) == pytest.approx([88, 96])

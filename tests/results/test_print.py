@@ -1,0 +1,165 @@
+"""Every figure of every analysis can be read in print, at the widths of the venues."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import legibility
+import letters
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from capsviz import checkpoint, discovery, results
+from capsviz.cli import main
+from capsviz.inputs.opening import open_inputs
+from capsviz.results import sets
+
+SHIPPED = discovery.root() / "figures"
+NAMES = discovery.names("capsviz.analyses")
+WIDTHS = (3.25, pytest.param(5.5, marks=pytest.mark.slow), 7.16)  # a column, a page, two columns
+NARROWEST = 3.25
+
+
+@cache
+def shipped() -> dict[str, list]:
+    """The shipped results of each analysis."""
+    found = {}
+    for path in sorted(SHIPPED.glob("*.json")):
+        if path.name != "manifest.json":
+            result, about = results.read_result(path)
+            found.setdefault(about["analysis"], []).append(result)
+    return found
+
+
+@pytest.fixture(scope="session")
+def computed(tmp_path_factory):
+    """Small results of an analysis that ships none: of its paper, or else of its command."""
+
+    @cache
+    def of(name):
+        folder = tmp_path_factory.mktemp("print")
+        module = discovery.load("capsviz.analyses", name, what="analysis")
+        made = [one for _, one in module.paper(open_inputs(checkpoint="digits"), sets.Settings(20))]
+        if made:
+            return made
+        words = [name.replace("_", "-"), "--checkpoint", "digits"]
+        if name == "predict":
+            pictures = [drawn(folder / name) for name in ("a picture, long name.png", "b.png")]
+            words += [*pictures, "--save-figure", folder / "steps.png"]
+        else:
+            words += ["--output", folder, "--format", "png"]
+        run = CliRunner().invoke(main, list(map(str, words)))
+        assert run.exit_code == 0, run.output
+        return [results.read_result(path)[0] for path in sorted(folder.glob("*.json"))]
+
+    return of
+
+
+def drawn(path):
+    """A picture of a stroke."""
+    from PIL import Image
+
+    ink = np.full((60, 50), 255, np.uint8)
+    ink[10:50, 22:28] = 0
+    Image.fromarray(ink).save(path)
+    return path
+
+
+def at(width, name, shown):
+    """All results where room is scarcest; else one of each kind that draws the same pictures."""
+    if width == NARROWEST:
+        return shown
+    return list({(type(one), results.parts(name, one)): one for one in shown}.values())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_figure_of_an_analysis_can_be_read(name, width, computed):
+    every = shipped().get(name) or computed(name)
+    assert every, f"{name} ships no result and computes none: nothing shows that it can be read"
+    complaints = []
+    for result in at(width, name, every):
+        for part in results.parts(name, result):
+            text = results.caption(name, result, part)
+            figure = results.draw(name, result, width, part)
+            with results.style():
+                defects = legibility.defects(figure, width, text)
+            texts = [text.get_text() for text in figure.findobj(Text)]
+            defects += [
+                f"a hyphen for a minus: {one!r}"
+                for one in texts
+                if re.search(r"(?<![\w.)])-\d", one)
+            ]
+            complaints += [f"{type(result).__name__} {part}: {one}" for one in defects]
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_caption_is_sentences(name, computed):
+    for result in shipped().get(name) or computed(name):
+        for part in results.parts(name, result):
+            text = results.caption(name, result, part)
+            assert (text[0].isupper() or text[0].isdigit()) and text.endswith("."), text
+            assert "\n" not in text and ".." not in text and "  " not in text, text
+            plain = text.replace("e.g. ", "")
+            for network in checkpoint.shipped():  # a name is written as it is
+                plain = plain.replace(f". {network} ", ". X ").replace(f". {network}: ", ". X: ")
+            assert not re.search(r"[\w)%°]\. [a-z]", plain), text
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda f, a: a.set_title("small", fontsize=5), "has 5.0 points"),
+        (lambda f, a: a.text(0.5, 0.5, "one") and a.text(0.52, 0.5, "other"), "overlap"),
+        (lambda f, a: f.text(0.97, 0.5, "off the page"), "lies off the page"),
+        (lambda f, a: f.set_size_inches(3.5, 9.2), "tall"),
+        (lambda f, a: f.set_size_inches(3, 2), "wide"),
+        (lambda f, a: f.add_axes((0.5, 0.5, 0.01, 0.01)).plot([0, 1]), "axes ''"),
+        (lambda f, a: f.text(0.3, 0.5, "stranger"), "lies on axes"),
+    ],
+)
+def test_what_cannot_be_read_is_complained_of(spoil, complaint):
+    with results.style():
+        figure = Figure(figsize=(3.5, 2), layout="none")
+        axes = figure.add_axes((0.15, 0.2, 0.7, 0.6))
+        axes.plot([0, 1])
+        assert legibility.defects(figure, 3.5, "Caption.") == []
+        spoil(figure, axes)
+        assert any(complaint in one for one in legibility.defects(figure, 3.5, "Caption."))
+
+
+def test_a_turned_text_takes_the_room_that_it_covers():
+    with results.style():
+        figure = Figure(figsize=(3.5, 2), layout="none")
+        for x in (0.3, 0.36):  # their upright boxes overlap, they themselves do not
+            figure.text(x, 0.3, "a long name, turned", rotation=45, rotation_mode="anchor")
+        assert legibility.defects(figure, 3.5, "Caption.") == []
+
+
+def test_a_file_called_parts_is_no_list_of_pictures():
+    from capsviz.analyses.transplant import parts
+
+    assert parts.__file__.endswith("parts.py")
+    assert results.parts("transplant", shipped()["transplant"][0]) == ("",)
+
+
+def test_texts_are_laid_out_as_by_matplotlib_though_measured_once():
+    looks = [
+        {}, {"fontsize": 9}, {"rotation": 30}, {"rotation": 30, "rotation_mode": "anchor"},
+        {"ha": "right"}, {"va": "top"}, {"multialignment": "right"}, {"linespacing": 2},
+        {"fontweight": "bold"}, {"fontfamily": "serif"}, {"parse_math": False},
+    ]  # fmt: skip
+    for dpi in (100, 150):
+        figure = Figure(dpi=dpi)
+        renderer = FigureCanvasAgg(figure).get_renderer()
+        for look in 2 * looks:
+            text = figure.text(0.5, 0.5, "$c_{ij}$ of two\nlines", **look)
+            box, lines, corner = letters.layout(text, renderer)
+            own, *others = letters._measured(text, renderer)
+            assert box.bounds == own.bounds and [lines, corner] == others, look

@@ -1,0 +1,236 @@
+"""The report: one file that holds all it shows, for one network or several, in a browser too."""
+
+import re
+from html.parser import HTMLParser
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from browsers import NEEDED, browser
+from click.testing import CliRunner
+
+from capsviz import discovery
+from capsviz.analyses import affine
+from capsviz.cli import main
+from capsviz.results import report as reports
+from capsviz.results.report import numbers, words
+from capsviz.results.report import page as render_page
+from capsviz.results.report.contents import choose
+from capsviz.statistics.estimate import Estimate
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, ["report", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The file of a report of one network, and what was computed for it."""
+    path = tmp_path_factory.mktemp("report") / "r.html"
+    collect, collected = reports.collect, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            reports, "collect", lambda *a, **k: collected.append(collect(*a, **k)) or collected[0]
+        )
+        done = invoke("digits", "--n", 12, "--only", "routing,reconstruct", "--output", path)
+    assert done.exit_code == 0, done.output
+    count = int(re.match(r"(\d+) figures in", done.stdout)[1])
+    assert count >= 3 and path.read_text(encoding="utf-8").count("<figure>") == count
+    return path, collected[0]
+
+
+@pytest.fixture(scope="module")
+def path(written):
+    return written[0]
+
+
+@pytest.fixture(scope="module")
+def page(path):
+    return path.read_text(encoding="utf-8")
+
+
+class Addresses(HTMLParser):
+    """Everything that a page would fetch or lead to, and its ids."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.ids = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("src", "href", "srcset"):
+                self.found.append(value)
+            if name == "id":
+                self.ids.append(value)
+
+
+def test_the_file_holds_all_that_it_shows(page):
+    every = Addresses(page)
+    assert {a.partition(":")[0] for a in every.found if not a.startswith("#")} == {"data"}
+    assert {a[1:] for a in every.found if a.startswith("#")} <= set(every.ids)
+    assert len(every.ids) == len(set(every.ids))
+    style = page.partition("<style>")[2].partition("</style>")[0]
+    assert not re.search(r"@import|url\(", style) and "<script" not in page
+    assert len(page.encode()) < 8_000_000
+
+
+def test_it_has_card_figures_numbers_words_checks_and_provenance(page):
+    for part in (
+        "<dd>1,129,360</dd>", "dynamic, 3 iterations", "12 of the 360 test images of digits",
+        "How to read it", "What not to conclude", "Numbers with their intervals",
+        "Do not conclude from couplings near uniform", "All verdicts", "weights sha256",
+    ):  # fmt: skip
+        assert part in page, part
+    count = page.count("<figure>")
+    assert page.count("<figcaption>") == count == page.count("<source media")  # narrow ones too
+
+
+def test_several_networks_are_compared_on_the_same_images(blank, tmp_path, monkeypatch):
+    contents = []
+    monkeypatch.setattr(
+        "capsviz.results.report.contents._compared", lambda *a: contents.append(a) or []
+    )
+    out = tmp_path / "r.html"
+    words = ["mnist", "mnist-resnet", "--n", 8, "--only", "reconstruct", "--output", out]
+    done = invoke(*words, "--dataset", "digits")
+    assert done.exit_code == 0, done.output
+    page = out.read_text(encoding="utf-8")
+    assert "<h1>mnist beside mnist-resnet</h1>" in page and "less mnist, paired" in page
+    assert re.search(r"[+-]\d+\.\d \[[+-]\d+\.\d, [+-]\d+\.\d\] points", page)
+    assert "reconstruct of mnist-resnet: this network has no capsules" in page
+    assert "Not examined: it has no capsules" in page
+    ((networks, settings),) = contents
+    assert [one.name for one in networks] == ["mnist", "mnist-resnet"] and settings.n == 8
+
+
+@pytest.mark.slow
+def test_the_comparison_draws_warps_and_corruptions_of_all(tmp_path):
+    out = tmp_path / "r.html"
+    words = ["digits", "mnist-resnet", "--n", 2, "--only", "reconstruct", "--dataset", "digits"]
+    done = invoke(*words, "--output", out)
+    assert done.exit_code == 0, done.output
+    page = out.read_text(encoding="utf-8")
+    assert "sweep <small>compared</small>" in page and "corrupt <small>compared</small>" in page
+    assert "Table: corrupt-digits" in page
+
+
+def test_what_is_asked_wrongly_is_one_line_before_anything_is_computed(path, tmp_path, monkeypatch):
+    monkeypatch.setattr("capsviz.results.report.collect", None)
+    for arguments, said in (
+        (["digits", "--only", "routin"], "did you mean 'routing'?"),
+        (["digits", "--output", path], "exists: add --force"),
+        (["digits", "--n", 400, "--output", tmp_path / "a.html"], "expected 1 to 360"),
+        (["digitz", "--output", tmp_path / "a.html"], "unknown checkpoint 'digitz'"),
+    ):
+        done = invoke(*arguments)
+        assert done.exit_code == 2 and said in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_where_nothing_can_be_drawn_no_page_is_written(tmp_path):
+    out = tmp_path / "r.html"
+    words = ["mnist-resnet", "--dataset", "digits", "--only", "routing", "--n", 8]
+    done = invoke(*words, "--output", out)
+    assert done.exit_code == 1 and not out.exists()
+    assert "nothing could be drawn: this network has no capsules" in done.stderr
+
+
+def test_without_names_several_networks_share_a_few_analyses():
+    assert set(choose((), True)) < set(choose((), False))
+    assert "affnist" not in choose((), False)
+    assert choose(("sweep",), True) == ["sweep"]
+    assert choose(("parse-tree",), False) == choose(("parse_tree",), False) == ["parse_tree"]
+    with pytest.raises(ValueError, match=r"unknown analysis .nope., .*, parse-tree, "):
+        choose(("nope",), False)
+
+
+@pytest.mark.parametrize("name", discovery.names("capsviz.analyses"))
+def test_every_analysis_says_how_to_read_it_and_what_not_to_conclude(name):
+    about = words.about(name)
+    assert all(about), about
+    assert about.question.endswith((".", "?"))
+    assert "Do not conclude" not in about.reading and "A reader should see" not in about.method
+
+
+def test_numbers_are_named_by_what_the_result_names():
+    class Result(NamedTuple):
+        hits: Estimate
+        curve: Estimate
+        names: list[str]
+
+    apart = Estimate(np.array([0.0, -0.2]), np.array([[0.0, 0], [-0.3, -0.1]]))
+    two = Estimate(np.array([0.5, 0.25]), np.array([[0.4, 0.6], [0.1, 0.5]]), 9, apart)
+    long = Estimate(np.zeros(30), np.zeros((30, 2)))
+    result = Result(two, long, ["a", "b"])
+    assert numbers.rows(result)[1] == ("hits, b", "0.25", "[0.1, 0.5]", "9", "-0.2 [-0.3, -0.1]")
+    assert len(numbers.rows(result)) == 2 and numbers.left_out(result) == ["curve"]
+
+
+@pytest.mark.slow
+@NEEDED
+def test_it_opens_in_a_browser_wide_narrow_dark_and_offline(path):
+    with browser() as chromium:
+        for width, scheme in ((1280, "light"), (390, "light"), (1280, "dark")):
+            context = chromium.new_context(
+                viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True
+            )
+            page, asked = context.new_page(), []
+            page.on("request", lambda request, asked=asked: asked.append(request.url))
+            page.goto(path.as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate("[...document.images].every(i => i.naturalWidth > 100)")
+            assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+            paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+            context.close()
+
+
+def test_a_page_that_would_be_too_large_has_pixels_in_place_of_lines(
+    written, tmp_path, monkeypatch
+):
+    _, contents = written
+    (few,) = (one for one in contents.sections if one.analysis == "reconstruct")
+    contents = contents._replace(sections=[few])
+    monkeypatch.setattr(reports, "collect", lambda *a, **k: contents)
+    whole = reports.render(contents)
+    assert "data:image/svg" in whole and "data:image/png" not in whole
+    limit = int(0.7 * len(whole.encode()))
+    small = tmp_path / "small.html"
+    words = ["digits", "--n", 12, "--only", "reconstruct", "--output"]
+    monkeypatch.setattr(render_page, "LIMIT_BYTES", limit)
+    done = invoke(*words, small)
+    assert done.exit_code == 0, done.output
+    assert len(small.read_bytes()) < limit
+    assert "data:image/png" in small.read_text(encoding="utf-8")
+    monkeypatch.setattr(render_page, "LIMIT_BYTES", 1000)
+    done = invoke(*words, tmp_path / "none.html")
+    assert done.exit_code == 2 and "choose fewer analyses by --only" in done.stderr
+
+
+def test_axes_of_one_length_are_not_taken_for_another():
+    result = affine.Result(
+        ["one", "two"], Estimate(np.zeros((2, 3)), np.zeros((2, 3, 2))),
+        Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2))), 2.0, 0.5, None, np.zeros(1), 4, 9, "x",
+    )  # fmt: skip
+    names = [row.name for row in numbers.rows(result)]
+    assert names[:3] == ["accuracy, one, as they are", "accuracy, one, within",
+                         "accuracy, one, beyond"]  # fmt: skip
+    assert names[-2:] == ["gap, two, within", "gap, two, beyond"]
+
+    class Ten(NamedTuple):
+        hits: Estimate
+        classes: list[str]
+        sets: list[str]
+
+    two = Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2)))
+    rows = numbers.rows(Ten(two, ["a", "b"], ["c", "d"]))
+    assert [row.name for row in rows][:2] == ["hits, 1, 1", "hits, 1, 2"]
+    rows = numbers.rows(Ten(two[0], ["a", "b"], ["c", "d"]))
+    assert [row.name for row in rows] == ["hits, c", "hits, d"], "never by classes"
+
+
+def test_analyses_without_a_figure_are_named(tmp_path):
+    out = tmp_path / "r.html"
+    done = invoke("digits", "--n", 8, "--only", "segment", "--output", out)
+    assert done.exit_code == 1 and "there is no figure" in done.stderr and not out.exists()

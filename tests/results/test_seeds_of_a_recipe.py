@@ -1,0 +1,109 @@
+"""Statistics over seeds as they are shipped: the numbers of the commands, without weights."""
+
+import pytest
+import torch
+from click.testing import CliRunner
+from conftest import empty_page
+from several import train
+
+from benchmarks import seeds
+from capsviz import checkpoint, discovery, results
+from capsviz.results import leaderboard
+from capsviz.results.leaderboard.columns import COLUMNS
+from capsviz.statistics.replicates import count
+
+SHIPPED = sorted((discovery.folder(checkpoint.SHIPPED) / "seeds").glob("*"))
+SINGLES = sorted((discovery.root() / "figures/leaderboard").glob("*"))
+
+
+@pytest.fixture(scope="module")
+def folder_of_seeds(tmp_path_factory):
+    """Two commands over three runs, for three images in ten of the digits."""
+    tmp_path = tmp_path_factory.mktemp("seeds-of")
+    with torch.random.fork_rng():
+        for seed in range(3):
+            train(tmp_path / f"x-{seed}", seed)
+    words = [
+        "small",
+        str(tmp_path / "x-*"),
+        "--n",
+        "30",
+        "--only",
+        "rotate",
+        "--only",
+        "transplant",
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seeds, "FOLDER", tmp_path / "seeds")
+        patch.setattr(seeds, "ROOT", tmp_path)
+        patch.setattr(results, "draw", empty_page)
+        done = CliRunner().invoke(seeds.command, words)
+    assert done.exit_code == 0, done.output
+    return tmp_path / "seeds/small", done
+
+
+def test_numbers_are_kept_and_neither_weights_nor_pictures(folder_of_seeds):
+    folder, done = folder_of_seeds
+    names = ["rotate-small-digits-30-images-3-runs-step-30.json", "runs.json",
+             "transplant-small-digits-30-images-3-runs.json"]  # fmt: skip
+    assert sorted(path.name for path in folder.iterdir()) == names
+    result, about = results.read_result(folder / names[0])
+    assert count(result) == 3 and about["command"].startswith(
+        "capsviz rotate --seeds-of 'runs/small-*'"
+    )
+    assert "seeds/small: " in done.stdout and "s of CPU" in done.stderr
+
+
+def test_numbers_of_other_runs_do_not_stay_beside(tmp_path):
+    def of(*digests):
+        return {"runs": [{"weights_sha256": digest} for digest in digests]}
+
+    seeds.renew(tmp_path, of("a", "b"))
+    (tmp_path / "affine-x.json").write_text("{}")
+    seeds.renew(tmp_path, of("a", "b"))
+    assert (tmp_path / "affine-x.json").exists()
+    seeds.renew(tmp_path, of("a", "c"))
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.json"]
+
+
+def test_a_leaderboard_reads_them(folder_of_seeds):
+    (row,) = leaderboard.table([folder_of_seeds[0]])
+    assert row.network.seeds == [0, 1, 2] and row.cells["transplant"].runs == 3
+    assert row.network.accuracy.runs.tolist() == [0.1] * 3 and row.network.seconds == 60
+
+
+def test_a_command_that_fails_is_left_out_and_says_why(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = seeds.measure(tmp_path, "rotate", 30, ["--seeds-of", "runs/x-*"])
+    assert words.startswith("left out: Error: --seeds-of") and "matches no training run" in words
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_of_one_network_are_kept_by_their_command(tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "draw", empty_page)
+    for n in (100, 99):  # the second in place of the first
+        place = tmp_path / f"of-{n}"
+        place.mkdir()
+        monkeypatch.chdir(place)
+        told = seeds.measure(tmp_path, "transplant", n, ["--checkpoint", "digits-uniform"])
+        assert told.endswith("s of CPU"), told
+    (path,) = tmp_path.glob("*.json")
+    assert "-99-images" in path.name
+    rows = leaderboard.rows(leaderboard.Sources.read(["digits-uniform", tmp_path]))
+    assert set(rows[0].cells) == {"transplant"}
+
+
+@pytest.mark.parametrize("folder", SINGLES, ids=[path.name for path in SINGLES])
+def test_results_of_single_networks_are_of_the_weights_that_are_shipped(folder):
+    digest = checkpoint.read_card(checkpoint.find(folder.name))["weights"]["sha256"]
+    for path in folder.iterdir():
+        assert results.read_result(path)[1]["provenance"]["weights_sha256"] == digest
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=[path.name for path in SHIPPED])
+def test_what_is_shipped_is_of_several_runs_and_small(folder):
+    (row,) = leaderboard.table([folder])
+    assert len(row.network.seeds) >= 3 and row.cells
+    assert set(row.cells) <= {column.title for column in COLUMNS}
+    assert all(cell.runs == len(row.network.seeds) for cell in row.cells.values())
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 1e6

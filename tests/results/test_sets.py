@@ -1,0 +1,292 @@
+"""The figure set: complete, described, whole though one figure fails; LaTeX that compiles."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from foreign import Foreign
+from matplotlib.text import Text
+
+import capsviz
+from capsviz import discovery, results
+from capsviz.analyses import rotate
+from capsviz.cli import main
+from capsviz.data import digits
+from capsviz.results import sets as paperset
+from capsviz.results.latex import document
+from capsviz.results.tables import escape
+from capsviz.results.venues import width_for
+from capsviz.statistics.words import shortened
+from capsviz.tracing import remember
+
+
+def run(*args):
+    return CliRunner().invoke(main, ["figures", "--checkpoint", "digits", *map(str, args)])
+
+
+@pytest.fixture(scope="module")
+def figure_set(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("set")
+    result = run("--only", "rotate", "--n", 20, "--output", folder)
+    assert result.exit_code == 0, result.stderr
+    return folder, result
+
+
+def test_every_figure_has_its_numbers_and_stands_in_the_manifest(figure_set):
+    folder, _ = figure_set
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["failed"] == {} and manifest["n"] == 20
+    assert [f["name"] for f in manifest["figures"]] == [
+        "rotate-digits-2-0",
+        "rotate-digits-20-images",
+    ]
+    for figure in manifest["figures"]:
+        assert {p.rpartition(".")[2] for p in figure["files"]} >= {"pdf", "png", "json"}
+        assert all((folder / name).is_file() for name in figure["files"])
+        assert any(c.isdigit() for c in figure["caption"])
+    assert manifest["provenance"]["weights_sha256"]
+
+
+def test_latex_shows_every_figure_with_caption_and_label(figure_set):
+    text = (figure_set[0] / "figures.tex").read_text()
+    assert text.count(r"\includegraphics") == text.count(r"\label{fig:") == 2
+    assert r"$^\circ$" in text and "°" not in text
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not here")
+def test_latex_compiles(figure_set, tmp_path):
+    for path in figure_set[0].iterdir():
+        shutil.copy(path, tmp_path)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "figures.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+@pytest.mark.skipif(shutil.which("pdffonts") is None, reason="pdffonts is not here")
+def test_fonts_are_truetype_and_embedded(figure_set):
+    for path in figure_set[0].glob("*.pdf"):
+        lines = subprocess.check_output(["pdffonts", path], text=True).splitlines()[2:]
+        assert lines and all("TrueType" in line and " yes " in line for line in lines), lines
+
+
+def test_what_must_be_said_of_the_data_stands_in_captions_and_numbers(blank, tmp_path, monkeypatch):
+    load = digits.load
+    lossy = "these digits are copies"
+    monkeypatch.setattr(digits, "load", lambda *a, **k: replace(load(*a, **k), notice=lossy))
+    result = run("--only", "rotate", "--n", 5, "--format", "png", "--output", tmp_path)
+    assert result.exit_code == 0 and lossy in result.stderr
+    for entry in json.loads((tmp_path / "manifest.json").read_text())["figures"]:
+        assert entry["caption"].endswith(f"Note: {lossy}.")
+        assert json.loads((tmp_path / f"{entry['name']}.json").read_text())["notice"] == lossy
+
+
+def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkeypatch):
+    def broken(inputs, settings):
+        yield from list(original(inputs, settings))[:1]
+        raise ValueError("no luck")
+
+    original = rotate.paper
+    monkeypatch.setattr(rotate, "paper", broken)
+    result = run("--only", "rotate", "--n", 5, "--format", "png", "--output", tmp_path / "x")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "Error: 1 failed: rotate"
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    assert manifest["failed"] == {"rotate": "ValueError: no luck"} and len(manifest["figures"]) == 1
+
+
+def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monkeypatch):
+    def stopped(inputs, settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rotate, "paper", stopped)
+    (tmp_path / "figures.tex").write_text("mine")
+    assert run("--only", "rotate", "--n", 5, "--output", tmp_path).exit_code == 1
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"figures.tex": "mine"}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--only", "rotat"], "unknown figure 'rotat'"),
+        (["--venue", "nips"], "unknown venue 'nips'"),
+        (["--n", 361], "expected 1 to 360"),
+        (["--digit", 11], "no class 11"),
+        (["--style", "poster"], "poster"),
+    ],
+)
+def test_a_wrong_request_is_one_line_and_writes_nothing(tmp_path, args, message):
+    result = run(*args, "--output", tmp_path / "x")
+    assert result.exit_code == 2 and message in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_venue_gives_its_column_and_text_width():
+    assert width_for("single", "icml") == 3.25
+    assert width_for("double", "icml") == 6.75
+    assert width_for("4", "icml") == "4"
+    assert width_for("double", None) == "double"
+
+
+def test_every_analysis_takes_part():
+    assert paperset.offering() == discovery.names("capsviz.analyses")
+
+
+def test_text_becomes_latex():
+    assert escape("5 % of c_ij (û·v̂)") == r"5 \% of c\_ij ($\hat u$$\cdot$$\hat v$)"
+    assert escape("é 日") == r"\'e [U+65E5]"
+
+
+def test_within_a_set_nothing_is_traced_twice():
+    model, images = Foreign(), torch.rand(4, 1, 28, 28)
+    calls = []
+    look = model.look
+    model.look = lambda *a, **k: calls.append(1) or look(*a, **k)
+    with remember():
+        first = capsviz.trace(model, images)
+        before = len(calls)
+        again = capsviz.trace(model, images, keep=("poses",))
+        assert len(calls) == before and again.poses is first.poses and again.votes is None
+        capsviz.trace(model, images, iterations=1)
+        assert len(calls) > before
+    before = len(calls)
+    capsviz.trace(model, images)
+    assert len(calls) > before
+
+
+def test_a_set_that_was_killed_goes_on_where_it_was(blank, tmp_path, monkeypatch):
+    words = ("--only", "rotate", "--only", "reconstruct", "--n", 5, "--format", "png")
+    words += ("--output", tmp_path / "x")
+
+    def killed(inputs, settings):
+        yield next(original(inputs, settings))
+        raise KeyboardInterrupt
+
+    original = rotate.paper
+    monkeypatch.setattr(rotate, "paper", killed)
+    assert run(*words).exit_code == 1
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    assert manifest["whole"] == ["reconstruct"] and len(manifest["figures"]) == 2
+    monkeypatch.setattr(rotate, "paper", original)
+    again = run(*words)
+    assert again.exit_code == 0, again.stderr
+    assert "reconstruct: kept, 1 drawn before" in again.stderr
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    assert manifest["whole"] == ["reconstruct", "rotate"] and len(manifest["figures"]) == 3
+    (tmp_path / "x" / "rotate-digits-2-0.png").write_bytes(b"damaged")
+    third = run(*words)
+    assert "reconstruct: kept" in third.stderr and "rotate: kept" not in third.stderr
+    assert (tmp_path / "x" / "rotate-digits-2-0.png").stat().st_size > 1000
+    assert "kept" not in run(*words, "--force").stderr
+
+
+def test_figures_of_another_run_are_not_mixed_with_these(figure_set, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(figure_set[0], folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    other = run("--only", "rotate", "--n", 30, "--output", folder)
+    assert other.exit_code == 2 and "(n differ)" in other.stderr and "--force" in other.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_file_in_the_way_of_a_set_is_kept(tmp_path):
+    (tmp_path / "rotate-digits-2-0.json").write_text("mine")
+    result = run("--only", "rotate", "--n", 5, "--output", tmp_path)
+    assert result.exit_code == 1 and "exists: add --force" in result.stderr
+    assert (tmp_path / "rotate-digits-2-0.json").read_text() == "mine"
+
+
+def test_a_set_without_what_latex_includes_says_so(tmp_path):
+    words = ("--only", "rotate", "--n", 5, "--format", "svg", "--format", "svg")
+    result = run(*words, "--output", tmp_path)
+    assert result.exit_code == 0 and not (tmp_path / "figures.tex").exists()
+    assert "no figures.tex: LaTeX includes pdf or png, got --format svg\n" in result.stderr
+
+
+def test_formats_that_are_named_twice_are_written_once():
+    assert results.check_formats(("svg", "png", "svg")) == ("svg", "png")
+
+
+def test_latex_includes_the_picture_that_there_is(tmp_path):
+    source = discovery.root() / "figures" / "rotate-mnist-2-0.json"
+    file = Path(shutil.copy(source, tmp_path))
+
+    def included(*words):
+        done = CliRunner().invoke(main, ["redraw", str(file), "--latex", *words])
+        (name,) = re.findall(r"\\includegraphics\[.*\]\{(.*)\}", done.stdout)
+        assert done.exit_code == 0
+        return Path(name).name, done.stderr
+
+    name, said = included()
+    assert name == "rotate-mnist-2-0.pdf"
+    assert said == (
+        f"there is no rotate-mnist-2-0.pdf or rotate-mnist-2-0.png in {tmp_path}: "
+        "capsviz redraw draws it\n"
+    )
+    for kind in ("png", "pdf"):
+        file.with_suffix(f".{kind}").touch()
+        assert included() == (f"rotate-mnist-2-0.{kind}", "")
+    assert included("--format", "png") == ("rotate-mnist-2-0.png", "")
+    assert "there is no rotate-mnist-2-0.svg in" in included("--format", "svg")[1]
+
+
+def test_latex_puts_what_is_wider_than_a_column_over_both():
+    entry = paperset.Entry("a", "rotate", "A caption.", ["a.pdf"], 1.0)
+    wide, narrow = (document([entry], "pdf", inches, 3.25) for inches in (6.75, 3.25))
+    assert r"\begin{figure*}" in wide and r"\end{figure*}" in wide and "twocolumn" in wide
+    assert r"\begin{figure}" in narrow and "figure*" not in narrow
+
+
+def test_one_figure_comes_with_its_caption_for_a_paper(tmp_path):
+    for path in (discovery.root() / "figures").glob("routing-mnist-2-0*"):
+        shutil.copy(path, tmp_path)
+    file = tmp_path / "routing-mnist-2-0.json"
+    before = sorted(p.name for p in tmp_path.iterdir())
+    shown = ["redraw", str(file), "--latex", "--venue", "icml"]
+    text = CliRunner().invoke(main, shown).stdout
+    assert sorted(p.name for p in tmp_path.iterdir()) == before  # nothing was drawn
+    assert text.count(r"\begin{figure*}[t]") == text.count(r"\end{figure*}") == 2
+    assert "width=6.75in" in text
+    included = re.findall(r"\\includegraphics\[.*\]\{(.*)\}", text)
+    assert [Path(name).exists() for name in included] == [True, True]
+    captions = re.findall(r"\\caption\{(.*)\}", text)
+    assert all(len(one) > 60 and "`" not in one for one in captions)
+    assert any(r"\texttt{capsviz transplant}" in one for one in captions)
+    narrow = CliRunner().invoke(main, [*shown, "--width", "single"]).stdout
+    assert "width=3.25in" in narrow and "figure*" not in narrow
+
+
+def test_analyses_are_called_as_their_commands_are():
+    assert paperset.choose(["parse-tree", "tsne"]) == paperset.choose(["parse_tree", "tsne"])
+    with pytest.raises(ValueError, match="unknown figure 'nope'"):
+        paperset.choose(["nope"])
+
+
+def test_asked_for_figures_that_there_are_none_of_it_says_so(blank, tmp_path):
+    result = run("--only", "predict,rotate", "--n", 5, "--format", "png", "--output", tmp_path)
+    assert result.exit_code == 2 and "there is no figure: predict" in result.stderr
+    assert list(tmp_path.glob("rotate-*.png"))
+
+
+def test_long_names_of_classes_are_short_in_pictures():
+    one, about = results.read_result(discovery.root() / "figures/rotate-mnist-2-0.json")
+    long = [f"a rather long name of a class, {k:02d}" for k in range(10)]
+    drawn = results.draw("rotate", one._replace(classes=long), about["width"])
+    texts = " ".join(" ".join(text.get_text().split()) for text in drawn.findobj(Text))
+    assert not any(name in texts for name in long)
+    assert any(name in texts for name in shortened(long))
+
+
+def test_what_looks_often_at_an_image_sees_fewer_unless_asked(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(paperset, "make", lambda *args, **_: (seen.append(args[3]), ([], {}))[1])
+    for typed in ((), ("--n", 300), ("--n", 20)):
+        assert run("--output", tmp_path, *typed).exit_code == 0
+    assert [(one.n, one.few) for one in seen] == [(360, 200), (300, 300), (20, 20)]

@@ -1,0 +1,125 @@
+"""Tables: every cell arrives, signs are escaped, LaTeX compiles."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextToPath
+
+from capsviz.results import tables
+
+HEADER = ["corruption", "caps_net", "CNN"]
+ROWS = [["fog", "12.3 %", "4 ± 1"], ["a|b", "–", "< 5"]]
+
+
+def test_markdown_has_a_row_for_each_and_numbers_to_the_right():
+    assert tables.markdown(HEADER, ROWS).splitlines() == [
+        "| corruption | caps_net | CNN |",
+        "| :-- | --: | --: |",
+        "| fog | 12.3 % | 4 ± 1 |",
+        r"| a\|b | – | < 5 |",
+    ]
+
+
+def test_latex_escapes_what_it_is_given():
+    text = tables.latex(HEADER, ROWS, "Error in %.", "corrupt-10")
+    assert r"\caption{Error in \%.}" in text and r"\label{tab:corrupt-10}" in text
+    assert r"corruption & caps\_net & CNN \\" in text and r"\begin{tabular}{lrr}" in text
+    assert r"fog & 12.3 \% & 4 \ensuremath{\pm} 1 \\" in text
+    assert r"a$|$b & -- & \ensuremath{<} 5 \\" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("v\u0302 û", r"$\hat v$ $\hat u$"),
+        ("90°, 3 × 4 · 5²", r"90$^\circ$, 3 $\times$ 4 $\cdot$ 5$^2$"),
+        (r"a\b{c}~^", r"a{\textbackslash}b\{c\}{\textasciitilde}{\textasciicircum}"),
+        ("u – v … → σ", r"u -- v \dots{} $\to$ \ensuremath{\sigma}"),
+        (
+            'the "paper" ("it")',
+            r"the {\textquotedblleft}paper{\textquotedblright} "
+            r"({\textquotedblleft}it{\textquotedblright})",
+        ),
+        ("Łé 字", r"{\L}\'e [U+5B57]"),
+    ],
+)
+def test_signs_become_what_latex_writes_them_as(text, expected):
+    assert tables.escape(text) == expected
+
+
+@pytest.mark.parametrize("make", [tables.markdown, lambda h, r: tables.latex(h, r, "", "x")])
+def test_a_row_of_another_length_is_refused(make):
+    with pytest.raises(ValueError, match=r"expected 3 cells in a row, got 2: \['a', 'b'\]"):
+        make(HEADER, [*ROWS, ["a", "b"]])
+
+
+def test_both_are_written_beside_each_other(tmp_path):
+    paths = tables.write(tmp_path / "new" / "net.v1", HEADER, ROWS, "Error in %.")
+    assert [p.name for p in paths] == ["net.v1.md", "net.v1.tex"]
+    assert paths[0].read_text(encoding="utf-8").endswith("|\n\nError in %.\n")
+    assert r"\label{tab:net.v1}" in paths[1].read_text(encoding="utf-8")
+
+
+def printed(text):
+    """Of a table in LaTeX its environment, its size, and its tabulars: rows of cells."""
+    parts = re.findall(r"\\begin\{tabular\}.*?\\end\{tabular\}", text, re.DOTALL)
+    rows = [
+        [[cell.strip(" \\") for cell in row.split("&")] for row in one.split("\n") if "&" in row]
+        for one in parts
+    ]
+    return text.split("\n")[0], re.findall(r"\\(small|footnotesize)\n", text), rows
+
+
+def points(rows, size):
+    """Width of a tabular in LaTeX's own letters."""
+    letters = FontProperties(family="cmr10", size=size)
+    shown = (
+        max(TextToPath().get_text_width_height_descent(c.replace("\\", ""), letters, False)[0]
+            for c in column)
+        for column in zip(*rows, strict=True)
+    )  # fmt: skip
+    return sum(width + 12 for width in shown)
+
+
+def test_a_table_wider_than_a_column_stands_over_both():
+    wide = [["mnist", *["99.6 [99.2, 99.9]"] * 4]]
+    made = tables.latex(["network", *["as they are"] * 4], wide, "", "x")
+    environment, size, (rows,) = printed(made)
+    assert environment == r"\begin{table*}" and made.endswith("\\end{table*}\n") and not size
+    assert 245 < points(rows, 10) <= 504
+    assert printed(tables.latex(HEADER, ROWS, "", "x"))[0] == r"\begin{table}"
+
+
+def test_a_long_header_comes_in_lines_before_columns_are_set_apart():
+    header = ["Warp", *["a network, freshly initialised (paper)"] * 3, "Test %"]
+    environment, size, (rows,) = printed(
+        tables.latex(header, [["rotation", *["0.89 [0.89, 0.90]"] * 3, "9"]], "", "x")
+    )
+    assert [row[1] for row in rows[:3]] == ["a network,", "freshly", "initialised"]
+    assert [row[0] for row in rows[:4]] == ["", "", "", "Warp"] and rows[3][-1] == r"Test~\%"
+    assert environment == r"\begin{table*}" and not size and points(rows, 10) <= 504
+
+
+def test_a_table_wider_than_a_page_goes_on_below_with_the_names_of_its_rows():
+    header = ["network", "data", *[f"measure {k}" for k in range(16)]]
+    names = [["mnist-slim", "one"], ["mnist-slim", "two"]]
+    rows = [[*name, *[f"{k}.0 [-91.2, 99.9]" for k in range(16)]] for name in names]
+    environment, size, tabulars = printed(tables.latex(header, rows, "", "x"))
+    assert environment == r"\begin{table*}" and size == ["footnotesize"] and len(tabulars) == 3
+    assert all([row[:2] for row in one] == [header[:2], *names] for one in tabulars)
+    assert all(300 < points(one, 8.5) <= 504 for one in tabulars)  # small letters are wider: cmr8
+    whole = [[cell for one in tabulars for cell in one[k][2:]] for k in range(3)]
+    assert whole == [row[2:] for row in (header, *rows)]
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not here")
+def test_latex_compiles(tmp_path):
+    tables.write(tmp_path / "table", HEADER, ROWS, "Error in %.")
+    document = r"\documentclass{article}\begin{document}\input{table}\end{document}"
+    (tmp_path / "whole.tex").write_text(document)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "whole.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
