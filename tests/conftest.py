@@ -8,13 +8,11 @@ import sys
 from functools import cache, partial
 from pathlib import Path
 
-import letters
 import pytest
 import torch
 from click.testing import CliRunner
-from foreign import Foreign
-from matplotlib.figure import Figure
-from visitor import (  # noqa: F401  # one server for all
+from helpers import cached_text_size as letters
+from helpers.explorer_visitor import (  # noqa: F401  # one server for all
     address,
     browser,
     hold,
@@ -22,6 +20,8 @@ from visitor import (  # noqa: F401  # one server for all
     shared,
     visit,
 )
+from helpers.plain_capsnet import Foreign
+from matplotlib.figure import Figure
 
 from capsviz import data, discovery, results
 from capsviz.cli import main, options

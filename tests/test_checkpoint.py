@@ -215,7 +215,7 @@ def test_a_fresh_network_normalises_by_the_images_that_it_is_to_see():
 
 
 def test_what_cannot_be_built_anew_is_refused():
-    from foreign import Foreign
+    from helpers.plain_capsnet import Foreign
 
     with pytest.raises(ValueError, match="a Foreign cannot be built anew"):
         checkpoint.fresh(Foreign())

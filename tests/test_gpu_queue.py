@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from idx import write_idx
+from helpers.mnist_files import write_idx
 
 from benchmarks import gpu_queue
 from benchmarks.gpu_queue import archives, processes

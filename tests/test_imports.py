@@ -6,7 +6,7 @@ import sys
 from functools import cache
 
 import pytest
-import sources
+from helpers import source_code as sources
 
 from capsviz import discovery
 

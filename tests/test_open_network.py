@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import foreign_networks as zoo
 import pytest
 import torch
+from helpers import public_layouts as zoo
 from safetensors.torch import save_file
 
 import capsviz
@@ -17,7 +17,7 @@ from capsviz.wrapping import open_network
 HERE = str(Path(__file__).parent)
 SMALL = {"image_shape": zoo.SHAPE, "classes": zoo.CLASSES}
 FILE = """
-from foreign_networks import *
+from helpers.public_layouts import *
 import capsviz
 
 def dynamic():

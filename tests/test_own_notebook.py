@@ -4,7 +4,7 @@ Made anew by `jupyter execute --inplace docs/own-network.ipynb`.
 """
 
 import pytest
-import sources
+from helpers import source_code as sources
 
 notebooks = pytest.importorskip("notebooks", reason="pip install nbformat nbclient ipykernel")
 code, text = notebooks.code, notebooks.text

@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-import sources
 import torch
-import twins
 from conftest import build_strong
-from draws import B, D, E, I, J, draw, inputs, votes_of
+from helpers import literal as twins
+from helpers import source_code as sources
+from helpers.random_tensors import B, D, E, I, J, draw, inputs, votes_of
 
 import capsviz
 from capsviz.data import Dataset

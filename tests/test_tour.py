@@ -6,7 +6,7 @@ Made anew by `jupyter execute --inplace docs/tour.ipynb`.
 import re
 
 import pytest
-import sources
+from helpers import source_code as sources
 
 from capsviz import discovery
 

@@ -2,11 +2,11 @@
 
 import sys
 
-import foreign_networks as zoo
 import pytest
 import torch
 import torch._dynamo.testing
-from foreign_networks import CLASSES, SHAPE, expected
+from helpers import public_layouts as zoo
+from helpers.public_layouts import CLASSES, SHAPE, expected
 
 import capsviz
 from capsviz.nn import models

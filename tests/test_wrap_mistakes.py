@@ -1,9 +1,9 @@
 """What is said to `capsviz.wrap` by hand and is wrong is refused in a line, that names which."""
 
-import foreign_networks as zoo
 import pytest
 import torch
-from foreign_networks import CLASSES, SHAPE
+from helpers import public_layouts as zoo
+from helpers.public_layouts import CLASSES, SHAPE
 
 import capsviz
 from capsviz.tracing import verification

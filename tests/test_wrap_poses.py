@@ -2,10 +2,10 @@
 
 import warnings
 
-import foreign_networks as zoo
 import pytest
 import torch
-from foreign_networks import CLASSES, SHAPE, E, I, J, expected
+from helpers import public_layouts as zoo
+from helpers.public_layouts import CLASSES, SHAPE, E, I, J, expected
 from torch.nn import functional
 
 import capsviz

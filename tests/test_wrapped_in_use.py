@@ -6,13 +6,13 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import foreign_networks as zoo
 import numpy as np
-import planted
 import pytest
 import torch
 import torch._dynamo.testing
-from foreign_networks import CLASSES, SHAPE
+from helpers import planted_bugs as planted
+from helpers import public_layouts as zoo
+from helpers.public_layouts import CLASSES, SHAPE
 from PIL import Image
 
 import capsviz

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from elsewhere import elsewhere, same
-from foreign import Foreign
+from helpers.other_devices import elsewhere, same
+from helpers.plain_capsnet import Foreign
 
 from capsviz import data, results
 from capsviz.analyses import affine

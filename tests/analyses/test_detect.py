@@ -7,7 +7,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong, build_tiny
-from elsewhere import elsewhere, same
+from helpers.other_devices import elsewhere, same
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
@@ -245,7 +245,7 @@ def test_a_result_survives_being_written_and_says_what_it_found(result, tmp_path
 
 
 def test_colour_images_long_names_and_many_eps_are_drawn():
-    from foreign import Foreign
+    from helpers.plain_capsnet import Foreign
 
     model = Foreign((3, 20, 24), classes=3)
     images = torch.rand(8, 3, 20, 24, generator=torch.Generator().manual_seed(0))

@@ -7,8 +7,8 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong
-from elsewhere import elsewhere
-from foreign import Foreign
+from helpers.other_devices import elsewhere
+from helpers.plain_capsnet import Foreign
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong, build_tiny
-from foreign import Foreign
-from page import assert_fits
+from helpers.figure_checks import assert_fits
+from helpers.plain_capsnet import Foreign
 
 from capsviz import results
 from capsviz.analyses import equivariance

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_strong
-from elsewhere import elsewhere, same
-from exact import Exact
-from page import assert_redrawn
+from helpers.figure_checks import assert_redrawn
+from helpers.linear_capsnet import Exact
+from helpers.other_devices import elsewhere, same
 
 from capsviz import results
 from capsviz.analyses import faithfulness

@@ -6,8 +6,8 @@ import torch
 from captum.attr import LayerGradCam
 from captum.metrics import infidelity
 from conftest import build_tiny
-from exact import SHAPE, Exact, Plain
-from foreign import Foreign
+from helpers.linear_capsnet import SHAPE, Exact, Plain
+from helpers.plain_capsnet import Foreign
 from scipy.stats import spearmanr
 from torch import nn
 

@@ -4,13 +4,13 @@ import json
 from functools import partial
 from itertools import pairwise
 
-import noise
 import numpy as np
 import pytest
 import torch
 from conftest import build_strong, build_tiny
-from foreign import Foreign
-from page import assert_fits, assert_redrawn
+from helpers import noise_images as noise
+from helpers.figure_checks import assert_fits, assert_redrawn
+from helpers.plain_capsnet import Foreign
 from scipy.integrate import trapezoid
 from scipy.stats import spearmanr
 

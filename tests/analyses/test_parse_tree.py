@@ -3,15 +3,15 @@
 import json
 from functools import partial
 
-import noise
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_self_routing, build_tiny, empty_page
-from foreign import Foreign
+from helpers import noise_images as noise
+from helpers.figure_checks import assert_fits, assert_redrawn
+from helpers.plain_capsnet import Foreign
 from matplotlib.text import Text
-from page import assert_fits, assert_redrawn
 
 from capsviz import checkpoint, data, results
 from capsviz.analyses import parse_tree

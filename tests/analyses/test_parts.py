@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_strong
-from page import assert_redrawn
+from helpers.figure_checks import assert_redrawn
 from sklearn.metrics import roc_auc_score
 from torch import nn
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
-from elsewhere import elsewhere, same
-from foreign import Foreign
-from page import assert_fits
+from helpers.figure_checks import assert_fits
+from helpers.other_devices import elsewhere, same
+from helpers.plain_capsnet import Foreign
 from torch import nn
 
 from capsviz import results

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from photographs import photograph
+from helpers.photographs import photograph
 from PIL import Image
 
 from capsviz import checkpoint, data, discovery, results

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_strong, build_tiny
-from elsewhere import elsewhere
-from foreign import Foreign
-from page import assert_fits, assert_redrawn
+from helpers.figure_checks import assert_fits, assert_redrawn
+from helpers.other_devices import elsewhere
+from helpers.plain_capsnet import Foreign
 from scipy.stats import entropy, ttest_rel
 
 from capsviz import results

@@ -8,10 +8,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
-from elsewhere import elsewhere, same
-from foreign import Foreign
+from helpers.figure_checks import NARROWEST, assert_fits
+from helpers.other_devices import elsewhere, same
+from helpers.plain_capsnet import Foreign
 from matplotlib.text import Text
-from page import NARROWEST, assert_fits
 from scipy import stats
 
 from capsviz import checkpoint, results

@@ -5,8 +5,8 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
-from elsewhere import elsewhere, same
-from foreign import Foreign
+from helpers.other_devices import elsewhere, same
+from helpers.plain_capsnet import Foreign
 from scipy import stats
 
 from capsviz.analyses import rotate

@@ -8,11 +8,11 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_self_routing, build_tiny
-from elsewhere import elsewhere, same
-from foreign import Foreign
+from helpers.figure_checks import assert_redrawn
+from helpers.other_devices import elsewhere, same
+from helpers.plain_capsnet import Foreign
 from matplotlib.colors import CenteredNorm
 from matplotlib.text import Text
-from page import assert_redrawn
 from scipy import stats
 
 from capsviz import results

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from foreign import Foreign
-from legibility import defects
+from helpers.legibility import defects
+from helpers.plain_capsnet import Foreign
 
 from capsviz import results
 from capsviz.analyses import routing

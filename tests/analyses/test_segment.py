@@ -9,9 +9,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
-from elsewhere import same
-from foreign import Foreign
-from page import NARROWEST, assert_fits
+from helpers.figure_checks import NARROWEST, assert_fits
+from helpers.other_devices import same
+from helpers.plain_capsnet import Foreign
 from scipy import stats
 
 from capsviz import checkpoint, data, results

@@ -5,7 +5,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong, build_tiny
-from page import assert_redrawn
+from helpers.figure_checks import assert_redrawn
 
 from capsviz import checkpoint, results
 from capsviz.analyses import side_by_side

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_self_routing, build_strong, build_tiny
-from elsewhere import elsewhere
-from foreign import Foreign
-from noise import spread_out
-from page import assert_fits, assert_redrawn
+from helpers.figure_checks import assert_fits, assert_redrawn
+from helpers.noise_images import spread_out
+from helpers.other_devices import elsewhere
+from helpers.plain_capsnet import Foreign
 
 from capsviz import results
 from capsviz.analyses import transplant

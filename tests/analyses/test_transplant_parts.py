@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_self_routing, build_strong, build_tiny
-from foreign import Foreign
-from noise import CLASSES, spread_out
-from page import assert_redrawn
+from helpers.figure_checks import assert_redrawn
+from helpers.noise_images import CLASSES, spread_out
+from helpers.plain_capsnet import Foreign
 
 import capsviz
 from capsviz.analyses import transplant

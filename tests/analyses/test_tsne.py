@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from elsewhere import elsewhere, same
-from foreign import Foreign
-from page import assert_fits
+from helpers.figure_checks import assert_fits
+from helpers.other_devices import elsewhere, same
+from helpers.plain_capsnet import Foreign
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import silhouette_score
 from sklearn.model_selection import LeaveOneOut, cross_val_score

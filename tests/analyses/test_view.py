@@ -7,8 +7,8 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_tiny
+from helpers.figure_checks import assert_fits
 from matplotlib.axes import Axes
-from page import assert_fits
 
 from capsviz import results, tracing
 from capsviz.analyses import view

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from capsviz.cli import main
 
 FILE = """
-import foreign_networks
-import planted
+from helpers import public_layouts as foreign_networks
+from helpers import planted_bugs as planted
 import torch
-from planted import loss, digits, Moved, AcrossPlaces, Correct, SharedLogits, Saturated
+from helpers.planted_bugs import loss, digits, Moved, AcrossPlaces, Correct, SharedLogits, Saturated
 
 def number():
     return 7
@@ -41,7 +41,7 @@ def on_device():
     return Correct().to(torch.device("cuda"))
 """
 LOUD = """
-from planted import Correct, digits, loss
+from helpers.planted_bugs import Correct, digits, loss
 
 class Loud(Correct):
     def forward(self, *values):

@@ -4,12 +4,12 @@ import sys
 from collections import OrderedDict
 from dataclasses import dataclass
 
-import foreign_networks
-import planted
 import pytest
 import torch
-from foreign_networks import Attention, Expectation, Unsqueezed
-from planted import CLASSES, SHAPE
+from helpers import planted_bugs as planted
+from helpers import public_layouts as foreign_networks
+from helpers.planted_bugs import CLASSES, SHAPE
+from helpers.public_layouts import Attention, Expectation, Unsqueezed
 
 import capsviz
 from capsviz import checkpoint, checks, discovery
@@ -535,7 +535,7 @@ def test_every_check_says_of_itself_what_a_reader_needs():
 
 
 def test_a_network_without_capsules_has_nothing_to_see():
-    from foreign_networks import Plain
+    from helpers.public_layouts import Plain
 
     report = checks.run(Plain(), (1, 12, 10), 3)
     assert report.failures == ()

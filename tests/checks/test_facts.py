@@ -1,11 +1,11 @@
 """What is said of a network and cannot be true of it is refused in one line, before any check."""
 
 import numpy as np
-import planted
 import pytest
 import torch
-from foreign_networks import Plain
-from planted import CLASSES, SHAPE
+from helpers import planted_bugs as planted
+from helpers.planted_bugs import CLASSES, SHAPE
+from helpers.public_layouts import Plain
 from torch import nn
 
 from capsviz import checks

@@ -1,9 +1,9 @@
 """One network written in the ways of public code: the same trace, and no alarm."""
 
-import planted
 import pytest
 import torch
-from planted import CLASSES, SHAPE, D, E, I, J
+from helpers import planted_bugs as planted
+from helpers.planted_bugs import CLASSES, SHAPE, D, E, I, J
 from torch import nn
 from torch.nn import functional
 

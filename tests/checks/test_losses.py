@@ -1,9 +1,9 @@
 """What the checks say of losses that are wrong, and of functions that are none."""
 
-import planted
 import pytest
 import torch
-from planted import CLASSES, SHAPE
+from helpers import planted_bugs as planted
+from helpers.planted_bugs import CLASSES, SHAPE
 from torch.nn.functional import cross_entropy, one_hot
 
 from capsviz import checks

@@ -1,9 +1,9 @@
 """Code that is right, and unlike the paper's, raises no alarm; one cause raises one."""
 
-import planted
 import pytest
 import torch
-from planted import CLASSES, SHAPE, TYPES, D, E, I, J
+from helpers import planted_bugs as planted
+from helpers.planted_bugs import CLASSES, SHAPE, TYPES, D, E, I, J
 from torch import nn
 from torch.nn import functional
 

@@ -1,12 +1,12 @@
 """What `wrap` was told by hand is the checks' too: which softmax, and where the children are."""
 
-import planted
 import pytest
 import torch
-from foreign_networks import CLASSES as HEADS_CLASSES
-from foreign_networks import SHAPE as HEADS_SHAPE
-from foreign_networks import TwoHeads
-from planted import CLASSES, SHAPE, I
+from helpers import planted_bugs as planted
+from helpers.planted_bugs import CLASSES, SHAPE, I
+from helpers.public_layouts import CLASSES as HEADS_CLASSES
+from helpers.public_layouts import SHAPE as HEADS_SHAPE
+from helpers.public_layouts import TwoHeads
 from torch import nn
 
 import capsviz

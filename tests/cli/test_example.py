@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from foreign import Foreign
+from helpers.plain_capsnet import Foreign
 
 from capsviz.cli import main, options
 from capsviz.inputs.opening import Inputs, open_picture

@@ -15,7 +15,7 @@ from capsviz.cli import main
 FILE = """
 import capsviz
 import torch
-from gray import Gray
+from helpers.wrappable_capsnet import Gray
 from torch import nn
 
 

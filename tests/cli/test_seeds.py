@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from several import SMALL, train
+from helpers.training_runs import SMALL, train
 
 from capsviz import checkpoint, results
 from capsviz.analyses.transplant import findings

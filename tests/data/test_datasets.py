@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from idx import FOLDERS, write_idx
+from helpers.mnist_files import FOLDERS, write_idx
 from PIL import Image
 
 from capsviz import data, discovery

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from conftest import build_strong, build_tiny
-from foreign import Foreign
+from helpers.plain_capsnet import Foreign
 
 from capsviz import checkpoint, discovery
 from capsviz.data import Dataset

@@ -8,7 +8,7 @@ import time
 from functools import partial
 
 import pytest
-from ranks import Ranks, capsviz
+from helpers.distributed_ranks import Ranks, capsviz
 
 from capsviz.experiments import reproduce
 

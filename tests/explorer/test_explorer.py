@@ -15,10 +15,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import build_strong, empty_page
-from foreign import Foreign
+from helpers.plain_capsnet import Foreign
+from helpers.source_code import MODULES, imports
 from matplotlib.text import Text
 from PIL import Image, ImageDraw
-from sources import MODULES, imports
 
 from capsviz import checkpoint, results, tracing
 from capsviz.analyses import importance, routing

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from helpers.explorer_visitor import (
+    MARKS,
+    SEVEN,
+    TWO,
+    draw,
+    html_of,
+    predictions,
+    saved,
+    settled,
+    slide,
+    wait_for,
+)
 from PIL import Image, ImageDraw
-from visitor import MARKS, SEVEN, TWO, draw, html_of, predictions, saved, settled, slide, wait_for
 
 pytestmark = MARKS
 

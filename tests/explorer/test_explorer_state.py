@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 
-import gray
 import numpy as np
 import pytest
 import torch
 from conftest import build_strong
+from helpers import wrappable_capsnet as gray
 
 from capsviz import checkpoint, tracing
 from capsviz.analyses import rotate

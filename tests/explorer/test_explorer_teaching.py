@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from PIL import Image
-from visitor import (
+from helpers.explorer_visitor import (
     MARKS,
     TWO,
     assert_nothing_is_cut_off,
@@ -17,6 +16,7 @@ from visitor import (
     slide,
     wait_for,
 )
+from PIL import Image
 
 pytestmark = MARKS
 TABS = ("Routing", "Side by side", "Play", "Pose")

@@ -4,7 +4,7 @@ from inspect import signature
 
 import pytest
 import torch
-from draws import B, draw
+from helpers.random_tensors import B, draw
 
 from capsviz.nn import routing
 from capsviz.nn.capsule_layer import CapsuleLayer, coordinates_of

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import twins
-from draws import B, D, E, I, J, draw
+from helpers import literal as twins
+from helpers.random_tensors import B, D, E, I, J, draw
 
 from capsviz.nn import functional, routing
 from capsviz.nn.class_capsules import ClassCapsules

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 from conftest import build_strong
-from draws import draw
+from helpers.random_tensors import draw
 
 import capsviz
 from capsviz.nn import capsule_layer, functional, models, routing

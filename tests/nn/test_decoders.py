@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-import twins
+from helpers import literal as twins
 from torch import nn
 from torch.nn.functional import one_hot
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from draws import draw
+from helpers.random_tensors import draw
 from torch.nn.functional import conv2d
 
 from capsviz.nn import allocator, fourier

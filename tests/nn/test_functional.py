@@ -1,7 +1,7 @@
 import pytest
 import torch
-import twins
-from draws import draw
+from helpers import literal as twins
+from helpers.random_tensors import draw
 
 from capsviz.nn import functional
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 import torch
-from ranks import Ranks
+from helpers.distributed_ranks import Ranks
 
 from benchmarks import clock, steps
 from capsviz.nn import models

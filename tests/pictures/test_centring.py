@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from photographs import photograph
+from helpers.photographs import photograph
 from PIL import Image
 
 from capsviz.pictures import centring

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from photographs import photograph
+from helpers.photographs import photograph
 from scipy import ndimage
 
 from capsviz.pictures import foreground

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_tiny
-from foreign import Foreign
-from photographs import photograph
+from helpers.photographs import photograph
+from helpers.plain_capsnet import Foreign
 from PIL import Image
 
 from capsviz import checkpoint, data, pictures

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_strong
-from foreign import Foreign
+from helpers.plain_capsnet import Foreign
 from matplotlib.figure import Figure
 
 import capsviz

@@ -1,8 +1,8 @@
 """The leaderboard drawn: what stands in which panel, and whether it can be read in print."""
 
-import legibility
 import numpy as np
 import pytest
+from helpers import legibility
 
 from capsviz import results
 from capsviz.results import leaderboard

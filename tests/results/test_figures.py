@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from foreign import Foreign
+from helpers.plain_capsnet import Foreign
 from matplotlib.figure import Figure
 
 from capsviz import discovery, results

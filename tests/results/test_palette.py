@@ -2,9 +2,9 @@
 
 from itertools import combinations
 
-import eyes
 import numpy as np
 import pytest
+from helpers import colour_vision as eyes
 from matplotlib.colors import to_rgb
 
 from capsviz import results

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from functools import cache
 
-import legibility
-import letters
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from helpers import cached_text_size as letters
+from helpers import legibility
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from browsers import NEEDED, browser
 from click.testing import CliRunner
+from helpers.browser import NEEDED, browser
 
 from capsviz import discovery
 from capsviz.analyses import affine

@@ -4,7 +4,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from conftest import empty_page
-from several import train
+from helpers.training_runs import train
 
 from benchmarks import seeds
 from capsviz import checkpoint, discovery, results

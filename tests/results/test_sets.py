@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-from foreign import Foreign
+from helpers.plain_capsnet import Foreign
 from matplotlib.text import Text
 
 import capsviz

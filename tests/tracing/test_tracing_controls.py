@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_strong
-from foreign import Foreign
+from helpers.plain_capsnet import Foreign
 
 from capsviz.nn.functional import lengths
 from capsviz.tracing import KEEP, control_couplings, coupling_sd, even_couplings, trace

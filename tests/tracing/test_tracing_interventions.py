@@ -3,7 +3,7 @@
 import pytest
 import torch
 from conftest import build_strong
-from foreign import Foreign
+from helpers.plain_capsnet import Foreign
 
 import capsviz
 from capsviz.nn.functional import random_couplings, squash

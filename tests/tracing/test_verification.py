@@ -3,7 +3,7 @@
 import pytest
 import torch
 from conftest import build_tiny
-from foreign import Foreign
+from helpers.plain_capsnet import Foreign
 from torch import nn
 
 import capsviz

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from click.testing import CliRunner
-from ranks import Ranks, capsviz
+from helpers.distributed_ranks import Ranks, capsviz
 
 from capsviz.cli import main
 from capsviz.cli.errors import errors

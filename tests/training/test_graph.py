@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from thirds import RECIPE, one_third
+from helpers.bright_thirds import RECIPE, one_third
 
 from capsviz.nn import models
 from capsviz.training import gradients

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from helpers.bright_thirds import RECIPE as SMALL
+from helpers.bright_thirds import two_thirds
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from thirds import RECIPE as SMALL
-from thirds import two_thirds
 
 from capsviz import checkpoint, data, files
 from capsviz.data import multimnist

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from conftest import build_tiny
+from helpers.bright_thirds import one_third, two_thirds
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from thirds import one_third, two_thirds
 
 from capsviz.data import Dataset
 from capsviz.nn import models

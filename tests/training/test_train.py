@@ -17,8 +17,8 @@ from functools import partial
 import pytest
 import torch
 from conftest import build_tiny
-from ranks import Ranks, capsviz, interruptible
-from thirds import RECIPE, fit_until, one_third, same, weights
+from helpers.bright_thirds import RECIPE, fit_until, one_third, same, weights
+from helpers.distributed_ranks import Ranks, capsviz, interruptible
 
 from capsviz import checkpoint
 from capsviz.files import LOCK

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from thirds import RECIPE, fit_until, one_third, same, two_thirds, weights
-from windows import windows
+from helpers.bright_thirds import RECIPE, fit_until, one_third, same, two_thirds, weights
+from helpers.crop_windows import windows
 
 from capsviz import checkpoint
 from capsviz.nn.models.capsnet import CapsNet

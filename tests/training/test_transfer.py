@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import build_tiny
-from thirds import RECIPE, one_third
+from helpers.bright_thirds import RECIPE, one_third
 
 from capsviz import checkpoint
 from capsviz.nn import models

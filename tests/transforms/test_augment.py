@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from helpers.crop_windows import windows
 from torchvision.transforms.v2 import functional as torchvision
-from windows import windows
 
 from capsviz.transforms.augment import Augmentation, draw_offsets, shift, to_float
 

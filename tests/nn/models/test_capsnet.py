@@ -2,8 +2,8 @@ import json
 
 import pytest
 import torch
-import twins
 from conftest import build_strong, build_tiny
+from helpers import literal as twins
 
 from capsviz import memory
 from capsviz.nn import functional, models, routing

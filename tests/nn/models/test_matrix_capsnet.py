@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from draws import draw
+from helpers.random_tensors import draw
 
 import capsviz
 from capsviz.nn import models, routing

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-import twins
 from conftest import build_strong
+from helpers import literal as twins
 from torch import nn
 
 from capsviz.nn import models

@@ -4,8 +4,8 @@ from inspect import signature
 
 import pytest
 import torch
-from cases import ACTIVE, ITERATIVE, NAMES, close, drawn, full, learned, run
-from draws import B, D, E, I, J, draw
+from helpers.random_tensors import B, D, E, I, J, draw
+from helpers.routing_cases import ACTIVE, ITERATIVE, NAMES, close, drawn, full, learned, run
 
 from capsviz.nn import routing
 

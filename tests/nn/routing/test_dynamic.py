@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-import twins
-from draws import B, D, E, I, J, draw
+from helpers import literal as twins
+from helpers.random_tensors import B, D, E, I, J, draw
 
 from capsviz.nn.functional import lengths
 from capsviz.nn.routing import dynamic

@@ -2,11 +2,11 @@
 
 import math
 
-import literal
 import pytest
 import torch
-from cases import as_routing, by_pair, close, drawn, equal, full
-from draws import B, D, E, I, J, draw
+from helpers import literal_routing as literal
+from helpers.random_tensors import B, D, E, I, J, draw
+from helpers.routing_cases import as_routing, by_pair, close, drawn, equal, full
 
 from capsviz.nn.routing import em
 

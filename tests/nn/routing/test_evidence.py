@@ -1,10 +1,10 @@
 """What children add to a parent, against the literal loops: it sums to what activations are of."""
 
-import literal
 import pytest
 import torch
-from cases import B, by_pair, close, drawn, run
-from draws import D, E, I, J, draw
+from helpers import literal_routing as literal
+from helpers.random_tensors import D, E, I, J, draw
+from helpers.routing_cases import B, by_pair, close, drawn, run
 from scipy.special import digamma
 
 from capsviz.nn import routing

@@ -7,9 +7,9 @@ from inspect import signature
 
 import pytest
 import torch
-from cases import FUSED, drawn_capsules, rounds, takes
 from conftest import build_tiny
-from draws import B, D, E, I, J, draw, votes_of
+from helpers.random_tensors import B, D, E, I, J, draw, votes_of
+from helpers.routing_cases import FUSED, drawn_capsules, rounds, takes
 
 from capsviz.nn import routing
 from capsviz.nn.functional import squash

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from cases import FUSED, close, learned, rounds, takes
-from draws import B, D, E, J, draw
+from helpers.random_tensors import B, D, E, J, draw
+from helpers.routing_cases import FUSED, close, learned, rounds, takes
 
 from capsviz.nn import routing
 from capsviz.nn.links import (

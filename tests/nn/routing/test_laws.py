@@ -5,8 +5,8 @@ Parameters, activations and children are drawn by the routing's signature and it
 
 import pytest
 import torch
-from cases import ACTIVE, ITERATIVE, NAMES, close, drawn, full, reordered, run
-from draws import B, E, I, J, draw
+from helpers.random_tensors import B, E, I, J, draw
+from helpers.routing_cases import ACTIVE, ITERATIVE, NAMES, close, drawn, full, reordered, run
 
 from capsviz.nn import routing
 from capsviz.nn.functional import lengths

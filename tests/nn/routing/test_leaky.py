@@ -4,9 +4,9 @@ from inspect import signature
 
 import pytest
 import torch
-import twins
 from conftest import build_strong
-from draws import B, E, I, J, draw, inputs, votes_of
+from helpers import literal as twins
+from helpers.random_tensors import B, E, I, J, draw, inputs, votes_of
 
 import capsviz
 from capsviz.nn import routing

@@ -1,10 +1,10 @@
 """Local couplings: what places see, who competes, and every routing on places."""
 
-import literal
 import pytest
 import torch
-from cases import NAMES, close, learned, rounds, takes
-from draws import B, D, E, J, draw
+from helpers import literal_routing as literal
+from helpers.random_tensors import B, D, E, J, draw
+from helpers.routing_cases import NAMES, close, learned, rounds, takes
 from scipy.special import digamma
 
 from capsviz.nn import routing

@@ -1,10 +1,10 @@
 """Max-min routing against loops, and what it must be."""
 
-import literal
 import pytest
 import torch
-from cases import as_routing, by_pair, close, drawn, equal
-from draws import B, E, I, J, draw
+from helpers import literal_routing as literal
+from helpers.random_tensors import B, E, I, J, draw
+from helpers.routing_cases import as_routing, by_pair, close, drawn, equal
 
 from capsviz.nn.routing import max_min
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from cases import close
-from draws import B, D, E, I, J, draw, votes_of
+from helpers.random_tensors import B, D, E, I, J, draw, votes_of
+from helpers.routing_cases import close
 
 from capsviz.nn import routing
 from capsviz.nn.routing import _blocks, batch_last

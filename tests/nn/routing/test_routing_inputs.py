@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from cases import ACTIVE, ITERATIVE, NAMES, close, drawn, drawn_capsules, run
-from draws import E, I, J, draw
+from helpers.random_tensors import E, I, J, draw
+from helpers.routing_cases import ACTIVE, ITERATIVE, NAMES, close, drawn, drawn_capsules, run
 
 from capsviz.nn import routing
 from capsviz.nn.links import Links

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from cases import FUSED, drawn_capsules, rounds, takes
 from conftest import build_strong
-from draws import B, D, E, I, J, draw, votes_of
+from helpers.random_tensors import B, D, E, I, J, draw, votes_of
+from helpers.routing_cases import FUSED, drawn_capsules, rounds, takes
 
 import capsviz
 from capsviz.nn import allocator, convolution, routing

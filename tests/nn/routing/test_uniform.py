@@ -1,10 +1,10 @@
 """No routing, against loops, and as the first iteration of dynamic routing."""
 
-import literal
 import pytest
 import torch
-from cases import as_routing, by_pair, close, drawn, equal
-from draws import B, D, E, I, J, draw
+from helpers import literal_routing as literal
+from helpers.random_tensors import B, D, E, I, J, draw
+from helpers.routing_cases import as_routing, by_pair, close, drawn, equal
 
 from capsviz.nn.functional import squash
 from capsviz.nn.routing import dynamic, uniform

@@ -1,9 +1,9 @@
 """What is drawn stays on the page, can be read, and is drawn again from its numbers alone."""
 
-import legibility
 from matplotlib.text import Text
 
 from capsviz import results
+from helpers import legibility
 
 NARROWEST = (3.25, 5.5)  # inches: of one column, of two; tests/figures/test_print.py has all widths
 

@@ -3,10 +3,10 @@
 from inspect import signature
 
 import torch
-from draws import B, D, E, I, J, draw
 
 from capsviz.nn import routing
 from capsviz.nn.routing import Routing
+from helpers.random_tensors import B, D, E, I, J, draw
 
 NAMES = routing.available()
 

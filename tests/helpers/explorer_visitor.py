@@ -12,13 +12,13 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-import browsers
-import gray
 import matplotlib
 import pytest
-from ranks import interruptible
 
 from capsviz import checkpoint
+from helpers import browser as browsers
+from helpers import wrappable_capsnet as gray
+from helpers.distributed_ranks import interruptible
 
 MARKS = [
     pytest.mark.slow,

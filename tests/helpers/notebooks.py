@@ -6,7 +6,8 @@ import re
 
 import matplotlib
 import pytest
-import sources
+
+from helpers import source_code as sources
 
 nbformat = pytest.importorskip("nbformat", reason="pip install nbformat nbclient ipykernel")
 nbclient = pytest.importorskip("nbclient", reason="pip install nbclient ipykernel")
