@@ -9,6 +9,7 @@ from copy import copy
 import click
 
 from capsviz import __version__, discovery
+from capsviz import analysis as contract
 from capsviz.cli.errors import errors
 from capsviz.discovery import plugins
 from capsviz.nn import allocator
@@ -56,6 +57,23 @@ def _ours(kind: click.ParamType) -> click.ParamType:
     return Finite() if kind is click.FLOAT else kind
 
 
+def _command(package: str, name: str, module) -> click.Command:
+    """A module's own command, or that of its analyses; ValueError for neither."""
+    if hasattr(module, "command"):
+        return module.command
+    if package == PACKAGES[1] and contract.of(name):
+        from capsviz.cli.analysis_command import command_of
+
+        return command_of(name)
+    raise ValueError(f"'{name.replace('_', '-')}' of {module.__file__} offers no command")
+
+
+def _examples_of(package: str, name: str, module) -> str:
+    if hasattr(module, "EXAMPLES") or package != PACKAGES[1]:
+        return getattr(module, "EXAMPLES", "")
+    return "".join(one.examples for one in contract.of(name))
+
+
 def _examples(text: str) -> str | None:
     """Lines "command  # time" of a module's EXAMPLES as the end of its help."""
     lines = [line.partition("#") for line in text.strip().splitlines()]
@@ -94,14 +112,12 @@ class Commands(click.Group):
         for package in PACKAGES:
             if stem in discovery.names(package):
                 module = discovery.load(package, stem, what="command")
-                if not hasattr(module, "command"):
-                    raise ValueError(f"'{name}' of {module.__file__} offers no command")
-                command = module.command
+                command = _command(package, stem, module)
                 if not isinstance(command, click.Command):
                     raise ValueError(f"'command' of {module.__file__} is no command of click")
                 for parameter in command.params:
                     parameter.type = _ours(parameter.type)
-                command.epilog = _examples(getattr(module, "EXAMPLES", ""))
+                command.epilog = _examples(_examples_of(package, stem, module))
                 return command
         return None
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from capsviz.results.report import numbers, pictures
+from capsviz.results import numbers
+from capsviz.results.report import pictures
 from capsviz.results.report.contents import Contents, Figure
 
 FOLDER = Path(__file__).parent
