@@ -4,7 +4,9 @@ A result is a NamedTuple. What its estimates are called and how they are written
 fields, by class attributes:
 
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
-                                                              a field that holds them, or the names
+                                                              a field that holds them, the names,
+                                                              or "dim {}", numbered from 0, or
+                                                              "iteration {1}", numbered from 1
     formats = {"accuracy": ".1%"}                             how its numbers are written
 """
 
@@ -158,7 +160,12 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     fields = result._asdict()
     axes = getattr(result, "axes", {}).get(name)
     if axes is not None and len(axes) == len(shape):
-        named = [fields[axis] if isinstance(axis, str) else axis for axis in axes]
+        named = [
+            axis if not isinstance(axis, str)
+            else [axis.format(k, k + 1) for k in range(size)] if "{" in axis
+            else fields[axis]
+            for axis, size in zip(axes, shape, strict=True)
+        ]  # fmt: skip
     else:
         lists = [v for key, v in fields.items() if key != "classes" and _are_names(v)]
         fitting = [[v for v in lists if len(v) == size] for size in shape]
