@@ -138,7 +138,7 @@ def test_a_fixed_number_of_passes_is_taken_for_its_own_number(images):
     assert "fixed" in net.report()
     own = capsviz.trace(net, images)
     assert torch.equal(capsviz.trace(net, images, iterations=3).poses, own.poses)
-    result = routing.evaluate(net, images, labels, classes=list("abc"), dataset="x")
+    result = routing.OverImages().measure(net, images, labels, classes=list("abc"), dataset="x")
     assert len(result.accuracy) == len(result.entropy_nats) == 3
     right = (own.activations.argmax(2) == labels).float().mean(1)
     np.testing.assert_allclose(result.accuracy.value, right)
