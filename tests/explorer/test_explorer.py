@@ -136,7 +136,7 @@ def test_a_type_that_is_not_there_is_refused(strong, kind):
 @pytest.mark.parametrize("name", ["digits", "digits-self-routing", "digits-inverted-attention"])
 def test_a_type_that_is_off_changes_what_importance_says(name, digits):
     model, image = checkpoint.load(name), digits[0][:1]
-    expected = importance.compute(model, image, 3, classes=[str(n) for n in range(10)])
+    expected = importance.OneImage().measure(model, image, 3, classes=list("0123456789"))
     own = look.look(model, image).lengths[3]
     changes = [
         look.look(model, image, look.Intervention(off=kind)).lengths[3] - own
