@@ -11,7 +11,7 @@ from benchmarks import findings
 from benchmarks.findings import couplings, finding, poses, trained
 from benchmarks.shipped import ROOT, Shipped, shipped
 from capsviz import checkpoint, discovery
-from capsviz.analyses.transplant.words import UNLIKE, UNLIKE_SHUFFLED
+from capsviz.analyses.transplant.pairs import UNLIKE, UNLIKE_SHUFFLED
 from capsviz.nn import routing
 
 

@@ -16,8 +16,7 @@ from helpers.public_layouts import CLASSES, SHAPE
 from PIL import Image
 
 import capsviz
-from capsviz.analyses import routing
-from capsviz.analyses.transplant import by_iteration, by_part
+from capsviz.analyses import routing, transplant
 from capsviz.inputs.opening import open_inputs
 from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
@@ -98,10 +97,10 @@ def test_where_more_of_an_image_reaches_the_classes_children_are_not_replaced(im
     assert "can be read, not replaced: more of an image reaches" in net.report()
     asked = {"classes": list("abc"), "dataset": "noise"}
     with pytest.raises(ValueError, match="no way from other children to its classes"):
-        by_part.evaluate(net, images, of="children", **asked)
+        transplant.ByCapsules().measure(net, images, of="children", **asked)
     one = wrapped(zoo.Einsum())
     with pytest.raises(ValueError, match="couplings of single iterations"):
-        by_iteration.evaluate(one, images, **asked)
+        transplant.ByIterations().measure(one, images, **asked)
 
 
 def test_parts_of_a_wrapped_network_are_exchanged(generator):
@@ -109,7 +108,9 @@ def test_parts_of_a_wrapped_network_are_exchanged(generator):
     images = torch.rand(60, *SHAPE, generator=generator)
     images *= torch.rand(60, 1, 1, 1, generator=generator)
     for of in ("couplings", "children", "poses"):
-        result = by_part.evaluate(net, images, of=of, classes=list("abc"), dataset="noise")
+        result = transplant.ByCapsules().measure(
+            net, images, of=of, classes=list("abc"), dataset="noise"
+        )
         assert result.off < 1e-5 or of != "children"
 
 

@@ -64,6 +64,8 @@ class Statistics(NamedTuple):
         **dict.fromkeys(("entropy_bits", "apart_bits", "fresh_bits"), ("levels",)),
         "first_activation_change": (("most important group", "random ones of its norm"),),
     }
+    titles = {"base": "all groups", "area_accuracy": "mean accuracy of the curve",
+              "first_activation_change": "change of the true activation"}  # fmt: skip
     formats = dict.fromkeys(("accuracy_change", "area_accuracy", "rounded_accuracy"), ".1%")
     over_runs = {
         **dict.fromkeys(

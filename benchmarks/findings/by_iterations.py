@@ -2,7 +2,7 @@
 
 from benchmarks.findings.finding import statistics
 from capsviz import checkpoint, discovery
-from capsviz.analyses.transplant.words import UNLIKE
+from capsviz.analyses.transplant.pairs import UNLIKE
 
 PAPER, FEWER = "mnist-10-epochs", "mnist-2-iterations-10-epochs"  # three iterations, and two
 MORE = {3: "three times", 5: "five times"}  # that the latter are routed

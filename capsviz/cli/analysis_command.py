@@ -37,7 +37,11 @@ def command_of(name: str) -> click.Command:
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
     if takes & {"images", "n"}:
         inner = options.number(_help_of_n(analyses))(inner)
-    own = {option.name: option for one in analyses for option in one.options}
+    own: dict[str, Option] = {}
+    for option in (option for one in analyses for option in one.options):
+        before = own.setdefault(option.name, option)
+        every = dict.fromkeys((*before.choices, *option.choices))  # each analysis has its own
+        own[option.name] = before._replace(choices=tuple(every))
     inner.__click_params__ += [_click_option(one) for one in reversed(own.values())]
     return click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
 
@@ -101,7 +105,7 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
     wrong = ", ".join(flags[name] for name in refused[best])
     if "n" in names and set(refused[best]) & set(ONE):
         raise ValueError(f"--n measures many test images, not one image: drop {wrong}")
-    if "n" not in names and any(_takes(one, "n", None) for one in analyses):
+    if "n" not in names and analyses[best].of_one_image:
         others = [one for one in analyses if _takes(one, "n", None)]
         if all(any(_takes(one, name, values[name]) for one in others) for name in refused[best]):
             raise ValueError(f"one image is shown: drop {wrong}, or add --n N")

@@ -4,7 +4,7 @@ A result is a NamedTuple. What its estimates are called and how they are written
 fields, by class attributes:
 
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
-                                                              a field that holds them, the names,
+                                                              a field or property, the names,
                                                               or "dim {}", numbered from 0, or
                                                               "iteration {1}", numbered from 1
     formats = {"accuracy": ".1%"}                             how its numbers are written
@@ -163,7 +163,7 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
         named = [
             axis if not isinstance(axis, str)
             else [axis.format(k, k + 1) for k in range(size)] if "{" in axis
-            else fields[axis]
+            else getattr(result, axis)
             for axis, size in zip(axes, shape, strict=True)
         ]  # fmt: skip
     else:
