@@ -93,9 +93,7 @@ def _measures(part, result, wide) -> list:
         named.append((axes, line, "mean of\nothers"))
     votes(axes, iterations)
     axes, at = parts["activations"], np.arange(J)
-    axes.vlines(at, result.uniform_activations, result.activations, color=GREY, linewidth=0.8)
-    axes.plot(at, result.activations, "o", color=RED, label="routed")
-    axes.plot(at, result.uniform_activations, "o", color=BLUE, mfc="white", label="uniform")
+    dumbbells(axes, at, result.activations, result.uniform_activations)
     axes.set(xlabel=result.parent, ylabel="activation", ylim=(0, 1.05 if wide else 1.5))
     axes.set_title("class capsules" if result.layer is None else "position mean")
     axes.set_yticks([0, 0.5, 1])
@@ -185,12 +183,7 @@ def evidence(result, width):
     grid = figure.subplots(1, 3, sharey=True, width_ratios=[1, 1, 0.7])
     both = (result.type_evidence, result.uniform_type_evidence)
     scale = CenteredNorm(0, halfrange(np.stack(both)))
-    for axes, values, name in zip(grid, both, ("routed", "uniform"), strict=False):
-        drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto")
-        axes.set(title=name, xlabel=result.child)
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
-        axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=3)
+    drawn = by_capsule(grid[:2], both, scale, result.child)
     axes, at = grid[2], np.arange(len(result.classes))
     axes.axvline(0, color=GREY, linewidth=0.5)
     axes.hlines(at, result.uniform_map_sums, result.map_sums, color=GREY, linewidth=0.8)
@@ -268,3 +261,21 @@ def _evidence_title(result) -> str:
 def _changed(result, end: str) -> str:
     """Return what was changed in the network, if anything."""
     return f"{result.changed}{end}" if result.changed else ""
+
+
+def dumbbells(axes, at, routed, uniform):
+    """Draw values with routing and with uniform couplings, and the way between."""
+    axes.vlines(at, uniform, routed, color=GREY, linewidth=0.8)
+    axes.plot(at, routed, "o", color=RED, label="routed")
+    axes.plot(at, uniform, "o", color=BLUE, mfc="white", label="uniform")
+
+
+def by_capsule(grid, both, scale, child):
+    """Draw the evidence (types, J) of each capsule, routed and uniform; "_" is well below 0."""
+    for axes, values, name in zip(grid, both, ("routed", "uniform"), strict=True):
+        drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto", interpolation="none")
+        rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
+        axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=3)
+        axes.set(title=name, xlabel=child)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    return drawn

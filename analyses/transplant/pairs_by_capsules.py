@@ -193,7 +193,7 @@ class ByCapsules(Analysis):
     def caption(self, result, part="") -> str:
         """Return what the picture shows, and what its bars are."""
         return (
-            f"One part after the other: lower-level capsules of which {WHAT[result.of]}. Maps and "
+            f"One part of the lower-level capsules after the other: {WHAT[result.of]}. Maps and "
             "points show the change of two activations, dashed lines that by as many random "
             "capsules; the last panel shows predictions by the share that is exchanged. "
             "Bars and bands: 95 % intervals over couples of images."
