@@ -6,6 +6,7 @@ analyses, the options that are typed choose one: `--n N` asks for many images in
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -72,6 +73,8 @@ def _click_option(one: Option) -> click.Option:
         kind = click.FloatRange(*one.range)
     elif one.kind is Path:
         kind = click.Path(path_type=Path)
+    elif typing.get_origin(one.kind) is tuple:
+        kind = typing.get_args(one.kind)
     text = one.help
     shown = one.default_text
     if shown is not None:
