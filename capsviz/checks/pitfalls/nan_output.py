@@ -1,24 +1,25 @@
-"""All numbers of an output are finite."""
+"""The output holds numbers that are NaN or infinite."""
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
+from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
 from capsviz.wrapping.leaves import tensors
 
 ABOUT = About(
     paper="none: a matter of code",
-    seen="the output for seven images, every number of it",
-    breaks="NaN passes every comparison of sizes, and spreads to all weights in one step",
-    mend="find the first NaN by `torch.autograd.set_detect_anomaly(True)`; look at the weights, "
+    method="every number of the output for seven images",
+    breaks="NaN spreads to all weights in one step of training, and compares as false with "
+    "everything",
+    fix="find the first NaN by `torch.autograd.set_detect_anomaly(True)`; look at the weights, "
     "logarithms of 0 and roots at 0",
     after=(),
 )
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Count what is NaN or infinite."""
+    """Count the numbers that are NaN or infinite."""
     outputs = [t for t in tensors(candidate.call(candidate.images(7))) if t.is_floating_point()]
     if not outputs:
-        raise UnseenError("the output holds no tensors of numbers")
+        raise SkippedError("the output holds no tensors of numbers")
     broken = sum(int((~tensor.isfinite()).sum()) for tensor in outputs)
     whole = sum(tensor.numel() for tensor in outputs)
     if broken:

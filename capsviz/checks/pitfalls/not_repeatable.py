@@ -1,43 +1,45 @@
-"""Two calls in evaluation mode agree."""
+"""Two calls with the same images in evaluation mode give different results."""
 
 import torch
 
+from capsviz.checks.calling import SINGLE
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.precision import SINGLE, in_double
 from capsviz.checks.verdict import About, Judgement, fails, passes
 from capsviz.wrapping.leaves import tensors
 from capsviz.wrapping.state import draws
 
 ABOUT = About(
     paper="§5: one accuracy for one network",
-    seen="the same images twice in evaluation mode, from one random state in float64, and from two",
-    breaks="no number that is measured of it can be measured again; all other checks are upset",
-    mend="leave dropout, noise and random masks to `self.training`, and call `eval()` at test",
-    after=("finite",),
+    method="the same images twice, from one random state in float64, and from two random states",
+    breaks="no measurement of the network can be repeated; all other checks are upset",
+    fix="use dropout, noise and random masks only if `self.training`, and call `eval()` at test",
+    after=("nan_output",),
 )
-KEPT = (
-    "logits are made new, zeros for each image, in `forward`: no call changes what the next reads"
-)
+NEW_LOGITS = "create logits, zeros for each image, in `forward`: no call may change the next one"
 
 
 def examine(candidate: Candidate) -> Judgement:
     """Compare all tensors of two outputs."""
-    kept, limit = in_double(
-        candidate.network, lambda network, dtype: _off(candidate, (0, 0), network, dtype)
+    kept, limit = candidate.caller.in_double(
+        lambda network, dtype: _off(candidate, (0, 0), network, dtype)
     )
     if not kept <= limit:  # NaN too
-        sentence = f"from one random state two calls differ by {kept:.2g}: something is kept"
-        return fails(f"{sentence} between them", difference=kept)._replace(mend=KEPT)
+        return fails(
+            f"two calls from one random state differ by {kept:.2g}, expected 0: the network keeps "
+            "something between calls", difference=kept,
+        )._replace(fix=NEW_LOGITS)  # fmt: skip
     off = _off(candidate, (0, 1))
     if off == float("inf"):
         return fails("two calls return tensors of different shapes", difference=off)
     if not off <= SINGLE:
-        return fails(f"two calls with the same images differ by {off:.2g}", difference=off)
+        return fails(
+            f"two calls with the same images differ by {off:.2g}, expected 0", difference=off
+        )
     return passes(f"two calls differ by {off:.1g}", difference=off)
 
 
 def _off(candidate: Candidate, seeds, network=None, dtype=torch.float32) -> float:
-    """How far two outputs lie apart, each from its random state; infinite for other shapes."""
+    """How far two outputs are apart, each from its random state; infinite for other shapes."""
     images = candidate.images(5).to(dtype)
     outputs = []
     for seed in seeds:
