@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from types import FunctionType, MethodType
 
 import torch
@@ -220,7 +220,7 @@ def _images(name: str, value):
 
 
 def _called(name: str, value):
-    if not isinstance(value, FunctionType | MethodType):
+    if not isinstance(value, FunctionType | MethodType | partial):
         return value
     try:
         return value()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -78,7 +79,7 @@ def command(
         facts["loss"] = open_function(loss, arguments=3)
     for key, spec in (("train_data", train_data), ("test_data", test_data)):
         if spec is not None:
-            facts[key] = _called(spec)
+            facts[key] = partial(open_function(spec))
     if new is not None:
         facts["new"] = opened(new)[0]
     if part is not None:
@@ -111,19 +112,6 @@ def _shape(inputs: dict, image_shape, classes) -> dict:
     if min(*image_shape, classes) < 1:
         raise ValueError(f"expected numbers of at least 1, got {image_shape} and {classes}")
     return {"image_shape": image_shape, "classes": classes}
-
-
-def _called(spec: str):
-    """The result of a function without arguments."""
-    from capsviz.wrapping import open_function
-    from capsviz.wrapping.stdout import on_stderr
-
-    function = open_function(spec)
-    try:
-        with on_stderr():
-            return function()
-    except Exception as error:  # a user's code may raise anything
-        raise ValueError(f"{spec} raises {type(error).__name__}: {error}") from error
 
 
 def _images(part, count: int = 64):

@@ -28,15 +28,15 @@ FAIL = {  # by check, the bugs that it must find
     "wrong_softmax_axis": "SoftmaxOverChildren ImplicitSoftmax",
     "mixed_batch": "SharedLogits AveragedLogits FirstMask",
     "constant_couplings": "NeverRouted",
-    "wrong_agreement": "AwayFromAgreement Distance",
+    "wrong_agreement": "AwayFromAgreement Distance AveragedOverChildren",
     "wrong_squash_axis": "SquashOverChildren SquashOverColumns",
     "wrong_class_squash": "SquashOverClasses NoClassSquash UndividedSquash UnitLength",
     "nan_at_zero": "NaNAtZero NaNGradientAtZero NaNGradientOfLengths",
     "nan_at_long_capsules": "NaNGradientAtLarge",
     "unsquashed_primary": "NoPrimarySquash UnitChildren",
     "relu_before_squash": "ReluBeforeSquash",
-    "softmax_on_lengths": "SoftmaxOnLengths",
-    "label_leak": "LabelAtTest",
+    "scores_are_not_lengths": "SoftmaxOnLengths SquaredLengths",
+    "label_leak": "LabelAtTest LabelInScores",
     "decoder_without_class": "NextClassDrawn",
     "wrong_iterations": "OneTooMany OneTooFew",
     "fails_on_single_image": "Squeezed",
@@ -47,7 +47,10 @@ FAIL = {  # by check, the bugs that it must find
 }
 WARN = {
     "label_leak": "LabelTaken",
-    "wrong_agreement": "OtherParent",
+    "wrong_agreement": "OtherParent TenTimesTheLogits TenthOfTheLogits AddedTwice "
+    "AgreementBeforeSquash",
+    "wrong_class_squash": "NormForSquare EpsilonOfOne",
+    "shared_matrix": "OneMatrix",
     "decoder_without_class": "UntoldDecoder",
     "detached_gradients": "Detached AgreementDetached",
     "handwritten_softmax": "SoftmaxByHand",
@@ -76,7 +79,7 @@ def test_a_correct_network_passes_every_check():
     )
     assert report.verdict("wrong_margin_loss").numbers["growth"] == pytest.approx(4, rel=0.01)
     assert report.verdict("wrong_iterations").numbers == {"made": 3, "declared": 3}
-    highest = report.verdict("softmax_on_lengths").numbers["highest_possible"]
+    highest = report.verdict("scores_are_not_lengths").numbers["highest_possible"]
     assert highest == pytest.approx(2.71828 / (2.71828 + 4), rel=1e-4)
 
 
@@ -103,6 +106,11 @@ def test_a_bug_beside_the_network_raises_its_own_alarm(check):
     report = examined(planted.Correct(), **{**FACTS, **BESIDE[check]})
     assert of_status(report, "FAIL") == [check], report.text()
     assert of_status(report, "WARN") == []
+
+
+def test_saturation_is_of_lengths_and_not_of_scores():
+    report = examined(planted.SigmoidScores(), new=planted.SigmoidScores(), only="saturation")
+    assert report.verdict("saturation").status == "PASS"
 
 
 def test_every_check_has_a_bug_that_it_finds():
@@ -172,7 +180,7 @@ def test_efficient_capsnet_raises_no_alarm():
 @pytest.mark.parametrize("name", ["digits", pytest.param("mnist", marks=pytest.mark.slow)])
 def test_shipped_weights_raise_no_alarm_and_pass_all_but_three_checks(name):
     report = assert_capsnet(checkpoint.load(name))
-    assert len(of_status(report, "PASS")) == 24
+    assert len(of_status(report, "PASS")) == 25
 
 
 def test_a_network_without_capsules_has_nothing_to_check():

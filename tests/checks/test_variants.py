@@ -325,7 +325,7 @@ def test_other_layouts_of_public_code_are_examined():
     """2 × 3 poses and activations; a bias after the softmax, and a decoder of the winner alone."""
     report = checks.run(Expectation(), (1, 12, 10), 3)
     assert of_status(report, "FAIL") == [], report.text()
-    assert "softmax_on_lengths" in of_status(report, "WARN")
+    assert "scores_are_not_lengths" in of_status(report, "WARN")
     report = checks.run(Attention(), (1, 12, 10), 3)
     assert of_status(report, "FAIL") == ["nan_at_zero"], report.text()
     assert of_status(report, "WARN") == ["wrong_softmax_axis", "decoder_without_class"]

@@ -184,6 +184,68 @@ class Distance(Correct):
         return logits + (votes - v.unsqueeze(1)).square().sum(dim=-1)
 
 
+class AveragedOverChildren(Correct):
+    def agreed(self, logits, votes, v):
+        return logits + (votes * v.unsqueeze(1)).sum(dim=-1).mean(1, keepdim=True)
+
+
+class TenTimesTheLogits(Correct):
+    def couplings(self, logits):
+        return (10 * logits).softmax(dim=2)
+
+
+class TenthOfTheLogits(Correct):
+    def couplings(self, logits):
+        return (0.1 * logits).softmax(dim=2)
+
+
+class AddedTwice(Correct):
+    def agreed(self, logits, votes, v):
+        return logits + 2 * (votes * v.unsqueeze(1)).sum(dim=-1)
+
+
+class AgreementBeforeSquash(Correct):
+    def routed(self, votes, logits):
+        for _ in range(self.iterations - 1):
+            logits = self.agreed(logits, votes, self.summed(self.couplings(logits), votes))
+        return self.short(self.summed(self.couplings(logits), votes))
+
+
+class OneMatrix(Correct):
+    def poses(self, x):
+        u = self.capsules(self.features(x))
+        return self.routed(torch.einsum("jed,bid->bije", self.weight[0], u), self.zeros(u))
+
+
+class NormForSquare(Correct):
+    def short(self, s):
+        return s / (1 + (s.square().sum(-1, keepdim=True) + 1e-9).sqrt())
+
+
+class EpsilonOfOne(Correct):
+    def short(self, s):
+        n2 = s.square().sum(-1, keepdim=True)
+        return s * n2 / (1 + n2) / (n2 + 1).sqrt()
+
+
+class SquaredLengths(Correct):
+    def lengths(self, v):
+        return v.square().sum(-1)
+
+
+class LabelInScores(Correct):
+    def forward(self, x, labels=None):
+        lengths, drawn = super().forward(x)
+        return (lengths if labels is None else 0.9 * lengths + 0.1 * labels), drawn
+
+
+class SigmoidScores(Correct):
+    """No bug: scores of short capsules are near 0.5."""
+
+    def lengths(self, v):
+        return (super().lengths(v) - 0.1).sigmoid()
+
+
 class OtherParent(Correct):
     """The agreement is with the next parent."""
 
@@ -292,11 +354,13 @@ class LabelAtTest(Correct):
         return self.lengths(v), self.drawn(v, labels)
 
 
-class LabelTaken(LabelAtTest):
+class LabelTaken(Correct):
     def forward(self, x, labels=None):
+        v = self.poses(x)
+        lengths = self.lengths(v)
         if labels is None:
-            labels = functional.one_hot(self.lengths(self.poses(x)).argmax(1), J).to(x)
-        return super().forward(x, labels)
+            labels = functional.one_hot(lengths.argmax(1), J).to(v)
+        return lengths, self.drawn(v, labels)
 
 
 class LabelByName(LabelTaken):

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from capsviz.checks import calling
 from capsviz.checks.candidate import Candidate
+from capsviz.checks.capsules import squeezed
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
 from capsviz.wrapping.leaves import named_tensors
 from capsviz.wrapping.taps import TapPass
@@ -48,12 +49,21 @@ def examine(candidate: Candidate) -> Judgement:
         if a.is_floating_point() and a.shape == second[name].shape
     }
     name, off = max(moved.items(), key=lambda pair: pair[1], default=("", 0.0))
+    scores = [
+        one for one, change in moved.items() if change > 0 and _are_scores(candidate, first[one])
+    ]
     if off <= 0:
         return passes(f"in evaluation mode '{labels.name}' changes nothing ({off:.1g})", change=off)
     message = f"in evaluation mode output{name} changes by {off:.2g} with '{labels.name}'"
     if labels.needed:
         return fails(f"{message}, which must be given", change=off)
+    if scores:
+        return fails(f"{message}, and scores change with it", change=off)
     return warns(f"{message}, if it is given: do not give it at test", change=off)
+
+
+def _are_scores(candidate: Candidate, tensor: Tensor) -> bool:
+    return tuple(squeezed(tensor).shape) == (len(tensor), candidate.classes)
 
 
 def _off(a: Tensor, b: Tensor) -> float:

@@ -15,11 +15,12 @@ USUAL, HIGH = 0.1, 0.5
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Measure the mean score of the untrained network."""
+    """Measure the mean length of the untrained class capsules, or their activation without one."""
     untrained = candidate.untrained()
     with untrained.caller.still():
-        mean = float(untrained.scores(untrained.images(7)).mean())
-        by_length = untrained.capsules.by_length
+        images, by_length = untrained.images(7), untrained.capsules.by_length
+        lengths = untrained.poses(images).norm(dim=-1) if by_length else untrained.scores(images)
+        mean = float(lengths.mean())
     message = f"mean activation before training is {mean:.2g}"
     if mean <= USUAL:
         return passes(message, mean=mean)

@@ -1,5 +1,7 @@
 """Routing does not follow agreement: couplings do not grow where a vote points along the pose."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -11,14 +13,15 @@ from capsviz.wrapping.layout import arrange
 ABOUT = About(
     paper="§2, procedure 1, line 7: the agreement û·v is added to the logits",
     method="the sums of votes of the first iteration are replaced by noise, and by its negative: "
-    "do the next couplings follow votes · sums, and do the third still depend on the first?",
+    "do the next couplings follow votes · poses, with a slope of 1, and do the third still depend "
+    "on the first?",
     breaks="primary capsules send to class capsules that they do not agree with: no part finds its "
     "whole",
     fix="use `logits + (votes * v.unsqueeze(1)).sum(-1)`: a plus, and each parent's own pose",
-    after=("not_repeatable", "mixed_batch", "wrong_softmax_axis", "constant_couplings"),
+    after=("mixed_batch", "wrong_softmax_axis", "constant_couplings", "wrong_class_squash"),
     every_layer=True,
 )
-CLEAR, TINY, FAINT = 0.3, 1e-30, 1e-3
+CLEAR, TINY, FAINT, ALIKE, EXACT = 0.3, 1e-30, 1e-3, 1e-3, 0.1
 
 
 def examine(candidate: Candidate, layer: Capsules) -> Judgement:
@@ -31,11 +34,10 @@ def examine(candidate: Candidate, layer: Capsules) -> Judgement:
         raise SkippedError("the network routes in one iteration")
     images = candidate.images(7)
     votes = layer.look(images, "votes")["votes"].double()
-    sums, couplings = _second(layer, images, 1)
-    _, opposite = _second(layer, images, -1)
-    change = _centred(couplings.log() - opposite.log())
-    agreement = _centred(torch.einsum("bije,bje->bij", votes, sums))
-    if float(change.abs().max()) < 1e-6 * (1 + float(couplings.log().abs().max())):
+    one, opposite = (_probe(layer, images, sign) for sign in (1, -1))
+    change = _centred(one.second - opposite.second)
+    agreement = _agreement(votes, one.sums)
+    if float(change.abs().max()) < 1e-6 * (1 + float(one.second.abs().max())):
         if float(agreement.abs().max()) < FAINT:
             raise SkippedError(
                 "votes are too short to change couplings: weights are tiny or have collapsed"
@@ -46,23 +48,66 @@ def examine(candidate: Candidate, layer: Capsules) -> Judgement:
     size = (change.norm() * agreement.norm()).clamp_min(TINY)
     along = float((change * agreement).sum() / size)
     message = f"couplings correlate with the agreement of votes and poses by {along:.2f}"
+    if change.shape[1] > 1 and _spread(change) < ALIKE < _spread(agreement):
+        return fails(
+            "all primary capsules get the same couplings, whatever their votes: the agreement is "
+            "averaged over them", spread=_spread(change),
+        )  # fmt: skip
     if along > CLEAR and _forgets(layer, images):
         message += ", but the third iteration forgets the first: logits are replaced, not added to"
         return warns(message, correlation=along)
-    if along > CLEAR:
-        return passes(message, correlation=along)
     if along < -CLEAR and layer.by_length:
         return fails(f"{message}, expected 1: routing moves away from agreement", correlation=along)
-    return warns(f"{message}, expected 1", correlation=along)
+    if along <= CLEAR:
+        return warns(f"{message}, expected 1", correlation=along)
+    even = _centred((one.second + opposite.second) / 2 - one.first)
+    if not layer.by_length or float(even.norm()) > EXACT * float(change.norm()):
+        return passes(message, correlation=along)  # no product with a pose: it has its own scale
+    poses = _poses(layer, images, one) - _poses(layer, images, opposite)
+    expected, raw = _agreement(votes, poses), _agreement(votes, one.sums - opposite.sums)
+    slope = float((change * expected).sum() / expected.square().sum().clamp_min(TINY))
+    numbers = {"correlation": along, "slope": slope}
+    if _off(change, raw) < EXACT < _off(change, expected):
+        return warns("the agreement is that of votes and sums before the squash", **numbers)
+    if _off(change, slope * expected) < EXACT < abs(slope - 1):
+        return warns(f"logits grow by {slope:.2g} times the agreement, expected 1", **numbers)
+    return passes(f"{message}, with a slope of {slope:.2f}", **numbers)
 
 
-def _second(layer: Capsules, images: Tensor, sign: int) -> tuple[Tensor, Tensor]:
-    """Sums (B, J, E) put into the first iteration, and the couplings (B, I, J) of the second."""
+class Probe(NamedTuple):
+    """Noise in place of the sum of votes in the first iteration, and the couplings then."""
+
+    put: Tensor  # in the layout of the network
+    sums: Tensor  # (B, J, E)
+    first: Tensor  # logarithms of couplings (B, I, J)
+    second: Tensor
+
+
+def _probe(layer: Capsules, images: Tensor, sign: int) -> Probe:
     (put, *_), couplings = _with_noise(layer, images, (sign,))
     if len(couplings) < 2:
         raise SkippedError("the couplings of a second iteration are not found")
     sums = arrange(put, layer.rounds[0].total_roles, "BJE", {})
-    return sums.double(), couplings[1].double().clamp_min(TINY)
+    first, second = (one.double().clamp_min(TINY).log() for one in couplings[:2])
+    return Probe(put, sums.double(), first, second)
+
+
+def _poses(layer: Capsules, images: Tensor, probe: Probe) -> Tensor:
+    """The poses (B, J, E) of its sums."""
+    return layer.with_sums(lambda _: probe.put.clone(), images, "poses")[-1].double()
+
+
+def _agreement(votes: Tensor, poses: Tensor) -> Tensor:
+    return _centred(torch.einsum("bije,bje->bij", votes, poses))
+
+
+def _off(change: Tensor, expected: Tensor) -> float:
+    return float((change - expected).norm() / change.norm())
+
+
+def _spread(tensor: Tensor) -> float:
+    """How far (B, I, J) differs between primary capsules, relative to its size."""
+    return _off(tensor, tensor.mean(1, keepdim=True).expand_as(tensor))
 
 
 def _forgets(layer: Capsules, images: Tensor) -> bool:

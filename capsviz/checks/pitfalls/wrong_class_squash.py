@@ -1,22 +1,27 @@
 """Class capsules are not squashed, or not each one over its own components."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import Capsules
+from capsviz.checks.primary import noise
 from capsviz.checks.squashing import HUGE, UNSQUASHED, judge_lengths
-from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes
+from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
 from capsviz.wrapping.outputs import values_of_scores
 
 ABOUT = About(
     paper="§2, equation 1",
-    method="lengths of class capsules: 1.000 if the sums of votes are large, and near 0 if short",
+    method="lengths of class capsules: 1.000 if the sums of votes are large, near 0 if they are "
+    "short, and n² / (1 + n²), or 1 - exp(-n), for sums of length n = 0.5",
     breaks="a length depends on other classes, or exceeds 1, and is no probability",
     fix="use `squash(s, dim=-1)`, where the last axis holds the components of one capsule",
     every_layer=True,
 )
-SHORT = 1e-3
+SHORT, HALF = 1e-3, 0.5
+MIDDLE = (0.2, 1 - math.exp(-HALF))  # by the squash of the paper, and of Efficient-CapsNet
 
 
 def examine(candidate: Candidate, layer: Capsules) -> Judgement:
@@ -44,7 +49,26 @@ def examine(candidate: Candidate, layer: Capsules) -> Judgement:
             f"{message}, but also {short:.3f} for sums of length {SHORT:g}, expected 0: lengths "
             "carry no information", **numbers,
         )  # fmt: skip
-    return passes(message, **numbers)
+    middle = _middle(layer)
+    if middle is None or any(abs(middle / one - 1) < 0.05 for one in MIDDLE):
+        return passes(message, **numbers)
+    return warns(
+        f"lengths are {middle:.3f} for sums of length {HALF}, expected {MIDDLE[0]:.3f}: n² / "
+        "(1 + n²)", **numbers, middle=middle,
+    )  # fmt: skip
+
+
+def _middle(layer: Capsules) -> float | None:
+    """The mean length for sums of length 0.5; None if a bias makes poses of sums of zero."""
+    axes = [axis for axis, role in enumerate(layer.rounds[-1].total_roles) if role == "E"]
+
+    def change(total):
+        random = noise(seed=7)(total)
+        return HALF * random / random.norm(dim=axes, keepdim=True)
+
+    if float(_poses(layer, torch.zeros_like).norm(dim=-1).max()) > SHORT:
+        return None
+    return float(_poses(layer, change).norm(dim=-1).mean())
 
 
 def _short(layer: Capsules) -> float:
