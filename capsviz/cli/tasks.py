@@ -1,9 +1,9 @@
-"""A statistic over training runs, shared out: what each task measured, where the others find it.
+"""`--task I/N`: a series of runs split among processes, on any machines, that share one folder.
 
-A task measures every N-th run and keeps its results, with the resamples that their intervals are
-of, in OUTPUT/shares/ANALYSIS-DIGEST/WEIGHTS: the digest is that of options, images and version,
-WEIGHTS that of the network's file, so nothing is taken for what it is not. The task that finds all
-runs there joins them.
+A task measures every N-th training run of a statistic and keeps its results, with the resamples
+that their intervals are of, in OUTPUT/shares/ANALYSIS-DIGEST/WEIGHTS: the digest is that of the
+options, images and version, WEIGHTS that of the network's file. The task that finds all runs there
+joins them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import click
+
 import capsviz
-from capsviz.results.files import read_result, write_result
 
 LETTERS = 12  # of a digest in a name
 
@@ -63,6 +64,8 @@ def measure(
 
 def read(place: Path) -> list[Measured]:
     """The results of one run, in the order in which they were measured."""
+    from capsviz.results.files import read_result
+
     paths = sorted(place.glob("*.json"))
     pairs = [read_result(path) for path in paths]
     return [Measured(about["stem"], result) for result, about in pairs]
@@ -70,6 +73,8 @@ def read(place: Path) -> list[Measured]:
 
 def _keep(place: Path, results: Iterable[Measured], analysis: str) -> None:
     """Write them so that all are there or none."""
+    from capsviz.results.files import write_result
+
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=place.parent, prefix=".draft-"))
     try:
@@ -84,3 +89,30 @@ def _keep(place: Path, results: Iterable[Measured], analysis: str) -> None:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:LETTERS]
+
+
+def option(what: str, default: str | None = "1/1") -> Callable:
+    """`--task I/N`: a share of a series, (i, n) counted from 1; None where there is none."""
+    return click.option(
+        "--task",
+        metavar="I/N",
+        default=default,
+        callback=lambda context, option, value: None if value is None else _task(value),
+        help=f"Run share I of N of {what}: N commands, on any machines, fill one folder.",
+    )
+
+
+def is_empty(task: tuple[int, int], runs: int) -> bool:
+    """Whether a task has no run, which is said: an array of tasks may be larger than its series."""
+    i, n = task
+    if i > runs:
+        count = "is 1 run" if runs == 1 else f"are {runs} runs"
+        click.echo(f"nothing for task {i}/{n}: there {count}", err=True)
+    return i > runs
+
+
+def _task(text: str) -> tuple[int, int]:
+    i, _, n = text.partition("/")
+    if not (i.isdecimal() and n.isdecimal()) or not 1 <= int(i) <= int(n):
+        raise ValueError(f"expected --task I/N with I from 1 to N, got '{text}'")
+    return int(i), int(n)
