@@ -21,8 +21,6 @@ from benchmarks.clock import about
 from capsviz import checkpoint, data
 from capsviz.data.digits import BLOCKS
 from capsviz.files import write_text
-from capsviz.statistics.intervals import wilson
-from capsviz.statistics.words import number, with_interval
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.train import fit
@@ -65,26 +63,6 @@ def machines() -> dict[str, float]:
         way: float(np.mean(cross_val_score(SVC(gamma=0.001), images, labels, cv=folds)))
         for way, folds in ways.items()
     }
-
-
-def sentence() -> str:
-    """For docs/faq.md, from the result file."""
-    result = json.loads(RESULT.read_text(encoding="utf-8"))
-    right, n = (sum(one[key] for one in result["blocks"]) for key in ("right", "n"))
-    each = [one["right"] / one["n"] for one in result["blocks"]]
-    low, high = wilson(right, n)
-    random, blocks = (result["machine"][way] for way in ("random", "blocks"))
-    return (
-        "The test images were drawn at random, as scikit-learn's `train_test_split` does, and the "
-        "file has the digits as they were collected: images beside those of training, presumably "
-        "by the same hands. Left out by blocks of the file (`--data-option block=0` to "
-        f"`{BLOCKS - 1}`) digits are read worse: `{result['recipe']}`'s recipe, trained once for "
-        f"each block, reads {with_interval(right / n, (low, high), '.1%')} of all {n:,}, from "
-        f"{number(min(each), '.1%')} to {number(max(each), '.1%')} of a block, and "
-        f"{number(result['random'], '.1%')} of the {result['n']} random ones; support vector "
-        f"machines {number(blocks, '.1%')} and {number(random, '.1%')}. So accuracies of `digits` "
-        "are of digits by hands that training saw, and too high for others."
-    )
 
 
 if __name__ == "__main__":

@@ -54,24 +54,5 @@ def read() -> dict:
     return json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
 
 
-def table() -> str:
-    """For docs/speed.md, from the result file."""
-    known = read()
-    rows = ["| command | time | aim |", "| :-- | --: | --: |"]
-    for words, aim in AIMS_S.items():
-        if words in known:
-            seconds = known[words]["seconds"]
-            missed = " (missed)" if seconds > aim else ""
-            rows.append(f"| `capsviz {words}` | {seconds:.0f} s | ≤ {aim} s{missed} |")
-    if not known:
-        return "Not measured yet."
-    machines = dict.fromkeys(
-        f"{one['about']['processor']}, {one['about']['hardware']}" for one in known.values()
-    )
-    return "\n".join(
-        [*rows, "", f"With the shipped `mnist`, each once, cold, on {'; '.join(machines)}."]
-    )
-
-
 if __name__ == "__main__":
     command()

@@ -60,36 +60,6 @@ def memory(name: str, *flags: str) -> float:
     return json.loads(python("-m", "benchmarks.layers", "--memory", name, *flags, **TRIMMED))
 
 
-def table() -> str:
-    """For docs/speed.md, from the result file."""
-    result = json.loads(RESULT.read_text(encoding="utf-8"))
-    times, peaks = result["times"], result["bytes"]
-    rows = [
-        "| routing | time / dynamic's | memory / dynamic's | literal: time | literal: memory |",
-        "| :-- | --: | --: | --: | --: |",
-    ]
-    for name in result["names"]:
-        time, peak = times[name]["ratio"], peaks[name] / peaks[FIRST]
-        missed = [kind for kind, value in (("time", time), ("memory", peak)) if value > AIMS[kind]]
-        cells = [f"{value:.2f}" for value in (time, peak)]
-        cells += [
-            f"{times[f'{name}, literal']['ratio']:.1f}",
-            f"{peaks[f'{name}, literal'] / peaks[FIRST]:.1f}",
-        ]
-        note = f" ({' and '.join(missed)} missed)" if missed else ""
-        rows.append(f"| `{name}`{note} | {' | '.join(cells)} |")
-    own = times[FIRST]["median_ms"]
-    text = (
-        f"One layer of {I:,} children of {D} numbers and {J} parents of {E}, a batch of {B} "
-        f"forward and backward, float32, {result['about']['processor']}, "
-        f"{result['about']['hardware']}. `{FIRST}`: {own:.0f} ms, {peaks[FIRST] / 1e6:.0f} MB "
-        "beyond layer and children. Times are medians of ratios within "
-        f"{result['rounds']} rounds in which all take turns. Aims: at most {AIMS['time']} times "
-        f"its time and {AIMS['memory']} times its memory."
-    )
-    return "\n".join([*rows, "", text])
-
-
 @click.command(help=__doc__.partition("\n")[0])
 @click.option("--rounds", default=9, show_default=True)
 @click.option("--memory", "alone", help="Print the bytes that a step by this routing takes.")
@@ -113,7 +83,7 @@ def command(rounds, alone, by_votes):
         "about": about(),
     }
     write_text(RESULT, json.dumps(result, indent=1) + "\n")
-    click.echo(table())
+    click.echo(json.dumps(result["times"], indent=1))
 
 
 if __name__ == "__main__":

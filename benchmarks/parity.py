@@ -87,24 +87,6 @@ def paired(summary: dict) -> Estimate:
     return Estimate(*mean_interval(gaps), len(gaps))
 
 
-def sentence(result: dict) -> str:
-    """What parity.json says, for the README."""
-    means, by = result["summary"]["mean_accuracy"], result["summary"]["accuracy"]
-    texts = {
-        path: f"{means[path]:.2%} ({min(values):.2%} to {max(values):.2%})"
-        for path, values in by.items()
-    }
-    within = "within" if result["summary"]["within_spread"] else "outside"
-    return (
-        f"Is accuracy the price? After {result['runs'][0]['epochs']} epochs of MNIST the "
-        f"literal network in fp32 reaches {texts['literal']} of the test images, capsviz in bf16 "
-        f"{texts['capsviz']}: means over {len(by['literal'])} seeds and their range, with equal "
-        f"initial weights and batches. The gap of the means, "
-        f"{100 * paired(result['summary']):+.2f} points (95 % interval, paired by seed, "
-        f"Student's t), lies {within} the literal network's spread."
-    )
-
-
 def main() -> None:
     """Run what is missing and gather."""
     options = argparse.ArgumentParser(description=__doc__)
