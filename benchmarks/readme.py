@@ -1,7 +1,8 @@
 """Fill the marked parts of README.md and docs/: outputs of commands, and tables from result files.
 
-`python -m benchmarks.readme` rewrites them, docs/findings.md and docs/leaderboard.md; `--no-run`
-keeps the outputs of commands. A part stands between `<!-- NAME -->` and `<!-- end -->`.
+`python -m benchmarks.readme` rewrites them, docs/findings.md, docs/leaderboard.md and
+docs/architecture.svg; `--no-run` keeps the outputs of commands. A part stands between
+`<!-- NAME -->` and `<!-- end -->`.
 """
 
 import re
@@ -10,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import findings, leaderboard
+from benchmarks import architecture, findings, leaderboard
 from benchmarks.tables import PARTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,8 +51,8 @@ def fill(text: str, *, run: bool) -> str:
 
 def main() -> None:
     """Rewrite all generated parts."""
-    leaderboard.write()
-    findings.write()
+    for module in (architecture, findings, leaderboard):
+        module.write()
     for path in (ROOT / name for name in PAGES):
         text = fill(path.read_text("utf-8"), run="--no-run" not in sys.argv)
         path.write_text(text, "utf-8")
