@@ -68,7 +68,7 @@ def commands() -> str:
         for package in reversed(PACKAGES)
         for name in discovery.names(package)
     ]
-    return markdown(["command", ""], rows).rstrip()
+    return markdown(["command", ""], rows).rstrip().replace("| :-- | --: |", "| :-- | :-- |", 1)
 
 
 def times() -> str:
