@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks import dots
+from benchmarks.dots import Number
 from benchmarks.shipped import LAWS, ROOT, shipped
 from capsviz import checkpoint, discovery
 from capsviz.files import write_text
@@ -26,7 +28,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import mean_interval
 
 PAGE = ROOT / "docs/findings.md"
-WIDTH = 420  # of a picture, pixels
+FOLDER = ROOT / "docs/findings"  # of the pictures
 NONE = "–"
 HEAD = """# What we found
 
@@ -43,8 +45,9 @@ class Finding(NamedTuple):
     title: str  # a plain sentence without numbers
     holds: bool  # whether the intervals support it
     text: str
-    picture: str  # a file in figures/ without its suffix
-    shows: str  # alternative text of the picture
+    picture: str  # the whole figure: a file in figures/ without its suffix
+    axis: str  # of the picture: what the plotted columns are
+    plotted: tuple[int, ...]  # columns of the table
     header: list[str]
     rows: list[list[str]]
     command: str  # that reproduces it
@@ -53,38 +56,47 @@ class Finding(NamedTuple):
 
     def markdown(self, number: int) -> str:
         """Return the finding as a section of the page."""
-        picture = f'<img src="../figures/{self.picture}.png" alt="{self.shows}" width="{WIDTH}">'
         return "\n\n".join(
             [
                 f"## {number}. {self.title}",
-                picture,
+                f"![{self.axis}](findings/{number}.svg)",
                 self.text,
                 markdown(self.header, self.rows).rstrip(),
                 f"```\n{self.command}\n```",
+                f"[The whole figure](../figures/{self.picture}.png). "
                 f"**It would be refuted by** {self.refuted}.",
             ]
         )
 
+    def drawing(self) -> str:
+        """Return the picture, an SVG of the plotted columns."""
+        names = [self.header[k].replace("`", "") for k in self.plotted]
+        alike = len({row[0] for row in self.rows}) < len(self.rows)
+        rows = [
+            (", ".join(row[: 1 + alike]).replace("`", ""), [row[k] for k in self.plotted])
+            for row in self.rows
+        ]
+        return dots.draw(self.axis, names, rows)
 
-def percent(estimate: Estimate, digits: int = 1) -> str:
+
+def percent(estimate: Estimate, digits: int = 1) -> Number:
     """Return a share and its interval with one sign of percent: 93.7 [92.0, 95.0] %."""
-    return f"{_scaled(estimate, 100, f'.{digits}f')} %"
+    return _number(estimate, 100, f".{digits}f", " %")
 
 
-def points(estimate: Estimate) -> str:
+def points(estimate: Estimate) -> Number:
     """Return a difference of shares in percentage points, with its sign."""
-    return _scaled(estimate, 100, "+.2f")
+    return _number(estimate, 100, "+.2f")
 
 
-def plain(estimate: Estimate, form: str = ".2f") -> str:
+def plain(estimate: Estimate, form: str = ".2f") -> Number:
     """Return a number and its interval: 0.89 [0.89, 0.90]."""
-    return _scaled(estimate, 1, form)
+    return _number(estimate, 1, form)
 
 
-def _scaled(estimate: Estimate, scale: float, form: str) -> str:
-    ends = (estimate.value, estimate.low, estimate.high)
-    value, low, high = (f"{scale * float(end):{form}}" for end in ends)
-    return f"{value} [{low}, {high}]"
+def _number(estimate: Estimate, scale: float, form: str, unit: str = "") -> Number:
+    value, low, high = (scale * float(end) for end in (estimate.value, estimate.low, estimate.high))
+    return Number(f"{value:{form}} [{low:{form}}, {high:{form}}]{unit}", (value, low, high))
 
 
 class Source(NamedTuple):
@@ -141,7 +153,16 @@ def transplant() -> Finding:
         sd = f"{float(one.result.coupling_sd.value[0]):.4f}"
         known = shuffled in one.result.conditions
         control = percent(share(one, shuffled)) if known else NONE
-        rows.append([network, iterations, sd, percent(share(one, donor)), control, str(one.runs)])
+        rows.append(
+            [
+                network,
+                f"{iterations} iterations",
+                sd,
+                percent(share(one, donor)),
+                control,
+                str(one.runs),
+            ]
+        )
     more = [share(one, donor) for one in list(each.values())[1:4]]
     noise = mnist.result.as_own[mnist.result.conditions.index("noise, equal sd")]
     return Finding(
@@ -158,8 +179,9 @@ def transplant() -> Finding:
         "coefficients, shuffled donor coefficients move as many images. The finding does not say "
         "that routing helps: uniform coefficients are as accurate in `mnist` (finding 2).",
         Path(mnist.path).stem,
-        "Predictions under the image's own, a donor's and control couplings",
-        ["network", "iterations", "s.d. of couplings", "predicted as the donor's class",
+        "images predicted as the donor's class, %",
+        (3, 4),
+        ["network", "routing", "s.d. of couplings", "predicted as the donor's class",
          "control: donor's couplings, shuffled", "runs"],
         rows,
         "capsviz transplant --n 1000",
@@ -186,7 +208,13 @@ def iterations() -> Finding:
     gain = Estimate(*mean_interval(means))
     count = sum(map(len, pairs.values()))
     rows.append(
-        [f"{len(pairs)} recipes on MNIST", "in training", NONE, points(gain), f"{count} pairs"]
+        [
+            f"{len(pairs)} recipes on MNIST, in training",
+            "in training",
+            NONE,
+            points(gain),
+            f"{count} pairs",
+        ]
     )
     mnist = each["mnist"].result
     return Finding(
@@ -199,7 +227,8 @@ def iterations() -> Finding:
         "trained with one. The last row is the mean over related recipes on MNIST, each compared "
         "pairwise by seed, and includes recipes with a single pair.",
         Path(each["mnist"].path).stem,
-        "Accuracy and activation by routing iteration",
+        "accuracy gained by three iterations, points",
+        (3,),
         ["network", "three iterations instead of one", "predictions changed",
          "accuracy gained, points", "runs"],
         rows,
@@ -266,7 +295,8 @@ def by_class() -> Finding:
         "hold no such share for pixels, primary capsules or votes. So the finding describes the "
         "coefficients; it does not show that routing adds the class to them.",
         Path(mnist.path).stem,
-        "Shares of the variance of couplings, trained and untrained",
+        "variance of couplings that goes with the class, %",
+        (1, 2, 3),
         ["network", "variance that goes with the class", "control: untrained",
          "control: labels shuffled", "runs"],
         rows,
@@ -317,7 +347,8 @@ def stays() -> Finding:
         "shipped result is of a network that shares matrices between positions "
         "(`--option transform=type`), and the finding does not extend to such networks.",
         f"{Path(each['mnist'].path).stem}-moved",
-        "Correlation of couplings before and after a shift",
+        "correlation of couplings before and after a shift",
+        (1, 2, 3),
         ["network", "correlation at the same position", "at the position the digit moved to",
          "control: opposite position", "runs"],
         rows,
@@ -374,7 +405,8 @@ def sharpness() -> Finding:
         f"{100 * margin:.1f} points. All nine have a higher mean accuracy than the same stem with "
         "pooling instead of capsules.",
         "compare-routings",
-        "Accuracy and other measures of nine routings and of pooling",
+        "accuracy, %",
+        (2,),
         ["routing", "effective number of parents, share of all", "accuracy",
          "accuracy less that of uniform, points", "runs"],
         table,
@@ -434,7 +466,8 @@ def maps() -> Finding:
         "background. The test therefore cannot show that a routing map is faithful, and cannot "
         "show that it is not.",
         Path(one.path).stem,
-        "Deletion and insertion for routing maps, other maps and controls",
+        "area between insertion and deletion",
+        (1,),
         ["map (`mnist`)", "insertion less deletion, area (higher is better)",
          "routing map less this, paired", "infidelity (lower is better)", "runs"],
         rows,
@@ -485,7 +518,8 @@ def lawful() -> Finding:
         "`digits-self-attention` the interval includes zero, which shows neither a gain nor its "
         "absence.",
         Path(one.path).stem,
-        "R² of affine maps of poses by size of the rotation and the shift",
+        "R² of an affine map under rotation",
+        (1,),
         ["vector", "R² under rotation", "runs"],
         rows,
         "capsviz equivariance --checkpoint mnist --checkpoint mnist-resnet --n 1000 "
@@ -538,7 +572,8 @@ def affine() -> Finding:
         "parameters, so the result is about these networks and not about capsules in general. "
         "Intervals of differences are over runs (Welch's t).",
         "affnist",
-        "Accuracy on affine digits inside and outside the training shift range",
+        "accuracy on affine digits, %",
+        (1, 3),
         ["network", "inside", "less pooling, points", "outside", "less pooling, points", "runs"],
         rows,
         "capsviz compare trained/seeds/mnist-slim-*-10-epochs    # from shipped statistics\n"
@@ -585,7 +620,8 @@ def broken() -> Finding:
         "the other rows. Two of those are controls in which the digit stays whole, so higher "
         "sensitivity alone does not show that capsules represent the arrangement of parts.",
         Path(one.path).stem,
-        "AUROC of changed against intact digits by score",
+        "AUROC for changed against intact digits",
+        (1, 2, 4),
         ["change", "capsule length (`mnist`)", "largest score (`mnist-resnet`)",
          "difference, paired", "control: nearest training image", "runs"],
         rows,
@@ -623,7 +659,8 @@ def detection() -> Finding:
         "all images are misclassified and not flagged. The share depends on ε, and a longer or "
         "better tuned attack may raise it.",
         Path(one.path).stem,
-        "AUROC of the reconstruction distance by attack",
+        "images misclassified and not flagged, %",
+        (2,),
         ["network", "attack, ε", "misclassified and not flagged", "AUROC, winning capsule",
          "control: AUROC, class average", "runs"],
         rows,
@@ -663,14 +700,17 @@ def page(holding: list[Finding], without: list[str]) -> str:
 
 
 def titles() -> str:
-    """Return the findings as a list of links, for README."""
+    """Return the findings as a list, for README."""
     holding, _ = findings()
     return "\n".join(f"{k}. {one.title}." for k, one in enumerate(holding, 1))
 
 
 def write() -> None:
-    """Write docs/findings.md."""
-    write_text(PAGE, page(*findings()))
+    """Write docs/findings.md and its pictures."""
+    holding, without = findings()
+    for k, finding in enumerate(holding, 1):
+        write_text(FOLDER / f"{k}.svg", finding.drawing())
+    write_text(PAGE, page(holding, without))
 
 
 if __name__ == "__main__":

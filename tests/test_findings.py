@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import findings
+from benchmarks import dots, findings
 from benchmarks.shipped import ROOT
 
 
@@ -18,6 +18,8 @@ def all_findings():
 def test_the_page_is_up_to_date(all_findings):
     page = findings.PAGE.read_text(encoding="utf-8")
     assert findings.page(*all_findings) == page, "run `python -m benchmarks.findings`"
+    for k, one in enumerate(all_findings[0], 1):
+        assert (findings.FOLDER / f"{k}.svg").read_text(encoding="utf-8") == one.drawing()
 
 
 def test_every_finding_has_a_picture_a_small_table_and_its_files(all_findings):
@@ -28,6 +30,13 @@ def test_every_finding_has_a_picture_a_small_table_and_its_files(all_findings):
         assert (ROOT / f"figures/{one.picture}.png").is_file(), one.picture
         assert all((ROOT / source).exists() for source in one.sources), one.title
         assert "nan" not in one.markdown(1).split()
+
+
+def test_numbers_are_drawn_where_they_lie():
+    number = dots.Number("2 [1, 3]", (2.0, 1.0, 3.0))
+    picture = dots.draw("points", ["value", "control"], [("a & b", [number, "–"])])
+    assert "a &amp; b" in picture and picture.count("<circle") == 3  # two in the legend
+    assert dots._ticks(1.0, 3.0) == [1, 1.5, 2, 2.5, 3] and dots._ticks(-0.3, 0.9)[0] == -0.5
 
 
 def doctored(monkeypatch, **fields):
