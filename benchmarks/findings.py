@@ -32,10 +32,9 @@ FOLDER = ROOT / "docs/findings"  # of the pictures
 NONE = "–"
 HEAD = """# What we found
 
-These findings come from the results that are shipped with capsviz. `mnist` is the network of the
-CapsNet paper, trained on MNIST. All intervals are 95 %. The last column counts training runs: with
-one run the interval is over test images only, and another training run may differ.
-[The gallery](gallery.md) explains each figure.
+From the results that come with capsviz. `mnist` is the network of the CapsNet paper, trained on
+MNIST. All intervals are 95 %. With one training run ("runs") an interval is over test images only,
+and another run may differ. [The gallery](gallery.md) explains the whole figures.
 """
 
 
@@ -63,7 +62,7 @@ class Finding(NamedTuple):
                 self.text,
                 markdown(self.header, self.rows).rstrip(),
                 f"```\n{self.command}\n```",
-                f"[The whole figure](../figures/{self.picture}.png). "
+                f"[Whole figure](../figures/{self.picture}.png). "
                 f"**It would be refuted by** {self.refuted}.",
             ]
         )
@@ -224,8 +223,7 @@ def iterations() -> Finding:
         "and with all three. On digits almost no prediction changes, although the true capsule "
         "becomes longer; on CIFAR-10 some do, without a gain that could be shown. Networks that "
         "were trained with three iterations make slightly fewer errors than networks that were "
-        "trained with one. The last row is the mean over related recipes on MNIST, each compared "
-        "pairwise by seed, and includes recipes with a single pair.",
+        "trained with one: the last row is the mean over related recipes, paired by seed.",
         Path(each["mnist"].path).stem,
         "accuracy gained by three iterations, points",
         (3,),
@@ -463,8 +461,7 @@ def maps() -> Finding:
         "nothing of routing; it is larger than for the map with uniform couplings. To be compared "
         "in pixels, the evidence at each position is divided "
         "among the pixels in proportion to their brightness, so every such map ranks strokes above "
-        "background. The test therefore cannot show that a routing map is faithful, and cannot "
-        "show that it is not.",
+        "background. So the test can neither show nor refute that a routing map is faithful.",
         Path(one.path).stem,
         "area between insertion and deletion",
         (1,),
