@@ -371,11 +371,11 @@ def sharpness() -> Finding:
     pooled, uniform = known.pop(POOLED, None), known.get("uniform")
     if pooled is None or uniform is None:
         raise FileNotFoundError(f"trained/seeds/{SLIM}*")
-    parents = {name: over_runs(f"{SLIM}{name}{EPOCHS}", "routing").result for name in known}
-    parents = {
-        name: columns_of.effective_parents[-1] * (1 / len(columns_of.classes))
-        for name, columns_of in parents.items()
-    }
+    parents = {}
+    for name in known:
+        ((_, parents[name]),) = columns.parents(
+            over_runs(f"{SLIM}{name}{EPOCHS}", "routing").result
+        )
     runs = {name: row.network.accuracy.runs for name, row in known.items()}
     even = runs.pop("uniform")
     best = max(runs, key=lambda name: float(np.mean(runs[name])))
@@ -394,7 +394,7 @@ def sharpness() -> Finding:
     least = min(p for _, p in tests.values())
     margin = np.median([(gain.high - gain.low) / 2 for gain, _ in tests.values()])
     return Finding(
-        "Over nine routings, sharper couplings do not go with higher accuracy",
+        "Over nine routings, sharper couplings are not shown to go with higher accuracy",
         least > 0.05 and above == len(known) == 9,
         "Nine routings were trained on one stem for ten epochs. No routing with sharper "
         f"couplings is shown to be more accurate than uniform couplings: the smallest p-value is "
