@@ -1,15 +1,15 @@
-"""Write docs/findings.md: ten findings, with numbers from the shipped results.
+"""Tables and pictures of docs/findings.md, from the shipped results.
 
-`python -m benchmarks.findings` writes the page; `make readme` does too. The sentences are written
-by hand, every number comes from a result file, and a finding whose intervals no longer support it
-moves to the end of the page.
+`make readme` fills in the tables and draws the pictures. Sentences are written by hand in the page;
+each finding here says whether its intervals support them.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,44 +30,26 @@ from capsviz.statistics.intervals import mean_interval
 PAGE = ROOT / "docs/findings.md"
 FOLDER = ROOT / "docs/findings"  # of the pictures
 NONE = "–"
-HEAD = """# What we found
-
-From the results that come with capsviz. `mnist` is the network of the CapsNet paper, trained on
-MNIST. All intervals are 95 %. With one training run ("runs") an interval is over test images only,
-and another run may differ. [The gallery](gallery.md) explains the whole figures.
-"""
 
 
 class Finding(NamedTuple):
-    """A sentence, and what supports it."""
+    """The table and the picture of a finding, and whether they support its sentence."""
 
-    title: str  # a plain sentence without numbers
     holds: bool  # whether the intervals support it
-    text: str
-    picture: str  # the whole figure: a file in figures/ without its suffix
     axis: str  # of the picture: what the plotted columns are
     plotted: tuple[int, ...]  # columns of the table
     header: list[str]
     rows: list[list[str]]
-    command: str  # that reproduces it
-    refuted: str  # a result that would refute it
     sources: list[str]  # files, from the root of the checkout
+    note: str = ""  # below the table
 
-    def markdown(self, number: int) -> str:
-        """Return the finding as a section of the page."""
-        return "\n\n".join(
-            [
-                f"## {number}. {self.title}",
-                f"![{self.axis}](findings/{number}.svg)",
-                self.text,
-                markdown(self.header, self.rows).rstrip(),
-                f"```\n{self.command}\n```",
-                f"[Whole figure](../figures/{self.picture}.png). "
-                f"**It would be refuted by** {self.refuted}.",
-            ]
-        )
+    def table(self) -> str:
+        """Return the table, with a warning above it if the sentence no longer holds."""
+        warning = "" if self.holds else "**The shipped results no longer support this.**\n\n"
+        note = f"\n\n{self.note}" if self.note else ""
+        return f"{warning}{markdown(self.header, self.rows).rstrip()}{note}"
 
-    def drawing(self) -> str:
+    def picture(self) -> str:
         """Return the picture, an SVG of the plotted columns."""
         names = [self.header[k].replace("`", "") for k in self.plotted]
         alike = len({row[0] for row in self.rows}) < len(self.rows)
@@ -165,26 +147,13 @@ def transplant() -> Finding:
     more = [share(one, donor) for one in list(each.values())[1:4]]
     noise = mnist.result.as_own[mnist.result.conditions.index("noise, equal sd")]
     return Finding(
-        "Routing coefficients that deviate little from uniform can carry the class",
         bool(share(mnist, donor).low > 0.5 > share(mnist, shuffled).high and noise.low > 0.9)
         and bool(more[0].high < more[1].low),
-        "An image keeps its own votes and gets the routing coefficients of a donor image of "
-        "another class. In `mnist` these deviate from 1/10 by a few thousandths, and yet nearly "
-        "every image is then predicted as the donor's class. Noise of the same size, or the "
-        "donor's coefficients shuffled among the capsules, changes almost no prediction. More "
-        "routing iterations enlarge the deviations, and more images follow the donor; these "
-        "results do not separate the number of iterations from the size of the deviations. In "
-        "`cifar10-resnet` most images keep their class. In some networks with sharper "
-        "coefficients, shuffled donor coefficients move as many images. It does not follow that "
-        "routing helps (finding 2).",
-        Path(mnist.path).stem,
         "images predicted as the donor's class, %",
         (3, 4),
         ["network", "routing", "s.d. of couplings", "predicted as the donor's class",
          "control: donor's couplings, shuffled", "runs"],
         rows,
-        "capsviz transplant --n 1000",
-        "shuffled donor coefficients that move as many images of `mnist`",
         [one.path for one in each.values()],
     )  # fmt: skip
 
@@ -217,22 +186,12 @@ def iterations() -> Finding:
     )
     mnist = each["mnist"].result
     return Finding(
-        "Iterations at test time change few predictions; training with them helps slightly",
         bool(mnist.changed[len(mnist.entropy_nats) - 1].high < 0.01 and gain.low > 0),
-        "Trained networks are evaluated with one routing iteration, that is uniform coefficients, "
-        "and with all three. On digits almost no prediction changes, although the true capsule "
-        "becomes longer; on CIFAR-10 some do, without a gain that could be shown. Networks that "
-        "were trained with three iterations make slightly fewer errors than networks that were "
-        "trained with one: the last row is the mean over related recipes, paired by seed.",
-        Path(each["mnist"].path).stem,
         "accuracy gained by three iterations, points",
         (3,),
         ["network", "three iterations instead of one", "predictions changed",
          "accuracy gained, points", "runs"],
         rows,
-        "capsviz routing --n 1000",
-        "a data set on which iterations at test time correct predictions, or more training runs "
-        "without a gain",
         [*(one.path for one in each.values()), *map(str, _cards())],
     )  # fmt: skip
 
@@ -284,22 +243,12 @@ def by_class() -> Finding:
         controls = [untrained, percent(with_class(one.result.shuffled))]
         rows.append([f"`{name}`", percent(share), *controls, str(one.runs)])
     return Finding(
-        "In most networks, couplings vary more between classes than between images of one class",
         bool(shares[0].low > 0.5) and sum(one.low > 0.5 for one in shares) > len(shares) / 2,
-        "The variance of the routing coefficients is divided into a part that is the same in all "
-        "images, a part that goes with the predicted class and a part that differs between images "
-        "of one class. In most networks the part that goes with the class is the largest, far "
-        "above the same network before training and above shuffled labels. The shipped results "
-        "hold no such share for pixels, primary capsules or votes. So the finding describes the "
-        "coefficients; it does not show that routing adds the class to them.",
-        Path(mnist.path).stem,
         "variance of couplings that goes with the class, %",
         (1, 2, 3),
         ["network", "variance that goes with the class", "control: untrained",
          "control: labels shuffled", "runs"],
         rows,
-        "capsviz parse-tree --n 1000",
-        "couplings that vary more within a class than between classes in most networks",
         [one.path for one in each.values()],
     )  # fmt: skip
 
@@ -335,23 +284,12 @@ def stays() -> Finding:
         numbers = [plain(k) for k in (same, moved, other)]
         rows.append([f"`{name}`", *numbers, str(one.runs)])
     return Finding(
-        "Couplings stay at their position when the digit moves, if each position has matrices of "
-        "its own",
         all(stay),
-        "A digit is shifted by one position of the feature grid. If couplings followed its parts, "
-        "those at the new position would equal those at the old one. Instead they resemble the "
-        "couplings that were at the same position before. All three networks have separate "
-        "transformation matrices for each position, so nothing ties one position to the next. The "
-        "finding does not extend to networks that share them (`--option transform=type`), of which "
-        "no result is shipped.",
-        f"{Path(each['mnist'].path).stem}-moved",
         "correlation of couplings before and after a shift",
         (1, 2, 3),
         ["network", "correlation at the same position", "at the position the digit moved to",
          "control: opposite position", "runs"],
         rows,
-        "capsviz parse-tree --n 1000",
-        "a network with separate matrices whose couplings move with the digit",
         [one.path for one in each.values()],
     )  # fmt: skip
 
@@ -394,25 +332,18 @@ def sharpness() -> Finding:
     least = min(p for _, p in tests.values())
     margin = np.median([(gain.high - gain.low) / 2 for gain, _ in tests.values()])
     return Finding(
-        "Over nine routings, sharper couplings are not shown to go with higher accuracy",
         least > 0.05 and above == len(known) == 9,
-        "Nine routings were trained on one stem for ten epochs. No routing with sharper "
-        f"couplings is shown to be more accurate than uniform couplings: the smallest p-value is "
-        f"{least:.2f} (Welch's one-sided test, not corrected for {len(tests)} comparisons). This "
-        "is weak evidence, because three runs could not have shown a difference of less than about "
-        f"{100 * margin:.1f} points. All nine have a higher mean accuracy than the same stem with "
-        "pooling instead of capsules.",
-        "compare-routings",
         "accuracy, %",
         (2,),
         ["routing", "effective number of parents, share of all", "accuracy",
          "accuracy less that of uniform, points", "runs"],
         table,
-        "capsviz compare trained/seeds/mnist-slim-*-10-epochs    # from shipped statistics",
-        "accuracies that rise with sharpness over more training runs",
         sorted(
             f"trained/seeds/{row.network.name}" for row in (*known.values(), pooled)
         ),
+        f"Smallest p-value against uniform: {least:.2f} (Welch's one-sided test, not corrected for "
+        f"{len(tests)} comparisons). Half-width of the interval of a difference: "
+        f"{100 * margin:.2f} points.",
     )  # fmt: skip
 
 
@@ -453,24 +384,12 @@ def maps() -> Finding:
         rows.append([label, *numbers, str(one.runs)])
     ink = result.routed_less[result.names.index("ink")]
     return Finding(
-        "Deletion and insertion of pixels rank a routing map no higher than the brightness of the "
-        "pixels",
         bool(ink.low <= 0),
-        "Pixels are removed from a digit, or shown alone, in the order of a map. The area between "
-        "the two curves is no larger for the routing map than for the digit itself, which holds "
-        "nothing of routing; it is larger than for the map with uniform couplings. To be compared "
-        "in pixels, the evidence at each position is divided "
-        "among the pixels in proportion to their brightness, so every such map ranks strokes above "
-        "background. So the test can neither show nor refute that a routing map is faithful.",
-        Path(one.path).stem,
         "area between insertion and deletion",
         (1,),
         ["map (`mnist`)", "insertion less deletion, area (higher is better)",
          "routing map less this, paired", "infidelity (lower is better)", "runs"],
         rows,
-        "capsviz faithfulness --n 100",
-        "a routing map that ranks above brightness, for example where the object is a small part "
-        "of the image",
         [one.path],
     )  # fmt: skip
 
@@ -502,26 +421,13 @@ def lawful() -> Finding:
         for name in ("digits-dynamic", "digits-self-attention")
     ]
     return Finding(
-        "An affine map predicts the pose of a rotated digit better than before training, but worse "
-        "than principal components of the pixels",
         bool(mean[fresh].high < mean[0].low and mean[0].high < mean[names.index("pixels")].low)
         and higher
         and all(gain.low <= 0 <= gain.high for gain in small),
-        "For each class an affine map is fitted that predicts the pose after a rotation of up to "
-        "30° from the pose before. The table gives the explained variance within a class (R²) on "
-        "test images. Training makes poses more predictable, and principal components of the "
-        "pixels are more predictable still. On one small stem all nine routings are shown to gain "
-        "from training, over three runs each. For `digits-dynamic` and "
-        "`digits-self-attention` the interval includes zero, which shows neither a gain nor its "
-        "absence.",
-        Path(one.path).stem,
         "R² of an affine map under rotation",
         (1,),
         ["vector", "R² under rotation", "runs"],
         rows,
-        "capsviz equivariance --checkpoint mnist --checkpoint mnist-resnet --n 1000 "
-        "--warp rotation --warp shift-x",
-        "poses that are predicted better than principal components of the pixels",
         [one.path],
     )
 
@@ -556,26 +462,15 @@ def affine() -> Finding:
         numbers = [percent(shifted.result.within[k]), NONE, percent(shifted.result.beyond[k]), NONE]
         rows.append([f"affNIST protocol, {label}", *numbers, str(len(shifted.result.seeds[k]))])
     return Finding(
-        "On one small stem, capsules beat pooling inside the training shift range and lose outside "
-        "it",
         all(gain.low > 0 for gain in gains.values())
         and all(one.high < 0 for one in losses.values()),
-        "Test digits are rotated, sheared, scaled and shifted. On the slim stem, with equal "
-        "training, all nine routings are more accurate than pooling as long as the shift stays "
-        f"inside the training range ({_range(gains)} points), and less accurate outside it "
-        f"({_range(losses)} points). Uniform couplings behave like the others. In the protocol of "
-        "the CapsNet paper, which stops networks at the same accuracy, CapsNet and pooling are "
-        "about equal inside, and pooling is far ahead outside. Networks differ in size, so this is "
-        "no result about capsules in general. Intervals of differences are over runs (Welch's t).",
-        "affnist",
         "accuracy on affine digits, %",
         (1, 3),
         ["network", "inside", "less pooling, points", "outside", "less pooling, points", "runs"],
         rows,
-        "capsviz compare trained/seeds/mnist-slim-*-10-epochs    # from shipped statistics\n"
-        "capsviz affnist --run                                   # trains for hours on a GPU",
-        "capsule networks that are ahead outside the training shift range, over several runs",
         [shifted.path, *files],
+        f"All nine routings less pooling: {_range(gains)} points inside, {_range(losses)} outside. "
+        "Intervals of differences are over runs (Welch's t).",
     )
 
 
@@ -607,26 +502,14 @@ def broken() -> Finding:
         numbers = [plain(area[k], ".3f") for k in (0, other)]
         rows.append([label, *numbers, plain(gain, "+.3f"), plain(area[nearest], ".3f"), "1"])
     return Finding(
-        "Capsules and a ResNet notice exchanged quarters alike; capsules notice the four other "
-        "changes better",
         bool(apart[0].low <= 0 <= apart[0].high)
         and all(gain.low > 0 for gain in apart[1:])
         and any(pixels),
-        "A digit is broken, and the largest score of the network should fall. The table gives the "
-        "AUROC for changed against intact digits (0.5 is chance). Capsule length and the largest "
-        "logit of a ResNet separate exchanged quarters equally well; in the other rows the "
-        "capsules are ahead of the ResNet. The distance to the nearest training image, from pixels "
-        "alone, is ahead of both in some rows. Two rows are controls in which the digit stays "
-        "whole, so higher sensitivity does not show that capsules represent how parts are "
-        "arranged.",
-        Path(one.path).stem,
         "AUROC for changed against intact digits",
         (1, 2, 4),
         ["change", "capsule length (`mnist`)", "largest score (`mnist-resnet`)",
          "difference, paired", "control: nearest training image", "runs"],
         rows,
-        "capsviz parts mnist mnist-resnet --n 1000",
-        "more training runs in which the ResNet notices these changes as well",
         [one.path],
     )  # fmt: skip
 
@@ -651,66 +534,39 @@ def detection() -> Finding:
             )
     adaptive = [area for (_, attack), area in evaded.items() if attack == "R-PGD 0.3"]
     return Finding(
-        "An attack that also minimises the reconstruction distance evades the detector",
         all(area.low > 0.5 for area in adaptive) and bool(evaded["mnist", "PGD 0.3"].high < 0.1),
-        "The detector flags an image if the reconstruction from the winning capsule lies far from "
-        f"it; {float(one.result.flagged[0].value):.0%} of unchanged images are flagged. It catches "
-        "FGSM and PGD. R-PGD minimises the reconstruction distance as well, and at ε = 0.3 nearly "
-        "all images are misclassified and not flagged. The share depends on ε, and a longer or "
-        "better tuned attack may raise it.",
-        Path(one.path).stem,
         "images misclassified and not flagged, %",
         (2,),
         ["network", "attack, ε", "misclassified and not flagged", "AUROC, winning capsule",
          "control: AUROC, class average", "runs"],
         rows,
-        "capsviz detect --n 100 --eps 0.1 --eps 0.3 --steps 15",
-        "a detector that holds against attacks that minimise its own score",
         [one.path, repeated.path],
+        f"Flagged of unchanged images: {percent(one.result.flagged[0])}.",
     )  # fmt: skip
 
 
-FINDINGS = (
-    transplant, iterations, by_class, stays, sharpness, maps, lawful, affine, broken, detection,
-)  # fmt: skip
+FINDINGS: dict[str, Callable[[], Finding]] = {
+    "transplant": transplant, "iterations": iterations, "by-class": by_class, "stays": stays,
+    "sharpness": sharpness, "maps": maps, "lawful": lawful, "affine": affine, "broken": broken,
+    "detection": detection,
+}  # fmt: skip
 
 
-def findings() -> tuple[list[Finding], list[str]]:
-    """Return the findings that the shipped results support, and a line for each other one."""
-    holding, without = [], []
-    for source in FINDINGS:
-        try:
-            finding = source()
-        except FileNotFoundError as error:
-            without.append(f"{source.__doc__.rstrip('.')}: no result is shipped (`{error}`)")
-            continue
-        if finding.holds:
-            holding.append(finding)
-        else:
-            without.append(f"{finding.title}: the shipped results do not support it")
-    return holding, without
-
-
-def page(holding: list[Finding], without: list[str]) -> str:
-    """Return docs/findings.md."""
-    parts = [HEAD, *(f"{one.markdown(k)}\n" for k, one in enumerate(holding, 1))]
-    if without:
-        parts.append("## Not supported\n\n" + "\n".join(f"- {line}." for line in without) + "\n")
-    return "\n".join(parts)
+def table(name: str) -> str:
+    """Return the table of a finding, for docs/findings.md."""
+    return FINDINGS[name]().table()
 
 
 def titles() -> str:
-    """Return the findings as a list, for README."""
-    holding, _ = findings()
-    return "\n".join(f"{k}. {one.title}." for k, one in enumerate(holding, 1))
+    """Return the headings of docs/findings.md as a list, for README."""
+    headings = re.findall(r"^## (\d+\. .+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return "\n".join(f"{heading}." for heading in headings)
 
 
 def write() -> None:
-    """Write docs/findings.md and its pictures."""
-    holding, without = findings()
-    for k, finding in enumerate(holding, 1):
-        write_text(FOLDER / f"{k}.svg", finding.drawing())
-    write_text(PAGE, page(holding, without))
+    """Write the pictures of docs/findings.md."""
+    for name, finding in FINDINGS.items():
+        write_text(FOLDER / f"{name}.svg", finding().picture())
 
 
 if __name__ == "__main__":

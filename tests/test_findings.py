@@ -10,26 +10,23 @@ from benchmarks import dots, findings
 from benchmarks.shipped import ROOT
 
 
-@pytest.fixture(scope="module")
-def all_findings():
-    return findings.findings()
-
-
-def test_the_page_is_up_to_date(all_findings):
+@pytest.mark.parametrize("name", findings.FINDINGS)
+def test_a_finding_holds_and_its_table_and_picture_are_up_to_date(name):
+    one = findings.FINDINGS[name]()
+    assert one.holds and all((ROOT / source).exists() for source in one.sources)
+    assert len(one.rows) <= 5 and {len(row) for row in one.rows} == {len(one.header)}
+    assert "nan" not in one.table().split()
     page = findings.PAGE.read_text(encoding="utf-8")
-    assert findings.page(*all_findings) == page, "run `python -m benchmarks.findings`"
-    for k, one in enumerate(all_findings[0], 1):
-        assert (findings.FOLDER / f"{k}.svg").read_text(encoding="utf-8") == one.drawing()
+    assert f"<!-- finding: {name} -->\n{one.table()}\n<!-- end -->" in page, "run `make readme`"
+    picture = findings.FOLDER / f"{name}.svg"
+    assert picture.read_text(encoding="utf-8") == one.picture(), "run `make readme`"
+    assert f"](findings/{name}.svg)" in page
 
 
-def test_every_finding_has_a_picture_a_small_table_and_its_files(all_findings):
-    holding, without = all_findings
-    assert len(holding) == 10 and not without
-    for one in holding:
-        assert len(one.rows) <= 5 and {len(row) for row in one.rows} == {len(one.header)}
-        assert (ROOT / f"figures/{one.picture}.png").is_file(), one.picture
-        assert all((ROOT / source).exists() for source in one.sources), one.title
-        assert "nan" not in one.markdown(1).split()
+def test_every_finding_of_the_page_is_in_the_readme():
+    titles = findings.titles().splitlines()
+    assert len(titles) == len(findings.FINDINGS) == 10
+    assert not any(character.isdigit() for title in titles for character in title.partition(" ")[2])
 
 
 def test_numbers_are_drawn_where_they_lie():
@@ -84,17 +81,7 @@ def turned(estimate):
 def test_a_finding_that_the_numbers_do_not_support_does_not_hold(monkeypatch, finding, fields):
     assert finding().holds
     doctored(monkeypatch, **fields)
-    assert not finding().holds
-
-
-def test_a_finding_without_shipped_results_is_named(monkeypatch, tmp_path):
-    (tmp_path / "figures").mkdir()
-    monkeypatch.setattr("benchmarks.shipped.ROOT", tmp_path)
-    monkeypatch.setattr(findings.discovery, "folder", lambda package: tmp_path)
-    monkeypatch.setattr(findings.leaderboard, "table", list)
-    holding, without = findings.findings()
-    assert holding == [] and len(without) == len(findings.FINDINGS)
-    assert all("no result is shipped" in line for line in without)
+    assert not finding().holds and "no longer support" in finding().table()
 
 
 def test_training_with_three_iterations_is_compared_with_one_by_seed():
