@@ -1,4 +1,4 @@
-"""`digits` by blocks of its file, in place of a random split: digits beside others of one hand.
+"""Measure accuracy on `digits` when whole blocks of its file are left out of training.
 
     python -m benchmarks.blocks
 
@@ -42,7 +42,7 @@ def command():
 
 
 def network(block: int) -> dict:
-    """Test images of a block, and how many of them are read right after training on the others."""
+    """Return the test images of a block, and how many are correct after training on the others."""
     _, recipe = pipeline.prepare(RECIPE, {"dataset_options": {"block": block}})
     train, validation, test = (pipeline.load(recipe, split) for split in data.SPLITS)
     with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +52,7 @@ def network(block: int) -> dict:
 
 
 def machines() -> dict[str, float]:
-    """Accuracy of support vector machines over all digits, each left out once, in both ways."""
+    """Return accuracies of support vector machines, each digit left out once, by both splits."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import KFold, cross_val_score
     from sklearn.svm import SVC

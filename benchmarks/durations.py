@@ -1,4 +1,4 @@
-"""How long whole commands take, cold, with the shipped `mnist`: analyses of causes, the figure set.
+"""Time whole commands with the shipped `mnist`, each in a new process.
 
     python -m benchmarks.durations [NAME]...
 
@@ -50,7 +50,7 @@ def command(names):
 
 
 def read() -> dict:
-    """What was measured so far, by command."""
+    """Return the measurements so far, by command."""
     return json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
 
 

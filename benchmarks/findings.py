@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +17,11 @@ import numpy as np
 
 from benchmarks import dots
 from benchmarks.dots import Number
-from benchmarks.shipped import LAWS, ROOT, shipped
+from benchmarks.shipped import LAWS, ROOT, Source, over_runs, shipped
 from capsviz import checkpoint, discovery
 from capsviz.files import write_text
 from capsviz.nn import routing as routings
-from capsviz.results import leaderboard, read_result
+from capsviz.results import leaderboard
 from capsviz.results.leaderboard import columns
 from capsviz.results.tables import markdown
 from capsviz.statistics.estimate import Estimate
@@ -80,49 +80,16 @@ def _number(estimate: Estimate, scale: float, form: str, unit: str = "") -> Numb
     return Number(f"{value:{form}} [{low:{form}}, {high:{form}}]{unit}", (value, low, high))
 
 
-class Source(NamedTuple):
-    """A shipped result, how many training runs it is over, and its file."""
-
-    result: NamedTuple
-    runs: int
-    path: str
-
-
-def figure(pattern: str) -> Source:
-    """Return the result in figures/ that a pattern names; FileNotFoundError if there is none."""
-    one = shipped(pattern)
-    if one is None:
-        raise FileNotFoundError(f"figures/{pattern}")
-    return Source(one.result, 1, one.source)
-
-
-def over_runs(recipe: str, analysis: str, **fields) -> Source:
-    """Return statistics over the training runs of a recipe, where the result has these fields."""
-    for one in _statistics(recipe, analysis):
-        if all(getattr(one.result, name, None) == value for name, value in fields.items()):
-            return one
-    raise FileNotFoundError(f"trained/seeds/{recipe}/{analysis}-*.json")
-
-
-def _statistics(recipe: str, analysis: str) -> Iterator[Source]:
-    folder = discovery.folder(checkpoint.SHIPPED) / "seeds" / recipe
-    for path in sorted(folder.glob(f"{analysis}-*.json")):
-        result, about = read_result(path)
-        if about["kind"] in ("Statistics", "Result"):
-            runs = len(about["runs"]["seeds"])
-            yield Source(result, runs, f"trained/seeds/{recipe}/{path.name}")
-
-
 def transplant() -> Finding:
     """Couplings can carry the class."""
-    mnist = figure("transplant-mnist-*-images.json")
+    mnist = shipped("transplant-mnist-*-images.json")
     two = "mnist-2-iterations-10-epochs"
     each = {
         ("`mnist`", "3"): mnist,
         ("`mnist`, trained with 2 iterations", "2"): over_runs(two, "transplant", iterations=None),
         ("the same", "3"): over_runs(two, "transplant", iterations=3),
         ("the same", "5"): over_runs(two, "transplant", iterations=5),
-        ("`cifar10-resnet`", "3"): figure("transplant-cifar10-resnet-*-images.json"),
+        ("`cifar10-resnet`", "3"): shipped("transplant-cifar10-resnet-*-images.json"),
     }
 
     def share(one: Source, condition: str) -> Estimate:
@@ -161,7 +128,7 @@ def transplant() -> Finding:
 def iterations() -> Finding:
     """Iterations at test time and in training."""
     each = {
-        "mnist": figure("routing-mnist-*-images.json"),
+        "mnist": shipped("routing-mnist-*-images.json"),
         "mnist-10-epochs": over_runs("mnist-10-epochs", "routing"),
         "digits-dynamic": over_runs("digits-dynamic", "routing"),
         "cifar10": over_runs("cifar10", "routing"),
@@ -229,7 +196,7 @@ def _accuracy(path: Path) -> float:
 
 def by_class() -> Finding:
     """Variance of couplings with the class."""
-    mnist = figure("parse-tree-mnist-*-images.json")
+    mnist = shipped("parse-tree-mnist-*-images.json")
     others = ("mnist-10-epochs", "mnist-attention", "digits-self-attention",
               "digits-slim-inverted_attention")  # fmt: skip
     each = {"mnist": mnist} | {name: over_runs(name, "parse-tree") for name in others}
@@ -273,7 +240,7 @@ def with_class(shares: Estimate) -> Estimate:
 def stays() -> Finding:
     """Couplings of a shifted digit."""
     each = {
-        "mnist": figure("parse-tree-mnist-*-images.json"),
+        "mnist": shipped("parse-tree-mnist-*-images.json"),
         "mnist-10-epochs": over_runs("mnist-10-epochs", "parse-tree"),
         "digits-paper-stem": over_runs("digits-paper-stem", "parse-tree"),
     }
@@ -367,7 +334,7 @@ def _label(name: str) -> str:
 
 def maps() -> Finding:
     """Deletion and insertion of pixels."""
-    one = figure("faithfulness-mnist-*-images.json")
+    one = shipped("faithfulness-mnist-*-images.json")
     result = one.result
     labels = {
         "routing map": "routing map",
@@ -396,7 +363,7 @@ def maps() -> Finding:
 
 def lawful() -> Finding:
     """Poses of rotated digits."""
-    one = figure(LAWS)
+    one = shipped(LAWS)
     result = one.result
     turn, names = result.warps.index("rotation"), result.sources
     fresh = next(k for k, name in enumerate(names) if "freshly initialised" in name)
@@ -456,7 +423,7 @@ def affine() -> Finding:
         better = points(gains[name]) if name in gains else NONE
         numbers = [percent(inside[name]), better, percent(outside[name]), apart]
         rows.append([f"slim stem, {_label(name)}", *numbers, str(runs[name])])
-    shifted = figure("affnist.json")
+    shifted = shipped("affnist.json")
     for name, label in (("average", "ConvNet with pooling"), ("capsnet", "CapsNet")):
         k = shifted.result.networks.index(name)
         numbers = [percent(shifted.result.within[k]), NONE, percent(shifted.result.beyond[k]), NONE]
@@ -481,7 +448,7 @@ def _range(differences: dict[str, Estimate]) -> str:
 
 def broken() -> Finding:
     """Digits with exchanged or shifted parts."""
-    one = figure("parts-mnist-*-images.json")
+    one = shipped("parts-mnist-*-images.json")
     result = one.result
     other, nearest = map(
         result.scores.index, ("mnist-resnet: largest score", "pixels: nearest image")
@@ -516,7 +483,7 @@ def broken() -> Finding:
 
 def detection() -> Finding:
     """Detection of attacks by reconstruction."""
-    one = figure("detect-mnist-*-images.json")
+    one = shipped("detect-mnist-*-images.json")
     repeated = over_runs("mnist-10-epochs", "detect")
     rows, evaded = [], {}
     for name, source, sets in (

@@ -38,16 +38,16 @@ def test_numbers_are_drawn_where_they_lie():
 
 def doctored(monkeypatch, **fields):
     """Give some fields of the results in figures/ other values, where they have them."""
-    plain = findings.figure
+    plain = findings.shipped
 
-    def figure(pattern):
+    def other(pattern):
         one = plain(pattern)
         known = {
             name: change(one.result) for name, change in fields.items() if hasattr(one.result, name)
         }
         return one._replace(result=one.result._replace(**known))
 
-    monkeypatch.setattr(findings, "figure", figure)
+    monkeypatch.setattr(findings, "shipped", other)
 
 
 def share(condition, value):
