@@ -3,7 +3,8 @@
     python -m benchmarks.layers
 
 The layer of the paper's network on MNIST: 1152 children of 8 numbers, 10 parents of 16, and one
-matrix for each pair; forward and backward of a batch of 128, with three routing iterations. Contenders take turns in one process; memory is of a fresh process each. "Literal" holds
+matrix for each pair; forward and backward of a batch of 128, with three routing iterations.
+Contenders take turns in one process; memory is measured in a fresh process each. "Literal" holds
 the votes, and autograd what it needs of every iteration, as public code does.
 """
 

@@ -1,4 +1,4 @@
-"""Results in figures/ and trained/seeds, and cards of the weights, that are shipped with capsviz."""
+"""Results in figures/ and trained/seeds, and the cards of the weights, as they are shipped."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

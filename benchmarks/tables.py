@@ -71,6 +71,13 @@ def commands() -> str:
     return markdown(["command", ""], rows).rstrip().replace("| :-- | --: |", "| :-- | :-- |", 1)
 
 
+def template(words: str) -> str:
+    """Return what `capsviz new` writes for "KIND NAME", as a block of code."""
+    kind, name = words.split()
+    path = discovery.folder("capsviz") / "templates" / f"{kind}.txt"
+    return f"```python\n{path.read_text('utf-8').replace('NAME', name)}```"
+
+
 def times() -> str:
     """Return how long commands and the trainings of shipped weights took."""
     rows = [
@@ -338,7 +345,8 @@ def _machine(about: dict) -> str:
 PARTS: dict[str, Callable[..., str]] = {
     "results": results, "leaderboard": leaderboard_head, "findings": findings.titles,
     "finding": findings.table,
-    "commands": commands, "durations": times, "blocks": blocks, "speed": speed, "parity": paths,
+    "commands": commands, "template": template, "durations": times, "blocks": blocks,
+    "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,
 }  # fmt: skip
