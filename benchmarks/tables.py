@@ -356,8 +356,8 @@ def _machine(about: dict) -> str:
 PARTS: dict[str, Callable[..., str]] = {
     "results": results, "leaderboard": leaderboard_head, "findings": findings.titles,
     "finding": findings.table,
-    "commands": commands, "checks": pitfalls, "template": template, "durations": times, "blocks": blocks,
-    "speed": speed, "parity": paths,
+    "commands": commands, "checks": pitfalls, "template": template, "durations": times,
+    "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,
 }  # fmt: skip
