@@ -31,14 +31,14 @@ from capsviz.analyses.transplant.words import (
     UNLIKE_SHUFFLED,
     by_class,
 )
-from capsviz.tracing.construction import BY_CONSTRUCTION
+from capsviz.tracing.needs import BY_DEFINITION
 
 EVEN = 0.01  # standard deviation of couplings about 1/10 that look even
 
 
 def may_fail(routing: str | None) -> bool:
     """Whether a routing is not bound to follow another image's couplings."""
-    return "transplant" not in BY_CONSTRUCTION.get(routing or "", ())
+    return "transplant" not in BY_DEFINITION.get(routing or "", ())
 
 
 def transplant() -> Finding:

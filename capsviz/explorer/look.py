@@ -14,7 +14,7 @@ from torch import Tensor
 from capsviz import tracing
 from capsviz.tracing import measures
 from capsviz.tracing.many import require_all_to_all
-from capsviz.tracing.reconstruction import distance as distance_of
+from capsviz.tracing.outputs import distance as distance_of
 from capsviz.tracing.rerouting import chunks
 from capsviz.transforms.augment import to_uint8
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from capsviz import tracing
 from capsviz.explorer import drawing, look
 from capsviz.explorer.network import Networks
-from capsviz.tracing.evidence import routing_words
+from capsviz.tracing.needs import routing_words
 
 ENDS = "Each network has colour scales of its own: read their ends."
 

@@ -21,9 +21,9 @@ _literal: ContextVar[bool] = ContextVar("literal", default=False)
 def literal() -> Iterator[None]:
     """Inside this context networks use `conv2d` and route on votes that they hold.
 
-    The same numbers but for rounding, slower and in more memory. For `torch.func` (grad, vmap,
-    jacrev, jvp), forward-mode derivatives, `torch.export` with a dynamic batch, and ONNX. It holds
-    for the thread or task that enters it, and for what is exported or compiled inside.
+    The same numbers but for rounding, slower and in more memory. For `torch.export` with a dynamic
+    batch, and ONNX; under `torch.func` and in forward mode networks compute so by themselves. It
+    holds for the thread or task that enters it, and for what is exported or compiled inside.
     """
     token = _literal.set(True)
     try:
@@ -33,19 +33,28 @@ def literal() -> Iterator[None]:
 
 
 def is_literal() -> bool:
-    """Whether `literal` holds here."""
-    return _literal.get()
+    """Return whether `literal` holds here, or a transform that the fast way has no rules for."""
+    return _literal.get() or is_transformed()
+
+
+def is_transformed() -> bool:
+    """Return whether this runs inside a transform of `torch.func`, or in forward mode."""
+    if torch.compiler.is_compiling():
+        return False
+    inside = torch._C._functorch.peek_interpreter_stack() is not None
+    return inside or torch.autograd.forward_ad._current_level >= 0
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor has numbers, and is no stand-in of an exporter's: those must not be kept."""
+    """Return whether a tensor has numbers, and is no stand-in of an exporter."""
     return type(tensor) in (Tensor, nn.Parameter)
 
 
 def kept(constants: Callable) -> Callable:
-    """A function of which each result is made once, to be used in training, too.
+    """Let a function compute each result once; it may be used in training too.
 
-    Results are tensors, or tuples with some. Those of an exporter's stand-ins are not kept.
+    Results are tensors, or tuples with some. Those of an exporter's stand-ins are not kept, nor
+    those of a transform, which are tensors of that transform alone.
     """
 
     @wraps(constants)
@@ -54,7 +63,7 @@ def kept(constants: Callable) -> Callable:
             return results[key]
         with torch.inference_mode(False):  # which would keep them from training later
             result = constants(*key)
-        if all(map(is_plain, _tensors(result))):
+        if all(map(is_plain, _tensors(result))) and not is_transformed():
             results[key] = result
         return result
 

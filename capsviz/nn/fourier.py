@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from capsviz.nn.computation import kept
+from capsviz.nn.computation import is_transformed, kept
 
 LEAST_IMAGES = 16  # fewer pay less than it takes to read the transformed kernels
 MOST_BYTES = 1 << 28  # of transformed kernels
@@ -108,7 +108,7 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     """
     s, B = shape_of(images, weight, stride), len(images)
     pixels, taps, synthesis = _forms(s.rows, s.columns, s.taps, images.dtype)
-    if torch.is_grad_enabled() and weight.requires_grad:
+    if is_transformed() or (torch.is_grad_enabled() and weight.requires_grad):
         kernels = _transformed(weight, taps, s)
     else:
         kernels = _remembered(weight, taps, s)
