@@ -46,7 +46,7 @@ UNKNOWN_TO_ANALYSES = (
 )
 
 # Rooms that ask `tracing.abilities` what a network offers, and probe none themselves.
-ASK_ABILITIES = ("analyses",)
+ASK_ABILITIES = ("analyses", "cli", "commands", "explorer", "inputs", "results")
 
 
 def room(module):

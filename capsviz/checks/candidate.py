@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from capsviz.checks import facts
 from capsviz.checks.children import Children
 from capsviz.checks.verdict import UnseenError
+from capsviz.tracing import abilities
 from capsviz.wrapping import without_cuda
 from capsviz.wrapping.decoders import put_decoder
 from capsviz.wrapping.device import followed
@@ -71,7 +72,7 @@ class Candidate(Children):
             raise UnseenError("decoder: none, as given")
         if self.decode_option is not None:
             return followed(self.decode_option)
-        if self.manner == "look" and getattr(self.network, "decoder", None) is not None:
+        if self.manner == "look" and abilities(self.network).decodes:
             return self.network.decode
         images, output = self.structure.images, self.structure.recording.output
         if not find_reconstruction(output, images, self.image_shape):

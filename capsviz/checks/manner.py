@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from capsviz.tracing import abilities
 from capsviz.wrapping import without_cuda
 from capsviz.wrapping.bare import Bare, Recipe, whole_shape
 from capsviz.wrapping.recorder import Pass
@@ -34,10 +35,9 @@ class Labels(NamedTuple):
 
 def of_images(network: nn.Module, image_shape, classes: int | None):
     """Shape and classes: given, or as a network's `config` says; ValueError without either."""
-    config = getattr(network, "config", None)
-    if isinstance(config, dict):
-        image_shape = config.get("image_shape") if image_shape is None else image_shape
-        classes = config.get("classes") if classes is None else classes
+    config = abilities(network).config
+    image_shape = config.get("image_shape") if image_shape is None else image_shape
+    classes = config.get("classes") if classes is None else classes
     if image_shape is None or classes is None:
         raise ValueError(
             f"{type(network).__name__} does not say what it takes: give image_shape=(C, H, W) and "
@@ -48,7 +48,7 @@ def of_images(network: nn.Module, image_shape, classes: int | None):
 
 def name_of(network: nn.Module) -> str:
     """Of its card, or of its class."""
-    name = (getattr(network, "card", None) or {}).get("name")
+    name = abilities(network).card.get("name")
     kind = type(network.network if isinstance(network, Bare) else network).__name__
     return name or kind
 
@@ -114,7 +114,7 @@ def find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> str:
     ways: dict[str, Callable]
     if call is not None:
         ways = {"given": call}
-    elif hasattr(network, "look"):
+    elif abilities(network).has_capsules:
         ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
     elif (labels := labels_of(network)) is not None and labels.needed:
         kinds = ("one-hot", "index")

@@ -104,7 +104,7 @@ def types_of(model) -> int:
 
     0 where children have no grid, or where others are routed before those of the grid.
     """
-    if model.grid is None or not hasattr(model, "encode"):
+    if model.grid is None or not tracing.abilities(model).encodes:
         return 0
     ((_, children, _),) = chunks(model, torch.zeros(1, *model.config["image_shape"]))
     return model.grid[0] if children.shape[1] == prod(model.grid) else 0

@@ -83,9 +83,7 @@ def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
         multiply_adds_without_decoder=sum(layer.multiply_adds or 0 for layer in body),
         batch_size=batch_size,
         weights_bytes=sum(t.numel() * t.element_size() for t in stored),
-        training_bytes=(
-            model.training_bytes(batch_size) if hasattr(model, "training_bytes") else None
-        ),
+        training_bytes=models.training_bytes(model, batch_size),
         image_bytes=getattr(model, "image_bytes", None),
         not_counted=", ".join([NOT_COUNTED, *unknown]),
     )

@@ -17,7 +17,7 @@ not fit is computed in parts. One with batch norm says no such thing, or that it
 `whole_batches`: the statistics of a part are not those of the batch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -93,6 +93,17 @@ def of_config(name: str, config: Mapping) -> nn.Module:
     """`build` from what a network's `config` says."""
     settings = dict(config)
     return build(name, settings.pop("image_shape"), settings.pop("classes"), **settings)
+
+
+def training_bytes(model: nn.Module, batch: int) -> int | None:
+    """Return the memory of a training step, at most about; None if a network has no estimate."""
+    estimate: Callable[[int], int] | None = getattr(model, "training_bytes", None)
+    return None if estimate is None else estimate(batch)
+
+
+def needs_whole_batches(model: nn.Module) -> bool:
+    """Return whether a batch must not be computed in parts, as with batch norm."""
+    return bool(getattr(model, "whole_batches", False))
 
 
 def name_for(model: nn.Module) -> str | None:
