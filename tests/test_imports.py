@@ -36,7 +36,6 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 UNKNOWN_TO_ANALYSES = (
     "routing",
     "links",
-    "evidence",
     "primary_capsules",
     "class_capsules",
     "capsule_layer",

@@ -66,7 +66,7 @@ network = stack(
         multiple=True,
         metavar="NAME=VALUE",
         help="A setting of the network, as in a recipe's [options], e.g. class_dimensions=8; "
-        "several times. CapsNet's are the fields of capsviz/nn/models/_capsnet_config.py.",
+        "several times. CapsNet's are the fields of `Config` in capsviz/nn/models/capsnet.py.",
     ),
 )
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,

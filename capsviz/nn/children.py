@@ -72,7 +72,7 @@ class Activated(nn.Module):
 
     def forward(self, features: Tensor, types: int, logits: Tensor) -> Capsules:
         """Features and logits (B, types, rows, columns) -> poses and activations."""
-        if self.poses is not None:
+        if self.poses is not None and self.logits is not None:
             features, logits = normed(self.poses, features), normed(self.logits, logits)
         else:
             logits = logits - 1

@@ -5,9 +5,8 @@ from torch import Tensor, einsum, nn
 
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
-from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing, em
-from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
+from capsviz.nn.routing_layer import ParentNorm, RoutingLayer, initial_std, matrix_count
 
 
 class ClassCapsules(RoutingLayer):

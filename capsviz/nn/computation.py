@@ -1,7 +1,8 @@
 """Which way the same numbers are computed: fast, or literally as the paper writes it.
 
 The fast way has forward and backward passes of its own, which PyTorch's function transforms and
-exporters cannot see into. The literal way is made of PyTorch's own operations alone.
+exporters cannot see into. The literal way is made of PyTorch's own operations alone, and is taken
+by itself inside a transform of `torch.func` and in forward mode.
 """
 
 from __future__ import annotations

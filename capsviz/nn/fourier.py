@@ -170,7 +170,9 @@ def _forms(rows: int, columns: int, taps: int, dtype: torch.dtype) -> tuple[Tens
     pixels (P, N * M), taps (P, taps * taps) and synthesis (rows * columns, P), for P real products.
     """
     N, M = rows + taps - 1, columns + taps - 1
-    pixels, kernels, synthesis = [], [], []
+    pixels: list[np.ndarray] = []
+    kernels: list[np.ndarray] = []
+    synthesis: list[np.ndarray] = []
     n, m = np.meshgrid(np.arange(N), np.arange(M), indexing="ij")
     for u, v in itertools.product(range(N), range(M)):
         conjugate = (-u % N, -v % M)

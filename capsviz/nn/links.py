@@ -1,6 +1,6 @@
 """Which child a place of parents sees: local couplings, as of a convolution, and their softmax."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ class Links(NamedTuple):
     """What Q places of parents see: votes are (B, Q, I, J, E), I the slots of a place."""
 
     child: Tensor  # (Q, I) long: number of the child in each slot, -1 for none
-    count: int  # of children
+    count: int  # type: ignore[assignment]  # of children; a tuple has a method of this name
 
 
 def convolution_links(
@@ -101,7 +101,7 @@ def route_places(
     votes: Tensor,
     *,
     links: Links,
-    couplings: Tensor | None = None,
+    couplings: Tensor | Sequence[Tensor | None] | None = None,
     **options,
 ) -> Routing:
     """Any routing on the votes (B, Q, I, J, E) of places.
@@ -112,7 +112,7 @@ def route_places(
     Parameters
     ----------
     route      of a routing.
-    couplings  (B, Q, I, J), or a shape that broadcasts to it.
+    couplings  (B, Q, I, J), or a shape that broadcasts to it; or a list of one for each iteration.
     options    of its `route`; `activations` (B, count) and `children` (B, count, D).
 
     Returns
@@ -135,9 +135,11 @@ def route_places(
     def folded(one: Tensor | None) -> Tensor | None:
         return None if one is None else like_logits(one, votes[..., 0]).flatten(0, 1)
 
-    listed = isinstance(couplings, list | tuple)
-    couplings = [folded(one) for one in couplings] if listed else folded(couplings)
-    result = route(votes.flatten(0, 1), couplings=couplings, **options)
+    if couplings is None or isinstance(couplings, Tensor):
+        options["couplings"] = folded(couplings)
+    else:
+        options["couplings"] = [folded(one) for one in couplings]
+    result = route(votes.flatten(0, 1), **options)
     return Routing(*(part.unflatten(1, (B, Q)) for part in result))
 
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from capsviz.nn.children import lay_out
 from capsviz.nn.convolution import convolve
 from capsviz.nn.functional import squash
 
@@ -46,7 +47,6 @@ class PrimaryCapsules(nn.Module):
         conv = self.convolution
         weight = conv.weight if self.scale == 1 else conv.weight * self.scale
         out = convolve(features, weight, conv.bias, conv.stride[0])
-        B, _, rows, columns = out.shape
-        capsules = out.reshape(B, self.types, self.dimensions, rows, columns).movedim(2, 4)
-        capsules = capsules.reshape(B, self.types * rows * columns, self.dimensions)
-        return squash(capsules.to(torch.promote_types(conv.weight.dtype, torch.float32)))
+        return squash(
+            lay_out(out, self.types).to(torch.promote_types(conv.weight.dtype, torch.float32))
+        )

@@ -1,18 +1,21 @@
-"""What layers of parents share: the matrices that make votes, and what their routing is given."""
+"""What layers of parents share: matrices that make votes, inputs of a routing, norm, evidence."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from capsviz.discovery import parameters, unknown
 from capsviz.nn import routing as routings
-from capsviz.nn.evidence import evidence
-from capsviz.nn.functional import lengths
+from capsviz.nn.computation import normed
+from capsviz.nn.functional import agreement, lengths
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Routing
+from capsviz.nn.routing import Parents, Routing
 
+CLOSEST = 1e-6  # of an activation to 0 and 1: its logit is a number still
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
 
 
@@ -42,7 +45,7 @@ class RoutingLayer(nn.Module):
         module = routings.get(routing)  # refuses an unknown name now
         self.routing_name, self.slots = routing, slots
         self.iterations = routings.rounds(routing, iterations)
-        self.options: dict[str, object] = {}  # of the routing, beside its iterations
+        self.options: dict[str, Any] = {}  # of the routing, beside its iterations
         self._route, self._fused = module.route, getattr(module, "fused", None)
         self._takes = {function: parameters(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
@@ -75,7 +78,7 @@ class RoutingLayer(nn.Module):
         children: Tensor,
         activations: Tensor | None,
         iterations: int | None = None,
-    ) -> dict[str, object]:
+    ) -> dict[str, Any]:
         """What a function of the routing is given by name, of what it takes.
 
         Parameters
@@ -98,7 +101,7 @@ class RoutingLayer(nn.Module):
         takes, count = self._takes[function], self.iterations
         if iterations is not None:
             count = routings.rounds(self.routing_name, iterations)
-        known: dict[str, object] = {"iterations": count}
+        known: dict[str, Any] = {"iterations": count}
         if function is self._route:
             known["children"] = children
         if "activations" in takes:
@@ -108,7 +111,7 @@ class RoutingLayer(nn.Module):
         learned = {name: value.to(children.dtype) for name, value in self.learned.items()}
         return {**known, **learned, **self.options}
 
-    def listed(self, couplings, options: Mapping[str, object]):
+    def listed(self, couplings, options: Mapping[str, Any]):
         """Couplings, or a list of one for each iteration, as `route` takes them with its options.
 
         Raises
@@ -193,3 +196,69 @@ def matrix_count(transform: str, children: int, types: int) -> int:
     if transform == "type" and (types < 1 or children % types):
         raise ValueError(f"types must divide the {children} children, got {types}")
     return {"own": children, "type": types, "shared": 1}[transform]
+
+
+class ParentNorm(nn.Module):
+    """Poses, and the logits of activations, each of mean 0 and variance 1 for each type of parent.
+
+    Without gain and shift, as in the authors' code of variational routing (Ribeiro et al. 2020).
+
+    Parameters
+    ----------
+    parents  J.
+    """
+
+    def __init__(self, parents: int):
+        super().__init__()
+        self.poses = nn.BatchNorm1d(parents, affine=False)
+        self.logits = nn.BatchNorm1d(parents, affine=False)
+
+    @property
+    def logit_std(self) -> Tensor:
+        """What evaluation divides the logits of each type of parent by: (J,)."""
+        assert self.logits.running_var is not None
+        variance = self.logits.running_var
+        exact = torch.promote_types(variance.dtype, torch.float32)
+        return (variance.to(exact) + self.logits.eps).sqrt()
+
+    def forward(self, poses: Tensor, activations: Tensor) -> Parents:
+        """Poses (B, J, E) and activations (B, J), or (B, J, places) of both."""
+        logits = normed(self.logits, torch.logit(activations, CLOSEST))
+        return Parents(normed(self.poses, poses), logits.sigmoid())
+
+
+def evidence(
+    name: str, votes: Tensor, routing: Routing, activations: Tensor, **known: Tensor | float
+) -> Tensor:
+    """What each vote adds to what its parent's activation is read from: `routing.quantity(name)`.
+
+    Parameters
+    ----------
+    name         of the routing.
+    votes        (B, [Q,] I, J, E).
+    routing      what `route` gave for them.
+    activations  (B, [Q,] I) of the children, slot by slot where places see some of them.
+    known        what the routing learned, and its options, by name.
+
+    Returns
+    -------
+    (B, [Q,] I, J), after the last iteration of `routing`. By default the length that a weighted
+    vote has along its parent's pose.
+    """
+    module = routings.get(name)
+    if hasattr(module, "evidence"):
+        takes = signature(module.evidence).parameters
+        known = {key: value for key, value in known.items() if key in takes}
+        return module.evidence(votes, routing, activations, **known)
+    poses = routing.poses[-1]
+    along = agreement(votes, poses / lengths(poses)[..., None])
+    couplings = routing.couplings[-1]
+    weights = getattr(module, "weights", None)
+    return (couplings if weights is None else weights(couplings, activations)) * along
+
+
+def by_round(evidence, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
+    """A layer's `evidence` after each iteration: (R, B, [Q,] I, J)."""
+    rounds = range(1, len(routing.couplings) + 1)
+    each = [Routing(*(part[:r] for part in routing)) for r in rounds]
+    return torch.stack([evidence(votes, one, activations) for one in each])

@@ -203,7 +203,7 @@ def check_look(model: Any, layer: int, couplings: str | Tensor | None) -> None:
     """Raise ValueError for a layer or couplings that a network's `look` does not take."""
     check_layer(model, layer, model.look)
     if isinstance(couplings, Tensor) and not couplings.isfinite().all():
-        raise ValueError("expected finite couplings, got NaN or infinity among them")
+        raise ValueError("expected finite couplings, got some that are not finite")
     if couplings is not None and not takes(model.look, "couplings"):
         raise ValueError(
             "this network's couplings cannot be replaced: its `look` takes no `couplings`"

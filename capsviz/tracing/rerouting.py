@@ -87,7 +87,7 @@ def _check(several: Sequence[Tensor | None]) -> None:
         if not (one is None or isinstance(one, Tensor)):
             raise TypeError(f"expected couplings as tensors or None, got {type(one).__name__}")
         if one is not None and not one.isfinite().all():
-            raise ValueError("expected finite couplings, got NaN or infinity among them")
+            raise ValueError("expected finite couplings, got some that are not finite")
 
 
 def under_couplings(

@@ -1,8 +1,11 @@
 """What networks share whose classes have poses: a decoder of them, and what training minimises."""
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from capsviz.nn import functional, objectives
+from capsviz.nn.decoders import Decoder
 from capsviz.nn.models import Objective, Output
 
 METRICS = {"l2": functional.reconstruction_loss, "l1": functional.reconstruction_loss_l1}
@@ -10,6 +13,9 @@ METRICS = {"l2": functional.reconstruction_loss, "l1": functional.reconstruction
 
 class ClassPoses(nn.Module):
     """A network with `settings`, and a `decoder`, which may be None."""
+
+    settings: Any  # its `Config`
+    decoder: Decoder | None
 
     @property
     def whole_batches(self) -> bool:
@@ -57,7 +63,7 @@ class ClassPoses(nn.Module):
             absent=c.margin_absent,
             down_weight=c.absent_weight,
         )
-        if self.decoder is None:
+        if self.decoder is None or output.poses is None:
             return Objective(margin.mean(), margin)
         distance = self._distance(output.poses, images, labels)
         weight = c.reconstruction_weight * reconstruction_factor

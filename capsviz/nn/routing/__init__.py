@@ -20,7 +20,7 @@ one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves
 and the options `bias`, `detach` and `leaky`.
 CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
 parents (`nn.children`, `nn.objectives`), if not "squash" and "margin". PARENTS = "batch_norm" asks
-for batch norm of the class capsules (`nn.parent_norm`). PECULIAR = {"sums": why} says that
+for batch norm of the class capsules (`nn.routing_layer`). PECULIAR = {"sums": why} says that
 couplings are not meant to sum to 1 over parents, or other things that verification would call
 mistakes (`tracing.verification`).
 To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
@@ -124,8 +124,8 @@ def stack(history: Sequence[tuple[Tensor, ...]]) -> Routing:
 
     Where activations are left out, they are the lengths of the poses.
     """
-    stacked = [torch.stack(values) for values in zip(*history, strict=True)]
-    return Routing(*stacked) if len(stacked) == 4 else Routing(*stacked, lengths(stacked[2]))
+    logits, couplings, poses, *activations = map(torch.stack, zip(*history, strict=True))
+    return Routing(logits, couplings, poses, activations[0] if activations else lengths(poses))
 
 
 def check_votes(votes: Tensor, iterations: int) -> None:
@@ -173,4 +173,4 @@ def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
 
 def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:
     """What replaces the couplings of a round, from 0, where one for each is listed; or None."""
-    return couplings[iteration] if isinstance(couplings, list | tuple) else couplings
+    return couplings if isinstance(couplings, Tensor | None) else couplings[iteration]

@@ -100,7 +100,7 @@ class Slots(NamedTuple):
 
     mask: Tensor  # is there a child
     child: Tensor  # its number
-    count: int  # of how many
+    count: int  # type: ignore[assignment]  # of how many
     places: Tensor  # how many see it
 
 

@@ -40,9 +40,11 @@ def fused_rounds(
     check_iterations(iterations)
     inputs, moments = first_pass(routing, children, weight, activations, links)
     for iteration in range(iterations):
-        pose, *density, activation = posterior(iteration, moments.mass, *moments.about_mean())
+        mean, scatter = moments.about_mean()
+        pose, precision, constant, activation = posterior(iteration, moments.mass, mean, scatter)
         if iteration + 1 < iterations:
-            moments = mixture(*inputs[:3], pose, *density, inputs[3])
+            u, w, active, competition = inputs
+            moments = mixture(u, w, active, pose, precision, constant, competition)
     return of_places(Parents(pose, activation), links)
 
 
@@ -64,7 +66,7 @@ def first_pass(
     ------
     ValueError  in the name of the routing, for activations that are missing or not (B, I).
     """
-    require(routing, "activations", activations, "(B, I)")
+    active = require(routing, "activations", activations, "(B, I)")
     size, competition = children.shape[:2], ALONE
     if links is not None:
         competition = Places(links)
@@ -72,21 +74,22 @@ def first_pass(
     children, weight = batch_last(children, weight)
     check_shape("activations", activations, "B, I", size)
     if links is not None:
-        activations = of_slots(activations, links).flatten(0, 1)
-    activations = activations.to(children).T.contiguous().T  # as every round takes them
-    inputs = children, weight, activations, competition
+        active = of_slots(active, links).flatten(0, 1)
+    active = active.to(children).T.contiguous().T  # as every round takes them
+    inputs = children, weight, active, competition
     return inputs, even_moments(*inputs)
 
 
 def check_votes(
     routing: str, votes: Tensor, activations: Tensor | None, iterations: int, links: Links | None
-) -> None:
-    """ValueError for what the routing's `route` does not take, but for its parameters."""
+) -> Tensor:
+    """Return the activations; raise ValueError for what the routing's `route` does not take."""
     check_links(votes, links)
     check_iterations(iterations)
-    require(routing, "activations", activations, "(B, I)")
-    count = votes.shape[-3] if links is None else links.count
-    check_shape("activations", activations, "B, I", (votes.shape[0], count))
+    active = require(routing, "activations", activations, "(B, I)")
+    size = votes.shape[-3] if links is None else links.count
+    check_shape("activations", active, "B, I", (votes.shape[0], size))
+    return active
 
 
 def check_betas(beta_u: Tensor | None, beta_a: Tensor | None, parents: int) -> None:

@@ -64,7 +64,8 @@ def check_shape(name: str, value: Tensor | None, axes: str, shape: tuple[int, ..
         )
 
 
-def require(routing: str, name: str, value: Tensor | None, axes: str) -> None:
-    """ValueError if what a routing needs of the children is not there."""
+def require(routing: str, name: str, value: Tensor | None, axes: str) -> Tensor:
+    """Return what a routing needs of the children; raise ValueError if it is missing."""
     if value is None:
         raise ValueError(f"{routing} routing needs the children's {name} {axes}: got none")
+    return value

@@ -107,9 +107,9 @@ def route(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    check_votes("EM", votes, activations, iterations, links)
+    active = check_votes("EM", votes, activations, iterations, links)
     beta_u, beta_a = betas(beta_u, beta_a, votes)
-    active = of_slots(activations.to(votes), links)
+    active = of_slots(active.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
         mean, variance, mass = maximised(votes, coupling * active[..., None], floor)
@@ -159,8 +159,10 @@ def fused(
         score = scored(mass, variance, *betas(beta_u, beta_a, mean), warmth)
         return mean, 1 / variance, constant(score, variance), score.sigmoid()
 
-    sizes = {"iterations": iterations, "activations": activations, "links": links}
-    return fused_rounds("EM", posterior, children, weight, **sizes)
+    return fused_rounds(
+        "EM", posterior, children, weight,
+        iterations=iterations, activations=activations, links=links,
+    )  # fmt: skip
 
 
 def evidence(

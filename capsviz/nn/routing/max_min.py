@@ -67,9 +67,9 @@ def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
     """
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
-    total, query = weight.shape[1] * attend(u, weight), 0  # all couplings are 1 at first
+    total, query = weight.shape[1] * attend(u, weight), None  # all couplings are 1 at first
     for _ in range(iterations - 1):
-        query = query + squash(total, 1)
+        query = squash(total, 1) if query is None else query + squash(total, 1)
         total = attend(u, weight, query, stretched=True)
     poses = squash(total.permute(2, 0, 1))
     return Parents(poses, lengths(poses))

@@ -22,7 +22,7 @@ from capsviz.nn.routing._rounds import iterate
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/objectives.py
-PARENTS = "batch_norm"  # see nn/parent_norm.py
+PARENTS = "batch_norm"  # see nn/routing_layer.py
 QUANTITY = Quantity(
     r"$-a_i c_{ij}/m_j\,\exp(E\ln\pi_j)H_j$",
     "−(a c / Σ a c) exp(E ln π) H",
@@ -78,8 +78,8 @@ def route(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    check_votes("variational", votes, activations, iterations, links)
-    active = of_slots(activations.to(votes), links)
+    active = check_votes("variational", votes, activations, iterations, links)
+    active = of_slots(active.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
         mass = coupling * active[..., None]
@@ -123,12 +123,14 @@ def fused(
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
 
-    def inferred(iteration: int, *moments: Tensor):
-        *posed, score = posterior(*moments, beta_u, beta_a)
+    def inferred(iteration: int, mass: Tensor, mean: Tensor, scatter: Tensor):
+        *posed, score = posterior(mass, mean, scatter, beta_u, beta_a)
         return *posed, score.sigmoid()
 
-    sizes = {"iterations": iterations, "activations": activations, "links": links}
-    return fused_rounds("variational", inferred, children, weight, **sizes)
+    return fused_rounds(
+        "variational", inferred, children, weight,
+        iterations=iterations, activations=activations, links=links,
+    )  # fmt: skip
 
 
 def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters: Tensor) -> Tensor:
