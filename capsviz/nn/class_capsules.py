@@ -17,7 +17,7 @@ class ClassCapsules(RoutingLayer):
     children, parents                    I and J.
     child_dimensions, parent_dimensions  D and E.
     routing                              name of a file in `capsviz/nn/routing`.
-    iterations                           R, rounds of routing; None is 3, or 1 of a routing that has
+    iterations                           R, of routing; None is 3, or 1 of a routing that has
                                          one pass.
     bias                                 learn a (J, E) bias inside routing, as the authors' code.
     detach                               gradients flow through the last iteration only.
@@ -80,7 +80,7 @@ class ClassCapsules(RoutingLayer):
         return inputs if self.bias is None else {"bias": self.bias, **inputs}
 
     def votes(self, primary: Tensor) -> Tensor:
-        """What each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""
+        """Return what each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""
         self.require_children(primary, self.slots, self.weight.shape[3])
         return einsum("ijed,bid->bije", self.matrices(), self.exact(primary))
 

@@ -80,7 +80,7 @@ def _tensors(value) -> list[Tensor]:
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """Images (B, C, H, W) laid out as convolutions are fastest; literally as they are."""
+    """Images (B, C, H, W) laid out as convolutions are fastest; unchanged in `literal`."""
     return images if is_literal() else images.contiguous(memory_format=torch.channels_last)
 
 
@@ -93,7 +93,7 @@ def without_autocast(device: torch.device) -> AbstractContextManager:
 
 
 def manner(device: torch.device) -> tuple:
-    """What the numbers that are computed here depend on, beside network and images."""
+    """Return what the numbers that are computed here depend on, beside network and images."""
     kind = device.type
     if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
         return (is_literal(),)
@@ -101,7 +101,7 @@ def manner(device: torch.device) -> tuple:
 
 
 def normed(norm: nn.Module, values: Tensor) -> Tensor:
-    """What a norm makes of values, in their type, where its own tensors may be of half precision.
+    """Apply a norm to values, in their type, where its own tensors may be of half precision.
 
     PyTorch's norms refuse float32 values beside them. What they learn of a batch is theirs again.
     """

@@ -135,7 +135,7 @@ class _Products(torch.autograd.Function):
 
 
 def _plain_gradients(grad: Tensor, images: Tensor, weight: Tensor, stride: int) -> tuple:
-    """Those of images, weight and bias by PyTorch's own convolution, which has second ones."""
+    """Return the gradients by PyTorch's own convolution, which can be differentiated again."""
     return torch.ops.aten.convolution_backward(
         grad, images, weight, [len(weight)], [stride] * 2, [0, 0], [1, 1], False, [0, 0], 1,
         [True, True, True],

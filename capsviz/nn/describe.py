@@ -1,4 +1,4 @@
-"""What a network is made of: output, parameters and multiply-adds of every layer, and its memory.
+"""Describe a network: output, parameters and multiply-adds of every layer, and its memory.
 
 A network without data is run on one image without pixels, so neither time nor memory is spent.
 Multiply-adds are those of one image on its way forward, as mathematics has them: however a product
@@ -65,7 +65,7 @@ def describe(model: Any, *, batch_size: int = 128) -> Description:
 
     Returns
     -------
-    Its layers in order, and sums over them; None for memory that the network does not tell of.
+    Its layers in order, and sums over them; None for memory that the network has no estimate of.
     """
     C, H, W = model.config["image_shape"]
     shape = (C, H, W)

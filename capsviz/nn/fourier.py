@@ -71,7 +71,7 @@ def shape_of(images: Tensor, weight: Tensor, stride: int) -> Shape:
 
 
 def pays(images: Tensor, weight: Tensor, stride: int) -> bool:
-    """Whether there are far fewer products, for so many images, and room for their kernels.
+    """Return whether there are far fewer products, for so many images, and room for their kernels.
 
     Parameters are those of `convolve`.
     """

@@ -12,7 +12,7 @@ class PrimaryCapsules(nn.Module):
     """Convolutional capsules without routing (section 4 of arXiv:1710.09829).
 
     A convolution gives types x dimensions channels. A capsule is `dimensions` channels of one type
-    at one place: index i = (type * rows + row) * columns + column. There is no ReLU before the
+    at one position: index i = (type * rows + row) * columns + column. There is no ReLU before the
     squash.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What layers of parents share: matrices that make votes, inputs of a routing, norm, evidence."""
+"""Routing layers: matrices that make votes, inputs of a routing, batch norm, evidence."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -55,7 +55,7 @@ class RoutingLayer(nn.Module):
     def initial(
         self, parents: int, child_numbers: int, parent_numbers: int, *, hidden: bool = False
     ) -> dict[str, Tensor]:
-        """What the routing itself learns, by its names, at first; of a hidden layer less."""
+        """Return initial values of what the routing learns, by name; a hidden layer learns less."""
         if self._initial is None:
             return {}
         learned = self._initial(self.slots, parents, child_numbers, parent_numbers)
@@ -64,7 +64,7 @@ class RoutingLayer(nn.Module):
     def require_options(
         self, names: Iterable[str], learned: Mapping[str, Tensor], advice: str = "leave it out"
     ) -> None:
-        """ValueError for an option that the routing does not have; it need not have any."""
+        """Raise ValueError for an option that the routing does not have; it need not have any."""
         for takes in filter(None, self._takes.values()):
             for option in names:
                 if option in learned or option not in takes:
@@ -79,7 +79,7 @@ class RoutingLayer(nn.Module):
         activations: Tensor | None,
         iterations: int | None = None,
     ) -> dict[str, Any]:
-        """What a function of the routing is given by name, of what it takes.
+        """Return the arguments of a function of the routing, by name, as far as it takes them.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class RoutingLayer(nn.Module):
         return couplings if "iterations" in options else couplings[0]
 
     def require_children(self, children: Tensor, count: int, numbers: int) -> None:
-        """ValueError for children that are not (B, count, numbers): einsum would stretch them."""
+        """Raise ValueError for children that are not (B, count, numbers): einsum would expand."""
         if children.dim() != 3 or tuple(children.shape[1:]) != (count, numbers):
             raise ValueError(
                 f"expected children (B, {count}, {numbers}), got the shape {tuple(children.shape)}"
@@ -139,7 +139,7 @@ class RoutingLayer(nn.Module):
         return children.to(torch.promote_types(self.weight.dtype, torch.float32))
 
     def matrices(self) -> Tensor:
-        """What turns each child into its vote for each parent, (I, J, E, D), shared or its own."""
+        """Return what makes each child's vote for each parent, (I, J, E, D), shared or its own."""
         weight = self.exact(self.weight)
         if len(weight) == self.slots:
             return weight
@@ -149,7 +149,7 @@ class RoutingLayer(nn.Module):
 
     @property
     def weighs(self) -> bool:
-        """Whether votes are multiplied by something else than their couplings."""
+        """Return whether votes are multiplied by something else than their couplings."""
         return self._weights is not None
 
     def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
@@ -159,11 +159,11 @@ class RoutingLayer(nn.Module):
 
     @property
     def quantity(self) -> Quantity:
-        """What `evidence` is, in words."""
+        """Return what `evidence` is, in words."""
         return routings.quantity(self.routing_name)
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """What each vote adds to what its parent's activation is read from: its `quantity`.
+        """Return what each vote adds to its parent's `quantity`, which decides the activation.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ def initial_std(transform: str, children: int) -> float:
 
 
 def matrix_count(transform: str, children: int, types: int) -> int:
-    """How many children have a matrix of their own; ValueError for what cannot be."""
+    """Return how many children have a matrix of their own; ValueError for what cannot be."""
     if transform not in TRANSFORMS:
         raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
     if transform == "type" and (types < 1 or children % types):
@@ -215,14 +215,14 @@ class ParentNorm(nn.Module):
 
     @property
     def logit_std(self) -> Tensor:
-        """What evaluation divides the logits of each type of parent by: (J,)."""
+        """Return what evaluation divides the logits of each type of parent by: (J,)."""
         assert self.logits.running_var is not None
         variance = self.logits.running_var
         exact = torch.promote_types(variance.dtype, torch.float32)
         return (variance.to(exact) + self.logits.eps).sqrt()
 
     def forward(self, poses: Tensor, activations: Tensor) -> Parents:
-        """Poses (B, J, E) and activations (B, J), or (B, J, places) of both."""
+        """Poses (B, J, E) and activations (B, J), or (B, J, positions) of both."""
         logits = normed(self.logits, torch.logit(activations, CLOSEST))
         return Parents(normed(self.poses, poses), logits.sigmoid())
 
@@ -230,14 +230,14 @@ class ParentNorm(nn.Module):
 def evidence(
     name: str, votes: Tensor, routing: Routing, activations: Tensor, **known: Tensor | float
 ) -> Tensor:
-    """What each vote adds to what its parent's activation is read from: `routing.quantity(name)`.
+    """Return what each vote adds to `routing.quantity(name)`, which decides the activation.
 
     Parameters
     ----------
     name         of the routing.
     votes        (B, [Q,] I, J, E).
     routing      what `route` gave for them.
-    activations  (B, [Q,] I) of the children, slot by slot where places see some of them.
+    activations  (B, [Q,] I) of the children, slot by slot where positions see some of them.
     known        what the routing learned, and its options, by name.
 
     Returns

@@ -1,4 +1,4 @@
-"""Where the evidence for a class comes from: additive maps over positions, and in pixels."""
+"""Evidence for a class: additive maps over positions, and in pixels."""
 
 from __future__ import annotations
 

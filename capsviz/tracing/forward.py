@@ -157,7 +157,7 @@ class _Pass:
         )
 
     def of_one(self, images: Tensor) -> dict[str, Tensor]:
-        """What the network shows of the first image, or of an earlier one of many of this shape."""
+        """Return what the network shows of the first image, or of an earlier one of this shape."""
         key = (images.shape[1:], self.parts, *self.options.items())
 
         def look():
@@ -185,14 +185,14 @@ class _Pass:
             yield record.parts_from(values, self.parts)
 
     def look(self, images: Tensor, names, couplings: Tensor | None = None) -> dict[str, Tensor]:
-        """What the network shows of a batch."""
+        """Return what the network shows of a batch."""
         options = dict(self.options)
         if couplings is not None:
             options["couplings"] = couplings.to(self.like)
         return self.model.look(images.to(self.like), keep=names, **options)
 
     def look_at_each(self, images: Tensor, names, couplings: Tensor) -> dict[str, Tensor]:
-        """What it shows with couplings (R, B, I, J) of its own: entry r with those of r."""
+        """Return what it shows with couplings (R, B, I, J): entry r with those of r."""
         values = self.look(images, names, couplings[-1])
         per_iteration = [name for name in PER_ITERATION if name in record.names_for(self.parts)]
         if len(couplings) == 1 or not per_iteration:
@@ -203,14 +203,14 @@ class _Pass:
         return values
 
     def own(self, images: Tensor) -> Tensor:
-        """The network's own couplings (R, B, I, J)."""
+        """Return the network's own couplings (R, B, I, J)."""
         values = self.look(images, ("couplings",))
         if "couplings" not in values:
             raise ValueError("the network's `look` gave no couplings, so none can be replaced")
         return values["couplings"].cpu()
 
     def pose_shape(self, values: dict[str, Tensor]) -> tuple[int, ...] | None:
-        """How a pose is laid out, if that is known."""
+        """Return the shape of a pose, if it is known."""
         flat = tuple(values["poses"].shape[-1:]) if "poses" in values else None
         return flat if self.able.pose_shape is None else self.able.pose_shape
 
@@ -229,7 +229,7 @@ def images_at_a_time(model) -> int:
 
 
 def _even(images: int, most: int) -> int:
-    """How many at a time, none of the pieces being much smaller than another: few pay less."""
+    """Return how many at a time, so that no piece is much smaller than another."""
     return max(1, -(-images // max(1, -(-images // most))))
 
 

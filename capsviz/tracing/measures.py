@@ -34,7 +34,7 @@ def entropy(couplings: Tensor) -> Tensor:
 
 
 def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
-    """Mean over the places of each capsule type: (..., I, J) -> (..., types, J).
+    """Mean over the positions of each capsule type: (..., I, J) -> (..., types, J).
 
     Without a grid each child is a type of its own.
     """
@@ -44,7 +44,7 @@ def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
 def agreement(votes: Tensor, couplings: Tensor, poses: Tensor) -> Tensor:
     """Mean over children of cos(û_ij, v_j), weighted by c_ij: (R, B, J) in [-1, 1].
 
-    A coupling below zero, which some routings can learn, turns its vote round: the cosine is that
+    A coupling below zero, which some routings can learn, reverses its vote: the cosine is that
     of what arrives, c_ij û_ij, and its weight |c_ij|.
     """
     tiny = torch.finfo(votes.dtype).tiny
@@ -64,10 +64,10 @@ def along_pose(total: Tensor, poses: Tensor) -> Tensor:
 
 
 class Evidence(NamedTuple):
-    """Of one image, for J classes, after the last iteration."""
+    """Evidence in one image, for J classes, after the last iteration."""
 
-    maps: np.ndarray | None  # (J, rows, columns); None: no places
-    types: np.ndarray | None  # (types, J) without places; without a grid (I, J)
+    maps: np.ndarray | None  # (J, rows, columns); None: no positions
+    types: np.ndarray | None  # (types, J) without positions; without a grid (I, J)
     sums: np.ndarray  # (J,) over all children
     quantity: dict[str, str] | None  # what it is, in words; None: `ALONG_POSE`
 
@@ -92,12 +92,12 @@ def evidence_of(traced: Trace) -> Evidence:
 
 
 def by_parent_type(traced: Trace) -> Trace:
-    """What each child gives and adds to all parents of a type, as if they were one parent.
+    """Return what each child gives and adds to all parents of a type, as if they were one.
 
-    Couplings (R, N, I, types) are what a child gives to the parents of a type at all places that
+    Couplings (R, N, I, types) are what a child gives to the parents of a type at all positions that
     see it, as a share of all it gives, where a coupling below zero counts by its size; evidence (R,
-    N, I, types) is what it adds to them, a sum; activations (R, N, types) are means over places.
-    What has no such sum is not there: votes, poses. Rows of children that no place sees are zero.
+    N, I, types) is what it adds to them, a sum; activations (R, N, types) are means over positions.
+    What has no such sum is not there: votes, poses. Rows of children without parents are zero.
 
     Parameters
     ----------
@@ -108,7 +108,9 @@ def by_parent_type(traced: Trace) -> Trace:
     ValueError  for a layer in which all parents see all children.
     """
     if traced.links is None:
-        raise ValueError("all parents of this layer see all children: each is told by itself")
+        raise ValueError(
+            "all parents of this layer see all children: there is nothing to sum over positions"
+        )
     assert traced.couplings is not None and traced.activations is not None
     rounds = range(len(traced.couplings))
     shares = _each(traced.couplings, traced.links)
@@ -126,7 +128,7 @@ def by_parent_type(traced: Trace) -> Trace:
 
 
 def mean_agreement(traced: Trace) -> Tensor:
-    """Mean cosine of votes and pose, weighted by coupling, over children and places: (R, N, J).
+    """Mean cosine of votes and pose, weighted by coupling, over children and positions: (R, N, J).
 
     As `agreement`, also of layers with `links`.
     """
@@ -142,7 +144,7 @@ def mean_agreement(traced: Trace) -> Tensor:
 
 
 def input_norms(traced: Trace) -> Tensor:
-    """|s_j|, the norm of what a parent gets before any bias, its mean over places: (N, J)."""
+    """|s_j|, the norm of what a parent gets before any bias, its mean over positions: (N, J)."""
     assert traced.votes is not None and traced.factors is not None
     votes, factors = traced.votes, traced.factors[-1]
     if traced.links is None:
@@ -152,7 +154,7 @@ def input_norms(traced: Trace) -> Tensor:
 
 
 def type_means(couplings: Tensor, grid: tuple[int, int, int] | None, linked: Tensor) -> Tensor:
-    """Mean over the places of each child type, of children that are `linked` (I,) alone.
+    """Mean over the positions of each child type, of children that are `linked` (I,) alone.
 
     As `by_type`: (..., I, J) -> (..., types, J).
     """
@@ -161,7 +163,7 @@ def type_means(couplings: Tensor, grid: tuple[int, int, int] | None, linked: Ten
 
 
 def with_parents(traced: Trace) -> Tensor:
-    """Which children any parent sees: (I,) bool."""
+    """Return which children any parent sees: (I,) bool."""
     if traced.links is None:
         assert traced.couplings is not None
         return torch.ones(traced.couplings.shape[2], dtype=torch.bool)
@@ -169,7 +171,7 @@ def with_parents(traced: Trace) -> Tensor:
 
 
 def _linked(links) -> Tensor:
-    """Which children stand in a slot: (count,) bool."""
+    """Return which children stand in a slot: (count,) bool."""
     child = links.child.flatten().cpu()  # -1: an empty slot
     return torch.zeros(links.count, dtype=torch.bool).index_fill_(0, child[child >= 0], True)
 

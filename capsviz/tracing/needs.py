@@ -1,4 +1,4 @@
-"""What an analysis needs of a network, and which of its measures only say what a routing is.
+"""Needs of an analysis, and measures that follow from the definition of a routing.
 
 An analysis names its needs in NEEDS: parts of a trace, "grid" (its children have positions),
 "decode", "iterations" (another number can be asked for), "interventions" (couplings can be

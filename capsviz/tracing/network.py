@@ -1,4 +1,4 @@
-"""What a network offers to be looked into: the protocol, and `abilities`, which answers for it.
+"""The protocol of a network that can be looked into, and `abilities`, which says what one offers.
 
 A network needs `look` and nothing else; the optional parts are listed in `Network`. Nobody but
 `abilities` probes a network for them.
@@ -69,7 +69,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a network offers, found without running it: the answers of `abilities`."""
+    """Answers of `abilities`: what a network offers, found without running it."""
 
     name: str  # of its card, or of its class
     has_capsules: bool  # it has `look`; without it nothing below but config and card is filled in

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from capsviz.discovery import entries, load, name_of, names
 
 PACKAGE = "capsviz.nn.models"
-PARTS = {  # what a network names of files that may be somebody's own
+PARTS = {  # options of a network that name files, which may be plug-ins
     "routing": "capsviz.nn.routing",
     "decoder": "capsviz.nn.decoders",
     "stem": "capsviz.nn.stems",
@@ -33,7 +33,7 @@ PARTS = {  # what a network names of files that may be somebody's own
 
 
 class Output(NamedTuple):
-    """What a capsule network says of images."""
+    """Output of a capsule network."""
 
     lengths: Tensor  # (B, J) one score in [0, 1] per class
     poses: Tensor | None = None  # (B, J, E)
@@ -41,7 +41,7 @@ class Output(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What a network without capsules says of images."""
+    """Output of a network without capsules."""
 
     lengths: Tensor  # (B, J) probabilities: what a capsule's length is to a capsule network
     logits: Tensor  # (B, J) before the softmax
@@ -56,12 +56,12 @@ class Objective(NamedTuple):
 
 
 def available() -> list[str]:
-    """Names of the networks."""
+    """Return the names of the networks."""
     return names(PACKAGE)
 
 
 def of_capsviz(model: nn.Module) -> bool:
-    """Whether a network comes with capsviz, and so do its routing, decoder and stem."""
+    """Return whether a network comes with capsviz, and so do its routing, decoder and stem."""
     package, _, name = type(model).__module__.rpartition(".")
     if package != PACKAGE:
         return False

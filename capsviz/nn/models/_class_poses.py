@@ -1,4 +1,4 @@
-"""What networks share whose classes have poses: a decoder of them, and what training minimises."""
+"""Base of networks whose classes have poses: their decoder, and what training minimises."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class ClassPoses(nn.Module):
 
     @property
     def whole_batches(self) -> bool:
-        """Whether a batch must not be computed in parts: they would have other statistics."""
+        """Return whether a batch must be computed whole: parts would have other statistics."""
         return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
 
     def decode(self, poses: Tensor, classes: Tensor) -> Tensor:

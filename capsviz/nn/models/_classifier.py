@@ -1,4 +1,4 @@
-"""What the networks without capsules share: probabilities by softmax, trained by cross entropy."""
+"""Base of networks without capsules: probabilities by softmax, trained by cross entropy."""
 
 from dataclasses import asdict
 
@@ -22,7 +22,7 @@ class Classifier(nn.Module):
 
     @property
     def config(self) -> dict:
-        """What `build` needs to make this network again, as plain data for a card."""
+        """Return what `build` needs to make this network again, as plain data for a card."""
         return asdict(self.settings)
 
     def scores(self, images: Tensor) -> Tensor:

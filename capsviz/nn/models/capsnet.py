@@ -100,7 +100,7 @@ class Config:
 
 
 def routing_values(config: Config, options: dict) -> dict:
-    """What follows from routing and stem where nothing else is asked for."""
+    """Return settings that follow from routing and stem where no others are given."""
     module = routing.get(config.routing)
     takes = signature(module.route).parameters
     one_pass, mixture = "iterations" not in takes, "final_temperature" in takes
@@ -121,7 +121,7 @@ def _own(choice: str, own: str) -> str:
 
 
 def preset_values(preset: str, classes: int) -> dict:
-    """What a preset sets; ValueError for an unknown one."""
+    """Return what a preset sets; raise ValueError for an unknown one."""
     if preset == "paper":
         return {}
     if preset == "authors":
@@ -239,12 +239,12 @@ class CapsNet(ClassPoses):
 
     @property
     def config(self) -> dict:
-        """What `build` needs to make this network again, as plain data for a card."""
+        """Return what `build` needs to make this network again, as plain data for a card."""
         return asdict(self.settings)
 
     @property
     def of_paper(self) -> bool:
-        """Whether the stem is the paper's, fast, with squashed capsules."""
+        """Return whether the stem is the paper's, fast, with squashed capsules."""
         return self.settings.stem == "paper" and self.settings.primary == "squash"
 
     def encode(self, images: Tensor) -> Capsules:
@@ -314,7 +314,7 @@ class CapsNet(ClassPoses):
         return self.settings.grid
 
     def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
-        """Rows and columns of the image that the primary capsules of one place can see."""
+        """Rows and columns of the image that the primary capsules of one position can see."""
         if not self.of_paper:
             return self.stem.receptive_field(row, column)
         size = 2 * KERNEL - 1

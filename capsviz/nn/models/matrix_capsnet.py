@@ -1,11 +1,11 @@
 """Matrix capsules with EM routing (Hinton, Sabour & Frosst 2018): three routed layers.
 
 A 5x5 convolution, primary capsules of it, two convolutional capsule layers of 3x3 windows, class
-capsules that see all places and are told where their children are. Poses are matrices of 4x4, each
+capsules that see all positions and add where their children are. Poses are matrices of 4x4, each
 with an activation beside it. By default A = 64 channels and B, C, D = 8, 16, 16 types, as in
 published reruns; the paper has 32 of each. Initial transformations are the authors'. EM's betas are
 not: they start as in any layer, beta_u at 1.42 and beta_a at 0, where the authors have 0.71 and
--1250, for the classes 2.84 and -2500. Nor is the temperature: an activation is read from a cost
+-1250, for the classes 2.84 and -2500. Nor is the temperature: an activation follows from a cost
 that grows with a parent's mass, so with fewer capsules all activations would stay near 1/2; here
 its limit is J/I, parents' types by children, of each layer. Another routing may be given; where it
 asks for batch norm of parents, each layer has one.
@@ -68,7 +68,7 @@ class Config:
 
 
 def check(config: Config) -> None:
-    """ValueError for settings that make no network, MemoryError for too large ones."""
+    """Raise ValueError for settings that make no network, MemoryError for too large ones."""
     require_positive(config, "channels", "types", "hidden")
     require_shared(config)
     if min(config.pose) < 2:
@@ -111,7 +111,7 @@ def chosen(image_shape: tuple[int, int, int], classes: int, options: dict) -> Co
 
 
 def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
-    """What the routing of a layer takes as its temperature, by name, if it takes any."""
+    """Return what the routing of a layer takes as its temperature, by name, if it takes any."""
     if "final_temperature" not in signature(routing.get(config.routing).route).parameters:
         return {}
     types, rows, columns = grid
@@ -189,7 +189,7 @@ class MatrixCapsNet(ClassPoses):
 
     @property
     def config(self) -> dict:
-        """What `build` needs to make this network again, as plain data for a card."""
+        """Return what `build` needs to make this network again, as plain data for a card."""
         return asdict(self.settings)
 
     def encode(self, images: Tensor) -> Capsules:
@@ -280,7 +280,7 @@ class MatrixCapsNet(ClassPoses):
         return layer % count
 
     def _normed(self, layer: int, parents: Parents) -> Parents:
-        """Parents of a layer (B, J * places, E), with batch norm by type where the routing asks."""
+        """Parents of a layer (B, J * positions, E), with batch norm by type if the routing asks."""
         norm = self.norms[layer]
         if isinstance(norm, nn.Identity):
             return parents
@@ -291,7 +291,7 @@ class MatrixCapsNet(ClassPoses):
         return Parents(normed.poses.view_as(parents.poses), normed.activations.flatten(1))
 
     def _each_normed(self, layer: int, routed: Routing) -> Routing:
-        """The same of what happened in each iteration: poses (R, B, [Q,] J, E)."""
+        """Return the same of what happened in each iteration: poses (R, B, [Q,] J, E)."""
         if isinstance(self.norms[layer], nn.Identity):
             return routed
         poses, active = routed.poses.transpose(-3, -2), routed.activations.transpose(-2, -1)
@@ -318,10 +318,10 @@ class MatrixCapsNet(ClassPoses):
         return self.grids[-1]
 
     def receptive_field(self, row: int, column: int, layer: int = -1) -> tuple[slice, slice]:
-        """Rows and columns of the image that votes for a layer's children come from, at a place.
+        """Rows and columns of the image that votes for a layer's children come from, at a position.
 
-        Where the places of a layer compete for its children, as in EM routing, what lies elsewhere
-        has its say in how votes are shared out.
+        If the positions of a layer compete for its children, as in EM routing, the couplings depend
+        on the rest of the image too.
         """
         layers = KERNELS[: 2 + layer % len(self.layers)]
         return stems.window(layers, self.settings.image_shape, row, column)

@@ -177,7 +177,7 @@ def _of_logits(couplings: Tensor, dc: Tensor, divisor: Tensor | None) -> Tensor:
 
 
 def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
-    """Those of u, W, q and b."""
+    """Return the gradients of u, W, q and b."""
     u, weight, query, shift, couplings, spread = ctx.saved_tensors
     I, J, E, D = weight.shape
     B = u.shape[2]
@@ -238,7 +238,7 @@ def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
 
 
 def _literally(u, weight, query, shift, leaky: bool, stretched: bool, detach: bool) -> Tensor:
-    """The same sum, literally."""
+    """Return the same sum, literally."""
     votes = einsum("ijed,idb->ijeb", weight, u)
     if query is None:
         return votes.sum(0) / (weight.shape[1] + leaky)

@@ -23,12 +23,12 @@ def fused_rounds(
     activations: Tensor | None,
     links: Links | None,
 ) -> Parents:
-    """Parents after all rounds; with links the result has a Q after B.
+    """Return the parents after all iterations; with links the result has a Q after B.
 
     Parameters
     ----------
     routing    its name, for errors.
-    posterior  number of the round from 0, mass (B, J), mean of the votes and scatter
+    posterior  number of the iteration from 0, mass (B, J), mean of the votes and scatter
                Σ_i w (û - mean)² (B, J, E) -> pose and precision (B, J, E), and what the log density
                has beside the distance, and activation (B, J).
     others     as the routing's `fused` takes them.
@@ -55,12 +55,12 @@ def first_pass(
     activations: Tensor | None,
     links: Links | None = None,
 ):
-    """What `mixture` takes of the children, and the moments of even couplings.
+    """Return what `mixture` takes of the children, and the moments of uniform couplings.
 
     Returns
     -------
-    (children, weight, activations, competition), and the moments. With links places are folded into
-    the batch.
+    (children, weight, activations, competition), and the moments. With links, positions are folded
+    into the batch.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def first_pass(
     check_shape("activations", activations, "B, I", size)
     if links is not None:
         active = of_slots(active, links).flatten(0, 1)
-    active = active.to(children).T.contiguous().T  # as every round takes them
+    active = active.to(children).T.contiguous().T  # as every iteration takes them
     inputs = children, weight, active, competition
     return inputs, even_moments(*inputs)
 
@@ -93,6 +93,6 @@ def check_votes(
 
 
 def check_betas(beta_u: Tensor | None, beta_a: Tensor | None, parents: int) -> None:
-    """ValueError for costs of another shape than (J); None passes."""
+    """Raise ValueError for costs of another shape than (J); None passes."""
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         check_shape(name, beta, "J", (parents,))

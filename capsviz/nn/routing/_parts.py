@@ -57,7 +57,7 @@ def shares(couplings: Tensor, activations: Tensor) -> Tensor:
 
 
 def check_shape(name: str, value: Tensor | None, axes: str, shape: tuple[int, ...]) -> None:
-    """ValueError for a tensor of another shape than `axes`, as "I, J", have; None passes."""
+    """Raise ValueError for a tensor of another shape than `axes`, as "I, J", have; None passes."""
     if value is not None and tuple(value.shape) != tuple(shape):
         raise ValueError(
             f"{name} must be ({axes}) = {tuple(shape)}, got the shape {tuple(value.shape)}"

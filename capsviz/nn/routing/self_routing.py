@@ -53,7 +53,7 @@ def route(
     activations  (B, I) of the children, from 0 on.
     children     (B, I, D) their poses u.
     weight       (I, J, D) and
-    bias         (I, J) of the classifiers; None for zeros: even couplings.
+    bias         (I, J) of the classifiers; None for zeros: uniform couplings.
     couplings    (B, I, J), or a shape that broadcasts to it, to use in place of the softmax.
 
     Returns
@@ -143,6 +143,6 @@ def evidence(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """What each child adds to its parent's activation, a_i c_ij / Σ_i a_i: (B, I, J)."""
+    """Return what each child adds to its parent's activation, a_i c_ij / Σ_i a_i: (B, I, J)."""
     mass = routing.couplings[-1] * activations[..., None]
     return per_mass(mass, activations.sum(-1)[..., None, None])

@@ -61,11 +61,11 @@ def route(
     Parameters
     ----------
     votes           (B, I, J, E) what child i predicts for parent j.
-    iterations      rounds, at least 1; new couplings come before each but the first.
+    iterations      at least 1; new couplings come before each but the first.
     activations     (B, I) of the children, in [0, 1].
     beta_u, beta_a  (J); None for zeros.
-    links           which child each of Q places sees: votes (B, Q, I, J, E), and all results with
-                    a Q after B; activations (B, count). Proportions are those of a place.
+    links           which child each of Q positions sees: votes (B, Q, I, J, E), and all results
+                    with a Q after B; activations (B, count). Proportions are those of a position.
     couplings       (B, I, J), or a shape that broadcasts to it, to use in every iteration in place
                     of the child's shares. The logits are still recorded.
 
@@ -134,7 +134,7 @@ def fused(
 
 
 def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters: Tensor) -> Tensor:
-    """What the votes add to the logit of a parent's activation, divided by mass: (B, I, J).
+    """Return what the votes add to the logit of a parent's activation, divided by mass: (B, I, J).
 
     The sum over children is the logit less beta_a - beta_u, exactly, but the division among them is
     by their shares of the parent's mass: the entropy of a posterior is no sum over children.
@@ -150,7 +150,7 @@ def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters:
 def posterior(
     mass: Tensor, mean: Tensor, scatter: Tensor, beta_u: Tensor | None, beta_a: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What the priors and the votes say of each parent.
+    """Return what the priors and the votes say of each parent.
 
     From mass (..., J), mean of the votes (..., J, E) and their scatter Σ_i w (û - mean)²: pose and
     expected precision (..., J, E), and what the log density has beside the distance, and the logit
