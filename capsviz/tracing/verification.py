@@ -145,44 +145,46 @@ def misshapen(model: Any, traced: dict, images: int) -> Iterator[str]:
     if classes not in (None, J):
         yield f"there are {J} scores for {classes} classes: lengths are (B, {J})"
     grid = abilities(model).grid
-    I = _children(grid, traced, B, J)
-    poses = traced.get("poses")
-    if poses is not None:
-        if poses.dim() == 3 and tuple(poses.shape[:2]) == (B, J):
-            yield (
-                f"poses are {_shape(poses)}, without an axis of iterations: (R, B, J, E), "
-                "poses[None] for one"
-            )
-        elif poses.dim() > 4 or (poses.dim() == 4 and poses.shape[:2] == (B, J)):
-            yield f"poses are matrices, {_shape(poses)}: expected (R, B, J, E), flatten each"
-        elif poses.dim() != 4 or tuple(poses.shape[1:3]) != (B, J):
-            yield f"poses are {_shape(poses)}, expected (R, {B}, {J}, E)"
-    for name in ("couplings", "logits"):
-        value = traced.get(name)
-        if value is None:
-            continue
-        if value.dim() == 4 and tuple(value.shape[1:]) == (B, J, I) and I != J:
-            yield f"{name} are transposed, {_shape(value)}: expected (R, {B}, {I}, {J})"
-        elif value.dim() == 3 and value.shape[0] == B:
-            yield f"{name} are {_shape(value)}, without the axis of iterations: (R, B, I, J)"
-        elif value.dim() != 4 or tuple(value.shape[1:]) != (B, I, J):
-            yield f"{name} are {_shape(value)}, expected (R, {B}, {I}, {J})"
-    votes = traced.get("votes")
-    if votes is not None:
-        if votes.dim() == 4 and tuple(votes.shape[:3]) == (B, J, I) and I != J:
-            yield f"votes are transposed, {_shape(votes)}: expected ({B}, {I}, {J}, E)"
-        elif votes.dim() > 4:
-            yield f"votes are matrices, {_shape(votes)}: expected (B, I, J, E), flatten each"
-        elif votes.dim() != 4 or tuple(votes.shape[:3]) != (B, I, J):
-            yield f"votes are {_shape(votes)}, expected ({B}, {I}, {J}, E)"
-    primary = traced.get("primary")
-    if primary is not None and (primary.dim() != 3 or tuple(primary.shape[:2]) != (B, I)):
-        yield f"primary capsules are {_shape(primary)}, expected ({B}, {I}, D)"
-    if grid is not None and I is not None and (len(grid) != 3 or prod(grid) != I):
+    I = _children(grid, traced, B, J) or "I"
+    for name, expected, transposed in (
+        ("poses", ("R", B, J, "E"), ()),
+        ("couplings", ("R", B, I, J), ("R", B, J, I)),
+        ("logits", ("R", B, I, J), ("R", B, J, I)),
+        ("votes", (B, I, J, "E"), (B, J, I, "E")),
+        ("primary", (B, I, "D"), ()),
+    ):
+        if traced.get(name) is not None:
+            yield from _other_shape(name, tuple(traced[name].shape), expected, transposed)
+    if grid is not None and I != "I" and (len(grid) != 3 or prod(grid) != I):
         yield (
             f"the grid {grid} has {prod(grid)} capsules, but there are {I}: expected "
             "(types, rows, columns) whose product they are, or None"
         )
+
+
+def _other_shape(name: str, shape: tuple, expected: tuple, transposed: tuple) -> Iterator[str]:
+    """Yield how a part differs from the shape expected, in which letters stand for any size."""
+
+    def fits(shape: tuple, *several: tuple) -> bool:
+        return any(
+            len(shape) == len(one)
+            and all(isinstance(e, str) or n == e for n, e in zip(shape, one, strict=True))
+            for one in several
+        )
+
+    words, without = f"({', '.join(map(str, expected))})", expected[1:]
+    once = expected[0] == "R" and fits(shape, without)
+    matrices = (expected, without) if expected[0] == "R" else (expected,)
+    if fits(shape, expected):
+        return
+    if expected[-1] == "E" and fits(shape[:-1], *matrices):
+        yield f"{name} are matrices, {shape}: expected {words}, flatten each"
+    elif once:
+        yield f"{name} are {shape}, without an axis of iterations: expected {words}"
+    elif fits(shape, transposed):
+        yield f"{name} are transposed, {shape}: expected {words}"
+    else:
+        yield f"{name} are {shape}, expected {words}"
 
 
 def _children(grid: tuple | None, traced: dict, B: int, J: int) -> int | None:

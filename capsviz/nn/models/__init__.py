@@ -6,7 +6,7 @@ A file offers `build(image_shape, classes, **options) -> Module`. The module tak
     forward(images) -> Output            an output that names its parts, `lengths` (B, J) at least
     objective(output, images, labels, [reconstruction_factor=1.0, progress=1.0])
                                          -> Objective, what training minimises
-and, if it is a capsule network, `look` and `decode` (see `capsviz.tracing`).
+and, if it is a capsule network, `look` and `decode` (see `capsviz.tracing.network`).
 
 The labels of `objective` are (B,), or (B, K) where each image shows K things; `images` are what is
 to be reconstructed: the images themselves, or (B, K, C, H, W), each thing alone.

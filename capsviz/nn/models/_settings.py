@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 from capsviz.discovery import unknown
 from capsviz.nn import decoders, objectives
-from capsviz.nn.models._class_poses import METRICS
+from capsviz.nn.models._bases import METRICS
 from capsviz.validation import check
 
 

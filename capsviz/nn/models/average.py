@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._classifier import PlainClassifier
+from capsviz.nn.models._bases import PlainClassifier
 from capsviz.nn.models._settings import require_positive, settings_from
 
 

@@ -8,7 +8,7 @@ Two presets, because paper and code differ:
 """
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
@@ -21,7 +21,6 @@ from capsviz.nn import (
     allocator,
     children,
     convolution,
-    decoders,
     functional,
     routing,
     stems,
@@ -31,7 +30,7 @@ from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import convolve
 from capsviz.nn.models import Output
-from capsviz.nn.models._class_poses import ClassPoses
+from capsviz.nn.models._bases import ClassPoses
 from capsviz.nn.models._settings import (
     require_known,
     require_positive,
@@ -227,20 +226,9 @@ class CapsNet(ClassPoses):
             final_temperature=config.final_temperature,
             floor=config.floor,
         )
-        self.decoder = None
-        if config.reconstruction_weight > 0:
-            shape = (config.classes, config.class_dimensions, config.image_shape)
-            sizes = {"hidden": config.hidden} if config.decoder == "fully_connected" else {}
-            self.decoder = decoders.Decoder(
-                config.decoder, *shape, norm=config.decoder_norm, **sizes
-            )
+        self.decoder = self.build_decoder(config.class_dimensions)
         if config.preset == "authors":
             self._initialise_as_authors()
-
-    @property
-    def config(self) -> dict:
-        """Return what `build` needs to make this network again, as plain data for a card."""
-        return asdict(self.settings)
 
     @property
     def of_paper(self) -> bool:
@@ -249,9 +237,7 @@ class CapsNet(ClassPoses):
 
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
-        expected = self.settings.image_shape
-        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+        self.require_images(images)
         if self.settings.standardised:
             images = functional.standardise(images)
         if self.of_paper:

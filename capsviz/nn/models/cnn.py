@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._classifier import PlainClassifier
+from capsviz.nn.models._bases import PlainClassifier
 from capsviz.nn.models._settings import require_positive, settings_from
 
 

@@ -12,7 +12,7 @@ asks for batch norm of parents, each layer has one.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, cast
 
@@ -20,12 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from capsviz import memory
-from capsviz.nn import children, decoders, functional, routing, stems
+from capsviz.nn import children, functional, routing, stems
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.models import Output
-from capsviz.nn.models._class_poses import ClassPoses
+from capsviz.nn.models._bases import ClassPoses
 from capsviz.nn.models._settings import require_positive, require_shared, settings_from
 from capsviz.nn.routing import Parents, Routing
 from capsviz.nn.routing_layer import ParentNorm, by_round
@@ -179,24 +179,11 @@ class MatrixCapsNet(ClassPoses):
             ParentNorm(J) if routing.norms_parents(config.routing) else nn.Identity()
             for J in parents
         )
-        self.decoder = None
-        if config.reconstruction_weight > 0:
-            sizes = {"hidden": config.hidden} if config.decoder == "fully_connected" else {}
-            self.decoder = decoders.Decoder(
-                config.decoder, config.classes, numbers, config.image_shape,
-                norm=config.decoder_norm, **sizes,
-            )  # fmt: skip
-
-    @property
-    def config(self) -> dict:
-        """Return what `build` needs to make this network again, as plain data for a card."""
-        return asdict(self.settings)
+        self.decoder = self.build_decoder(numbers)
 
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, 16) and their activations (B, I)."""
-        expected = self.settings.image_shape
-        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+        self.require_images(images)
         features = self.conv1(images).relu()
         exact = torch.promote_types(images.dtype, torch.float32)
         poses = self.poses(features).to(exact)

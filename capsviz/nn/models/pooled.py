@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from capsviz.nn import stems
-from capsviz.nn.models._classifier import Classifier
+from capsviz.nn.models._bases import Classifier
 from capsviz.nn.models._settings import require_positive, settings_from
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._classifier import Classifier
+from capsviz.nn.models._bases import Classifier
 from capsviz.nn.models._settings import require_positive, settings_from
 from capsviz.nn.stems.resnet import residual_groups
 
