@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import operator
 import re
+from contextlib import suppress
 from dataclasses import field
 from typing import Any, TypeVar, dataclass_transform, get_origin
 
@@ -68,3 +70,11 @@ def one_line(error: ValidationError, name: str = "") -> str:
     for pydantic, ours in WORDS.items():
         text = text.replace(pydantic, ours)
     return f"{name} must be {text}, got {value!r}"
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Return a whole number of any kind, NumPy's too; raise ValueError for others and for True."""
+    with suppress(TypeError):
+        if not isinstance(value, bool):
+            return operator.index(value)
+    raise ValueError(f"{name} must be a whole number, got {value!r}")

@@ -15,7 +15,8 @@ from capsviz.checks.inside import Inside
 from capsviz.checks.losses import Loss
 from capsviz.checks.primary import PrimaryCapsules
 from capsviz.checks.verdict import SkippedError
-from capsviz.tracing.requests import whole_number
+from capsviz.tracing import abilities
+from capsviz.validation import whole_number
 from capsviz.wrapping import outputs
 from capsviz.wrapping.arguments import by_hand
 from capsviz.wrapping.decoders import put_decoder
@@ -121,7 +122,7 @@ class Candidate:
             raise SkippedError("decoder: none, as given")
         if self.given_decode is not None:
             return followed(self.given_decode)
-        if self.caller.way == "look" and getattr(self.network, "decoder", None) is not None:
+        if self.caller.way == "look" and abilities(self.network).decodes:
             return self.network.decode
         images, output, *_ = self.inside.recorded
         if not outputs.find_reconstruction(output, images, self.caller.image_shape):

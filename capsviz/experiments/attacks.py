@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from capsviz.nn.functional import predict
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import evaluating
-from capsviz.tracing.reconstruction import look, require_capsules
+from capsviz.tracing.outputs import activations_and_distance, require_capsules
 from capsviz.tracing.record import last_activations
 
 REACH = 2.5  # times eps: the length of all steps of PGD together (Madry et al. 2018)
@@ -154,7 +154,7 @@ def reconstructive_pgd(
         nearest = x.new_full((len(x),), torch.inf)
         for step in range(steps + 1):  # the last one looks and does not move
             x = x.detach().requires_grad_()
-            lengths, far = look(model, x)
+            lengths, far = activations_and_distance(model, x)
             fooled = predict(lengths) != truth
             better = fooled & (far < nearest)
             nearest[better], best[better] = far.detach()[better], x.detach()[better]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from capsviz.pictures import centring, foreground
 from capsviz.pictures.of_folders import square
 from capsviz.pictures.opening import load
+from capsviz.tracing import abilities
 
 CENTRED = ("grey", "inverted", "ink", "cropped", "input")  # steps of `centring`
 
@@ -43,13 +44,14 @@ class Frame(NamedTuple):
 
 def frame(model) -> Frame:
     """The frame of a network: what its card says, or else the shape that it is for."""
-    if not hasattr(model, "config"):
+    able = abilities(model)
+    if able.image_shape is None:
         raise ValueError(
             f"a {type(model).__name__} does not say the shape of its images: wrap it by "
             "capsviz.wrap(network, image_shape, classes)"
         )
-    about = getattr(model, "card", {}).get("dataset", {})
-    own, (C, H, W) = about.get("options", {}), about.get("whole", model.config["image_shape"])
+    about = able.card.get("dataset", {})
+    own, (C, H, W) = about.get("options", {}), about.get("whole", able.image_shape)
     px = own.get("pad_px", 0)
     folders = about.get("name") == "folder"
     return Frame((C, H - 2 * px, W - 2 * px), px, own.get("crop_px"), folders)

@@ -16,7 +16,7 @@ from capsviz.nn.functional import reconstruction_loss
 from capsviz.pictures import foreground
 from capsviz.statistics.detection import Limits
 from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
-from capsviz.tracing.reconstruction import distance as distance_of
+from capsviz.tracing.outputs import distance as distance_of
 
 BATCH = 64  # pictures that are taken at a time, at most
 STEP_PX = 200  # longest side of the steps that are kept to be drawn

@@ -18,6 +18,7 @@ from capsviz.checkpoint import tensors as stored
 from capsviz.checkpoint import unfinished
 from capsviz.checkpoint.unfinished import STATE
 from capsviz.nn import objectives
+from capsviz.tracing import abilities
 from capsviz.training.optimisation import Average, parameters
 from capsviz.training.recipe import Recipe, differing, resolve_precision
 from capsviz.training.record import Epoch, best_epoch, epochs, to_csv
@@ -173,7 +174,7 @@ def _has_end(recipe: Recipe, model: nn.Module) -> bool:
     objective: Any = model.objective
     if "progress" not in signature(objective).parameters:
         return False
-    name = getattr(getattr(model, "settings", None), "objective", None)
+    name = abilities(model).config.get("objective")
     return name not in objectives.NAMES or name in objectives.WITH_PROGRESS
 
 

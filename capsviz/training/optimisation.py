@@ -22,7 +22,10 @@ def build_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
     as in HoangPham3003/Capsule-Network-in-Pytorch, not AdamW's. Each group's full rate, before
     schedule and warm-up, is its "initial_lr".
     """
-    own, decoder = (recipe.learning_rate, recipe.weight_decay), getattr(model, "decoder", None)
+    own, decoder = (
+        (recipe.learning_rate, recipe.weight_decay),
+        dict(model.named_children()).get("decoder"),
+    )
     rate, decay = recipe.decoder_learning_rate, recipe.decoder_weight_decay
     other = (own[0] if rate is None else rate, own[1] if decay is None else decay)
     groups = [(list(model.parameters()), *own)]

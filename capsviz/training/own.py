@@ -13,6 +13,7 @@ from capsviz.data import Dataset
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import provenance
+from capsviz.tracing import abilities
 from capsviz.wrapping.compiled import as_written
 
 
@@ -42,8 +43,8 @@ def save(
     """
     model = as_written(model)
     kind = type(model)
-    config = getattr(model, "config", None)
-    if models.name_for(model) is None or config is None:
+    config = abilities(model).config
+    if models.name_for(model) is None or not config:
         raise ValueError(
             f"a {kind.__name__} is no network of capsviz.nn.models: keep torch.save("
             "model.state_dict(), FILE), and name it by --network FILE.py:FUNCTION --weights FILE"

@@ -16,7 +16,7 @@ from capsviz import data
 from capsviz.statistics import detection
 from capsviz.statistics.detection import Limits
 from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
-from capsviz.tracing.reconstruction import distance as distance_of
+from capsviz.tracing.outputs import distance as distance_of
 from capsviz.transforms.augment import to_float
 
 DISTANCE = "reconstruction_distance"  # in cards of before 0.2: the 95th percentile, of it alone

@@ -188,14 +188,14 @@ def _put(dataset: data.Dataset, device: torch.device) -> data.Dataset:
 def _graphed(recipe, model, device) -> int | None:
     """Images of a step that is to be one graph: it holds its memory while others are evaluated."""
     batch = recipe.batch_size
-    room = hasattr(model, "training_bytes") and memory.available(device)
-    return batch if not room or 2 * model.training_bytes(batch) <= room else None
+    needed, room = models.training_bytes(model, batch), memory.available(device)
+    return batch if needed is None or not room or 2 * needed <= room else None
 
 
 def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:
     whole = min(recipe.batch_size, images)
     batch, left = -(-whole // team.size), images % recipe.batch_size or whole
-    if getattr(model, "whole_batches", False):
+    if models.needs_whole_batches(model):
         if min(team.smallest(whole), team.smallest(left)) < 2:
             raise ValueError(
                 f"batch norm needs at least 2 images at a time, but batches of {recipe.batch_size} "
@@ -205,7 +205,7 @@ def _images_at_a_time(recipe, model, images: int, team: Team, device, report) ->
         what = f"a training step of {batch} images"
         memory.require(model.training_bytes(batch), what, "choose a smaller --batch-size", device)
         return batch
-    if not hasattr(model, "training_bytes"):
+    if models.training_bytes(model, batch) is None:
         return batch
     free = memory.available(device)
     if recipe.ema is not None:  # the average, and the weights in its place while it is evaluated

@@ -8,7 +8,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from capsviz.tracing.batches import apart
+from capsviz.tracing.verification import apart
 from capsviz.wrapping import grid as places
 from capsviz.wrapping.bare import Bare
 from capsviz.wrapping.network import Wrapped

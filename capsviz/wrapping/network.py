@@ -48,6 +48,16 @@ class Wrapped(Bare):
         names |= {*recipe.variables, *recipe.of_output, *recipe.of_modules}
         return names | ({"reconstruction"} if recipe.decode else set())
 
+    @property
+    def replaceable(self) -> set[str]:
+        """Which of "couplings", "iterations" and "children" can be replaced."""
+        found = {
+            "couplings": bool(self.recipe.entries),
+            "iterations": self.recipe.iterations is not None,
+            "children": self.recipe.child_entry is not None,
+        }
+        return {name for name, there in found.items() if there}
+
     def forward(self, images: Tensor) -> Output:
         """Images (B, C, H, W) in [0, 1] -> scores (B, J), poses (B, J, E), primary (B, I, D)."""
         traced = self.look(images, keep=("lengths", "poses", "primary"))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from capsviz.tracing.shapes import allowed
+from capsviz.tracing.verification import allowed
 from capsviz.wrapping.iterations import setters
 from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.recorder import record

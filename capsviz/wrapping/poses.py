@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.tracing.shapes import allowed
+from capsviz.tracing.verification import allowed
 from capsviz.wrapping.flow import Flow
 from capsviz.wrapping.following import Followed, Masked, followed, parallel, rows
 from capsviz.wrapping.masks import by_value

@@ -1,4 +1,4 @@
-"""A routing of somebody's own: what goes wrong in it, or is no routing's, is told in a line."""
+"""Check a user's own routing: errors and wrong results are reported in one line."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Function:
         return result
 
     def mistakes(self, result, first=None, second=None, **options) -> Iterator[str]:
-        """What is wrong with what it gave for these arguments, in words."""
+        """Return what is wrong with what it gave for these arguments, in words."""
         if self.name == "parameters":
             if not (isinstance(result, dict) and all(map(torch.is_tensor, result.values()))):
                 yield f"gives a {type(result).__name__}, expected tensors by their names"
