@@ -18,7 +18,6 @@ from torch import Tensor
 
 from capsviz import discovery
 from capsviz.data._dataset import Dataset as Dataset
-from capsviz.discovery import plugins
 
 SPLITS = ("train", "validation", "test")
 DEFAULT = "mnist"
@@ -76,7 +75,7 @@ def load(
 def _load(name: str, split: str, root, options: Mapping) -> Dataset:
     """A split by its file's `load`; what goes wrong in somebody's own is a ValueError with it."""
     loader = loader_of(name)
-    with plugins.guarded("capsviz.data", name, what="data set", fails="cannot be loaded"):
+    with discovery.guarded("capsviz.data", name, what="data set", fails="cannot be loaded"):
         part = loader(split, root, **options)
     if not isinstance(part, Dataset):
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"

@@ -21,7 +21,7 @@ from capsviz.data import Dataset
 from capsviz.experiments.primary_decoder import BATCH, HIDDEN, PrimaryDecoder, decode, inputs, look
 from capsviz.nn.functional import reconstruction_loss
 from capsviz.nn.random_state import seeded
-from capsviz.training.epoch import require_loss
+from capsviz.training.train import require_finite_loss
 from capsviz.transforms.augment import shift, to_float
 
 VALIDATION = 1000  # images, at most, that choose the epoch
@@ -107,7 +107,7 @@ def fit(
             for name, capsules in inputs(traced).items():
                 twice = torch.cat([capsules, capsules * scale]).to(device)
                 loss = reconstruction_loss(target, decoders[name](twice)).mean()
-                require_loss(float(loss.detach()), epoch)
+                require_finite_loss(float(loss.detach()), epoch)
                 optimisers[name].zero_grad()
                 loss.backward()
                 optimisers[name].step()

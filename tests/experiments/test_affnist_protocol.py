@@ -169,7 +169,7 @@ def test_results_on_other_terms_are_not_taken_for_what_is_asked(little, tmp_path
     for other in ({"target": 0.02}, {"checks": 2}, {"limit": 5}, {"train_limit": 32}, {"ema": 0.9}):
         with pytest.raises(ValueError, match=f"made with {next(iter(other))}.*another --folder"):
             run("resnet", 0, plan(tmp_path, **other))
-    with pytest.raises(ValueError, match="made with epochs 2, asked for is 1"):
+    with pytest.raises(ValueError, match="made with epochs 2, got 1"):
         run("resnet", 0, plan(tmp_path, epochs=1))
 
 

@@ -164,9 +164,6 @@ def test_without_validation_images_the_reason_is_told(tmp_path, monkeypatch):
     model = stored(tmp_path, build_tiny(), name="kmnist")
     limits, why = thresholds.limits(model)
     assert limits is None and "no validation images" in why
-    model.card["thresholds"] = {"reconstruction_distance": {"value": 4.0}}  # of before 0.2
-    limits, why = thresholds.limits(model)
-    assert limits == (None, 4.0) and "by the lengths" in why
 
 
 def outside(folder):

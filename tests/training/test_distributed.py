@@ -23,7 +23,7 @@ from helpers.distributed_ranks import Ranks, capsviz
 from capsviz.cli import main
 from capsviz.cli.errors import errors
 from capsviz.nn import models
-from capsviz.training.distributed import Team, _Several, leaves_some, team
+from capsviz.training.distributed import Team, _Several, has_unused_weights, team
 
 needs_accelerate = pytest.mark.skipif(
     importlib.util.find_spec("accelerate") is None, reason="Accelerate is not installed"
@@ -219,7 +219,9 @@ def test_what_one_host_lacks_ends_the_run_in_the_same_words_on_all(tmp_path):
 def test_weights_of_poses_have_no_say_by_self_routing_without_a_decoder():
     size = {"types": [2, 2, 2], "channels": 8}
     left = {
-        name: leaves_some(models.build("matrix_capsnet", (1, 20, 20), 10, routing=name, **size))
+        name: has_unused_weights(
+            models.build("matrix_capsnet", (1, 20, 20), 10, routing=name, **size)
+        )
         for name in ("dynamic", "em", "self_routing")
     }
     assert left == {"dynamic": False, "em": False, "self_routing": True}

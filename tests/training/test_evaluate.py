@@ -77,7 +77,7 @@ def test_the_network_is_left_in_training_mode_also_after_an_error(part):
 
 def test_classes_that_do_not_fit_are_refused(part):
     four = Dataset(part.images, part.labels, ("a", "b", "c", "d"), "random", "test")
-    with pytest.raises(ValueError, match="knows 3 classes, but random has 4"):
+    with pytest.raises(ValueError, match="has 3 classes, but random has 4"):
         evaluate(build_tiny(), four)
 
 

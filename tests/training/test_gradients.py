@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from capsviz.nn import models
-from capsviz.training.graph import Graph
+from capsviz.training.gradients import Graph
 
 ROUTING = "from capsviz.nn.routing.dynamic import route"
 

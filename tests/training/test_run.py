@@ -235,7 +235,7 @@ def test_training_images_are_whole_and_the_others_are_centre_crops(tmp_path):
 
 def test_splits_that_could_not_be_evaluated_are_refused_before_the_training(splits, tmp_path):
     smaller = {**splits, "test": splits["test"].crop(20)}
-    with pytest.raises(ValueError, match=r"test split are \(1, 20, 20\), those to train on \(1, "):
+    with pytest.raises(ValueError, match=r"test split are \(1, 20, 20\), training images \(1, "):
         pipeline.run("x", RECIPE, smaller, tmp_path, device=torch.device("cpu"))
     fewer = {**splits, "validation": replace(splits["validation"], classes=tuple("abcdefghij"))}
     with pytest.raises(ValueError, match="the validation split of digits has other classes"):

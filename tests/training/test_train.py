@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import random
 import signal
@@ -24,8 +23,7 @@ from capsviz import checkpoint
 from capsviz.files import LOCK
 from capsviz.nn import models
 from capsviz.nn.models.capsnet import CapsNet
-from capsviz.training.history import STATE, read_history
-from capsviz.training.record import Epoch, best_epoch
+from capsviz.training.history import STATE, Epoch, best_epoch, read_history
 from capsviz.training.train import fit
 
 
@@ -56,21 +54,6 @@ def test_a_resumed_run_is_bit_equal_to_an_uninterrupted_one(parts, tmp_path, sto
     assert len(read_history(tmp_path / "cut")) == stop
     fit(RECIPE, *parts, tmp_path / "cut", resume=True)
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
-
-
-@pytest.mark.parametrize("stop", [1, 3])
-def test_a_run_of_before_that_decayed_per_epoch_goes_on_bit_equal(parts, tmp_path, stop):
-    old = replace(RECIPE, schedule="exponential", lr_decay=0.5, lr_decay_steps=None)
-    fit(old, *parts, tmp_path / "whole")
-    fit_until(stop, old, *parts, tmp_path / "cut")
-    tensors, about = checkpoint.read_tensors(tmp_path / "cut" / STATE)
-    run = json.loads(about["run"])
-    del run["recipe"]["lr_decay_steps"]  # which such a state does not have
-    checkpoint.write_tensors(tmp_path / "cut" / STATE, tensors, {"run": json.dumps(run)})
-    fit(replace(RECIPE, schedule="exponential"), *parts, tmp_path / "cut", resume=True)
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "cut"))
-    fit(replace(RECIPE, schedule="exponential"), *parts, tmp_path / "new")
-    assert not same(weights(tmp_path / "whole"), weights(tmp_path / "new"))
 
 
 def test_the_global_random_state_is_neither_read_nor_changed(parts, tmp_path):
