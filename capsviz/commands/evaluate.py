@@ -120,7 +120,7 @@ def _confusion(about: dict, classes) -> list[str]:
     if max(map(len, classes)) > WIDE:
         heads = [str(k) for k in range(len(classes))]
         rows = [f"{name} ({k})" for k, name in enumerate(classes)]
-        numbered = " (see the number in brackets)"
+        numbered = ", by the number in brackets"
     width = max(5, *map(len, heads), *(len(str(max(r))) for r in about["confusion"]))
     first = max(width, *map(len, rows))
     lines = [f"rows: true class; columns: predicted class{numbered}; last column: accuracy"]

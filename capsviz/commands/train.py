@@ -16,7 +16,6 @@ capsviz train digits  # about 1 min on two cores
 capsviz train mnist  # about 2 hours on two cores
 """
 
-NAMED = 10  # classes that are listed by name
 SECTIONS = {  # of the help text, each by its first option
     "dataset": "Data",
     "model": "Network",
@@ -146,9 +145,8 @@ def command(recipe, data_dir, device, output, resume, save_every, more, about_da
             splits = team.in_turn(
                 lambda: {split: run.load(recipe, split, data_dir) for split in data.SPLITS}
             )
-            if team.leads:
-                for line in _about(splits, recipe.limit):
-                    _report(line)
+            if team.leads and (notice := splits["test"].notice):
+                _report(notice)
             if team.leads and resume and not (output / STATE).exists():
                 _report(f"there is no earlier run in {output}: training starts from the beginning")
             path, card = run.run(
@@ -171,20 +169,6 @@ def command(recipe, data_dir, device, output, resume, save_every, more, about_da
         f"{path}: test accuracy {test['accuracy']:.2%} on {test['n']:,} images "
         f"(95 % interval {low:.2%} to {high:.2%}), weights of epoch {training['epoch']}{early}"
     )
-
-
-def _about(splits, limit: int | None) -> list[str]:
-    """Return lines about the data: classes, images of each split, and what was left out."""
-    train = splits["train"]
-    names = list(train.classes[:NAMED])
-    more = [f"and {len(train.classes) - NAMED} more"] if len(train.classes) > NAMED else []
-    lines = [
-        f"{train.name}: {len(train.classes)} classes ({', '.join(names + more)}); "
-        f"{len(train.first(limit)):,} training, {len(splits['validation']):,} validation and "
-        f"{len(splits['test']):,} test images"
-    ]
-    notes = [splits["test"].notice, *(part.left_out for part in splits.values())]
-    return lines + list(dict.fromkeys(note for note in notes if note))
 
 
 def _report(line: str) -> None:

@@ -19,6 +19,7 @@ from capsviz.training.recipe import Recipe, read_recipe
 from capsviz.training.tensorboard import Writer
 from capsviz.training.train import fit
 
+NAMED = 10  # classes that are listed by name
 SHOW_STEPS = 20  # steps between updates of the progress bar: each waits for the GPU
 
 
@@ -149,13 +150,27 @@ def _require_alike(recipe: Recipe, splits: dict[str, data.Dataset]) -> None:
             raise ValueError(f"the {name} split of {split.name} has other classes than train")
 
 
+def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]:
+    """Return lines about the data: classes, images of each split, and what was left out."""
+    train = splits["train"]
+    names, count = ", ".join(train.classes[:NAMED]), len(train.classes)
+    line = (
+        f"{train.name}: {count} classes ({names}{', ...' if count > NAMED else ''}); "
+        f"{len(train.first(limit)):,} training, {len(splits['validation']):,} validation and "
+        f"{len(splits['test']):,} test images"
+    )
+    return list(dict.fromkeys([line, *(p.left_out for p in splits.values() if p.left_out)]))
+
+
 def _fit(recipe, splits, output, past, device, resume, team, report, keep, card):
     """Call `train.fit` with a progress bar, TensorBoard and a line for each epoch."""
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
     bar = _bar(recipe.epochs * steps, len(past) * steps, visible=team.leads)
-    writer = None
+    writer, about = None, _about_data(splits, recipe.limit) if team.leads else []
 
     def on_step(epoch, step, steps, loss, accuracy):
+        while about:  # all checks are passed
+            report(about.pop(0))
         bar.update()
         if step % SHOW_STEPS == 0 and not bar.disable:
             bar.set_postfix_str(

