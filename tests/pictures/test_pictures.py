@@ -130,7 +130,7 @@ def test_a_missing_file_a_folder_and_an_empty_sheet_are_refused(tmp_path):
     with pytest.raises(ValueError, match="is not a picture"):
         pictures.read(tmp_path, SHAPE)
     for grey in (0, 128, 255):
-        with pytest.raises(ValueError, match="no ink"):
+        with pytest.raises(ValueError, match="is empty"):
             pictures.read(save(tmp_path, Image.new("L", (50, 50), grey)), SHAPE)
 
 

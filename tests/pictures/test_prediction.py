@@ -190,7 +190,7 @@ def test_a_row_of_digits_is_flagged_and_its_pieces_told_a_digit_is_not(mnist, tm
         "row": 8, "two": 2, "one": 1,
     }  # fmt: skip
     assert readings["row"].prediction.unlike and not readings["one"].prediction.unlike
-    assert len(lines) == 1 and "no ink" in lines[0] and "blank" in lines[0]
+    assert len(lines) == 1 and "is empty" in lines[0] and "blank" in lines[0]
 
 
 @pytest.mark.mnist
