@@ -233,7 +233,7 @@ def test_compiled_modules_inside_are_looked_at_as_they_were_written(poses, image
     after = capsviz.trace(net, images)
     close(after.poses, before.poses)
     close(after.children, before.children)
-    assert "softmax in digits, foreign_networks.py" in net.report()
+    assert "softmax in digits, public_layouts.py" in net.report()
     assert network.digits is compiled and network.conv._compiled_call_impl is not None
 
 
@@ -441,7 +441,7 @@ def test_facts_can_be_given_by_hand(images):
 def test_without_a_grid_there_are_no_places(images):
     net = wrapped(zoo.Einsum, grid=None)
     assert capsviz.trace(net, images).grid is None
-    with pytest.raises(ValueError, match="have no places"):
+    with pytest.raises(ValueError, match="have no positions"):
         net.receptive_field(0, 0)
 
 
@@ -478,7 +478,7 @@ def test_a_network_that_loses_a_batch_of_one_is_given_two(images):
 def test_a_report_says_what_was_found_where_and_what_can_be_run():
     said = wrapped(zoo.Unsqueezed).report()
     for text in (
-        "softmax in digits, foreign_networks.py:",
+        "softmax in digits, public_layouts.py:",
         "3 passes",
         "(2, 4, 3), type by type; the first place sees rows 0 to 4",
         "set by digits.routings",
@@ -599,7 +599,7 @@ def test_a_recording_says_who_called_what_and_where(images):
     softmaxes = [event for event in recording.events if event.name == "softmax"]
     assert len(softmaxes) == 3
     assert {event.site for event in softmaxes} == {softmaxes[0].site}
-    assert softmaxes[0].place.startswith("digits, foreign_networks.py:")
+    assert softmaxes[0].place.startswith("digits, public_layouts.py:")
     assert torch.equal(recording.output[0], output_of(net, images)[0])
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,11 +15,11 @@ from capsviz.checks.verdict import UnseenError
 from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import evaluating
-from capsviz.wrapping import without_cuda
-from capsviz.wrapping.bare import Bare, Recipe
-from capsviz.wrapping.compiled import as_written
+from capsviz.wrapping.environment import as_written
+from capsviz.wrapping.given import mean_and_deviation
+from capsviz.wrapping.network import Bare
 from capsviz.wrapping.recorder import Pass
-from capsviz.wrapping.taps import TapPass
+from capsviz.wrapping.taps import Recipe, TapPass
 
 
 class Caller:
@@ -42,11 +43,10 @@ class Caller:
         if isinstance(network, Bare):
             own = network.recipe
             self.network, self.wrapper, call = network.network, network, own.call
-            recipe = Recipe(
-                own.call, own.image_shape, own.classes, own.mean, own.std, cuda=own.cuda
-            )
+            recipe = replace(own, smallest=1, aside=False, pair=None)
         elif normalise is not None:
-            recipe.expect(normalise)
+            mean, std = mean_and_deviation(normalise)
+            recipe = replace(recipe, mean=mean, std=std)
         self.recipe, self.image_shape, self.classes = recipe, image_shape, classes
         if images is not None:
             check_images(images)
@@ -56,7 +56,8 @@ class Caller:
         self.own_images, self.normalise = images, normalise
         self.name = manner.name_of(network)
         with self.still():
-            self.manner = manner.find(self.network, recipe, self.images(2), call)
+            found = manner.find(self.network, recipe, self.images(2), call)
+        self.manner, self.recipe = found
 
     def images(self, count: int, seed: int = 0) -> Tensor:
         """That many of its images, or noise, on the network's device; other seeds, other ones.
@@ -105,5 +106,4 @@ class Caller:
         """What a pass under a mode returns; None where the mode ends it."""
         network = self.network if network is None else network
         inside = self.inside(images)
-        with without_cuda() if self.recipe.cuda else nullcontext():
-            return manner.outcome(mode, lambda: self.recipe.call(network, inside))
+        return self.recipe.run(mode, network, inside)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -12,9 +13,9 @@ from torch import Tensor, nn
 from capsviz.checks import facts
 from capsviz.checks.children import Children
 from capsviz.checks.verdict import UnseenError
-from capsviz.wrapping import without_cuda
-from capsviz.wrapping.decoders import put_decoder
-from capsviz.wrapping.device import followed
+from capsviz.wrapping import decoder, without_cuda
+from capsviz.wrapping.environment import on_cpu
+from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.outputs import find_reconstruction
 from capsviz.wrapping.recorder import Pass
 
@@ -70,20 +71,20 @@ class Candidate(Children):
         if self.decode_option is False:
             raise UnseenError("decoder: none, as given")
         if self.decode_option is not None:
-            return followed(self.decode_option)
+            return on_cpu(self.decode_option)
         if self.manner == "look" and getattr(self.network, "decoder", None) is not None:
             return self.network.decode
         images, output = self.structure.images, self.structure.recording.output
         if not find_reconstruction(output, images, self.image_shape):
             raise UnseenError("decoder: none: no output has the size of an image; give decode=")
-        wrapped = self.wrapped
-        wrapped.facts.clear()
+        shown = self.wrapped
         if self.score is not None:
-            wrapped.recipe.scores = self.score
-        put_decoder(wrapped, self.trial)
-        if wrapped.recipe.decode is None:
-            raise UnseenError(f"decoder: {wrapped.facts[-1].finding}")
-        return wrapped.recipe.decode
+            inferred = replace(shown.inferred, scores=self.score)
+            shown = Wrapped(self.network, self.recipe, inferred)
+        found = decoder.find(shown, self.trial)
+        if found.decode is None:
+            raise UnseenError(f"decoder: {found.finding}")
+        return found.decode
 
     def fresh(self) -> Candidate:
         """The network before training, called as this one."""

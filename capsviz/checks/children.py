@@ -12,11 +12,11 @@ from capsviz.checks.features import last_before
 from capsviz.checks.inside import Inside
 from capsviz.checks.verdict import UnseenError
 from capsviz.wrapping import vectors
-from capsviz.wrapping.change import ChangePass
 from capsviz.wrapping.flow import Flow, Port
 from capsviz.wrapping.layers import Layer
 from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.recorder import Event, record
+from capsviz.wrapping.taps import ChangePass, taps_of
 
 
 class Children(Inside):
@@ -30,8 +30,7 @@ class Children(Inside):
         wrapper = self.wrapper
         if not isinstance(wrapper, Wrapped):
             return None
-        known = wrapper.recipe
-        if not any("primary" in k for k in (known.variables, known.of_output, known.of_modules)):
+        if isinstance(wrapper.inferred.readers.get("primary", ()), tuple):
             return None
         return lambda images: wrapper.look(images, keep=("primary",))["primary"]
 
@@ -115,7 +114,7 @@ class Children(Inside):
         by_hand = self.children_by_hand if part == "primary" else None
         taps = []
         if self.has_layer and by_hand is None:
-            taps = [tap for tap in self.wrapped.recipe.taps if tap.part == part]
+            taps = taps_of(self.wrapped.inferred.readers, (part,))
         mode = ChangePass(self.network, taps, events, change, until)
         output = self.run(mode, images) if by_hand is None else mode.run(lambda: by_hand(images))
         if by_hand is not None:

@@ -8,8 +8,8 @@ from types import FunctionType, MethodType
 from torch import Tensor, nn
 
 from capsviz.tracing.requests import whole_number
-from capsviz.wrapping.arguments import by_hand
-from capsviz.wrapping.functions import in_words
+from capsviz.wrapping.environment import in_words
+from capsviz.wrapping.given import by_hand
 from capsviz.wrapping.outputs import require_scores
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -14,15 +13,13 @@ from capsviz.checks import facts
 from capsviz.checks.caller import Caller
 from capsviz.checks.parents import ROUNDED, places, require_classes, require_pair
 from capsviz.checks.verdict import ApartError, UnseenError
-from capsviz.wrapping import outputs, parts, without_cuda
+from capsviz.wrapping import infer, outputs
 from capsviz.wrapping.flow import Flow
-from capsviz.wrapping.layers import Layer, layers
+from capsviz.wrapping.layers import BATCHES, Layer, Recorded, Round, chosen, layers
 from capsviz.wrapping.leaves import named_tensors
 from capsviz.wrapping.network import Wrapped
-from capsviz.wrapping.recorder import Recording, record
-from capsviz.wrapping.rounds import Round
-from capsviz.wrapping.trial import Trial
-from capsviz.wrapping.wrapping import BATCHES, chosen
+from capsviz.wrapping.recorder import Recorder, Recording
+from capsviz.wrapping.taps import taps_of
 
 OF_LAYER = {  # what is known of one
     *("layer", "layers_before", "wrapped", "by_length"),
@@ -48,8 +45,8 @@ class Inside(Caller):
         )
         super().__init__(network, *size, call=call, **more)
         if (before := self.wrapper) is not None:
-            scores = scores or before.recipe.scores
-            decode = before.recipe.decode if decode is None else decode
+            scores = scores or before.inferred.scores
+            decode = before.inferred.decode if decode is None else decode
             pair = pair or before.recipe.pair
         self.scores_option, self.decode_option, self.pair = scores, decode, pair
         self.of_classes = True  # whether it is their layer that is looked at
@@ -71,9 +68,9 @@ class Inside(Caller):
     def recorded(self, images: Tensor) -> Structure:
         """A recorded pass."""
         inside = self.inside(images)
-        with without_cuda() if self.recipe.cuda else nullcontext():
-            recording = record(self.network, lambda: self.recipe.call(self.network, inside))
-        flow = Flow(recording.events, inside)
+        recorder = Recorder(self.network)
+        output = self.recipe.run(recorder, self.network, inside)
+        recording, flow = Recording(recorder.events, output), Flow(recorder.events, inside)
         return Structure(images, recording, flow, layers(flow, len(images), self.classes))
 
     def _require_layer(self) -> None:
@@ -139,7 +136,7 @@ class Inside(Caller):
         for name in OF_LAYER:
             other.__dict__.pop(name, None)
         other.__dict__ |= {"layer": layer, "pose_output": None, "scores_option": None}
-        other.recipe, other.of_classes = copy.copy(self.recipe), False
+        other.of_classes = False
         return other
 
     @property
@@ -164,17 +161,16 @@ class Inside(Caller):
     @cached_property
     def wrapped(self) -> Wrapped:
         """Taps for children, votes, couplings and poses; not verified as `wrap` does."""
-        wrapped, trial = Wrapped(self.network, self.recipe, [], {}), self.trial
-        parts.put_layer(wrapped, trial)
-        parts.put_vectors(wrapped, trial, scores=self.scores_option)
-        return wrapped
+        options = infer.Options(scores=self.scores_option)
+        known = infer.capsules(self.network, self.recipe, self.trial, options)
+        return Wrapped(self.network, self.recipe, known)
 
     @property
-    def trial(self) -> Trial:
+    def trial(self) -> Recorded:
         """The recorded pass, as `wrap` takes one."""
         images, recording, flow, layers = self.structure
         others = tuple(layer for layer in layers if layer is not self.layer)
-        return Trial(images, recording.output, flow, self.layer, others)
+        return Recorded(images, recording.output, flow, self.layer, others)
 
     def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:
         """Parts of a pass, as `capsviz.trace` names them."""
@@ -184,7 +180,7 @@ class Inside(Caller):
                 raise UnseenError(f"{', '.join(missing)} not said by the network")
             return values
         wrapped = self.wrapped
-        taps = [tap for tap in wrapped.recipe.taps if tap.part in keep]
+        taps = taps_of(wrapped.inferred.readers, keep)
         _, mode = wrapped.passed(images, taps)
         missing = [part for part in keep if not mode.readings.get(part)]
         if missing:

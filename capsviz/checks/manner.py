@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -12,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from capsviz.wrapping import without_cuda
-from capsviz.wrapping.bare import Bare, Recipe, whole_shape
-from capsviz.wrapping.recorder import Pass
-from capsviz.wrapping.taps import PassEnd, TapPass
+from capsviz.wrapping.given import whole_shape
+from capsviz.wrapping.network import Bare
+from capsviz.wrapping.taps import Recipe, TapPass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
@@ -103,9 +104,8 @@ def images_alone(network: nn.Module, images: Tensor):
     return network(images)
 
 
-def find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> str:
-    """Put a call that works into a recipe; how it is: "given", "look", "images", "one-hot" or
-    "index".
+def find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tuple[str, Recipe]:
+    """Return the way to call it, "given", "look", "images", "one-hot" or "index", and a recipe.
 
     Raises
     ------
@@ -131,17 +131,9 @@ def find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> str:
             except Exception as error:  # whatever somebody's code says
                 errors.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
             else:
-                recipe.call, recipe.cuda = way, shim or recipe.cuda
-                return manner
+                return manner, replace(recipe, call=way, cuda=shim or recipe.cuda)
         if "cuda" not in errors[0].lower() and "nvidia" not in errors[0].lower():
             break
     needed = [p.name for p in _beside_images(network) if p.default is p.empty]
     advice = f"; it takes {', '.join(needed)}, too: say how by call=" if needed and not call else ""
     raise ValueError(f"the network refuses images {tuple(images.shape)}: {errors[0]}{advice}")
-
-
-def outcome(mode: Pass, call: Callable):
-    """What a call returns under a mode that may end it; None if it does."""
-    with suppress(PassEnd):
-        return mode.run(call)
-    return None

@@ -7,9 +7,8 @@ from math import prod
 from torch import Tensor
 
 from capsviz.wrapping.flow import Flow
-from capsviz.wrapping.layers import Layer
+from capsviz.wrapping.layers import Layer, chosen
 from capsviz.wrapping.leaves import tensors
-from capsviz.wrapping.wrapping import chosen
 
 ROUNDED = 1e-3  # of sums of couplings
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, fails, passes, told
-from capsviz.wrapping.change import ChangePass
 from capsviz.wrapping.leaves import tensors
+from capsviz.wrapping.taps import ChangePass
 
 
 class Broken(NamedTuple):

@@ -64,7 +64,7 @@ def command(
     from capsviz.inputs.opening import open_module
     from capsviz.wrapping import open_function
     from capsviz.wrapping import open_module as opened
-    from capsviz.wrapping.stdout import on_stderr
+    from capsviz.wrapping.environment import on_stderr
 
     if markdown is not None:
         naming.refuse_file(markdown, force=force)
@@ -116,7 +116,7 @@ def _shape(inputs: dict, image_shape, classes) -> dict:
 def _called(spec: str):
     """What a function without arguments returns."""
     from capsviz.wrapping import open_function
-    from capsviz.wrapping.stdout import on_stderr
+    from capsviz.wrapping.environment import on_stderr
 
     function = open_function(spec)
     try:

@@ -31,13 +31,13 @@ def missing(model, needs: Sequence[str]) -> list[str]:
         return ["capsules"]
     parts = set(getattr(model, "parts", {*PARTS, *ALIASES}))  # a wrapped network knows its own
     parts |= {ALIASES[name] for name in ALIASES if name in parts}
+    replaceable = getattr(model, "replaceable", {"couplings", "iterations", "children"})
     presence = {
         "grid": getattr(model, "grid", None) is not None,
         "decode": reconstructs(model),
-        "iterations": getattr(getattr(model, "recipe", model), "iterations", True) is not None,
-        "interventions": bool(getattr(getattr(model, "recipe", None), "entries", True)),
-        "from_children": hasattr(model, "from_children")
-        and getattr(getattr(model, "recipe", None), "child_entry", True) is not None,
+        "iterations": "iterations" in replaceable and getattr(model, "iterations", 1) is not None,
+        "interventions": "couplings" in replaceable,
+        "from_children": hasattr(model, "from_children") and "children" in replaceable,
     }
     return [name for name in needs if not presence.get(name, name in parts)]
 

@@ -13,7 +13,7 @@ from capsviz.data import Dataset
 from capsviz.nn import models
 from capsviz.nn.random_state import seeded
 from capsviz.provenance import provenance
-from capsviz.wrapping.compiled import as_written
+from capsviz.wrapping.environment import as_written
 
 
 def save(

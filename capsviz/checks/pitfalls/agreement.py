@@ -5,7 +5,7 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, ApartError, Judgement, UnseenError, fails, passes, told
-from capsviz.wrapping.layout import arrange
+from capsviz.wrapping.flow import arrange
 
 ABOUT = About(
     paper="§2, procedure 1, line 7: the agreement û·v is added to the logits",
@@ -55,7 +55,7 @@ def _second(candidate: Candidate, images: Tensor, sign: int) -> tuple[Tensor, Te
     (put, *_), couplings = _altered(candidate, images, (sign,))
     if len(couplings) < 2:
         raise UnseenError("couplings of a second pass are not seen")
-    sums = arrange(put, candidate.layer.rounds[0].total_roles, "BJE", {})
+    sums = arrange(put, candidate.layer.rounds[0].total_roles, "BJE")
     return sums.double(), couplings[1].double().clamp_min(TINY)
 
 

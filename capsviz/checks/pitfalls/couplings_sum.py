@@ -3,7 +3,7 @@
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.parents import places
 from capsviz.checks.verdict import About, Judgement, fails, passes, told
-from capsviz.wrapping.layout import arrange
+from capsviz.wrapping.flow import arrange
 
 ABOUT = About(
     paper="§2, equation 3",
@@ -40,7 +40,7 @@ def examine(candidate: Candidate) -> Judgement:
         axes = {roles[dim]} if isinstance(dim, int) else set()
         for letter, word in WORDS.items():
             if letter in axes:
-                sums = arrange(out, roles, "BIJ", {}).sum(2)
+                sums = arrange(out, roles, "BIJ").sum(2)
                 low, high = float(sums.min()), float(sums.max())
                 judgement = fails(
                     f"they sum to 1 over {word}, and over parents to {low:.3g} to {high:.3g} "

@@ -6,8 +6,7 @@ from torch import Tensor
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes, told
 from capsviz.wrapping.flow import Flow
-from capsviz.wrapping.layers import voting
-from capsviz.wrapping.rounds import Round
+from capsviz.wrapping.layers import Round, voting
 
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",

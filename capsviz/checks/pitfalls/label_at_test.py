@@ -1,5 +1,7 @@
 """At test nothing follows the true label."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from capsviz.checks import manner
@@ -63,6 +65,6 @@ def _off(a: Tensor, b: Tensor) -> float:
 
 def _outputs(candidate: Candidate, kind: str, label: int, name: str | None) -> dict:
     call = manner.labelled(kind, candidate.classes, label, name)
-    inside = candidate.inside(candidate.images(3))
-    output = manner.outcome(TapPass(candidate.network, []), lambda: call(candidate.network, inside))
+    recipe, inside = replace(candidate.recipe, call=call), candidate.inside(candidate.images(3))
+    output = recipe.run(TapPass(candidate.network, []), candidate.network, inside)
     return dict(named_tensors(output))
