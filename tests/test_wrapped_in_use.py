@@ -237,7 +237,11 @@ def test_a_network_that_is_set_or_listened_to_is_looked_at_by_one_thread_at_a_ti
 
 
 def test_the_cpu_stands_for_a_gpu_until_the_last_thread_is_out():
-    own, first, second = torch.nn.Module.cuda, environment.without_cuda(), environment.without_cuda()
+    own, first, second = (
+        torch.nn.Module.cuda,
+        environment.without_cuda(),
+        environment.without_cuda(),
+    )
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

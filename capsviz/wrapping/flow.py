@@ -30,6 +30,9 @@ VIEWS = frozenset(
 )  # fmt: skip
 
 
+SUMS = ("sum", "mean", "nansum")
+
+
 class Step(NamedTuple):
     """One event on a path, and the number of the input by which the path enters it."""
 
@@ -137,7 +140,7 @@ def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[in
     Parameters
     ----------
     start  what the first step reads.
-    steps  views, and elementwise functions that may broadcast.
+    steps  views, sums, and elementwise functions that may broadcast.
     end    what the last step gives.
 
     Returns
@@ -159,8 +162,8 @@ def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[in
         label = label.view([-1 if k == axis else 1 for k in range(start.dim())])
         label = label.expand(start.shape).contiguous()
         for event, position, number in path:
-            if is_view(event):
-                label = _through_view(event, position, label, number)
+            if is_view(event) or event.name in SUMS:
+                label = _repeated(event, position, label, number)
             else:
                 label = label.expand(event.outputs[0].shape)
         for other in varying(label):
@@ -177,8 +180,8 @@ def varying(tensor: Tensor) -> set[int]:
     }
 
 
-def _through_view(event: Event, position: int, label: Tensor, number: int) -> Tensor:
-    """Return an output of a view, with labels in place of one input."""
+def _repeated(event: Event, position: int, label: Tensor, number: int) -> Tensor:
+    """Return an output of a view or a sum, with labels in place of one input."""
     old = event.inputs[position]
 
     if event.name in ("to", "type", "type_as", "float", "double", "cuda", "cpu", "requires_grad"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
+from itertools import chain, combinations
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -14,6 +16,7 @@ from capsviz.nn.images import like_of
 from capsviz.wrapping.environment import as_written, in_words, raised_at
 from capsviz.wrapping.flow import Roles
 from capsviz.wrapping.layers import Recorded
+from capsviz.wrapping.products import repeats
 from capsviz.wrapping.recorder import find_variable, like_the_last, outputs_of, watching
 from capsviz.wrapping.taps import (
     TARGETS,
@@ -200,30 +203,47 @@ def _variable(
         raise ValueError(f"{source} held no tensor with {len(target) - 1} axes or more at last")
     if part == "couplings":
         _refuse_negative(values[-1], source)
-    rest = "I" if part == "couplings" else target[-1]
-    roles = _roles_by_size(tuple(values[-1].shape), sizes, rest, source)
+    roles = _roles_by_size(values[-1], sizes, "I" if part == "couplings" else target[-1], source)
     size = dict.fromkeys(target, 1)
     for role, n in zip(roles, values[-1].shape, strict=True):
         if role in size:
             size[role] *= n
     evidence = f"watched in {source}, {len(values)} value{'s' if len(values) > 1 else ''}"
+    evidence += f", axes {''.join(roles)}" if roles.count("I") > 1 else ""
     evidence += "; read only" if part == "couplings" else ""
     return Given(Watched(variable, roles), tuple(size.values())[1:], evidence)
 
 
-def _roles_by_size(shape: tuple[int, ...], sizes: dict[str, int], rest: str, what: str) -> Roles:
-    """Return the role of each axis by its length; axes of other lengths are of the `rest`."""
-    roles = ["."] * len(shape)
+def _roles_by_size(value: Tensor, sizes: dict[str, int], rest: str, what: str) -> Roles:
+    """Return the role of each axis by its length; axes of other lengths are of the `rest`.
+
+    Children may be several axes, whose lengths make their number. Axes along which couplings are
+    repeated, as for each number of a pose, are no children.
+    """
+    roles = ["." if n == 1 else rest for n in value.shape]
     for role, size in sizes.items():
-        axes = [k for k, n in enumerate(shape) if n == size and roles[k] == "."]
-        if len(axes) != 1 and role != "B":
+        free = [k for k, n in enumerate(value.shape) if n > 1 and roles[k] == rest]
+        fits: list[tuple[int, ...]] = [(k,) for k in free if value.shape[k] == size]
+        if role == "I" and not fits:
+            several = (axes for n in range(2, len(free)) for axes in combinations(free, n))
+            fits = [axes for axes in several if prod(value.shape[k] for k in axes) == size]
+        if len(fits) != 1 and role != "B":
             raise ValueError(
-                f"{what} of shape {tuple(shape)}: expected one axis of length {size} "
-                f"({role}), found {len(axes)}; give a function that returns it in order"
+                f"{what} of shape {tuple(value.shape)}: expected one axis of length {size} "
+                f"({role}), found {len(fits)}; give a function that returns it in order"
             )
-        for axis in axes[:1]:
+        for axis in chain(*fits[:1]):
             roles[axis] = role
-    return tuple(rest if r == "." and n > 1 else r for r, n in zip(roles, shape, strict=True))
+    others = [k for k, role in enumerate(roles) if role == rest]
+    if rest == "I" and len(others) > 1:
+        copies = [k for k in others if repeats(value, k)]
+        if copies == others:
+            raise ValueError(
+                f"{what} of shape {tuple(value.shape)}: all couplings are equal, which does not "
+                "tell the axis of the children; give a function that returns (B, I, J)"
+            )
+        roles = ["." if k in copies else role for k, role in enumerate(roles)]
+    return tuple(roles)
 
 
 def _module(network: nn.Module, run: Callable, source: str, batch: int, count: int | None) -> Given:

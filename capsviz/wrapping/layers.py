@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from capsviz.wrapping.flow import Flow, Port, Roles, Step, axes_after, is_view, varying
+from capsviz.wrapping.flow import SUMS, Flow, Port, Roles, Step, axes_after, is_view, varying
 from capsviz.wrapping.products import (
     Product,
     product,
@@ -26,7 +26,6 @@ from capsviz.wrapping.products import (
 from capsviz.wrapping.recorder import Event
 
 BATCHES = (7, 11, 13)  # images in a recorded pass: primes, so that their axis can be identified
-SUMS = ("sum", "mean", "nansum")
 SMALLEST = ("add", "clamp", "clamp_min")
 
 
@@ -170,14 +169,16 @@ def _round(
         return None
     if prod(votes.shape) != prod(frame):
         return None  # something as small as the couplings: it scales them
-    total = summed_after(flow, event) if how.kind == "mul" else (event, [], how.summed)
-    if total is None:
+    totals = sums_after(flow, event) if how.kind == "mul" else [(event, [], how.summed)]
+    fits = [
+        (total, steps, roles)
+        for total, steps, children in totals
+        if (roles := roles_in(weights, votes, frame, children, batch, classes)) is not None
+    ]
+    if not fits:
         return None
-    total_event, views, children = total
-    roles = roles_in(weights, votes, frame, children, batch, classes)
-    if roles is None:
-        return None
-    total_roles = roles_of_total(event, how, views, total_event, roles)
+    total, steps, roles = fits[0]
+    total_roles = roles_of_total(event, how, steps, total, roles)
     goes_in, entry_product, before = event, how, path
     entry_roles: Roles | None = roles
     if entry is not None:
@@ -188,7 +189,7 @@ def _round(
         return None
     logits = _logits(flow, softmax, before, entry_product, entry_roles)
     return Round(
-        event, how, roles, total_event, total_roles, goes_in, entry_product, entry_roles, softmax,
+        event, how, roles, total, total_roles, goes_in, entry_product, entry_roles, softmax,
         logits, biased,
     )  # fmt: skip
 
@@ -216,36 +217,28 @@ def _logits(
         step = Step(flow.events[source[0]], 0)
 
 
-def summed_after(flow: Flow, event: Event) -> tuple[Event, list[Step], tuple[int, ...]] | None:
-    """Return the sum after a product: its event, the views before it, and the axes it goes over.
+def sums_after(flow: Flow, event: Event) -> list[tuple[Event, list[Step], tuple[int, ...]]]:
+    """Return sums after a product: the event, the steps before it, and the axes of the product.
 
-    None where nothing is summed, or only a sum reads the sum, so that children are summed in parts.
+    Sums that follow each other are one sum, over the axes of all; the longest comes first.
     """
+    found: list[tuple[Event, list[Step], tuple[int, ...]]] = []
     left: list[tuple[Port, list[Step]]] = [((event.index, 0), [])]
+    axes: set[int] = set()
     while left:
-        port, views = left.pop(0)
+        port, steps = left.pop(0)
         for reader in flow.readers.get(port, []):
+            after = ((reader.event.index, 0), [*steps, reader])
             if is_view(reader.event):
-                left.append(((reader.event.index, 0), [*views, reader]))
+                left.append(after)
             elif reader.event.name in SUMS and (dims := summed_dims(reader.event)):
-                along = axes_after(event.outputs[0], views, reader.event.inputs[0])
-                axes = tuple(sorted(set().union(*(along[d] for d in dims))))
-                if axes:
-                    parts = _summed_again(flow, reader.event)
-                    return None if parts else (reader.event, views, axes)
-    return None
-
-
-def _summed_again(flow: Flow, event: Event) -> bool:
-    """Return whether only sums read the result of an event."""
-    left, names = [(event.index, 0)], []
-    while left:
-        for reader in flow.readers.get(left.pop(), []):
-            if is_view(reader.event):
-                left.append((reader.event.index, 0))
-            else:
-                names.append(reader.event.name)
-    return bool(names) and set(names) <= set(SUMS)
+                along = axes_after(event.outputs[0], steps, reader.event.inputs[0])
+                if more := set().union(*(along[d] for d in dims)) - axes:
+                    axes |= more
+                    found.insert(0, (reader.event, steps, tuple(sorted(axes))))
+                    left = [after]
+                    break
+    return found
 
 
 @dataclass
@@ -372,12 +365,14 @@ def _add_unweighed(flow: Flow, layer: Layer, known: set[int]) -> None:
             if event.index in known or event.site != turn.event.site:
                 continue
             earlier = [e for e in flow.events[: event.index + 1] if e.site == turn.entry.site]
-            after = summed_after(flow, event) if turn.product.kind == "mul" else (event, [], ())
-            if earlier and after is not None:
+            sums = [total for total, _, _ in sums_after(flow, event)]
+            totals = sums if turn.product.kind == "mul" else [event]
+            if earlier and totals:
+                total = next((one for one in totals if one.site == turn.total.site), totals[0])
                 known.add(event.index)
                 layer.rounds.append(
                     Round(
-                        event, turn.product, turn.roles, after[0], turn.total_roles, earlier[-1],
+                        event, turn.product, turn.roles, total, turn.total_roles, earlier[-1],
                         turn.entry_product, turn.entry_roles, None, None, turn.biased,
                     )
                 )  # fmt: skip

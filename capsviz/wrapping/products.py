@@ -161,7 +161,7 @@ def roles_in(
         return None
     rest = [k for k, n in enumerate(frame) if n > 1 and k not in (*children, *images)]
     wide = [k for k in rest if weights.shape[k] > 1]
-    differ = [k for k in wide if not _repeats(weights, k)]
+    differ = [k for k in wide if not repeats(weights, k)]
     parents = wide if len(wide) == 1 else differ or [k for k in wide if frame[k] == classes]
     if not parents or (not differ and len(parents) > 1) or set(parents) == set(rest):
         return None
@@ -169,7 +169,8 @@ def roles_in(
     return tuple(names.get(k, "E" if n > 1 else ".") for k, n in enumerate(frame))
 
 
-def _repeats(tensor: Tensor, axis: int) -> bool:
+def repeats(tensor: Tensor, axis: int) -> bool:
+    """Return whether the numbers of a tensor are repeated along an axis, but for rounding."""
     first = tensor.narrow(axis, 0, 1)
     return bool(torch.allclose(tensor, first.expand_as(tensor), rtol=1e-6, atol=0))
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from capsviz.tracing.shapes import allowed
 from capsviz.wrapping.flow import (
+    SUMS,
     Flow,
     Port,
     Roles,
@@ -28,7 +29,7 @@ from capsviz.wrapping.flow import (
     storage,
     varying,
 )
-from capsviz.wrapping.layers import SUMS, Place, Round, voting
+from capsviz.wrapping.layers import Place, Round, voting
 from capsviz.wrapping.products import product, summed_dims
 from capsviz.wrapping.recorder import Event
 

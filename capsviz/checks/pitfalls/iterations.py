@@ -2,8 +2,9 @@
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, UnseenError, fails, passes
+from capsviz.wrapping.flow import SUMS
 from capsviz.wrapping.infer import candidates, setters
-from capsviz.wrapping.layers import SUMS, votes_base
+from capsviz.wrapping.layers import votes_base
 from capsviz.wrapping.recorder import record
 
 ABOUT = About(
