@@ -260,6 +260,65 @@ def test_routing_and_decoder_are_found_however_they_are_written(part, name, imag
     assert net.peculiar == {}
 
 
+def of_batch_norm(s):
+    mean, variance = torch.linspace(-1, 1, J * E), torch.linspace(0.5, 1.5, J * E)
+    return zoo.squash(functional.batch_norm(s.flatten(1), mean, variance).view(-1, J, E))
+
+
+LINEAR = torch.randn(E, E, generator=torch.Generator().manual_seed(2))
+FUNCTIONS = {  # of the sum, which change its direction
+    "squash of each number": lambda s: s * s.abs() / (1 + s * s) / E,
+    "sigmoid": lambda s: s.sigmoid() / E,
+    "erf": lambda s: torch.erf(s) / E,
+    "softsign": lambda s: functional.softsign(s) / E,
+    "softmax": lambda s: s.softmax(2),
+    "linear": lambda s: functional.linear(s, LINEAR).tanh() / E,
+    "squash of linear": lambda s: zoo.squash(functional.linear(s, LINEAR)),
+    "fewer numbers": lambda s: zoo.squash(functional.linear(s, LINEAR[:4])),
+    "MLP": lambda s: zoo.squash((s @ LINEAR).relu() @ LINEAR),
+    "one more number": lambda s: zoo.squash(torch.cat((s, torch.ones_like(s[..., :1])), 2)),
+    "batch norm": of_batch_norm,
+}
+RETURNS = {
+    "poses": lambda v: v,
+    "norms": lambda v: v.norm(dim=2),
+    "both": lambda v: {"lengths": v.norm(dim=2), "poses": v},
+    "softmax and poses": lambda v: (v.norm(dim=2).softmax(1), v),
+}
+
+
+class OfTheSum(Written):
+    """One function makes poses of the sum, another one the output of the poses."""
+
+    def poses(self, x):
+        votes = self.votes(self.encode(x))
+        b = torch.zeros(len(x), I, J)
+        for _ in range(self.iterations):
+            s = (b.softmax(2)[..., None] * votes).sum(1)
+            v = self.function(s)
+            b = b + (votes * s[:, None]).sum(3)
+        return v
+
+    def forward(self, x):
+        return self.returns(self.poses(x))
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("returns", RETURNS)
+def test_poses_are_found_whatever_makes_them_of_the_sum(function, returns, images):
+    net = wrapped(OfTheSum(function=FUNCTIONS[function], returns=RETURNS[returns]))
+    seen = capsviz.trace(net, images)
+    with torch.no_grad():
+        close(seen.poses[-1], net.network.poses(images), 1e-5)
+    assert len(seen.poses) == 3 and "may be the poses" not in net.report()
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_what_is_made_of_the_sum_and_neither_returned_nor_measured_is_a_doubt(function):
+    net = wrapped(OfTheSum(function=FUNCTIONS[function], returns=lambda v: v.norm(dim=2).softmax(1)))
+    assert "may be the poses: name them by poses=" in net.report()
+
+
 def test_where_scores_are_no_norms_what_may_be_the_poses_is_said(images):
     class Softmax(Written):
         def forward(self, x):

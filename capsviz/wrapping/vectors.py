@@ -159,7 +159,8 @@ def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Te
     """Find the poses of each iteration.
 
     Of several parallel tensors, the poses are those whose norms are the scores; without scores,
-    those that the network returns.
+    those that the network returns. If neither fits what rules and values follow, other functions of
+    the sum are tried: a squash of each number, a linear map, a batch norm.
 
     Parameters
     ----------
@@ -175,11 +176,70 @@ def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Te
         sites = {(place.event.site, place.event.name) for place in (*others, chosen)}
         if sum((event.site, event.name) in sites for event in flow.events) == len(rounds):
             return Poses([*others, chosen], [*by_value(flow, chosen), *masked], None)
-    sure = _are_lengths(last.last, scores) or any(_shows(last.last, one) for one in output)
-    if last.alike and not sure:
-        where = ", ".join(dict.fromkeys(place.event.where for place in last.alike))
-        doubt = f"what points the same way in {where} may be the poses: name them by poses="
+    if _are_lengths(last.last, scores) or any(_shows(last.last, one) for one in output):
+        return Poses(places, [*by_value(flow, last.last), *masked], None)
+    kept = {mask.event.index for mask in [*masked, *by_value(flow, last.last)]}
+    later = [one for one in _functions(flow, rounds[-1], last.last) if one.event.index not in kept]
+    fits = [place for place in later if _are_lengths(place, scores)][:1]
+    fits = fits or _returned(flow, rounds[-1], output)
+    if len(fits) == 1:
+        (place,) = fits
+        same = [e for e in flow.events if (e.site, e.name) == (place.event.site, place.event.name)]
+        if len(same) == len(rounds):
+            places = [place._replace(event=event) for event in same]
+        else:
+            places = fits
+        return Poses(places, by_value(flow, place), None)
+    if others := last.alike or fits or later:
+        where = ", ".join(dict.fromkeys(one.event.where for one in others))
+        what = "what points the same way" if last.alike else "what is made of them"
+        doubt = f"{what} in {where} may be the poses: name them by poses="
     return Poses(places, [*by_value(flow, last.last), *masked], doubt)
+
+
+def _functions(flow: Flow, turn: Round, poses: Place) -> list[Place]:
+    """Return tensors (B, J, E) that are made of the sum of an iteration alone, after some poses.
+
+    Squares that are only summed are left out: they give norms.
+    """
+    alone, result = {turn.total.index}, []
+    for event in flow.events[turn.total.index + 1 :]:
+        made = [source for source in flow.sources[event.index] if source is not None]
+        made = [source for source in made if source[0] in flow.derived]
+        if not made or not all(source[0] in alone for source in made):
+            continue
+        alone.add(event.index)
+        roles = _as_poses(turn, event.outputs[0])
+        if roles is None or is_view(event) or event.index <= poses.event.index:
+            continue
+        readers = {step.event.name for step in flow.readers.get((event.index, 0), [])}
+        if readers and not (event.name in ("pow", "square", "mul", "abs") and readers <= {*SUMS}):
+            result.append(Place(event, -1, roles))
+    return result
+
+
+def _returned(flow: Flow, turn: Round, output: list[Tensor]) -> list[Place]:
+    """Return tensors (B, J, E) of the output that come from the sum of an iteration, not masked."""
+    after, result = flow.descendants(turn.total.index), []
+    for tensor in output:
+        port, roles = flow.port(tensor), _as_poses(turn, tensor)
+        if port is None or port[1] or port[0] not in after or roles is None:
+            continue
+        if bool(((rows(tensor, roles) != 0).any(2).sum(1) > 1).any()):
+            result.append(Place(flow.events[port[0]], -1, roles))
+    return result
+
+
+def _as_poses(turn: Round, tensor: Tensor) -> Roles | None:
+    """Return the roles of a tensor whose axes have the lengths of poses (B, J, E); else None."""
+    roles, rest = ["."] * tensor.dim(), 1
+    for axis, size in enumerate(tensor.shape):
+        if size > 1:
+            known = (role for role in "BJ" if role not in roles and turn.count(role) == size)
+            roles[axis] = next(known, "E")
+            rest *= size if roles[axis] == "E" else 1
+    fits = {"B", "J"} <= set(roles) and 1 < rest < turn.count("I") and tensor.is_floating_point()
+    return tuple(roles) if fits else None
 
 
 def _fitting(last: Followed, scores: list[Tensor], output: list[Tensor]) -> list[Place]:
