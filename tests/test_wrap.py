@@ -315,7 +315,9 @@ def test_poses_are_found_whatever_makes_them_of_the_sum(function, returns, image
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_what_is_made_of_the_sum_and_neither_returned_nor_measured_is_a_doubt(function):
-    net = wrapped(OfTheSum(function=FUNCTIONS[function], returns=lambda v: v.norm(dim=2).softmax(1)))
+    net = wrapped(
+        OfTheSum(function=FUNCTIONS[function], returns=lambda v: v.norm(dim=2).softmax(1))
+    )
     assert "may be the poses: name them by poses=" in net.report()
 
 
@@ -325,7 +327,7 @@ def test_where_scores_are_no_norms_what_may_be_the_poses_is_said(images):
             return super().forward(x)[0].softmax(1)
 
     said = wrapped(Softmax(squashed=SQUASHES["einsum"])).report()
-    assert "what points the same way in test_wrap.py:" in said
+    assert "tensors parallel to them in test_wrap.py:" in said
     assert "may be the poses: name them by poses=" in said
 
 
@@ -356,7 +358,7 @@ class OfEachClass(Written):
 @pytest.mark.parametrize("kind", [OfEachChild, OfEachClass])
 def test_votes_of_several_products_have_no_children_that_are_seen(kind, images):
     net = wrapped(kind())
-    assert "not seen: votes are put together of several products" in net.report()
+    assert "not found: votes are put together of several products" in net.report()
     seen = capsviz.trace(net, images)
     assert seen.children is None and seen.grid == (2, 4, 3)
     with torch.no_grad():
@@ -664,8 +666,8 @@ def test_a_report_says_what_was_found_where_and_what_can_be_run():
     said = wrapped(zoo.Unsqueezed).report()
     for text in (
         "softmax in digits, public_layouts.py:",
-        "3 passes",
-        "(2, 4, 3), type by type; the first place sees rows 0 to 4",
+        "3 iterations",
+        "(2, 4, 3), type by type; the first position sees rows 0 to 4",
         "set by digits.routings",
     ):
         assert text in said

@@ -4,6 +4,7 @@ import copy
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -236,19 +237,22 @@ def test_a_network_that_is_set_or_listened_to_is_looked_at_by_one_thread_at_a_ti
     assert wrong == []
 
 
-def test_the_cpu_stands_for_a_gpu_until_the_last_thread_is_out():
-    own, first, second = (
-        torch.nn.Module.cuda,
-        environment.without_cuda(),
-        environment.without_cuda(),
-    )
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    changed = torch.nn.Module.cuda
-    second.__exit__(None, None, None)
-    assert torch.nn.Module.cuda is own
-    assert (changed is own) == torch.cuda.is_available()
+def test_a_change_of_the_process_lasts_until_the_last_thread_is_out():
+    made = []
+
+    @contextmanager
+    def change():
+        made.append("begin")
+        yield
+        made.append("end")
+
+    shared = environment.Shared(change)
+    shared.__enter__()
+    shared.__enter__()
+    shared.__exit__()
+    assert made == ["begin"]
+    shared.__exit__()
+    assert made == ["begin", "end"]
 
 
 GPU = torch.device("cuda", 0)
@@ -292,16 +296,12 @@ def test_a_file_of_weights_from_a_gpu_is_read_where_there_is_none(more, tmp_path
     assert torch.load is read
 
 
-def test_what_is_compiled_runs_as_written_until_the_last_thread_is_out():
+def test_inside_what_is_compiled_runs_as_written():
     counter, images = torch._dynamo.testing.CompileCounter(), torch.rand(3)
     plain = torch.compile(lambda x: x + 2, backend=counter)
-    first, second = environment.uncompiled(), environment.uncompiled()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    plain(images)
+    with environment.uncompiled():
+        plain(images)
     assert counter.frame_count == 0
-    second.__exit__(None, None, None)
     plain(images)
     assert counter.frame_count == 1
 

@@ -65,10 +65,12 @@ def find(capsules: Capsules, images: Tensor, grid: tuple[int, int, int] | str, w
         if (why := torn(rows, columns, grid)) is not None:
             raise ValueError(
                 f"grid {grid} is none of these capsules: {why}; by impulses was found: "
-                f"{result.evidence}; give grid='probe', or None for no places"
+                f"{result.evidence}; give grid='probe', or None for no positions"
             )
         result = Places(grid, None, *fields_of(rows, columns, grid), "")
-    return result._replace(evidence=f"{result.grid}, as given; its places' fields by impulses")
+    return result._replace(
+        evidence=f"{result.grid}, as given; the fields of its positions by impulses"
+    )
 
 
 def ranges_of_sight(capsules: Capsules, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,7 +131,7 @@ def arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
     if len(members) != len(by_row) * len(by_column) or len(counts) != 1:
         why = (
             f"{len(places)} capsules see {len(members)} different patches, no full product of "
-            f"{len(by_row)} rows and {len(by_column)} columns of places with equally many "
+            f"{len(by_row)} rows and {len(by_column)} columns of positions with equally many "
             f"capsules each, {CAUSES}"
         )
     for ranges, size in ((by_row, image_shape[1]), (by_column, image_shape[2])):
@@ -142,7 +144,7 @@ def arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
     (types, *_) = counts
     if why is None and list(members) == [((0, image_shape[1] - 1), (0, image_shape[2] - 1))]:
         why = (
-            f"all {types} capsules see the whole image, which does not tell their places; give "
+            f"all {types} capsules see the whole image, which leaves their positions open; give "
             "grid=(types, rows, columns) if they have any"
         )
     if why is not None:
@@ -157,7 +159,7 @@ def arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
     vectors = (
         f"rows {by_row[0][0]} to {by_row[0][1]} and columns {by_column[0][0]} to {by_column[0][1]}"
     )
-    evidence = f"{grid}, {how}; the first place sees {vectors}"
+    evidence = f"{grid}, {how}; the first position sees {vectors}"
     return Places(grid, None if same else order, _slices(by_row), _slices(by_column), evidence)
 
 
@@ -193,7 +195,7 @@ def hollow(capsules: Capsules, result: Places, images: Tensor) -> str | None:
             return None
     place, _ = min(blind)
     return (
-        f"none: the capsules that would lie at {place} see no whole patch of the image, a corner "
+        f"none: the capsules that would lie at {place} see no whole patch of the image, one corner "
         f"of it is blind, {CAUSES}"
     )
 

@@ -99,7 +99,7 @@ def capsules(
     elif layer is not None:
         place = vectors.children(flow, layer.rounds[-1])
         if isinstance(place, str):
-            facts.append(Fact("children", f"not seen: {place}; name them by children="))
+            facts.append(Fact("children", f"not found: {place}; name them by children="))
         else:
             tap = tap_of_place("primary", place)
             readers["primary"] = (tap,)
@@ -129,7 +129,7 @@ def capsules(
 def _of_layer(layer: Layer, others: Iterable[Layer]) -> list[Fact]:
     """Return what a report says of couplings and votes whose softmax was found."""
     last, count = layer.rounds[-1], len(layer.rounds)
-    facts = [Fact("couplings", f"softmax in {layer.place}, {count} pass{'es' * (count > 1)}")]
+    facts = [Fact("couplings", f"softmax in {layer.place}, {count} iteration{'s' * (count > 1)}")]
     if last.scaled:
         facts += [
             Fact("weights", f"couplings are scaled in {last.entry.where} before they weigh votes"),
@@ -172,7 +172,7 @@ def _places(shown: Wrapped, images: Tensor, given: tuple[int, int, int] | str | 
     """Return the positions of the children, given or found."""
     part = next((name for name in ("primary", "votes") if name in shown.parts), None)
     if given is None or part is None:
-        why = "none, as given" if given is None else "none: neither children nor votes are seen"
+        why = "none, as given" if given is None else "none: neither children nor votes are found"
         return grid.NOWHERE._replace(evidence=why)
     return grid.find(lambda some: shown.capsules(some, part), images, given, part)
 

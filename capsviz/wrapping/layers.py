@@ -270,7 +270,7 @@ class Layer:
         count = len(self.rounds)
         return (
             f"{self.children} children to {self.parents} parents in {self.place}, "
-            f"{count} pass{'es' if count > 1 else ''}"
+            f"{count} iteration{'s' if count > 1 else ''}"
         )
 
 

@@ -192,7 +192,7 @@ def poses(flow: Flow, rounds: list[Round], scores: list[Tensor], output: list[Te
         return Poses(places, by_value(flow, place), None)
     if others := last.alike or fits or later:
         where = ", ".join(dict.fromkeys(one.event.where for one in others))
-        what = "what points the same way" if last.alike else "what is made of them"
+        what = "tensors parallel to them" if last.alike else "functions of them"
         doubt = f"{what} in {where} may be the poses: name them by poses="
     return Poses(places, [*by_value(flow, last.last), *masked], doubt)
 

@@ -41,7 +41,7 @@ def verify(shown: Bare, recorded: Recorded) -> Verified:
         facts.append(Fact("children", finding))
     biased = recorded.layer is not None and recorded.layer.rounds[-1].biased
     peculiar = _peculiar(shown, images, biased=biased)
-    facts += [Fact("told", reason) for reason in peculiar.values()]
+    facts += [Fact("note", reason) for reason in peculiar.values()]
     return Verified(tuple(facts), smallest, why is None, peculiar)
 
 
@@ -96,10 +96,10 @@ def _changing(scores: Callable[[], Tensor], device: torch.device) -> str:
         second = scores()
     if apart(first, second):
         return (
-            "something is kept from one to the next (logits in a buffer or an attribute?), where "
+            "something stays from one to the next (logits in a buffer or an attribute?), where "
             "routing begins anew for each image"
         )
-    return "something random in it (dropout that is always on?) upsets whatever is measured"
+    return "something random in it (dropout that is always on?) changes every measurement"
 
 
 def _refuses_children(shown: Wrapped, images: Tensor) -> str | None:
@@ -124,8 +124,8 @@ def _peculiar(shown: Wrapped, images: Tensor, *, biased: bool) -> dict[str, str]
         norms = traced["poses"][-1].norm(dim=-1)
         if float((norms - traced["lengths"]).abs().max()) > close:
             peculiar["norms"] = (
-                "scores are not the norms of the poses; of passes before the last there are these "
-                "norms alone"
+                "scores are not the norms of the poses; iterations before the last have only "
+                "these norms"
             )
     if "couplings" in traced and not biased:
         sums, over = traced["couplings"].sum(3), traced["couplings"].sum(2)
@@ -141,7 +141,7 @@ def _peculiar(shown: Wrapped, images: Tensor, *, biased: bool) -> dict[str, str]
             numbers = f"poses have {poses.shape[-1]} numbers, votes {total.shape[-1]}"
             peculiar["votes"] = numbers
         elif float((1 - _cosines(total, poses)).max()) > close:
-            peculiar["votes"] = "poses do not point along the weighted sum of the votes"
+            peculiar["votes"] = "poses are not parallel to the weighted sum of the votes"
     return peculiar
 
 

@@ -196,7 +196,7 @@ def _no_capsules(network: nn.Module, classes: int, tried: list[Layer], flow: Flo
     name = type(network).__name__
     if isinstance(network, torch.jit.ScriptModule):
         return (
-            f"TorchScript runs {name}, and nothing can be seen inside: wrap the network that was "
+            f"TorchScript runs {name}, which cannot be recorded: wrap the network that was "
             "scripted or traced"
         )
     weighing = {turn.softmax.place for one in tried for turn in one.rounds if turn.softmax}
