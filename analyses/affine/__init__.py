@@ -1,24 +1,6 @@
 """Affine variants of the test images: are they read within and beyond the trained places?
 
-Method: variants of every test image as affNIST has them (Tieleman 2013), on the images' own canvas:
-rotated by -20 to 20 degrees, sheared by -0.2 to 0.2, scaled by 0.8 to 1.2 along each axis, all at
-once, and moved to any place at which no ink leaves the canvas (`capsviz.data.affnist_like`). A
-variant lies within the trained places if it was moved by no more than training images were, each
-way, and beyond them else. The control is the same images as they are, and the gap is their accuracy
-less the variants'. The same variants for all networks. Intervals of accuracies are Wilson's, of the
-effective number of images, each with all its variants; of gaps MOVER's, from both (Zou & Donner
-2008).
-
-A reader should see how much of the gap is one of place alone: a network that has never seen a digit
-so far from the middle need not know it there, whatever its poses know of rotation and scale. What
-is lost within the trained places is lost to rotation, shear and scale.
-
-Do not conclude that capsules generalise to new viewpoints from a small gap within: augmentation,
-and a network without capsules, may have one as small; nor from networks of unequal accuracy as they
-are. `capsviz affnist` trains matched networks to ask that. Nor take within and beyond for the same
-digits: small and narrow ones have room to be moved further, so that ones are a larger part of the
-variants beyond, zeros of those within. Published numbers are of affNIST's own images on 40x40 after
-training on shifted digits, and are not to be compared with these.
+`capsviz affine --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations
@@ -172,8 +154,9 @@ def _compare(opened, n, *, trained_px=None, **more) -> Result:
 
 def _trained_px(inputs) -> float | None:
     """How far a network's training images were moved, by its card; None: it does not tell."""
-    card = getattr(inputs.model, "card", None) or {}
-    return card.get("recipe", {}).get("shift_px")
+    from capsviz.tracing import abilities
+
+    return abilities(inputs.model).card.get("recipe", {}).get("shift_px")
 
 
 def findings(result: Result) -> str:

@@ -1,27 +1,6 @@
 """Generalise from shifted digits to affine ones: CapsNet against CNNs, matched.
 
-Method: the protocol of Sabour, Frosst & Hinton 2017 (arXiv:1710.09829, section 5.2), as
-`capsviz.experiments.affnist` runs it. Every network is trained on MNIST digits placed at random on
-40x40, stopped at the same held-out accuracy ("matched") and, in a full series, trained to its end
-("full"). It is scored on `affnist_like`: test digits rotated, sheared, scaled and moved, by
-affNIST's description; and on affNIST itself where its files are. Two of three of these images lie
-beyond the trained places: moved by more than the 6 pixels of training along an axis. Accuracy is
-told within and beyond, and by the size of each factor: by angle, shear and scale within the trained
-places, for smaller digits are moved further. What each factor costs are Shapley values of a
-logistic fit of right answers (each number and its square; Lipovetsky & Conklin 2001). The gap to
-CapsNet is paired: the same images, the same seeds. Its 95 % interval, as all, is over the original
-digits (normal approximation) and, of several seeds, over these (Student's t), margins added in
-squares; of one seed it does not cover what another would do.
-
-A reader should see which networks lose least on maps that they were not trained on, at equal
-accuracy on what they were trained on: whether it is equal the shifted test images tell, for the
-held-out accuracy of matched weights is the first of many checks above a line. Networks that are
-close within the trained places and far apart beyond them differ in the places that they can read,
-not in rotation, shear or scale. Do not conclude anything from a gap between networks of unlike test
-accuracy, nor from one seed about a kind of network, nor robustness to affine maps from the accuracy
-of all images; what is lost by factor depends on the fit. The CapsNets here weigh their
-reconstruction by 0.01, not by the paper's 0.0005; and affnist_like is not affNIST: published
-numbers on affNIST are not comparable with these.
+`capsviz affnist --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations
@@ -33,7 +12,7 @@ import click
 import numpy as np
 
 from capsviz.analyses.affnist.words import caption, findings, table_caption
-from capsviz.cli import options, sharing, writing
+from capsviz.cli import options, tasks, writing
 from capsviz.statistics.estimate import Estimate
 
 EXAMPLES = """
@@ -165,7 +144,7 @@ def table(result: Result | Variants):
 )
 @click.option("--networks", multiple=True, metavar="NAME", help="Only this network; several times.")
 @click.option("--seeds", type=int, default=3, show_default=True, help="Seeds 0, 1, ... of each.")
-@sharing.task("networks times seeds")
+@tasks.option("networks times seeds")
 @click.option(
     "--match-accuracy",
     "target",

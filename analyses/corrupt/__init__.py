@@ -1,23 +1,6 @@
 """Corrupt the test images in MNIST-C's 15 ways: which network still reads them?
 
-Method: every image is corrupted once in each way of MNIST-C (Mu & Gilmer 2019, arXiv:1906.02337),
-at the strength of the published set, by capsviz's own programs of the definitions; all networks see
-the same corrupted images. Errors carry Wilson intervals, means those of their effective sample
-size, differences from the baseline's error paired ones (Agresti & Min 2005), those of means and
-ratios those of 1000 resamples. `--mnist-c` takes the images of the real MNIST-C, if it is there.
-
-mCE is that of Hendrycks & Dietterich (2019, arXiv:1903.12261): the mean over the corruptions of the
-ratio of a network's error to the baseline's, in percent; relative mCE the same of what each error
-exceeds the clean one by. With one strength, a corruption that the baseline hardly notices rules
-such a mean; the relative total error, the sum of the errors over the sum of the baseline's, gives
-each corruption the weight of its images. No mean of ratios is told where the baseline makes no
-error, nor its interval where a resample has none.
-
-A reader should see which corruptions break which network, and whether the order of the networks is
-the same for all of them. Do not conclude that one architecture is more robust from one trained
-network of each, nor that numbers of generated corruptions equal those of the published set: they
-are other draws of the same distribution. Relative mCE favours a network that fails on clean images:
-read it beside the clean error.
+`capsviz corrupt --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

@@ -1,16 +1,6 @@
 """Training curves of one run or several: errors, losses, reconstruction, rate.
 
-Method: every epoch's line of the record that `capsviz train` keeps of a run (epochs.csv). An error
-is 100 % less the accuracy. Errors and losses have a logarithmic axis where they span more than a
-factor of three. The best epoch is the one with the highest validation accuracy, of equals the one
-with the lowest margin loss; its weights are those that a run keeps by default.
-
-A reader should see errors and losses that fall and then level off; a validation error that rises
-while the training error still falls tells of overfitting. Do not conclude from the best epoch's
-validation error how well the network does: it is the best of many looks at the same images, and the
-test set's error is the one to report. Training errors are those of shifted images, met while the
-weights still changed, and are no lower bound. Training losses are comparable between runs of the
-same objective alone, and one run of each kind says nothing of the spread over seeds.
+`capsviz curves --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

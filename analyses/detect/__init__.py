@@ -1,28 +1,6 @@
 """Does a far reconstruction give away attacked and foreign images?
 
-Method (Frosst, Sabour & Hinton 2018, arXiv:1811.06969): an image is flagged if its L2 distance to
-the winning capsule's reconstruction is above the 95th percentile of validation images. Suspects:
-the same test images attacked within an L-infinity ball by FGSM and PGD (foolbox, white box, lengths
-as logits) and by R-PGD, which knows the detector (after Qin et al. 2020, arXiv:1907.02957, made
-stronger, see `capsviz.experiments.attacks`); the same images rotated; and images of another data
-set, of which every reading counts as misread; an attacked image counts if the clean one was misread
-too. AUROC of distances against those of the unchanged test images; 95 % intervals are Wilson's, of
-AUROC those of the effective number of images, by its resamples, one draw for both sides where they
-are paired; of gains MOVER's, from both (Zou & Donner 2008). Those of the flagged and undetected
-shares take the threshold as known, although it is a percentile of at most 1,000 validation images:
-they are too narrow by what another validation set would change. Controls, on the same draws: the
-reconstruction of a random other capsule, that of the next image's winning capsule, the average
-validation image that is read as the same class, and random scores.
-
-A reader should see how far the winning capsule's distance separates better than the controls do:
-where another image's reconstruction does as well, the pixels alone give the image away and no
-capsule is needed; where the class's average does, one picture per class serves and no pose is
-needed. The share that is undetected, misread and not flagged, is what counts.
-
-Do not conclude that detection is robustness: the network is misread all the same, and against FGSM
-and PGD the attacker ignores the detector. R-PGD bounds it from one side only: a stronger attack can
-only raise the undetected share. An image that R-PGD leaves undetected may also have become one of
-the other class to the eye, and a 6 turned by 180° is a 9.
+`capsviz detect --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

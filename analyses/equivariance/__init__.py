@@ -1,36 +1,6 @@
 """Do poses change lawfully when the image is warped, and can the warp be read off?
 
-Method: every image is warped by five kinds of warp, each of four sizes (kornia, one warp of the
-original). The vector of an image is the pose of its true class; of a CNN what its last linear layer
-is given; and the pixels themselves. *Equivariance*: for each class, warp and size an affine map A
-is fitted by ridge regression, v(warped) = A v(unwarped), on training images, 500 of each class if
-not told otherwise, shrunk towards the mean or towards no change, whichever predicts better there;
-R2 is the share of the squares of v(warped) about its mean over a class's training images that it
-explains on test images. *Unchanged* is R2 of A = 1: invariance. *Probe*: for each class and warp a
-ridge regression reads the size off the vector; R2 on the test images, over all sizes. Vectors
-longer than the pose are reduced to its length by PCA, so that all have equally many numbers; the
-share of the variance within a class that this keeps is told, and R2 is of what is kept. Control:
-networks of the same kind, freshly initialised, with the initial weights of each preset that the
-network has, five seeds, each of which sees all images; and as many numbers of the pixels along
-random directions, five draws. Intervals at 95 % by paired bootstrap over images, 1,000 resamples,
-fits and weights held fixed; of these controls, and of differences from them, over the draws too.
-
-A reader should see R2 near 1 where the pose changes lawfully, and above that of fresh networks by
-what training added: a pose is a smooth function of the image before any training, and far more of
-it follows a warp than of a network whose weights were shuffled. R2 grows with the images that a map
-is fitted on, so the curve in their number stands beside it: where it still climbs, R2 is a lower
-bound. With an invariant vector "unchanged" would be near 1 and the probe near 0. Do not conclude
-from a high R2 alone: pixels before PCA are equivariant by definition, because a warp is linear in
-them. Nor compare R2 from fits on unequal numbers of images. Nor from a low probe that the size is
-not there: only linear reading is tried, of the true class alone, and handwriting itself leans and
-turns, which no probe of the applied size can tell apart. Another training run may differ.
-
-`--law` asks whether the maps are a law (`equivariance.law`): half a warp twice, one map for all
-classes, extrapolation from half the warp, and R2 of the change itself, with the same controls. A
-reader should see how much each explains less than a class's own map of the whole warp, and than the
-fresh networks. Do not conclude that classes obey unlike laws if one map fails: nothing in training
-makes capsules count dimensions alike, and no change of basis is tried; nor from a high R2 of the
-vector without that of its change.
+`capsviz equivariance --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

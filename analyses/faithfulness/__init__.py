@@ -1,44 +1,6 @@
 """Is the routing map faithful: does the class fall without the pixels it points at?
 
-Method: the additive map of routing, Σ over types of c_ij (û_ij · v̂_j), each place's evidence
-divided among the pixels that it sees in proportion to how far they are from black, and the same
-map with uniform couplings, are judged beside gradient, integrated gradients (Sundararajan et al.
-2017, arXiv:1703.01365), Grad-CAM on the first and the last convolution (Selvaraju et al. 2017,
-arXiv:1610.02391) and occlusion (Zeiler & Fergus 2014, arXiv:1311.2901), all by captum; black is
-the baseline. Where the activation is no length, the map is the routing's own decomposition of what
-the activation is read from (see `routing`); the caption says which. Of a capsule network the
-activation of a class is explained, of any other its logit.
-Three judgements:
-
-- Deletion and insertion (Petsiuk et al. 2018, arXiv:1806.07421): pixels are set to black, or shown
-  on black, in the order of the map; the score of the class is plotted against their share, and the
-  areas are compared. A faithful map deletes with a small area and inserts with a large one. The
-  shares are few, closer together where the curves are steep: an area is off by about 0.01 from
-  that of pixel after pixel, alike for maps that are alike.
-- Infidelity (Yeh et al. 2019, arXiv:1901.09392): squares of a quarter of the image's side are set
-  to black; what share of the squared losses does the sum of the map over the square leave
-  unexplained, up to one factor for each image, not below 0? 0 is a map that foretells every loss,
-  1 one of nothing or of the wrong sign. Pixels in random order, which foretell that any square
-  loses something, have less than 1: what to compare with.
-- Sanity (Adebayo et al. 2018, arXiv:1810.03292): the weights are replaced by normal draws, layer
-  by layer from the class down. A map that still looks the same shows the image and not the
-  network. It is correlated by ranks with what it was, maps of routing place by place.
-
-Controls that know nothing of the class: pixels in random order, by their ink, and by |u|, the
-norms of the children summed over types, divided among pixels likewise. A network without capsules,
-or whose capsules lie at no places, has no routing map; the others are judged all the same. Over a
-test set (`--n N`) areas and errors are compared image by image, intervals are 95 % by
-bootstrap of the images; those of the sanity check are by Student's t over draws of the weights, a
-few images under each.
-
-A reader should see whether the routing map is ahead of its own controls: of uniform couplings, and
-of ink and |u|, which need no routing. Where it is not, its bright places say no more than those.
-
-Do not conclude that a map which deletes well is what the network "looks at": images with removed
-pixels are none that it was trained on, and an order by ink does well on white digits on black, for
-nothing else can be removed. Maps of routing are divided by ink and so share that; what routing
-adds is in the differences to ink, |u| and uniform couplings. Nor that a map of low infidelity is
-right about single pixels: it is asked of squares.
+`capsviz faithfulness --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

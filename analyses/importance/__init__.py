@@ -1,35 +1,6 @@
 """Which capsule types, places and pose dimensions does the answer need?
 
-Method: children are left out: those of a capsule type, of a place of the grid, or one dimension of
-every child's pose (set to zero), and the others are routed again without them. Importance is what
-the true class's activation loses. One image shows it group by group. Over a test set (`--n N`): the
-change of activation and accuracy by each group; and pruning curves, on which groups go least
-important first, most important first, or at random, each image by orders of its own, with the area
-under each (mean height). Importance is ranked on validation images, never on those that are
-measured: the group named is the first by that rank. Of networks that cannot be routed again without
-some children, as other people's and `matrix_capsnet`, the couplings of what is left out are set to
-zero.
-
-Dictionaries of couplings (Renzulli, Tartaglione & Grangetto 2022, arXiv:2204.01298): couplings to
-the class that is read are rounded to K levels from 0 to 1 (the paper's code has 11); the entropy of
-how often each such tree comes up among the images of a class, and the number of trees; accuracy
-with the rounded couplings in place of the network's own.
-
-Controls: random children of the same norm together, image by image, in place of a group, and for a
-dimension a part of the pose as large along a random direction; a random order of removal (each
-image has draws of its own: their chance is in the intervals); each
-child's rounded couplings exchanged among images of a class, so that children vary as before, but
-not together; the same network freshly initialised. Intervals are 95 %, over images, of one
-training run.
-
-A reader should see whether some groups matter more than random ones of their size, and how much can
-go before the accuracy does. Where the curves for least and most important first lie near the random
-one, capsules stand in for each other.
-
-Do not conclude from a small change that a type does nothing: others may do the same. A network was
-not trained with parts missing. A dictionary of one tree may be one because its levels are coarser
-than all that couplings do: see the accuracy with rounded couplings, and `capsviz transplant`. An
-entropy near its bound, log2 of the images of a class, says that there are too few images.
+`capsviz importance --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations
@@ -139,7 +110,7 @@ def compute(model, image, label=None, *, classes, seed=0) -> Result:
     ValueError  for a network whose children cannot be left out.
     """
     from capsviz.analyses.importance import statistics
-    from capsviz.tracing import extent
+    from capsviz.tracing import abilities, extent
     from capsviz.tracing.evidence import has_places
     from capsviz.transforms.augment import to_uint8
 
@@ -148,7 +119,7 @@ def compute(model, image, label=None, *, classes, seed=0) -> Result:
         image=to_uint8(image[0]),
         label=label,
         **statistics.one_image(model, image, label, seed),
-        extent_px=extent(model) if has_places(getattr(model, "grid", None)) else None,
+        extent_px=extent(model) if has_places(abilities(model).grid) else None,
         classes=list(classes),
     )
 

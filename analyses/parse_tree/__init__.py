@@ -1,33 +1,6 @@
 """Does a child choose its parent by the image, by its place, or always the same?
 
-Method: the couplings of the last iteration are read as a parse tree, in which each child has a
-favourite parent: the one it gives most. A preference is a coupling less the mean of its child's.
-Over a test set (`--n N`), after Mitterreiter et al. (2023, arXiv:2301.01583): the mean
-square of preferences as an exact sum (what is the same in all images: of parents, places, types,
-single children; what goes with the true class: alike in all children, or child by child; what
-differs between images of a class); how many children change their favourite between two images;
-accuracy with couplings frozen to means of other images, among them one static tree, whose column of
-a class is that class's mean (Renzulli et al. 2022, arXiv:2204.01298); the correlation of an image's
-tree with that of the image moved by one place of the grid, at the place that it moved to, less that
-at other places; of the whole tree, and of what is left of it without its class's usual tree, for a
-moved image keeps its class. One image is shown with another one's tree.
-
-Over training (`--run FOLDER`, of `capsviz train --save-every K`): dead capsules, whose largest
-activation over all images is below a threshold; starved ones, the gradient of whose vector (root
-mean square over images) is below a share of the largest capsule's; and the shares of variance.
-
-Controls: the same network freshly initialised; class labels that are shuffled, which tell what
-share so many classes take by chance; the favourite against another image's class; epoch 0, as the
-run began. Intervals are 95 %, over images, of one training run.
-
-A reader should see what decides a tree: a bar of one colour, and whether the fresh network has the
-same. A class that decides all children alike is no parse of parts: all children follow the winner.
-A tree that a moved image takes along is the image's; one that stays is the place's.
-
-Do not conclude from favourites, or shares of variance, how far a child leans: near-even couplings
-have favourites too, and their standard deviation stands beside. Nor from an accuracy that a frozen
-tree keeps that couplings do nothing: `capsviz transplant` exchanges them. Nor from no dead
-capsule in one layer that deeper ones would live.
+`capsviz parse-tree --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

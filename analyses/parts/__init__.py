@@ -1,33 +1,6 @@
 """Is a digit with exchanged parts still read? Intact against broken, by every score.
 
-Method: images are broken: their quarters exchanged crosswise, the lower half taken of an image of
-another class, the lower half moved aside by a fourteenth of the width, 2 px of 28. A network that
-knows how parts make a whole should be less sure of these than of intact images; how often it is, is
-the area under the ROC curve (AUROC) of 1 less its largest score, intact against broken: 0.5 tells
-nothing, 1 all. Beside it, of networks that draw, the distance of the image to its reconstruction.
-
-Controls: images treated alike that stay whole, a lower half of another image of the same class, and
-the whole image moved as far, no farther than training images usually are; the same networks without
-capsules; and scores of pixels alone that know no parts: the length of all edges, how far the amount
-of ink is from the mean, the distance to the nearest intact image but the one that a half was taken
-of. Intervals are 95 %, of AUROC Wilson's of the effective number of images, else by bootstrap
-of the images, each together with what was made of it; what goes beyond a control is told by the
-same resamples.
-
-Beside it stands the published method for part-whole claims (Tawalbeh & Oramas 2023,
-arXiv:2305.05349), done anew on halves of strokes: each unit of the class capsule goes from its
-lowest to its highest value over the data, and what changes in the decoded picture is its relevance;
-units of the layer below are selected forward, without classes. Relevance mass accuracy is the share
-of it on the stroke, and of that the share in one half. Its controls are random directions, and
-another image's stroke. How units are selected is our reading, for we have the paper's abstract
-alone; the halves and controls are ours.
-
-A reader should see whether the capsule network tells broken images beyond its controls, and better
-than a network without capsules and than pixels do.
-
-Do not conclude from an area near 1 that a network represents parts and wholes: a broken image is
-also unlike the training data in its edges and its places. Only what goes beyond the controls speaks
-of arrangement. Each network is one training run.
+`capsviz parts --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

@@ -1,28 +1,6 @@
 """What does each dimension of a class capsule draw? Sheets, and effects in numbers.
 
-Method: one dimension of an image's pose is changed, all others held, and the result decoded. A
-sheet shows every dimension over a range: -0.25 to 0.25 in steps of 0.05 about the image's own value
-(figure 4 of Sabour, Frosst & Hinton 2017, arXiv:1710.09829), or from the 5 % to the 95 % quantile
-that the dimension has over images of the class. The effect table measures the decoded images
-(`capsviz.statistics.moments`: slant, width, height, stroke thickness, place) at +0.1 and -0.1 of a
-dimension (or less, where 90 % of the class span less) and gives half the difference, its mean over
-N images of the class (drawn from the split at random, always the same ones) with a 95 % interval
-by Student's t. "Standardised" is that mean over the standard deviation of the measure among the N
-undisturbed reconstructions, so that degrees and pixels compare. An effect is clear if it differs
-from zero by Student's t, corrected for all effects of the table at once by Holm's method (1979):
-16 dimensions and 6 measures are 96 tests. The words beside a sheet are the largest standardised
-effect of each dimension among the clear ones, and the second largest where it is at least half of
-that. A sheet shows the six dimensions that change the decoded image most over the class, or all
-(`--all`). Dimensions count from 0, as in the arrays.
-
-A reader should see smooth changes of shape, and which of them are the same for all images of the
-class. Do not conclude: that a dimension means the same in another class (each capsule has its own),
-or has one meaning (one dimension often moves several measures, its words name two at most); that
-"no clear effect" is no change (effects that differ in sign between images cancel, see the mean
-pixel change, and shape has more to it than six measures); that a "centre" further right is a shift
-of the digit (it is the centre of mass, a fading end moves it); that a range of 0.25 is natural
-(compare the quantiles). The largest of several effects is overrated by chance: the test is
-corrected, the size is not, nor are the ±95 % intervals beside it.
+`capsviz perturb --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

@@ -1,23 +1,6 @@
 """Your own pictures: their classes, and whether the network knows their kind.
 
-Method: a picture is brought to what the network was trained on (for grey images of 28 x 28 pixels
-its ink is found, scaled and centred as MNIST's was, see `capsviz.pictures.centring`; for networks
-of class folders it is read as the pictures there were; for others it is resized), and goes through
-the network once. The classes are those of the longest capsules. SSE is the sum of squared pixel
-differences to the winning capsule's reconstruction, pixels in [0, 1]. The picture is called unlike
-the training data if its longest capsule is short or its reconstruction far (L2; Frosst, Sabour &
-Hinton 2018, arXiv:1811.06969). Both limits are set on validation images, each at an equal share of
-them, so that 5 % are beyond one or both: the rate of false alarms for pictures of that kind.
-`capsviz detect` says how far the reconstruction can be trusted. The pieces of ink that are apart
-from one another are counted where the ink alone is shown, before it is made small: a row of digits
-melts into one in 28 x 28 pixels.
-
-A reader should see, in the steps, the ink alone, upright and whole, before a class is believed: a
-shadow, a ruled line or a neighbour's stroke in what the network sees makes the class worthless.
-
-Do not conclude from a long capsule that the answer is right, nor from "like the training data" that
-the picture shows one of the classes: one validation image in twenty is called unlike, and foreign
-pictures that are easy to draw are called like.
+`capsviz predict --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

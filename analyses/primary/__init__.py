@@ -1,25 +1,6 @@
 """What do single primary capsules hold, and does drawing need the couplings?
 
-Method: with the network frozen, a decoder learns to draw the image from its primary capsules, each
-scaled by J c_ij, its coupling to the predicted class j in the last iteration of routing (see
-`capsviz.experiments.primary_decoder`; `capsviz primary train`). It then gets single capsules, the
-others zero, with a coupling that grows from 0 to the capsule's own; and all together. The capsules
-shown are the most strongly coupled, no two of one type or at one place. This is the figure in the
-README of ethanleet/CapsNet, for which no code is public (its issue 22).
-
-Controls over a test set (`--n`): couplings shuffled among the capsules of an image;
-couplings uniform; a second decoder that was trained with uniform couplings; single capsules at
-random; no capsule. SSE is summed over pixels in [0, 1]; means have 95 % intervals by t, and so
-has the difference from "all capsules", image by image.
-
-A reader should see the average digit for no capsule, what one capsule adds to it, and the image
-from all of them. Do not conclude that routing chooses well because the image from all is good: only
-the controls say that. Couplings are a function of the capsules, so they hold no information of
-their own; that a decoder can do without them does not say that the class can: couplings near
-uniform can carry it, which `capsviz transplant` measures. Shuffled and uniform couplings are new to
-the first decoder, which alone can make them worse: the fair comparison is the decoder trained with
-uniform couplings. Shuffled ones spread as far as the network's own. The intervals cover the choice
-of images, not the luck of training: there is one decoder of each kind.
+`capsviz primary --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

@@ -1,36 +1,6 @@
 """What does a pose know of slant, width, thickness and place, and does it lead anywhere?
 
-Method: the pose of the class that the network reads. *Probes*: for each class a ridge regression
-(scikit-learn) from the pose to six measures of the image (`capsviz.statistics.moments`, second
-moments and stroke as those of Morpho-MNIST, Castro et al. 2019, arXiv:1809.10780): slant, width,
-height, stroke thickness, place. It is fitted on 500 training images of each class, and R2 is the
-share of a measure's squares, about its mean over a class's training images, that it explains on
-test images; all images are first shifted by up to 2 px, for centred data have no place to tell.
-*Control task* (Hewitt & Liang 2019, arXiv:1909.03368): the same probe, where each image has another
-image's measures, drawn at random; R2 on the same images, shifted anew. *Selectivity* is R2 less
-that, where it is above 0: what a probe reads, not what it can learn by heart. *DCI* (Eastwood &
-Williams 2018): from the weights of a lasso, does a dimension serve one measure (disentanglement),
-is a measure held by one dimension (completeness); informativeness is the mean R2. Measures that the
-lasso does not tell of images left out of its fit count for nothing. *Cycle*: the pose is decoded
-and the drawing encoded again; R2 of the pose about its mean over the class. *Paths*: (1 - t) v_a +
-t v_b of two images read as the same class, decoded: read as what, and how far from training images.
-
-Controls: networks freshly initialised, three seeds, each of which sees all images; principal
-components of the pixels, as many as the pose has numbers; and the last features of the data set's
-networks without capsules. For DCI the pose turned at random, three times. For the cycle noise that
-moves each image as far, cut off at black and white, and another image's drawing. For paths a
-cross-fade of the pixels of the two drawings. Intervals are 95 %, by bootstrap of the images, of the
-couples for paths; of DCI by Student's t over classes; of selectivity by MOVER (Zou & Donner 2008);
-of fresh networks and turned poses, and of differences from them, over the draws too.
-
-A reader should see which measures can be read off linearly, and compare with the fresh networks and
-the pixels: what these tell as well was not learned. A disentanglement no higher than that of the
-turned pose says that the axes of a pose mean nothing by themselves. Where the cross-fade is read as
-well as the path, a long activation in the middle is no merit of the pose; nearness to real images
-tells them apart. Do not conclude that the network uses what a probe reads, nor that what it does
-not read is not there: only linear reading is tried. Nor that a drawing along a path is an image of
-the data. Nor compare disentanglement where informativeness differs: of a code that tells little, a
-lasso keeps few weights, which are concentrated. Nor R2 of unequally long vectors.
+`capsviz probes --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

@@ -1,15 +1,6 @@
 """Turn a digit through a full circle: what do the capsules say at each angle?
 
-Method: every angle is one warp of the original image (kornia, bilinear, zeros outside), all angles
-go through the network as one batch, and the winning capsule is decoded, if the network can. Over a
-test set (`--n`): accuracy and mean length of the true class's capsule at every angle. The animation
-has at most 180 frames: of more angles, every second, third, ... is shown. Networks without capsules
-are turned alike (`--checkpoint mnist-resnet`): they are the control of what is said of capsules.
-
-A reader should see over which range of angles the true class stays the longest, and what the
-network takes the digit for outside it. One digit proves nothing about robustness: the test-set
-curve is the evidence. CapsNet is trained on upright digits, so failure far from 0° is no defect of
-this picture; and 6 and 9 swap at 180° for people too.
+`capsviz rotate --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

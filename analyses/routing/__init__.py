@@ -1,45 +1,6 @@
 """Heat maps of the couplings: which capsules feed which class, and to what end?
 
-Method: routing (dynamic: Sabour, Frosst & Hinton 2017, arXiv:1710.09829) is traced iteration by
-iteration, numbered from 1; in iteration 1 of dynamic routing all couplings are 1/J, so it is its
-own control. For one image: couplings c_ij as capsule type x class, their entropy H_i (nats) and the
-effective number of parents exp(H_i), the agreement of votes with the pose, and for each class the
-map Σ over types of c_ij (û_ij · v̂_j) over the places of the grid, with the pose of the last
-iteration. This additive form, unlike |u| c |v|, sums exactly to s_j · v̂_j, where
-s_j = Σ_i c_ij û_ij (c_ij is what the votes are multiplied by, where that is not the coupling). That
-is |s_j| unless a bias is added to s_j inside routing (preset "authors"): a bias belongs to no
-place, so it is in v̂_j, but in no map. Where the activation is no length, the map is the routing's
-own exact decomposition of what the activation is read from: of EM routing -λ a_i c_ij Σ_h (β_u + ln
-σ_jh), which sums to the logit of the activation less λβ_a; of variational routing that logit,
-divided by mass; of inverted attention the score of its head; of self-routing the activation
-itself. The figure says which. The same network with uniform couplings, and the poses that they
-give, stands beside it. Capsules that lie at no places of a grid have no map: what the capsules of
-each type add stands in its place.
-
-Over a test set (`--n N`): the same measures, polarisation (mean_i max_j c_ij), dead
-capsules, and how often r iterations change what one iteration predicts (Paik, Kwak & Kim 2019,
-arXiv:1907.13327). A capsule is dead if its largest activation over all images is below a threshold:
-that of Mitterreiter et al. (2023, arXiv:2301.01583), who watch it over training, together with the
-gradients' norms, where it shows capsules that starve; more images can only revive one. Controls:
-couplings that are uniform; random, uniformly from the simplex; the image's own, shuffled among its
-capsules; and "matched", random ones whose standard deviation about uniform is that of the image's
-own. The standard deviation stands beside each: uniform draws from the simplex spread many times
-wider than the couplings of most networks, so what they spoil is no measure of those. Plain dynamic
-routing with one iteration has uniform couplings, so there the two predict the same. All controls,
-and every r but its own, are new to a network that was trained with R iterations, which alone can
-make them worse. A routing of one pass has no curve over r.
-
-A layer below the classes (`--layer`, where several are routed) is told by the types of its parents:
-a child's couplings to all parents of a type are added up, as a share of all that it gives, and so
-is what it adds to them; activations are means over places. Children that no place sees are left
-out.
-
-A reader should see how far couplings move from 1/J, and compare every map with its control: where
-the two look alike, the map shows the votes and not the routing. Couplings near 1/J can still
-lengthen a class capsule, and carry the class, for the small shifts of many capsules add up:
-`capsviz transplant` measures it. Do not conclude from couplings near uniform that routing does
-little, that routing selects the bright places, nor from one image that routing matters; and the
-maps of two classes compare only because they share one colour scale.
+`capsviz routing --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

@@ -1,26 +1,6 @@
 """Two overlapping digits: do the two longest capsules tell them apart and draw each?
 
-Method: each image of MultiMNIST shows two digits (`capsviz.data.multimnist`). Its two longest class
-capsules are the prediction, and each is decoded alone; the two drawings are laid over each other in
-two colours (figure 5 of Sabour, Frosst & Hinton 2017, arXiv:1710.09829). The wrong pair, there
-marked by an asterisk: one class that is in the image, and one that is neither in it nor predicted.
-
-Over N images, with 95 % intervals: both digits right (in any order); SSE of each drawing from its
-digit alone, pixels in [0, 1]; and the IoU of each digit's ink with the ink given to it, where every
-pixel of ink in the image (above 0.5) goes to the brighter drawing. Where a prediction is wrong its
-drawing is held against the digit that was missed. Controls, on the same images: decoded from the
-labels; the drawings exchanged; a drawing from an absent class; nothing drawn, so that all ink goes
-to both; and, for the IoU, the digits themselves in place of drawings, as a reference. Differences
-from the prediction are taken image by image.
-
-A reader should see each digit in a colour of its own, overlapping strokes in that of both, and no
-ink, or ink that fits nothing, for the absent class. The misread images are chosen for being wrong
-with a long capsule: they do not say how often that happens.
-
-Do not conclude that a capsule found its digit's pixels: the decoder never sees the image, and draws
-what a digit of that class and pose looks like; only the distance from the absent class and from the
-exchanged drawings speaks for the image. Images that share a digit with another are not independent,
-so the intervals are a little narrow; and they do not cover the luck of training.
+`capsviz segment --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

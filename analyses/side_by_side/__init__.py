@@ -1,26 +1,6 @@
 """Two routings on one digit: how do couplings, evidence and answers differ?
 
-Method: two networks with capsules are shown the same image. Of each: the couplings of its
-last iteration as capsule type x class; the effective number of parents exp(H_i) of its capsules,
-H_i being the entropy of a capsule's couplings; the evidence for two classes by place, the one that
-the first network reads and the one that comes next to it in any of them; and the activations of all
-classes. Evidence is that of `routing`: the length along the pose, or a routing's own exact
-decomposition of what its activation is read from, which is said below. Where capsules lie at one
-place, the evidence of each stands in place of the maps. The control beside each is the same network
-with uniform couplings. Each network has colour scales of its own, whose ends are written down.
-
-Over a test set (`--n N`): accuracy, accuracy with uniform couplings, what these cost (the same
-images, paired), effective parents, and how often a network reads what the first one reads. The
-intervals are 95 %, of shares Wilson's, else by bootstrap of the images, and differences to the
-first network are over the same images. Activations are not compared: they are lengths, logistic
-functions or shares, by the routing.
-
-A reader should see, network by network, whether the couplings choose, whether the evidence changes
-when they are made uniform, and whether the answer does.
-
-Do not conclude from one digit which routing is better, nor from two networks what a routing does:
-they may differ in stem, size and training as well. Two colours in different networks are two
-different numbers; read the ends of both scales, and compare each map with its own control.
+`capsviz side-by-side --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

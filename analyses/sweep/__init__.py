@@ -1,28 +1,6 @@
 """Networks under warps of growing size: accuracy, true-class score, calibration.
 
-Method: every image is warped once from its original (kornia, bilinear, zeros outside), and the same
-warped images are given to every network. The score is what a network gives to a class: the length
-of its capsule, or a softmax probability. Calibration: expected calibration error of the winner's
-score, 15 bins of equal width (Guo et al. 2017, arXiv:1706.04599). Bands: of accuracies Wilson's,
-of their differences Agresti and Min's; of all others paired bootstrap, 1,000 resamples of the
-images, the same for all networks and sizes. The calibration error is biased upwards by chance
-within bins, most where it is small: its bands, and those of its differences, reach further by the
-largest bias that the images allow, and are wider than they need be. Against the first network: the
-paired difference, and McNemar's exact test at each size, corrected for their number by Holm's
-method. The area under the accuracy curve is divided by the range: the mean accuracy over it. Worst
-of grid: an image counts only if it is right under every rotation of up to 30° with shifts of -3, 0
-and 3 px each way (after Engstrom et al., arXiv:1712.02779; foolbox's SpatialAttack has 5 x 5 x 5
-such warps, here it is 5 x 3 x 3).
-
-A reader should see how fast each network loses accuracy, whether its scores fall with it (if they
-do not, the calibration error grows), and where two networks differ by more than chance: at the
-ringed sizes, by the test that allows for their number; a band that leaves zero at one of many sizes
-may do so by chance. Bands of two curves may overlap and the difference still be clear, because the
-images are the same.
-
-Do not conclude that one architecture is more robust than another from two networks: the bands hold
-for these weights, not for another training run. Networks of unequal accuracy at the unwarped end
-are not matched. Turned far enough a 6 is a 9, and no network can be right.
+`capsviz sweep --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

@@ -1,51 +1,6 @@
 """Which class do couplings carry? One image's votes, another image's couplings.
 
-Method: activation patching (Vig et al. 2020, arXiv:2004.12265; Zhang & Nanda 2024,
-arXiv:2309.16042), here of couplings. An image A is passed through the network, and its own
-couplings are replaced, in every iteration, by those that another image B has in its last iteration;
-the votes stay those of A. What the network then reads is counted as A's class, as B's, or as
-neither; classes are what the network reads each image as when it routes by itself. One image is
-shown together with B, each with the couplings of the other. Over a test set (`--n N`) images
-are put into couples at random, the two of a couple of unlike class, no image in two couples; each
-gives its couplings to the other, so there are as many pairs (A, B) as images. Intervals are 95 %:
-of shares Wilson's of the effective number of pairs, of activations and of differences by
-bootstrap of the couples, for the two pairs of a couple share their images, others none.
-
-With `--parts`, some children alone get B's couplings: those of whole capsule types, of whole
-places, or single ones, drawn at random for each pair.
-
-With `--by capsules` (200 images, if `--n` says no other number) each capsule type and each place is
-exchanged by itself: its children's couplings, or (`--of`) the children themselves, after which
-routing runs by itself, or their poses, of which the direction alone is B's and the length, or the
-activation beside it, A's. Control: as many children drawn at random. All children of B are B: that
-checks the instrument, and their couplings held at A's would be the transplant above with A and B
-exchanged. `--layer` does so in another routed layer; of one whose places see some children alone,
-not for couplings. With `--by iterations` B's couplings are put in in one iteration alone, or in all
-from it on, and the others route. Controls: A's own, given back, and those of a like image.
-
-With `--iterations R` all images are routed R times, however often the network was trained to: how
-far from even its couplings are, and what they carry, depends on it.
-
-Controls of the first: the couplings of another image of A's own class; the mean couplings of the
-data; A's own, shuffled among its children; noise with the standard deviation about uniform that A's
-own have; even couplings; and those of B, shuffled among its children: what they move as well is
-told by how much all children together give each class, and which child gives it does not matter.
-A's own, given back in every iteration, say how much of the routing the
-last iteration holds. The standard deviation about uniform stands beside each.
-
-A reader should see whether couplings that all lie near 1/J, as those of many trained networks do,
-still decide the class: near-uniform is a statement of their size, not of what they do, for the
-small shifts of a thousand children add up. The noise shows that not every shift of that size does
-so; the image of the same class, that being another image's is not enough. Whether a part does more
-than as many capsules at random; where none does, the class is spread over all of them. With half
-of the children both classes are read alike by symmetry, for the other half is the other pair's: how
-steeply the curve rises there, and how many are read as neither, is what it tells. Whether couplings
-that are put in early last; where they do not, votes route back to their own class.
-
-Do not conclude that the couplings know more than the votes: they are computed from votes, here
-from B's. Nor that routing improves the accuracy: a network may read the same class from its votes
-under even couplings. Nor that a part which moves little says nothing: others may say the same. A
-mixture is an input that the network was not trained on.
+`capsviz transplant --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations
@@ -56,7 +11,7 @@ from capsviz.analyses.transplant import one_by_one
 from capsviz.analyses.transplant.pair import compute, of_two
 from capsviz.analyses.transplant.results import Parts, Result, Rounds, Statistics
 from capsviz.analyses.transplant.words import CONDITIONS, caption, findings, verdict
-from capsviz.cli import example, options
+from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.inputs.samples import next_class
 from capsviz.statistics.replicates import mean
@@ -195,7 +150,7 @@ def command(run, donor, donor_index, n, parts, of, by, layer, iterations, seed):
         return
     if donor is None:
         donor = next_class(run.inputs, run.picture)
-    donor = example.known(run.inputs.dataset, donor, "--donor")
+    donor = options.known_class(run.inputs.dataset, donor, "--donor")
     result = of_two(run.inputs, run.picture, donor, donor_index, seed, iterations)
     yield f"transplant-{run.picture.name}-{donor}-{donor_index}", result
 

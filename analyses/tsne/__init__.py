@@ -1,21 +1,6 @@
 """Map many images by what the capsules say of them: t-SNE or PCA, with scores.
 
-Method: N images become vectors: the winning class's pose (`poses`), the poses of all classes side
-by side (`all-poses`), the couplings of the last iteration (`couplings`) or the primary capsules
-(`primary`). Vectors of more than 50 numbers are reduced to 50 by PCA, then mapped to the plane by
-t-SNE (van der Maaten & Hinton 2008; scikit-learn, started from PCA, fixed seed), or by PCA alone.
-The raw pixels go the same way beside it: the yardstick. Scores, k = 10: trustworthiness of the map,
-leave-one-out kNN accuracy and silhouette by true class, in the map and in the full vectors.
-Trajectories (`--trajectories`): some images are also turned from -60° to 60° and mapped jointly.
-
-A reader should see more separation than in the pixels, and misread images at the edges or among the
-class they are taken for. Do not conclude from distances between clusters, their sizes or their
-densities in a t-SNE map: they mean nothing; only who is near whom does, as far as the
-trustworthiness says. Nor that separated poses are a discovery. In `all-poses` the lengths alone
-tell the class, which is what the margin loss asks for. In `poses` the vector is not told its class,
-but which capsule it is read from was chosen by the network's answer, and each capsule has its own
-axes: clusters by *predicted* class are nearly given. The couplings follow the winning poses. Only
-`primary` comes before any class, and training shaped it too. Within one class, place is evidence.
+`capsviz tsne --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations

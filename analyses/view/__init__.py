@@ -1,14 +1,6 @@
 """One image, warped: what do two networks say, and what does its pose draw?
 
-Method: the image is warped once (kornia, bilinear, zeros outside) and goes through every network.
-The first has capsules: the pose of one class, that of the longest capsule unless another is named,
-is decoded as it is and after a change of some of its dimensions. `capsviz explore` is the same, as
-a page in the browser; it writes this figure of what it shows.
-
-A reader should see whether the networks agree on the warped image, and whether the decoded image
-changes in one property when one dimension does. One image proves nothing about a network: `sweep`
-measures warps, `perturb` measures dimensions, each over many images. Lengths of capsules and
-probabilities are on one axis, but they are no common scale: lengths need not sum to one.
+`capsviz view --explain` prints the method, what to see, and what not to conclude.
 """
 
 from __future__ import annotations
@@ -130,10 +122,10 @@ def plot(result: Result, *, width=7.16):
 )  # fmt: skip
 def command(run, capsule, changed, **warp):
     """Write the figure and its numbers; say what the networks see."""
-    from capsviz.tracing import require_decoder, trace
+    from capsviz.tracing import abilities, require_decoder, trace
 
     image, label, name = run.picture
-    if changed and hasattr(run.model, "look"):
+    if changed and abilities(run.model).has_capsules:
         require_decoder(run.model)  # what is changed is to be drawn
     E = trace(run.model, image, keep=("poses",)).poses.shape[-1]
     changes = np.zeros(E)

@@ -9,12 +9,25 @@ from copy import copy
 import click
 
 from capsviz import __version__, discovery
+from capsviz import analysis as contract
 from capsviz.cli.errors import errors
 from capsviz.discovery import plugins
 from capsviz.nn import allocator
 
 ENDS = (click.ClickException, click.exceptions.Exit, click.Abort)  # of a command, as click has it
-PACKAGES = ("capsviz.commands", "capsviz.analyses")  # in the order of the help
+PACKAGES = ("capsviz.commands", "capsviz.analyses")
+GROUPS = {  # of the help, each in the order in which people use it
+    "Look inside": (
+        "predict", "routing", "rotate", "reconstruct", "perturb", "primary", "view", "tsne",
+        "transplant", "parse-tree", "importance", "faithfulness", "probes", "equivariance",
+        "segment", "side-by-side",
+    ),
+    "Robustness": ("sweep", "affine", "affnist", "corrupt", "parts", "detect"),
+    "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore"),
+    "Train": ("train", "curves", "reproduce"),
+    "Your own network": ("check", "describe", "new"),
+}  # fmt: skip
+OTHERS = "More"  # of plugins, and what has no group
 
 
 class Finite(click.types.FloatParamType):
@@ -56,6 +69,23 @@ def _ours(kind: click.ParamType) -> click.ParamType:
     return Finite() if kind is click.FLOAT else kind
 
 
+def _command(package: str, name: str, module) -> click.Command:
+    """A module's own command, or that of its analyses; ValueError for neither."""
+    if hasattr(module, "command"):
+        return module.command
+    if package == PACKAGES[1] and contract.of(name):
+        from capsviz.cli.analysis_command import command_of
+
+        return command_of(name)
+    raise ValueError(f"'{name.replace('_', '-')}' of {module.__file__} offers no command")
+
+
+def _examples_of(package: str, name: str, module) -> str:
+    if hasattr(module, "EXAMPLES") or package != PACKAGES[1]:
+        return getattr(module, "EXAMPLES", "")
+    return "".join(one.examples for one in contract.of(name))
+
+
 def _examples(text: str) -> str | None:
     """Lines "command  # time" of a module's EXAMPLES as the end of its help."""
     lines = [line.partition("#") for line in text.strip().splitlines()]
@@ -94,14 +124,12 @@ class Commands(click.Group):
         for package in PACKAGES:
             if stem in discovery.names(package):
                 module = discovery.load(package, stem, what="command")
-                if not hasattr(module, "command"):
-                    raise ValueError(f"'{name}' of {module.__file__} offers no command")
-                command = module.command
+                command = _command(package, stem, module)
                 if not isinstance(command, click.Command):
                     raise ValueError(f"'command' of {module.__file__} is no command of click")
                 for parameter in command.params:
                     parameter.type = _ours(parameter.type)
-                command.epilog = _examples(getattr(module, "EXAMPLES", ""))
+                command.epilog = _examples(_examples_of(package, stem, module))
                 return command
         return None
 
@@ -120,14 +148,18 @@ class Commands(click.Group):
         return typed, command, rest
 
     def format_commands(self, context, formatter):
-        """Help lines are the first lines of the files' docstrings."""
-        for package, title in zip(PACKAGES, ("Commands", "Analyses"), strict=True):
-            rows = [
-                (name.replace("_", "-"), discovery.summary(package, name))
-                for name in discovery.names(package)
-            ]
-            with formatter.section(title):
-                formatter.write_dl(rows)
+        """Write the commands by `GROUPS`, each with the first line of its file's docstring."""
+        texts = {
+            name.replace("_", "-"): discovery.summary(package, name)
+            for package in PACKAGES
+            for name in discovery.names(package)
+        }
+        grouped = {name for names in GROUPS.values() for name in names}
+        others = tuple(name for name in texts if name not in grouped)
+        for title, names in {**GROUPS, OTHERS: others}.items():
+            if rows := [(name, texts[name]) for name in names if name in texts]:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def invoke(self, context):
         """Run a command; a mistake of the user ends in one line, never in a traceback."""

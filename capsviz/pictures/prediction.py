@@ -29,7 +29,7 @@ class Prediction(NamedTuple):
     lengths: list[float]  # of their capsules; probabilities, for a network without capsules
     sse: float | None  # to the winning capsule's reconstruction; None without a decoder
     unlike: bool | None  # beyond what 95 % of validation images keep to; None: not known
-    reasons: list[str] = []  # measures by which it is, of `detection.REASONS`  # noqa: RUF012
+    reasons: list[str] = []  # measures by which it is, of `detection.REASONS`
 
 
 class Reading(NamedTuple):

@@ -10,11 +10,12 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from capsviz import analysis as contract
 from capsviz import discovery
 from capsviz.files import write_bytes
 from capsviz.provenance import provenance
@@ -65,32 +66,20 @@ def check_formats(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def parts(analysis: str, result: NamedTuple) -> tuple[str, ...]:
-    """The pictures of a result by name: "" is the first, most often the only one.
-
-    An analysis that draws more says so by `parts(result) -> names`, and its `plot` and `caption`
-    then take `part`.
-    """
-    module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    own = getattr(module, "parts", None)  # a file of this name is something else
-    return own(result) if callable(own) else ("",)
+    """Names of the pictures of a result: "" is the first, most often the only one."""
+    return contract.of_result(analysis, type(result).__name__).parts(result)
 
 
 def caption(analysis: str, result: NamedTuple, part: str = "", *, notice: str | None = None) -> str:
-    """What a picture of a result shows, in sentences, by its analysis's own `caption`.
-
-    Without one it is what the analysis says of itself, the first line of its docstring.
+    """What a picture of a result shows, in sentences.
 
     Parameters
     ----------
     part    of `parts`.
     notice  what must be said of the data, put at its end.
     """
-    module = discovery.load("capsviz.analyses", analysis, what="analysis")
     _require_part(analysis, result, part)
-    if hasattr(module, "caption"):
-        text = module.caption(result, **({"part": part} if part else {}))
-    else:
-        text = discovery.summary("capsviz.analyses", analysis)
+    text = contract.of_result(analysis, type(result).__name__).caption(result, part)
     return text if notice is None else f"{text} Note: {notice}."
 
 
@@ -109,20 +98,18 @@ def printable(result: NamedTuple) -> NamedTuple:
 def draw(
     analysis: str, result: NamedTuple, width: str | float = "double", part: str = ""
 ) -> Figure:
-    """A picture of a result, by its analysis's own `plot`, in the house style.
+    """Draw a picture of a result in the house style, as its analysis does.
 
     Long names of classes are shortened; numbers and captions have them whole. Negative numbers in
     its words have a minus, as those at its axes do, where Python writes a hyphen.
     """
-    module = discovery.load("capsviz.analyses", analysis, what="analysis")
     _require_part(analysis, result, part)
+    own = contract.of_result(analysis, type(result).__name__)
     with style():
-        figure = module.plot(
-            printable(result), width=inches(width), **({"part": part} if part else {})
-        )
+        figure: Any = own.draw(printable(result), width=inches(width), part=part)
     if not isinstance(figure, Figure):
-        kind = type(figure).__name__
-        raise ValueError(f"`plot` of {module.__file__} gives a {kind}, expected a Figure")
+        kind, place = type(figure).__name__, discovery.source("capsviz.analyses", analysis)
+        raise ValueError(f"`draw` of {place} gives a {kind}, expected a Figure")
     for text in figure.findobj(Text):
         text.set_text(MINUS.sub("−", text.get_text()))
     return figure
@@ -208,8 +195,8 @@ def export(
         for part in parts(analysis, result)
         for kind in kinds
     ]
-    module = discovery.load("capsviz.analyses", analysis, what="analysis")
-    if hasattr(module, "table") and (cells := module.table(result)) is not None:
+    cells = contract.of_result(analysis, type(result).__name__).table(result)
+    if cells is not None:
         paths += tables.write(stem, *cells)  # header, rows, caption
     return paths
 

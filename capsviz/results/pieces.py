@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from capsviz import analysis as contract
 from capsviz import discovery, results
+from capsviz.inputs import context
 from capsviz.provenance import commit
 from capsviz.results import apart, manifest
 from capsviz.results.manifest import Entry
@@ -24,10 +26,26 @@ class Computed(NamedTuple):
     draw: Callable[[], apart.Drawn] | None = None
 
 
+def has_measure(analysis: contract.Analysis) -> bool:
+    """Whether an analysis measures a network, and does not only draw what others measured."""
+    return type(analysis).measure is not contract.Analysis.measure
+
+
+def results_of(name: str, inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
+    """Measure what an analysis gives to the figure set of a network; yield (stem, result)."""
+    module = discovery.load("capsviz.analyses", name, what="analysis")
+    if hasattr(module, "paper"):
+        yield from module.paper(inputs, settings)
+        return
+    for one in contract.of(name):
+        if one.figure_set is not None and has_measure(one):
+            yield context.measure(one, inputs, settings)
+
+
 def compute(analysis, inputs, output, settings, free) -> Iterator[tuple]:
     """Name, result and seconds of each; ValueError for a file in the way, unless it is `free`."""
-    module, start = discovery.load("capsviz.analyses", analysis, what="analysis"), time.time()
-    for stem, result in module.paper(inputs, settings):
+    start = time.time()
+    for stem, result in results_of(analysis, inputs, settings):
         if free is not None and stem not in free and (output / f"{stem}.json").exists():
             raise ValueError(
                 f"{output / stem}.json exists: add --force to overwrite it, or choose another "

@@ -1,9 +1,6 @@
 """The figure set of a paper: every analysis's figures in one folder, a manifest, and a LaTeX file.
 
-An analysis takes part if it offers
-    paper(inputs, settings) -> iterator of (stem, result)   its figures, cheapest first
-    caption(result) -> str                                   plain text that carries the numbers
-and, for images that show several things each, says so by SEVERAL = True.
+An analysis takes part unless its `figure_set` is None.
 """
 
 from __future__ import annotations
@@ -15,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from capsviz import analysis as contract
 from capsviz import discovery, results
 from capsviz.files import write_text
 from capsviz.provenance import provenance
@@ -49,7 +47,10 @@ def offering() -> list[str]:
     """The analyses that take part in the set."""
     every = discovery.names("capsviz.analyses")
     return [
-        n for n in every if hasattr(discovery.load("capsviz.analyses", n, what="analysis"), "paper")
+        n
+        for n in every
+        if hasattr(discovery.load("capsviz.analyses", n, what="analysis"), "paper")
+        or any(one.figure_set is not None and pieces.has_measure(one) for one in contract.of(n))
     ]
 
 
@@ -70,12 +71,11 @@ def choose(only: Sequence[str]) -> list[str]:
 def fitting(names: Sequence[str], dataset) -> list[str]:
     """Those that look at the images of a data set; ValueError if none does.
 
-    Where the images show several things each, those alone that say SEVERAL.
+    Where the images show several objects each, those alone that take such images.
     """
     if dataset.parts is None:
         return list(names)
-    loaded = {name: discovery.load("capsviz.analyses", name, what="analysis") for name in names}
-    pairs = [name for name, module in loaded.items() if getattr(module, "SEVERAL", False)]
+    pairs = [n for n in names if any(one.several_objects for one in contract.of(n))]
     if not pairs:
         dataset.single()
     return pairs

@@ -279,7 +279,7 @@ def test_a_law_is_above_fresh_networks_only_where_it_explains_something(result):
 class CentreOfMass(Foreign):
     """The pose of every class: where the bright pixels lie, which a shift adds to."""
 
-    peculiar = {"norms": "a place is no activation", "votes": "it has none"}  # noqa: RUF012
+    peculiar = {"norms": "a place is no activation", "votes": "it has none"}
 
     def look(self, images, *, keep, couplings=None, iterations=None):
         shown = super().look(images, keep=keep, couplings=couplings)

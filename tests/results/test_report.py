@@ -13,9 +13,10 @@ from capsviz import discovery
 from capsviz.analyses import affine
 from capsviz.cli import main
 from capsviz.results import report as reports
-from capsviz.results.report import numbers, words
 from capsviz.results.report import page as render_page
+from capsviz.results.report import words
 from capsviz.results.report.contents import choose
+from capsviz.statistics import numbers
 from capsviz.statistics.estimate import Estimate
 
 
@@ -163,7 +164,9 @@ def test_numbers_are_named_by_what_the_result_names():
     two = Estimate(np.array([0.5, 0.25]), np.array([[0.4, 0.6], [0.1, 0.5]]), 9, apart)
     long = Estimate(np.zeros(30), np.zeros((30, 2)))
     result = Result(two, long, ["a", "b"])
-    assert numbers.rows(result)[1] == ("hits, b", "0.25", "[0.1, 0.5]", "9", "-0.2 [-0.3, -0.1]")
+    row = numbers.rows(result)[1]
+    assert (row.label, row.text, row.interval, row.n) == ("hits, b", "0.25", "[0.1, 0.5]", 9)
+    assert row.paired == "-0.2 [-0.3, -0.1]"
     assert len(numbers.rows(result)) == 2 and numbers.left_out(result) == ["curve"]
 
 
@@ -213,7 +216,7 @@ def test_axes_of_one_length_are_not_taken_for_another():
         ["one", "two"], Estimate(np.zeros((2, 3)), np.zeros((2, 3, 2))),
         Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2))), 2.0, 0.5, None, np.zeros(1), 4, 9, "x",
     )  # fmt: skip
-    names = [row.name for row in numbers.rows(result)]
+    names = [row.label for row in numbers.rows(result)]
     assert names[:3] == ["accuracy, one, as they are", "accuracy, one, within",
                          "accuracy, one, beyond"]  # fmt: skip
     assert names[-2:] == ["gap, two, within", "gap, two, beyond"]
@@ -225,9 +228,9 @@ def test_axes_of_one_length_are_not_taken_for_another():
 
     two = Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2)))
     rows = numbers.rows(Ten(two, ["a", "b"], ["c", "d"]))
-    assert [row.name for row in rows][:2] == ["hits, 1, 1", "hits, 1, 2"]
+    assert [row.label for row in rows][:2] == ["hits, 1, 1", "hits, 1, 2"]
     rows = numbers.rows(Ten(two[0], ["a", "b"], ["c", "d"]))
-    assert [row.name for row in rows] == ["hits, c", "hits, d"], "never by classes"
+    assert [row.label for row in rows] == ["hits, c", "hits, d"], "never by classes"
 
 
 def test_analyses_without_a_figure_are_named(tmp_path):

@@ -12,7 +12,7 @@ from capsviz.tracing import score_name, scores, trace
 class Plain(torch.nn.Module):
     """No capsules: the sums of three pixels, over a pixel that may be zero."""
 
-    card = {"name": "plain"}  # noqa: RUF012
+    card = {"name": "plain"}
 
     def forward(self, images):
         lengths = images.flatten(1)[:, :3] / images.flatten(1)[:, 5:6]

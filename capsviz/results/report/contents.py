@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import capsviz
+from capsviz import analysis as contract
 from capsviz import checks, discovery, results
 from capsviz.provenance import provenance
-from capsviz.results import sets
+from capsviz.results import pieces, sets
 from capsviz.results.report import accuracy, words
 from capsviz.tracing import needs, remember
 
@@ -146,12 +147,12 @@ def _network(one, first, settings: sets.Settings) -> Network:
 
 def _of_one(name: str, one, settings: sets.Settings) -> Iterator[Figure]:
     """The figures that an analysis gives to the set of a network."""
-    module = discovery.load("capsviz.analyses", name, what="analysis")
-    needs.require(one.model, getattr(module, "NEEDS", ()), name)
+    for analysis in contract.of(name):
+        needs.require(one.model, analysis.needs, name)
     if not sets.fitting([name], one.dataset):
         raise ValueError(f"it does not look at images that show several things: {one.dataset.name}")
-    for stem, result in module.paper(one, settings):
-        yield from _pictures(module, name, stem, result)
+    for stem, result in pieces.results_of(name, one, settings):
+        yield from _pictures(name, stem, result)
 
 
 def _compared(networks: Sequence, settings: sets.Settings):
@@ -165,7 +166,7 @@ def _compared(networks: Sequence, settings: sets.Settings):
             networks, settings.n, step=STEP_DEG, grid=3, **more,
             progress=settings.progress("warping"),
         )  # fmt: skip
-        yield from _pictures(sweep, "sweep", f"sweep-{turned.dataset}", turned)
+        yield from _pictures("sweep", f"sweep-{turned.dataset}", turned)
 
     def corrupted():
         images, labels = networks[0].images(settings.n)
@@ -173,19 +174,20 @@ def _compared(networks: Sequence, settings: sets.Settings):
             {one.name: one.model for one in networks}, images, labels,
             dataset=networks[0].dataset.name, **more, progress=settings.progress("corrupting"),
         )  # fmt: skip
-        yield from _pictures(corrupt, "corrupt", f"corrupt-{result.dataset}", result)
+        yield from _pictures("corrupt", f"corrupt-{result.dataset}", result)
 
     return [("sweep", swept()), ("corrupt", corrupted())]
 
 
-def _pictures(module, analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:
+def _pictures(analysis: str, name: str, result: NamedTuple) -> Iterator[Figure]:
     """The pictures of a result; what is said of the result as a whole comes with the last one."""
-    table = module.table(result) if hasattr(module, "table") else None
+    own = contract.of_result(analysis, type(result).__name__)
+    table = own.table(result)
     parts = results.parts(analysis, result)
     for part in parts:
         whole = part == parts[-1]
         yield Figure(
             f"{name}-{part}" if part else name, analysis, result, part,
             results.caption(analysis, result, part),
-            module.findings(result) if whole else "", table if whole else None,
+            own.findings(result) if whole else "", table if whole else None,
         )  # fmt: skip

@@ -1,23 +1,17 @@
-"""What an analysis says of itself: its question, its method, how to read it, what not to conclude.
-
-All of it is the docstring of its file: the first line asks, what comes from "A reader should see"
-on says how to read the figures, and from "Do not conclude" on what does not follow from them.
-"""
+"""The page of an analysis in parts: question, method, how to read it, what not to conclude."""
 
 from __future__ import annotations
 
-import ast
 import re
 from typing import NamedTuple
 
-from capsviz import discovery
+from capsviz.analysis import explanation
 
-READING = re.compile(r"A reader should see")
-NOT_TO_CONCLUDE = re.compile(r"Do not conclude|One \w+ proves nothing")
+SECTION = re.compile(r"^## +(.+)$", re.MULTILINE)
 
 
 class About(NamedTuple):
-    """The parts of an analysis's docstring; plain text, paragraphs apart by blank lines."""
+    """The parts of an analysis's page; paragraphs apart by blank lines, "" for what it lacks."""
 
     question: str
     method: str
@@ -26,20 +20,27 @@ class About(NamedTuple):
 
 
 def about(analysis: str) -> About:
-    """The parts of the docstring of an analysis, read without importing it."""
-    path = discovery.source("capsviz.analyses", analysis)
-    return parts(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
+    """Return the parts of the page of an analysis."""
+    return parts(explanation(analysis))
 
 
-def parts(docstring: str) -> About:
-    """The parts of a docstring; "" for those that it does not have."""
-    question, _, rest = docstring.partition("\n")
-    paragraphs = [" ".join(text.split()) for text in rest.strip().split("\n\n")]
-    text = "\n\n".join(paragraphs)
-    warned = NOT_TO_CONCLUDE.search(text)
-    end = warned.start() if warned else len(text)
-    read = READING.search(text, 0, end)
-    start = read.start() if read else end
+def parts(page: str) -> About:
+    """Return the parts of a page: its title, and the sections of `capsviz.analysis.explanation`.
+
+    What stands under no heading is the method.
+    """
+    title, _, rest = page.partition("\n")
+    first, *more = SECTION.split(rest)
+    sections = {more[k].strip().lower(): _joined(more[k + 1]) for k in range(0, len(more), 2)}
+    method = "\n\n".join(filter(None, [_joined(first), sections.get("method", "")]))
     return About(
-        question.strip(), *(p.strip() for p in (text[:start], text[start:end], text[end:]))
+        title.lstrip("# ").strip(),
+        method,
+        sections.get("what to see", ""),
+        sections.get("what not to conclude", ""),
     )
+
+
+def _joined(text: str) -> str:
+    """Paragraphs, each on one line."""
+    return "\n\n".join(" ".join(one.split()) for one in text.strip().split("\n\n"))

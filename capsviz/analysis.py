@@ -1,0 +1,288 @@
+"""What an analysis is: a question put to networks, its measurement, and its drawing.
+
+A file or folder of `analyses/` is a command of the same name. It holds a subclass of `Analysis` for
+each kind of result; with two of them, the command measures one image by the first, and many images
+(`--n N`) by the second. Everything that capsviz asks of an analysis is a method or an attribute of
+`Analysis`, and nothing is looked for elsewhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+
+from capsviz import discovery
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PACKAGE = "capsviz.analyses"
+
+
+class Range(NamedTuple):
+    """The smallest and the largest value of an option; None: without an end."""
+
+    low: float | None = None
+    high: float | None = None
+
+
+class Default(NamedTuple):
+    """What the help says of a default that is None: Default("the network's own")."""
+
+    text: str
+
+
+class Flag(NamedTuple):
+    """Names of an option on the command line, where they are not the parameter's: Flag("--from").
+
+    Further names are still accepted, and not shown.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    metavar: str | None = None
+
+
+class Option(NamedTuple):
+    """One option of an analysis, as the signature of its `measure` says it."""
+
+    name: str  # of the parameter
+    kind: type  # int, float, str, bool or Path
+    default: Any
+    help: str
+    range: Range
+    choices: tuple[str, ...]  # of a Literal; (): any
+    several: bool  # may be given several times: tuple[str, ...]
+    default_text: str | None
+    flag: Flag
+
+
+Seed = Annotated[int, Range(0, 2**32 - 1), "Seed of everything random."]
+Iterations = Annotated[
+    int | None, Range(1, 100), Default("the network's own"), "Routing iterations."
+]
+Layer = Annotated[
+    int | None, Default("the last"), "Number of a routed layer, from 0, if there are several."
+]
+
+
+class Analysis:
+    """One question put to networks, with one kind of result.
+
+    Write `measure` and `draw`, and as much of the rest as the defaults do not do. `measure` states
+    its needs by the names of its parameters, and its options by annotations, once for the command
+    line, its help, Python and the figure set:
+
+        def measure(self, network, images, labels, *, classes, dataset, progress=iter,
+                    per_class: Annotated[int, Range(1, 4), "Examples of each class."] = 1):
+
+    Given by name, before or after the `*`:
+        network           the network, or `networks`: {name: network}, of which others are compared
+                          with the first
+        image, label      one image (1, C, H, W) in [0, 1] and its class, None if it is not known
+        images, labels    N images (N, C, H, W) in [0, 1] and their classes (N,)
+        classes, dataset  names of the classes, and of the data set
+        progress          wraps an iterable in a progress bar
+        inputs, opened    the first network with its data (`capsviz.inputs.opening.Inputs`), and all
+        picture           the image with its name, for analyses of one image
+    """
+
+    Result: ClassVar[type]  # its kind of result, a NamedTuple whose fields say shape and unit
+    needs: ClassVar[tuple[str, ...]] = ()  # of the network: see capsviz.tracing.needs; (): scores
+    examples: ClassVar[str] = ""  # lines "command  # its time on two CPU cores", for --help
+    usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
+    dataset: ClassVar[str | None] = None  # where neither network nor data set is named
+    several_objects: ClassVar[bool] = False  # takes images that show several objects each
+    figure_set: ClassVar[dict[str, Any] | None] = {}  # options in `figures`; None: not part of it
+    slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
+    headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print; None: all short ones
+
+    def measure(self, *given, **options):
+        """Measure, and return a `Result`: no files, prints or global seed; networks stay as found.
+
+        Raises
+        ------
+        ValueError  for options or images that make no sense, in one line.
+        """
+        raise NotImplementedError
+
+    def draw(self, result, *, width: float = 7.16, part: str = "") -> Figure:
+        """Draw one of the `parts` of a result, `width` inches wide, without a network or torch."""
+        raise NotImplementedError
+
+    def parts(self, result) -> tuple[str, ...]:
+        """Names of the pictures of a result; "" is the first one."""
+        return ("",)
+
+    def verdict(self, result) -> str:
+        """What the result says, in a sentence or two; the numbers are printed below it."""
+        return ""
+
+    def caption(self, result, part: str = "") -> str:
+        """What a picture shows, in two plain sentences, and what its bars and bands are."""
+        return discovery.summary(PACKAGE, self.name)
+
+    def findings(self, result) -> str:
+        """The printed lines: the verdict, then the estimates of `headline` with their intervals."""
+        from capsviz.statistics.numbers import lines
+
+        return "\n".join(filter(None, [self.verdict(result), *lines(result, self.headline)]))
+
+    def table(self, result) -> tuple[list[str], list[list[str]], str] | None:
+        """Header, rows and caption of a table written beside the figure; None: no table."""
+        return None
+
+    def check(self, **options) -> None:
+        """Refuse options that make no sense, before anything is opened: ValueError in one line."""
+
+    def stem(self, base: str, result) -> str:
+        """Name of the files of a result; `base` is "ANALYSIS-DATASET-N-images" or "ANALYSIS-IMAGE".
+
+        Options that are not the defaults are added to it.
+        """
+        return base
+
+    def extra_files(self, result, path: Path, **options) -> list[Path]:
+        """Write what else belongs beside the figure; `path` is that of its JSON."""
+        return []
+
+    @property
+    def name(self) -> str:
+        """Name of the command, with underscores."""
+        module = type(self).__module__
+        return discovery.name_of(PACKAGE, module) or module.rpartition(".")[2]
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the parameters of `measure` that are no options."""
+        return tuple(name for name, one, hint in _parameters(type(self)) if hint is None)
+
+    @property
+    def of_one_image(self) -> bool:
+        """Whether it looks at one image."""
+        return "image" in self.given or "picture" in self.given
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options of `measure`, in their order."""
+        return tuple(
+            _option(name, one.default, hint)
+            for name, one, hint in _parameters(type(self))
+            if hint is not None
+        )
+
+
+def of(name: str) -> tuple[Analysis, ...]:
+    """The analyses of a command, in the order of their definition; a ValueError says what is wrong.
+
+    A module that offers a command of its own (`command`) need not hold any.
+    """
+    return _of(discovery.load(PACKAGE, name, what="analysis"))
+
+
+class _OfModule(Analysis):  # until every module is a class
+    def __init__(self, module, kind):
+        self.module, self.Result = module, kind
+        self.needs = getattr(module, "NEEDS", ())
+        self.several_objects = getattr(module, "SEVERAL", False)
+
+    name = property(lambda self: discovery.name_of(PACKAGE, self.module.__name__))
+
+    def draw(self, result, *, width=7.16, part=""):
+        return self.module.plot(result, width=width, **({"part": part} if part else {}))
+
+    def parts(self, result):
+        own = getattr(self.module, "parts", None)
+        return own(result) if callable(own) else ("",)
+
+    def caption(self, result, part=""):
+        if not hasattr(self.module, "caption"):
+            return discovery.summary(PACKAGE, self.name)
+        return self.module.caption(result, **({"part": part} if part else {}))
+
+    def findings(self, result):
+        return self.module.findings(result)
+
+    def table(self, result):
+        return self.module.table(result) if hasattr(self.module, "table") else None
+
+
+def of_result(name: str, kind: str) -> Analysis:
+    """The analysis of a command whose results are of this kind, by the name of their class."""
+    for one in of(name):
+        if one.Result.__name__ == kind:
+            return one
+    raise ValueError(f"'{name}' has no results of the kind '{kind}'")
+
+
+def explanation(name: str) -> str:
+    """Return the page of an analysis, in Markdown; without one, the docstring of its module.
+
+    The page is explain.md in its folder, or NAME.md beside NAME.py: a title that asks the question,
+    and the sections "Method", "What to see", "What not to conclude" and "Sources".
+    """
+    source = discovery.source(PACKAGE, name)
+    folder = source.name == "__init__.py"
+    page = source.with_name("explain.md") if folder else source.with_suffix(".md")
+    if page.is_file():
+        return page.read_text(encoding="utf-8")
+    import ast
+
+    return ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+
+
+@cache
+def _of(module: types.ModuleType) -> tuple[Analysis, ...]:
+    members = [one for one in vars(module).values() if inspect.isclass(one)]
+    kinds = [one for one in members if issubclass(one, Analysis) and one is not Analysis]
+    if not kinds:
+        results = [one for one in members if hasattr(one, "_fields") and one.__doc__]
+        return tuple(_OfModule(module, one) for one in results)
+    for one in kinds:
+        if not hasattr(getattr(one, "Result", None), "_fields"):
+            raise ValueError(f"`Result` of {one.__name__} in {module.__file__} is no NamedTuple")
+    return tuple(one() for one in dict.fromkeys(kinds))
+
+
+def _parameters(kind: type[Analysis]) -> list[tuple[str, inspect.Parameter, Any]]:
+    """Name, parameter, and for an option its annotation, of each parameter of `measure`."""
+    parameters = inspect.signature(kind.measure).parameters
+    rows = [(name, one) for name, one in parameters.items() if name != "self"]
+    return [(name, one, _hint(one, kind.measure.__globals__)) for name, one in rows]
+
+
+def _hint(parameter: inspect.Parameter, names: dict) -> Any:
+    """The annotation of an option, which carries a help text; None: not an option."""
+    hint = parameter.annotation
+    if isinstance(hint, str):  # annotations are evaluated late
+        try:
+            hint = eval(hint, names)
+        except NameError:  # of a type that only type checkers import
+            return None
+    return hint if any(isinstance(one, str) for one in getattr(hint, "__metadata__", ())) else None
+
+
+def _option(name: str, default, hint: Any) -> Option:
+    about: Sequence[Any] = hint.__metadata__
+    kind = typing.get_args(hint)[0]
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        kind = next(one for one in typing.get_args(kind) if one is not types.NoneType)
+    choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else ()
+    several = typing.get_origin(kind) is tuple
+    given: dict[type, Any] = {type(one): one for one in about}
+    return Option(
+        name,
+        str if choices else typing.get_args(kind)[0] if several else kind,
+        default,
+        given[str],
+        given.get(Range, Range()),
+        choices,
+        several,
+        given[Default].text if Default in given else None,
+        given.get(Flag, Flag(f"--{name.replace('_', '-')}")),
+    )
