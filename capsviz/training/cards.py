@@ -24,7 +24,7 @@ from capsviz.training.evaluate import evaluate
 from capsviz.training.history import best_epoch, stopped_early
 from capsviz.training.recipe import Recipe, differing, resolve_precision, to_toml
 from capsviz.training.thresholds import thresholds
-from capsviz.wrapping.compiled import as_written
+from capsviz.wrapping.environment import as_written
 
 HALF_MAY_COST = 0.0005  # of validation accuracy, for weights of half the size
 
