@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from capsviz import discovery
+from capsviz import analysis, discovery
 from capsviz.nn.models import Output, Scores
 from capsviz.nn.routing import Parents
 from capsviz.tracing.needs import missing
@@ -371,12 +371,11 @@ class Wrapped(Bare):
 
 def lacks(network: Bare) -> dict[str, list[str]]:
     """Return what each analysis needs and a network does not have; evaluation needs only scores."""
-    needs: dict[str, Collection[str]] = {"evaluate": ()}
-    for name in discovery.names("capsviz.analyses"):
-        module = discovery.load("capsviz.analyses", name, what="analysis")
+    needs: dict[str, tuple[str, ...]] = {"evaluate": ()}
+    for name in discovery.names(analysis.PACKAGE):
         if name not in OF_FILES:
-            needs[name] = getattr(module, "NEEDS", ())
-    return {name: missing(network, tuple(parts)) for name, parts in needs.items()}
+            needs[name] = analysis.of(name)[0].needs
+    return {name: missing(network, parts) for name, parts in needs.items()}
 
 
 def written(network: Bare) -> str:
