@@ -151,6 +151,8 @@ def _of_one(name: str, one, settings: sets.Settings) -> Iterator[Figure]:
         needs.require(one.model, analysis.needs, name)
     if not sets.fitting([name], one.dataset):
         raise ValueError(f"it does not look at images that show several things: {one.dataset.name}")
+    if why := pieces.left_out(name, one):
+        raise ValueError(why)
     for stem, result in pieces.results_of(name, one, settings):
         yield from _pictures(name, stem, result)
 
