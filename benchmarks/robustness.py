@@ -7,8 +7,8 @@ from capsviz import checkpoint, discovery
 from capsviz.analyses import affnist, equivariance
 from capsviz.analyses.affnist.draw import TITLES
 from capsviz.analyses.affnist.words import apart
+from capsviz.analyses.sweep.draw import unequal
 from capsviz.analyses.sweep.measure import GRID_PX
-from capsviz.analyses.sweep.words import unequal
 from capsviz.experiments.affnist import NETWORKS
 from capsviz.results import read_result
 from capsviz.results.tables import markdown

@@ -86,9 +86,7 @@ def stem(analysis: Analysis, inputs: Inputs, result, *, n=None, picture=None) ->
     return analysis.stem(f"{name}-{inputs.dataset.name}-{images}-images", result)
 
 
-def of_figure_set(
-    analysis: Analysis, inputs: Inputs, settings
-) -> Iterator[tuple[str, NamedTuple]]:
+def of_figure_set(analysis: Analysis, inputs: Inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
     """Measure what an analysis gives to a figure set; yield the name of the files and the result.
 
     Networks are compared with the shipped networks without capsules for the same data.

@@ -6,6 +6,7 @@ fields, by class attributes:
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
                                                               a field that holds them, or the names
     formats = {"accuracy": ".1%"}                             how its numbers are written
+    titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
 """
 
 from __future__ import annotations
@@ -55,8 +56,10 @@ class Row(NamedTuple):
 
     @property
     def paired(self) -> str:
-        """The difference with its interval; "" for none."""
+        """The difference with its interval; "" for none, and for that of the reference itself."""
         if self.difference is None or not np.isfinite(self.difference):
+            return ""
+        if self.difference == self.difference_low == self.difference_high == 0:
             return ""
         assert self.difference_low is not None and self.difference_high is not None
         ends = [written(end, self.form) for end in (self.difference_low, self.difference_high)]
@@ -83,7 +86,7 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
 
 def left_out(result: NamedTuple) -> list[str]:
     """Return the names of the estimates that are too long for a table."""
-    return [_plain(name) for name, _, one in _estimates(result) if one.value.size > LARGEST]
+    return [_title(result, name) for name, _, one in _estimates(result) if one.value.size > LARGEST]
 
 
 def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
@@ -182,7 +185,7 @@ def _row(result: NamedTuple, name: str, condition: str, one: Estimate) -> Row:
     form = getattr(result, "formats", {}).get(name, ".4g")
     low, high = (float(end) for end in one.ci95)
     apart = one.difference
-    row = Row(_plain(name), condition, float(one.value), low, high, one.n, None, None, None, form)
+    row = Row(_title(result, name), condition, float(one.value), low, high, one.n, None, None, None, form)
     if apart is None:
         return row
     ends = (float(end) for end in apart.ci95)
@@ -191,5 +194,5 @@ def _row(result: NamedTuple, name: str, condition: str, one: Estimate) -> Row:
     )
 
 
-def _plain(name: str) -> str:
-    return name.replace("_", " ")
+def _title(result: NamedTuple, name: str) -> str:
+    return getattr(result, "titles", {}).get(name, name.replace("_", " "))

@@ -1,6 +1,5 @@
 """Reconstruct: examples, failures and errors are those of single images decoded one by one."""
 
-
 import numpy as np
 import pytest
 import torch
