@@ -185,7 +185,9 @@ def _row(result: NamedTuple, name: str, condition: str, one: Estimate) -> Row:
     form = getattr(result, "formats", {}).get(name, ".4g")
     low, high = (float(end) for end in one.ci95)
     apart = one.difference
-    row = Row(_title(result, name), condition, float(one.value), low, high, one.n, None, None, None, form)
+    row = Row(
+        _title(result, name), condition, float(one.value), low, high, one.n, None, None, None, form
+    )
     if apart is None:
         return row
     ends = (float(end) for end in apart.ci95)
