@@ -196,7 +196,9 @@ def test_a_grid_without_the_upright_image_is_refused(rotations):
         ((1, 21, 19), 4, "expected 3 classes, but network 2 has 4"),
     ],
 )
-def test_networks_of_other_images_or_classes_are_refused(tiny, tiny_images, shape, classes, message):
+def test_networks_of_other_images_or_classes_are_refused(
+    tiny, tiny_images, shape, classes, message
+):
     with pytest.raises(ValueError, match=message):
         measured({"one": tiny, "two": Foreign(shape, classes=classes)}, tiny_images)
 
