@@ -17,7 +17,7 @@ from benchmarks.findings.finding import (
     value,
 )
 from benchmarks.shipped import LAWS
-from capsviz.analyses.parts.words import OF
+from capsviz.analyses.parts import OF
 from capsviz.nn import routing as routings
 from capsviz.results.leaderboard import columns
 from capsviz.statistics.estimate import Estimate, less
