@@ -17,7 +17,7 @@ from capsviz.tracing import reconstructs, scores, trace
 from capsviz.tracing.reconstruction import distance
 
 LONGEST, RECONSTRUCTION = "largest score", "reconstruction error"
-PIXELS = ("pixels: edges", "pixels: ink", "pixels: nearest image")
+PIXELS = ("pixels: edges", "pixels: brightness", "pixels: nearest image")
 
 
 def suspicion(networks: Mapping, images: Tensor):

@@ -14,7 +14,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import require_two, wilson
 
 DRAWN = ("predicted classes", "true classes", "exchanged", "absent class", "nothing drawn")
-DIVIDED = (*DRAWN[:4], "all ink to both", "digits themselves")
+DIVIDED = (*DRAWN[:4], "all foreground to both", "digits themselves")
 
 
 class Result(NamedTuple):

@@ -4,7 +4,8 @@ A result is a NamedTuple. What its estimates are called and how they are written
 fields, by class attributes:
 
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
-                                                              a field that holds them, or the names
+                                                              a field that holds them, or the names;
+                                                              "sets[1:]": without the first
     formats = {"accuracy": ".1%"}                             how its numbers are written
     titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
 """
@@ -161,7 +162,7 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     fields = result._asdict()
     axes = getattr(result, "axes", {}).get(name)
     if axes is not None and len(axes) == len(shape):
-        named = [fields[axis] if isinstance(axis, str) else axis for axis in axes]
+        named = [_named(fields, axis) if isinstance(axis, str) else axis for axis in axes]
     else:
         lists = [v for key, v in fields.items() if key != "classes" and _are_names(v)]
         fitting = [[v for v in lists if len(v) == size] for size in shape]
@@ -175,6 +176,12 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
         else [text if isinstance(text, str) else f"{text:g}" for text in names]
         for names, size in zip(named, shape, strict=True)
     ]
+
+
+def _named(fields: dict, axis: str) -> list[str]:
+    """Return the names in a field, or by "field[1:]" all but the first."""
+    name = axis.removesuffix("[1:]")
+    return fields[name] if name == axis else fields[name][1:]
 
 
 def _are_names(value: Any) -> bool:

@@ -25,7 +25,7 @@ from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import wilson
 
 SSE = ["predicted classes", "true classes", "exchanged", "absent class", "nothing drawn"]
-IOU = [*SSE[:4], "all ink to both", "digits themselves"]
+IOU = [*SSE[:4], "all foreground to both", "digits themselves"]
 
 
 def measured(network, part, **options):
