@@ -22,7 +22,7 @@ from benchmarks.findings.finding import (
 )
 from benchmarks.shipped import shipped
 from capsviz import checkpoint, discovery
-from capsviz.analyses.faithfulness.words import CONTROLS
+from capsviz.analyses.faithfulness import CONTROLS
 from capsviz.analyses.transplant.words import (
     LIKE,
     NOISE,
