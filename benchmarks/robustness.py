@@ -6,7 +6,6 @@ from benchmarks.shipped import LAWS
 from capsviz import checkpoint, discovery
 from capsviz.analyses import affnist, equivariance
 from capsviz.analyses.affnist.draw import TITLES
-from capsviz.analyses.affnist.words import apart
 from capsviz.analyses.sweep.draw import unequal
 from capsviz.analyses.sweep.measure import GRID_PX
 from capsviz.experiments.affnist import NETWORKS
@@ -128,7 +127,7 @@ def _detection(result) -> str:
 def _affine() -> str:
     """The table of the shipped series, and how to read it."""
     result = _one("affnist.json")
-    header, rows, caption = affnist.table(result)
+    header, rows, caption = affnist.Series().table(result)
     titles = np.array([row[0] for row in rows])
     gap, several = result.affine.difference, np.array([len(s) > 1 for s in result.seeds])
     better, worse = (
@@ -137,7 +136,7 @@ def _affine() -> str:
     places = ""
     if result.within is not None:
         matched = [k for k, state in enumerate(result.states) if state == "matched"]
-        (places,) = (f"{text[0].upper()}{text[1:]}. " for text in apart(result, matched))
+        places = f"{affnist.apart(result, matched)} "
     return "\n".join(
         [
             "Trained on digits shifted over 40×40 alone, scored on affine ones; matched weights "

@@ -5,7 +5,8 @@ fields, by class attributes:
 
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
                                                               a field that holds them, or the names;
-                                                              "sets[1:]": without the first
+                                                              "sets[1:]": without the first,
+                                                              "networks, states": in pairs
     formats = {"accuracy": ".1%"}                             how its numbers are written
     titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
 """
@@ -179,9 +180,13 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
 
 
 def _named(fields: dict, axis: str) -> list[str]:
-    """Return the names in a field, or by "field[1:]" all but the first."""
-    name = axis.removesuffix("[1:]")
-    return fields[name] if name == axis else fields[name][1:]
+    """Return the names in a field; by "sets[1:]" without the first, by "one, two" in pairs."""
+    if axis.endswith("[1:]"):
+        return fields[axis.removesuffix("[1:]")][1:]
+    several = [fields[name] for name in axis.split(", ")]
+    if len(several) == 1:
+        return several[0]
+    return [", ".join(pair) for pair in zip(*several, strict=True)]
 
 
 def _are_names(value: Any) -> bool:
