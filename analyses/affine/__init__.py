@@ -1,4 +1,4 @@
-"""Measure accuracy on affine variants of the test images, inside and outside the training shifts.
+"""Measure accuracy on affine variants of images, inside and outside the training shifts.
 
 `capsviz affine --explain` prints the method, what to see, and what not to conclude.
 """

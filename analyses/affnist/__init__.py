@@ -1,4 +1,4 @@
-"""Compare generalisation from shifted digits to affine ones: CapsNet against matched CNNs.
+"""Compare generalisation from shifted digits to affine ones: CapsNet and matched CNNs.
 
 `capsviz affnist --explain` prints the method, what to see, and what not to conclude.
 """

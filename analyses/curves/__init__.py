@@ -1,4 +1,4 @@
-"""Draw training curves of one run or several: errors, losses, reconstruction, learning rate.
+"""Draw training curves of one run or several: errors, losses, learning rate.
 
 `capsviz curves --explain` prints the method, what to see, and what not to conclude.
 """

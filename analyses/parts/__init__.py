@@ -1,4 +1,4 @@
-"""Test whether networks notice exchanged parts: intact images against broken ones, by every score.
+"""Test whether networks notice exchanged parts: intact images against broken ones.
 
 `capsviz parts --explain` prints the method, what to see, and what not to conclude.
 """

@@ -1,4 +1,4 @@
-"""Compare networks under image transformations of growing size: accuracy, score, calibration.
+"""Compare networks under transformations of growing size: accuracy, score, calibration.
 
 `capsviz sweep --explain` prints the method, what to see, and what not to conclude.
 """
