@@ -58,8 +58,8 @@ class OneImage(Analysis):
 
         from capsviz.analyses import routing
         from capsviz.tracing import trace
-        from capsviz.tracing.evidence import routing_words
         from capsviz.tracing.many import require_all_to_all
+        from capsviz.tracing.needs import routing_words
 
         require_two_networks(networks)
         image, looks, parents = image.cpu(), {}, []

@@ -58,8 +58,8 @@ class OverImages(Analysis):
         """
         from capsviz.statistics.comparison import compare_changes, compare_means, draw_resamples
         from capsviz.tracing import trace
-        from capsviz.tracing.evidence import routing_words
         from capsviz.tracing.many import require_all_to_all
+        from capsviz.tracing.needs import routing_words
 
         require_two_networks(networks)
         counts, images = draw_resamples(len(images), seed=seed), images.cpu()

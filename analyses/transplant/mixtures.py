@@ -17,8 +17,7 @@ from capsviz.statistics.comparison import draw_resamples
 from capsviz.tracing import CHUNK_IMAGES, from_children, trace
 from capsviz.tracing.many import couples, last_couplings, require_all_to_all
 from capsviz.tracing.needs import missing, require
-from capsviz.tracing.places import below_classes, grids
-from capsviz.tracing.requests import check_look
+from capsviz.tracing.network import abilities, below_classes, check_look
 
 SHARES = (0.25, 0.5, 0.75, 0.9)  # of the types, positions or capsules
 DRAWS = 4  # of as many children at random
@@ -80,7 +79,7 @@ def layer_of(model, images: Tensor, of: str, number: int) -> Layer:
         traced = trace(model, images, layer=number, keep=("children", "child_activations"))
         children, active = traced.children, traced.child_activations
         read = from_children(model, children, active, layer=number).argmax(1)
-    return Layer(of, number, images, children, active, own, read, grids(model)[number])
+    return Layer(of, number, images, children, active, own, read, abilities(model).grids[number])
 
 
 def pairs_of(read: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

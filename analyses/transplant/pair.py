@@ -122,7 +122,7 @@ def exchange(network, images, labels=(None, None), *, classes, iterations=None, 
     ValueError  for another number of images, or a network whose couplings cannot be replaced.
     """
     from capsviz import tracing
-    from capsviz.tracing import construction, many
+    from capsviz.tracing import many, needs
     from capsviz.transforms.augment import to_uint8
 
     images = images.cpu()
@@ -153,7 +153,7 @@ def exchange(network, images, labels=(None, None), *, classes, iterations=None, 
         coupling_sd=tracing.coupling_sd(own).numpy(),
         even=float(uniform.mean()),
         classes=list(classes),
-        given=construction.reason(network, "transplant"),
+        given=needs.reason(network, "transplant"),
         iterations=iterations,
     )
 

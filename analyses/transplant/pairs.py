@@ -98,7 +98,7 @@ class OverPairs(Analysis):
         """
         from capsviz.analyses.transplant.measure import over_pairs, transplant
         from capsviz.statistics.comparison import draw_resamples
-        from capsviz.tracing.construction import reason
+        from capsviz.tracing.needs import reason
 
         images = images.cpu()
         found = transplant(network, images, iterations=iterations, seed=seed, progress=progress)

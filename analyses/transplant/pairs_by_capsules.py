@@ -106,8 +106,8 @@ class ByCapsules(Analysis):
         from capsviz.analyses.transplant import mixtures
         from capsviz.analyses.transplant.measure import over_pairs
         from capsviz.statistics.comparison import draw_resamples
-        from capsviz.tracing.construction import reason
         from capsviz.tracing.many import winners
+        from capsviz.tracing.needs import reason
 
         images = images.cpu()
         number = mixtures.check(network, images, of, layer)

@@ -79,9 +79,8 @@ class ByIterations(Analysis):
         from capsviz.analyses.transplant.measure import over_pairs
         from capsviz.statistics.comparison import draw_resamples
         from capsviz.statistics.estimate import stack
-        from capsviz.tracing.construction import reason
         from capsviz.tracing.many import of_like_class, winners
-        from capsviz.tracing.needs import require
+        from capsviz.tracing.needs import reason, require
 
         images = images.cpu()
         number = mixtures.check(network, images, mixtures.COUPLINGS, layer)

@@ -1,107 +1,70 @@
-"""A loss, watched while the lengths in an output, or the targets, are replaced."""
+"""What training minimises."""
 
 from __future__ import annotations
 
-from functools import cached_property
+import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
-from capsviz.checks.candidate import Candidate
-from capsviz.checks.inside import squeezed
-from capsviz.checks.verdict import UnseenError
-from capsviz.wrapping.leaves import named_tensors, replaced
+from capsviz.checks.calling import Caller
+from capsviz.checks.verdict import SkippedError
+from capsviz.wrapping import without_cuda
+from capsviz.wrapping.recorder import Pass
 
-CLOSE = 1e-4
 IMAGES = 4
-NOTHING = 1e-5  # of a loss in float32
 
 
-class Losses:
-    """The loss of four images, of labels 0, 1, 2, ..., as a function of lengths and targets."""
+class Loss:
+    """A function (output, images, labels) -> a number."""
 
-    def __init__(self, candidate: Candidate):
-        self.candidate = candidate
-        candidate.require_loss()
-        self.images = candidate.images(IMAGES).clamp(0, 1)
-        self.labels = torch.arange(IMAGES, device=self.images.device) % candidate.classes
-        self.output = candidate.output(self.images)
+    def __init__(self, caller: Caller, function: Callable):
+        self.caller, self.function = caller, function
 
-    def of(self, targets: Tensor) -> float:
-        """With other targets."""
-        return self.candidate.loss_of(self.output, targets, self.labels)
+    @classmethod
+    def of_network(cls, caller: Caller) -> Loss | None:
+        """Return the loss of one of capsviz's own networks; None for others."""
+        if not hasattr(caller.network, "objective"):
+            return None
+        return cls(caller, lambda *args: caller.network.objective(*args).loss)
 
-    def at(self, present: float | Tensor, absent: float, after: float | None = None) -> float:
-        """With these lengths of the class that is there, and of all others, or but of the next.
+    def __call__(self, output, images: Tensor, labels: Tensor) -> float:
+        """Return the loss in float64; SkippedError if it is not finite."""
+        number = _number(self._value(output, images, labels))
+        if not math.isfinite(number):
+            raise SkippedError("the loss is not finite")
+        return number
 
-        Raises
-        ------
-        UnseenError  where the output holds neither lengths nor poses.
-        """
-        return self._with(self.kinds, present, absent, after)
+    def require_number(self) -> None:
+        """Raise ValueError if it raises, or returns no number."""
+        images = self.caller.images(IMAGES)
+        try:
+            output = self.caller.output(images)
+        except Exception:  # the checks say what is wrong
+            return
+        labels = torch.arange(IMAGES, device=images.device) % self.caller.classes
+        try:
+            value = self._value(output, images, labels)
+        except Exception as error:  # a user's code may raise anything
+            words = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"loss= raises {type(error).__name__}: {words}; it is called with (output, "
+                "images, labels), output is that of evaluation mode, labels are indices (N,)"
+            ) from error
+        _number(value)
 
-    def _with(self, kinds: dict[Tensor, str], present, absent, after=None) -> float:
-        right = one_hot(self.labels, self.candidate.classes).to(self.images)
-        lengths = right * present + (1 - right) * absent
-        if after is not None:
-            lengths[right.roll(1, 1) > 0] = after
-        others = {id(tensor): _replaced(tensor, lengths, kind) for tensor, kind in kinds.items()}
-        return self.candidate.loss_of(replaced(self.output, others), self.images, self.labels)
-
-    def shared(self) -> float:
-        """How far it is from a sum over images: of two that change, as a share of one's change."""
-        return max(self._shared(0.95, 0.3), self._shared(0.3, 0.1))
-
-    def _shared(self, before: float, after: float) -> float:
-        lengths = torch.full((IMAGES, 1), before).to(self.images)
-        first, second, both = (lengths.clone() for _ in range(3))
-        first[0], second[1], both[:2] = after, after, after
-        rest = self.at(lengths, 0.05)
-        one, other, two = (self.at(present, 0.05) - rest for present in (first, second, both))
-        largest = max(abs(one), abs(other), abs(two))
-        return abs(two - one - other) / largest if largest > NOTHING * abs(rest) else 0.0
-
-    def margin(self) -> float | None:
-        """The coefficient of the present class in a squared margin loss; None for another loss."""
-        rest = self.at(0.95, 0.05)
-        near, false = self.at(0.7, 0.05) - rest, self.at(0.95, 0.3) - rest
-        flat = abs(self.at(0.99, 0.01) - rest)
-        apart = abs(self.at(0.7, 0.3) - rest - near - false)
-        return near / 0.04 if near > 0 and max(flat, apart) <= 0.02 * near else None
-
-    @cached_property
-    def kinds(self) -> dict[Tensor, str]:
-        """The tensors of the output that hold the lengths, or where the loss does not follow them,
-        the poses: these may also be what it draws from.
-        """
-        lengths, poses = self._score_tensors()
-        if not lengths and not poses:
-            raise UnseenError("the output holds neither the lengths nor the poses that give them")
-        both = lengths and poses
-        if both and self._with(lengths, 0.95, 0.05) == self._with(lengths, 0.05, 0.95):
-            return poses
-        return lengths or poses
-
-    def _score_tensors(self) -> tuple[dict[Tensor, str], dict[Tensor, str]]:
-        scores, shape = self.candidate.scores(self.images), (IMAGES, self.candidate.classes)
-        lengths, poses = {}, {}
-        for _, tensor in named_tensors(self.output):
-            if not tensor.is_floating_point() or tensor.dim() < 2 or len(tensor) != IMAGES:
-                continue
-            thin = squeezed(tensor)
-            if tuple(thin.shape) == shape and float((thin - scores).abs().max()) < CLOSE:
-                lengths[tensor] = "lengths"
-                continue
-            vectors = thin.dim() == 3 and thin.shape[1] == shape[1]
-            if vectors and float((thin.norm(dim=2) - scores).abs().max()) < CLOSE:
-                poses[tensor] = "poses"
-        return lengths, poses
+    def _value(self, output, images: Tensor, labels: Tensor):
+        inside = self.caller.inside(images)
+        with without_cuda():
+            return Pass(self.caller.network).run(lambda: self.function(output, inside, labels))
 
 
-def _replaced(tensor: Tensor, lengths: Tensor, kind: str) -> Tensor:
-    if kind == "lengths":
-        return lengths.to(tensor).reshape(tensor.shape)
-    thin = squeezed(tensor)
-    unit = thin / thin.norm(dim=2, keepdim=True).clamp_min(1e-12)
-    return (unit * lengths[:, :, None]).reshape(tensor.shape)
+def _number(value) -> float:
+    """A loss in float64; ValueError if it is no number."""
+    try:
+        return float(value.double() if isinstance(value, Tensor) else value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        shape = getattr(value, "shape", None)
+        form = type(value).__name__ + (f" {tuple(shape)}" if shape is not None else "")
+        raise ValueError(f"loss= returns {form}, expected a number") from error

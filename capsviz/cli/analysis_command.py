@@ -16,8 +16,8 @@ import click
 from capsviz import analysis as contract
 from capsviz import discovery
 from capsviz.analysis import Analysis, Option
-from capsviz.cli import options, sharing, writing
-from capsviz.cli.option import Option as ClickOption
+from capsviz.cli import options, tasks, writing
+from capsviz.cli.options import Option as ClickOption
 
 ONE = ("digit", "index", "image")  # options of one image
 
@@ -32,7 +32,7 @@ def command_of(name: str) -> click.Command:
         help="Print what is measured, how, and what not to conclude from it.",
     )  # fmt: skip
     inner: Any = explain(writing.figure(writing.as_json(_body(name, analyses))))
-    inner = sharing.task("several training runs", default=None)(inner)
+    inner = tasks.option("several training runs", default=None)(inner)
     compares = takes & {"networks", "opened"}
     inner = (options.networks if compares else options.replicates)(inner)
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
@@ -119,14 +119,12 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
 
 def _takes(analysis: Analysis, name: str, value) -> bool:
     """Whether an analysis has this option, and of a choice this value."""
-    if name in ONE:
-        return analysis.of_one_image
-    if name == "n":
-        return "images" in analysis.given or "n" in analysis.given
     for option in analysis.options:
         if option.name == name:
             return not option.choices or value in option.choices
-    return False
+    if name == "n":
+        return "images" in analysis.given or "n" in analysis.given
+    return name in ONE and analysis.of_one_image
 
 
 def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
@@ -149,7 +147,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             _require_statistic(analysis)
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
-        empty = task is not None and sharing.is_empty(task, len(seeds))
+        empty = task is not None and tasks.is_empty(task, len(seeds))
         if empty or (task is not None and writing.exists(name, figure)):
             return
         writing.prepare(name, figure)
@@ -236,20 +234,20 @@ def _joined(name, measured, runs: Sequence, figure: dict, task) -> Iterator[tupl
 
 def _shared(name: str, measured, runs: Sequence, figure: dict, task) -> list[tuple]:
     """Stem and result of every run, once the tasks have measured all; until then none of any."""
-    from capsviz.cli import naming, shares
+    from capsviz.cli import naming, tasks
 
     of = naming.identity(click.get_current_context()), runs[0][0].dataset.digest
-    places = [shares.place_of(figure["output"], name, of, one[0].model.card) for one in runs]
+    places = [tasks.place_of(figure["output"], name, of, one[0].model.card) for one in runs]
 
     def results(number):
-        yield shares.Measured(*measured(number))
+        yield tasks.Measured(*measured(number))
 
-    done = shares.measure(places, task, results, name)
+    done = tasks.measure(places, task, results, name)
     if done < len(runs):
         text = f"{done} of {len(runs)} training runs are measured; the last task draws them all"
         click.echo(text, err=True)
         return []
-    return [tuple(one) for place in places for one in shares.read(place)]
+    return [tuple(one) for place in places for one in tasks.read(place)]
 
 
 def _of_runs(result, opened: Sequence, about: dict | None) -> list[str]:

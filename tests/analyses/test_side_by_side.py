@@ -98,6 +98,6 @@ def test_networks_that_cannot_stand_there_are_refused_before_anything_is_compute
     for count in (1, 4):
         with pytest.raises(ValueError, match=f"expected two networks with capsules, got {count}"):
             one_image(dict.fromkeys(range(count), one), image, classes=CLASSES)
-    monkeypatch.setattr(type(one), "look", None)
+    monkeypatch.setattr(type(one), "look", lambda *_, **__: pytest.fail("computed"))
     with pytest.raises(ValueError, match="'plain' cannot be set beside another"):
         one_image({"one": one, "plain": plain}, image, classes=CLASSES)

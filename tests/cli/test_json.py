@@ -7,6 +7,7 @@ import json
 import math
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import torch
@@ -28,7 +29,7 @@ NAMES = {name: package for package in PACKAGES for name in discovery.names(packa
 COMMANDS = {
     name
     for name, package in NAMES.items()
-    for option in discovery.load(package, name, what="command").command.params
+    for option in main.get_command(click.Context(main), name.replace("_", "-")).params
     if option.name == "as_json"
 }
 ANALYSES = sorted(name for name in COMMANDS if NAMES[name] == "capsviz.analyses")
@@ -112,7 +113,7 @@ def test_the_other_commands_print_strict_json_too(monkeypatch, tmp_path):
     monkeypatch.setattr(evaluate, "evaluate", lambda *args, **values: evaluation)
     description = of_nan(describe.Description, layers=[])
     monkeypatch.setattr(describe, "describe", lambda *args, **values: description)
-    verdict = Verdict("margin", "x", "passes", "x", {"number": math.nan}, "4", "x", "x")
+    verdict = Verdict("wrong_margin_loss", "x", "PASS", "x", {"number": math.nan}, "4", "x", "x")
     report = Report("x", (verdict,))
     monkeypatch.setattr(checks, "run", lambda *args, **values: report)
     cells = (["x"], [[math.nan]], "caption", {"x": math.inf})

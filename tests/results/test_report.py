@@ -12,11 +12,11 @@ from helpers.browser import NEEDED, browser
 from capsviz import discovery
 from capsviz.analyses import affine
 from capsviz.cli import main
-from capsviz.results import numbers
 from capsviz.results import report as reports
 from capsviz.results.report import page as render_page
 from capsviz.results.report import words
 from capsviz.results.report.contents import choose
+from capsviz.statistics import numbers
 from capsviz.statistics.estimate import Estimate
 
 
@@ -217,9 +217,9 @@ def test_axes_of_one_length_are_not_taken_for_another():
         Estimate(np.zeros((2, 2)), np.zeros((2, 2, 2))), 2.0, 0.5, None, np.zeros(1), 4, 9, "x",
     )  # fmt: skip
     names = [row.label for row in numbers.rows(result)]
-    assert names[:3] == ["accuracy, one, as they are", "accuracy, one, within",
-                         "accuracy, one, beyond"]  # fmt: skip
-    assert names[-2:] == ["gap, two, within", "gap, two, beyond"]
+    assert names[:3] == ["accuracy, one, untransformed", "accuracy, one, inside",
+                         "accuracy, one, outside"]  # fmt: skip
+    assert names[-2:] == ["gap, two, inside", "gap, two, outside"]
 
     class Ten(NamedTuple):
         hits: Estimate

@@ -1,0 +1,219 @@
+"""The numbers of a result: as rows, printed lines, a table, CSV, or a data frame.
+
+A result is a NamedTuple. What its estimates are called and how they are written is said beside its
+fields, by class attributes:
+
+    axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
+                                                              a field or property, or the names;
+                                                              "sets[1:]": without the first,
+                                                              "networks, states": in pairs,
+                                                              "dim {}": numbered from 0,
+                                                              "iteration {1}": numbered from 1
+    formats = {"accuracy": ".1%"}                             how its numbers are written
+    titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.words import number
+
+LARGEST = 24  # values of one estimate in a table: more are a curve or a map, and are in the figure
+PRINTED = 12  # values of one estimate in the printed lines
+
+
+class Row(NamedTuple):
+    """One number; a difference is paired, to the reference."""
+
+    name: str  # of the estimate, with spaces
+    condition: str  # where along its axes, or ""
+    value: float
+    low: float
+    high: float
+    n: int | None
+    difference: float | None
+    difference_low: float | None
+    difference_high: float | None
+    form: str  # how it is written, as in Python's format
+
+    @property
+    def label(self) -> str:
+        """Name and condition."""
+        return ", ".join(filter(None, [self.name, self.condition]))
+
+    @property
+    def text(self) -> str:
+        """The value."""
+        return written(self.value, self.form)
+
+    @property
+    def interval(self) -> str:
+        """The interval, in brackets."""
+        return f"[{written(self.low, self.form)}, {written(self.high, self.form)}]"
+
+    @property
+    def paired(self) -> str:
+        """The difference with its interval; "" for none, and for that of the reference itself."""
+        if self.difference is None or not np.isfinite(self.difference):
+            return ""
+        if self.difference == self.difference_low == self.difference_high == 0:
+            return ""
+        assert self.difference_low is not None and self.difference_high is not None
+        ends = [written(end, self.form) for end in (self.difference_low, self.difference_high)]
+        sign = "+" if self.difference >= 0 else ""
+        return f"{sign}{written(self.difference, self.form)} [{', '.join(ends)}]"
+
+
+def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LARGEST) -> list[Row]:
+    """Return a row for each number of the estimates of a result, longer ones than `most` left out.
+
+    Parameters
+    ----------
+    names  of the estimates; None: all.
+    """
+    found = []
+    for name, key, one in _estimates(result):
+        if (names is None or name in names) and one.value.size <= most:
+            labels = _labels(result, name, one.value.shape)
+            for place in np.ndindex(one.value.shape):
+                where = [key, *(labels[axis][k] for axis, k in enumerate(place))]
+                found.append(_row(result, name, ", ".join(filter(None, where)), one[place]))
+    return found
+
+
+def left_out(result: NamedTuple) -> list[str]:
+    """Return the names of the estimates that are too long for a table."""
+    return [_title(result, name) for name, _, one in _estimates(result) if one.value.size > LARGEST]
+
+
+def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
+    """Return the numbers as aligned lines of text, one for each."""
+    table = rows(result, names, LARGEST if names else PRINTED)
+    width = max((len(row.label) for row in table), default=0)
+    return [
+        f"  {row.label:{width}}  {row.text} {row.interval}"
+        + (f"  difference {row.paired}" if row.paired else "")
+        for row in table
+    ]
+
+
+def cells(result: NamedTuple, names: Sequence[str] | None = None) -> tuple[list[str], list]:
+    """Return header and rows of a table of the numbers."""
+    header = ["quantity", "value", "95 % interval", "n", "difference"]
+    return header, [
+        [r.label, r.text, r.interval, "" if r.n is None else f"{r.n:,}", r.paired]
+        for r in rows(result, names)
+    ]
+
+
+def to_csv(result: NamedTuple) -> str:
+    """Return every number of a result, curves and maps included, as CSV with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(records(result))
+    return text.getvalue()
+
+
+COLUMNS = ("quantity", "condition", "value", "low", "high", "n", "difference",
+           "difference_low", "difference_high")  # fmt: skip
+
+
+def records(result: NamedTuple) -> list[tuple]:
+    """Return every number of a result as a row of `COLUMNS`."""
+    whole = rows(result, most=2**62)
+    return [row[: len(COLUMNS)] for row in whole]
+
+
+def to_frame(result: NamedTuple):
+    """Return every number of a result as a pandas data frame; ImportError without pandas."""
+    import pandas
+
+    return pandas.DataFrame(records(result), columns=list(COLUMNS))
+
+
+def written(value: float, form: str) -> str:
+    """Return a number as text; "–" where it is not finite."""
+    return "–" if not np.isfinite(value) else number(value, form)
+
+
+def _estimates(result: NamedTuple):
+    """(field, key, estimate): those in lists and tables too, by their position or key."""
+    for name, value in result._asdict().items():
+        if isinstance(value, Estimate):
+            yield name, "", value
+        elif isinstance(value, dict):
+            yield from ((name, str(k), v) for k, v in value.items() if isinstance(v, Estimate))
+        elif isinstance(value, list):
+            pairs = enumerate(value, 1)
+            yield from ((name, str(k), v) for k, v in pairs if isinstance(v, Estimate))
+
+
+def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[str]]:
+    """Names along each axis of a field, as `axes` of its class says.
+
+    Of a result without: by the one field of as many names, classes aside, if no other axis has as
+    many; else by number.
+    """
+    fields = result._asdict()
+    axes = getattr(result, "axes", {}).get(name)
+    if axes is not None and len(axes) == len(shape):
+        named = [
+            _named(result, axis, size) if isinstance(axis, str) else axis
+            for axis, size in zip(axes, shape, strict=True)
+        ]
+    else:
+        lists = [v for key, v in fields.items() if key != "classes" and _are_names(v)]
+        fitting = [[v for v in lists if len(v) == size] for size in shape]
+        named = [
+            some[0] if len(some) == 1 and shape.count(size) == 1 else None
+            for some, size in zip(fitting, shape, strict=True)
+        ]
+    return [
+        [str(k) for k in range(1, size + 1)]
+        if names is None or len(names) != size
+        else [text if isinstance(text, str) else f"{text:g}" for text in names]
+        for names, size in zip(named, shape, strict=True)
+    ]
+
+
+def _named(result: NamedTuple, axis: str, size: int) -> Sequence[str]:
+    """Return the names that an axis of a result stands for, as the top of this file says."""
+    if "{" in axis:
+        return [axis.format(k, k + 1) for k in range(size)]
+    if axis.endswith("[1:]"):
+        return getattr(result, axis.removesuffix("[1:]"))[1:]
+    several = [getattr(result, name) for name in axis.split(", ")]
+    if len(several) == 1:
+        return several[0]
+    return [", ".join(pair) for pair in zip(*several, strict=True)]
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+
+
+def _row(result: NamedTuple, name: str, condition: str, one: Estimate) -> Row:
+    form = getattr(result, "formats", {}).get(name, ".4g")
+    low, high = (float(end) for end in one.ci95)
+    apart = one.difference
+    row = Row(
+        _title(result, name), condition, float(one.value), low, high, one.n, None, None, None, form
+    )
+    if apart is None:
+        return row
+    ends = (float(end) for end in apart.ci95)
+    return row._replace(
+        difference=float(apart.value), difference_low=next(ends), difference_high=next(ends)
+    )
+
+
+def _title(result: NamedTuple, name: str) -> str:
+    return getattr(result, "titles", {}).get(name, name.replace("_", " "))

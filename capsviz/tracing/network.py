@@ -1,0 +1,275 @@
+"""The protocol of a network that can be looked into, and `abilities`, which says what one offers.
+
+A network needs `look` and nothing else; the optional parts are listed in `Network`. Nobody but
+`abilities` probes a network for them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from torch import Tensor, nn
+
+from capsviz.nn import models
+from capsviz.tracing.record import ALIASES
+
+Grid = tuple[int, int, int]  # (types, rows, columns) of the children of a layer
+
+
+class Network(Protocol):
+    """A capsule network that can be traced, and so analysed: an `nn.Module` with `look`.
+
+    `look` returns the tensors that a `Trace` names, those of `keep` at least. "primary" may stand
+    for "children" and "lengths" for the last activations; activations that are left out are the
+    norms of the poses. It may take more, by these names:
+        layer=-1         index of the routed layer to describe
+        couplings=None   (B, I, J) or (I, J) in place of its own, in every iteration
+        iterations=None  of routing, in place of its own
+
+    Optional attributes and methods (shapes as in `capsviz.nn.functional`):
+        decode(poses (B, J, E), classes (B,)) -> images (B, C, H, W) in [0, 1]
+        decoder          None for a network that has `decode`, but cannot decode
+        grid             (types, rows, columns) of the children, or None: they have no positions
+        grids            the same for each routed layer, if there are several
+        receptive_field(row, column, [layer=-1]) -> (slice, slice)
+                         the image rows and columns that a capsule depends on
+        from_children(children (B, I, D), activations (B, I), *, [layer=-1], [couplings=None])
+                         -> poses and activations (B, J) of the classes, for children that need not
+                         come from an image; `couplings` (B, I, J) of that layer, or a list with
+                         those of each iteration, None where it routes
+        encode(images) -> children and their activations, and
+        capsules         a layer with `votes` and `route_votes`: its children can be routed again
+                         without the layers before
+        pose_shape       of a class pose, e.g. (4, 4) for matrices
+        links            which children each position of a convolutional layer sees
+        parts            names of the parts of a trace that `look` can give; left out: all
+        replaceable      which of "couplings", "iterations" and "children" can be replaced; left
+                         out: those that `look` and `from_children` take
+        peculiar         check -> reason, for what is meant and no mistake (`tracing.verification`)
+        config           {"image_shape": (C, H, W), "classes": J, ...}
+        card             what is known of it: name, data set, recipe
+        image_bytes      memory of one image in a forward pass, at most about
+    `capsviz.wrap` makes a network like this of any other.
+    """
+
+    def look(self, images: Tensor, *, keep: Collection[str]) -> dict[str, Any]:
+        """Return the parts of one forward pass of images (B, C, H, W), by name."""
+
+    def modules(self) -> Iterator[nn.Module]:
+        """Return all modules, as `nn.Module` does."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Return all parameters, as `nn.Module` does."""
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """Answers of `abilities`: what a network offers, found without running it."""
+
+    name: str  # of its card, or of its class
+    has_capsules: bool  # it has `look`; without it nothing below but config and card is filled in
+    parts: frozenset[str] | None = None  # of a trace that it can give; None: it does not say
+    decodes: bool = False  # poses into images
+    grids: tuple[Grid | None, ...] = (None,)  # of the children of each routed layer
+    has_receptive_fields: bool = False  # it says which pixels a capsule depends on
+    encodes: bool = False  # it has `encode`, from images to children
+    routes_again: bool = False  # children can be routed again without the layers before
+    replaceable_couplings: bool = False
+    replaceable_iterations: bool = False  # another number of iterations can be asked for
+    replaceable_children: bool = False
+    pose_shape: tuple[int, ...] | None = None  # None: a vector
+    links: object | None = None
+    routing: str | None = None  # file of the routing of the class capsules; None: not capsviz's
+    peculiar: Mapping[str, str] = field(default_factory=dict)  # what is meant and no mistake
+    image_bytes: int = 1
+    config: Mapping[str, Any] = field(default_factory=dict)
+    card: Mapping[str, Any] = field(default_factory=dict)
+
+    def gives(self, part: str) -> bool:
+        """Return whether it can give a part of a trace; true where it does not say."""
+        return self.has_capsules and (self.parts is None or part in self.parts)
+
+    @property
+    def grid(self) -> Grid | None:
+        """(types, rows, columns) of the children of the classes; None: they have no positions."""
+        return self.grids[-1]
+
+    @property
+    def image_shape(self) -> tuple[int, int, int] | None:
+        """(C, H, W) of its images; None: it does not say."""
+        shape = self.config.get("image_shape")
+        return None if shape is None else tuple(shape)
+
+    @property
+    def classes(self) -> int | None:
+        """J, the number of classes; None: it does not say."""
+        return self.config.get("classes")
+
+
+def abilities(model: Any) -> Abilities:
+    """Return what a network offers; nothing is computed.
+
+    Parameters
+    ----------
+    model  any network, with capsules or without.
+    """
+    card, config = (getattr(model, name, None) for name in ("card", "config"))
+    card, config = (one if isinstance(one, Mapping) else {} for one in (card, config))
+    name = str(card.get("name") or type(model).__name__)
+    size = getattr(model, "image_bytes", 1)
+    if not callable(getattr(model, "look", None)):
+        return Abilities(name, False, image_bytes=size, config=config, card=card)
+    parts = getattr(model, "parts", None)
+    if parts is not None:
+        parts = frozenset({*parts, *(ALIASES[name] for name in ALIASES if name in parts)})
+    children = getattr(model, "from_children", None)
+    replaceable = getattr(model, "replaceable", None)
+    if replaceable is None:
+        replaceable = {name for name in ("couplings", "iterations") if takes(model.look, name)}
+        replaceable |= {"children"} if children is not None else set()
+    encodes, capsules = hasattr(model, "encode"), getattr(model, "capsules", None)
+    grids = getattr(model, "grids", None) or [getattr(model, "grid", None)]
+    pose_shape = getattr(model, "pose_shape", None)
+    return Abilities(
+        name=name,
+        has_capsules=True,
+        parts=parts,
+        decodes=hasattr(model, "decode") and getattr(model, "decoder", model) is not None,
+        grids=tuple(None if grid is None else tuple(grid) for grid in grids),
+        has_receptive_fields=hasattr(model, "receptive_field"),
+        encodes=encodes,
+        routes_again=encodes and hasattr(capsules, "route_votes"),
+        replaceable_couplings="couplings" in replaceable,
+        replaceable_iterations="iterations" in replaceable,
+        replaceable_children="children" in replaceable,
+        pose_shape=None if pose_shape is None else tuple(pose_shape),
+        links=getattr(model, "links", None),
+        routing=_routing(model),
+        peculiar=getattr(model, "peculiar", {}),
+        image_bytes=size,
+        config=config,
+        card=card,
+    )
+
+
+def _routing(model: Any) -> str | None:
+    """The name of the routing of the class capsules."""
+    layers = getattr(model, "layers", None)
+    last = layers[-1] if isinstance(layers, nn.ModuleList | list | tuple) and layers else None
+    return getattr(getattr(model, "capsules", None) or last, "routing_name", None)
+
+
+def takes(function: Callable, name: str) -> bool:
+    """Return whether a function has an argument of that name."""
+    parameters = inspect.signature(function).parameters
+    return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+_trusted: WeakSet = WeakSet()
+
+
+def is_trusted(model: Any) -> bool:
+    """Return whether a network was verified, or comes with capsviz in all its parts."""
+    if model not in _trusted and models.of_capsviz(model):
+        _trusted.add(model)
+    return model in _trusted
+
+
+def trust(model: Any) -> None:
+    """Note that a network was verified."""
+    _trusted.add(model)
+
+
+def check_layer(model: Any, layer: int, function: Callable) -> None:
+    """Raise ValueError for a layer that a network does not have, or a function does not take."""
+    layers = len(abilities(model).grids)
+    if layers > 1 and layer not in range(-layers, layers):
+        raise ValueError(
+            f"this network has {layers} routed layers: expected layer 0 to {layers - 1}, "
+            f"got {layer}"
+        )
+    if layer != -1 and not takes(function, "layer"):
+        raise ValueError(
+            f"this network shows one routed layer, expected layer 0 or -1, got {layer}"
+        )
+
+
+def check_look(model: Any, layer: int, couplings: str | Tensor | None) -> None:
+    """Raise ValueError for a layer or couplings that a network's `look` does not take."""
+    check_layer(model, layer, model.look)
+    if isinstance(couplings, Tensor) and not couplings.isfinite().all():
+        raise ValueError("expected finite couplings, got some that are not finite")
+    if couplings is not None and not takes(model.look, "couplings"):
+        raise ValueError(
+            "this network's couplings cannot be replaced: its `look` takes no `couplings`"
+        )
+
+
+def below_classes(model: Any, layer: int | None) -> int | None:
+    """Return a routed layer's number from 0; None for that of the classes, by whatever index.
+
+    A number that does not exist is returned as it is: `trace` refuses it.
+    """
+    count = len(abilities(model).grids)
+    if layer is None or layer in (-1, count - 1):
+        return None
+    return layer % count if -count <= layer < count else layer
+
+
+def children_words(model: Any) -> str:
+    """Return what to call the children of the classes in a caption."""
+    return "capsules below the classes" if len(abilities(model).grids) > 1 else "primary capsules"
+
+
+def extent(model: Any, layer: int = -1) -> list[float]:
+    """Return where a grid lies on the image: left, right, bottom and top in pixels, for `imshow`.
+
+    Each position is drawn at the centre of its whole receptive field, also where the border cuts
+    the field off, and is as large as the step to the next. Where there is no step (one position, or
+    equal fields), the field is divided evenly.
+
+    Parameters
+    ----------
+    layer  index of the routed layer whose children are meant.
+
+    Raises
+    ------
+    ValueError  for a network whose children have no positions, or that does not say those of a
+                layer.
+    """
+    able = abilities(model)
+    grid = able.grids[layer]
+    if grid is None or not able.has_receptive_fields:
+        raise ValueError("the capsules of this network have no positions: its grid is None")
+    field = model.receptive_field
+    if takes(field, "layer"):
+        field = partial(field, layer=layer)
+    elif layer not in (-1, len(able.grids) - 1):
+        raise ValueError(f"this network says the positions of its last layer, not of {layer}")
+    _, rows, columns = grid
+    top, bottom = _ends([field(row, 0)[0] for row in range(rows)])
+    left, right = _ends([field(0, column)[1] for column in range(columns)])
+    return [left, right, bottom, top]
+
+
+def _ends(fields: list[slice]) -> tuple[float, float]:
+    """Return the outer edges of a row of positions with these receptive fields.
+
+    Fields that are shorter than others are cut off at the border of the image: their positions
+    follow from those of whole fields.
+    """
+    centres = [(one.start + one.stop - 1) / 2 for one in fields]
+    low, high, count = centres[0], centres[-1], len(fields)
+    sizes = [one.stop - one.start for one in fields]
+    whole = [k for k, size in enumerate(sizes) if size == max(sizes)]
+    if 1 < len(whole) < count and (span := centres[whole[-1]] - centres[whole[0]]) > 0:
+        step = span / (whole[-1] - whole[0])
+        low = centres[whole[0]] - step * whole[0]
+        high = low + step * (count - 1)
+    half = (high - low) / (count - 1) / 2 if high > low else sizes[0] / 2
+    return low - half, high + half
