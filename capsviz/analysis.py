@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from capsviz import discovery
 
 if TYPE_CHECKING:
+    import click
     from matplotlib.figure import Figure
 
 PACKAGE = "capsviz.analyses"
@@ -90,6 +91,7 @@ class Analysis:
         progress          wraps an iterable in a progress bar
         inputs, opened    the first network with its data (`capsviz.inputs.opening.Inputs`), and all
         picture           the image with its name, for analyses of one image
+        n, digit          the number of images that was asked for, and the class
     """
 
     Result: ClassVar[type]  # its kind of result, a NamedTuple whose fields say shape and unit
@@ -98,9 +100,11 @@ class Analysis:
     usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
     dataset: ClassVar[str | None] = None  # where neither network nor data set is named
     several_objects: ClassVar[bool] = False  # takes images that show several objects each
-    figure_set: ClassVar[dict[str, Any] | None] = {}  # options in `figures`; None: not part of it
+    figure_set: ClassVar[dict[str, Any] | None] = {}  # options in `figures`, or functions of the
+    # number of images that give them; None: not part of it
     slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
-    headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print; None: all short ones
+    headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
+    # along their first axis; None: all short ones
 
     def measure(self, *given, **options):
         """Measure, and return a `Result`: no files, prints or global seed; networks stay as found.
@@ -137,6 +141,10 @@ class Analysis:
         """Header, rows and caption of a table written beside the figure; None: no table."""
         return None
 
+    def at_hand(self, inputs, digit: int) -> int:
+        """Return how many images it can look at: a figure set asks for no more."""
+        return len(inputs.dataset)
+
     def check(self, **options) -> None:
         """Refuse options that make no sense, before anything is opened: ValueError in one line."""
 
@@ -149,6 +157,10 @@ class Analysis:
 
     def extra_files(self, result, path: Path, **options) -> list[Path]:
         """Write what else belongs beside the figure; `path` is that of its JSON."""
+        return []
+
+    def commands(self) -> list[click.Command]:
+        """Return commands below its own, as `capsviz primary train`."""
         return []
 
     @property

@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.measure import clear, ground, plus_minus
+from capsviz.analyses.perturb.image import is_dark
+from capsviz.analyses.perturb.statistics import clear, ground, plus_minus
 from capsviz.results import COLOURS
 from capsviz.results.panels import GAP, mosaic, show, wrapped
 
@@ -86,17 +87,17 @@ def _columns(result, inches) -> np.ndarray:
 
 
 def _heading_text(result) -> str:
-    """What the input and the words are."""
+    """Lines that say what the input and the words are."""
     name = result.classes[result.capsule]
     true = "" if result.label is None else f"true {result.classes[result.label]}, "
     fewer = result.count is not None and len(result.images) < result.count
     most = f"; the {len(result.images)} strongest of {result.count}" if fewer else ""
-    clear = "" if result.tests is None else f" of those clear of zero (Holm, {result.tests}),"
+    clear = "" if result.tests is None else f"clear of zero (Holm's method, {result.tests} tests), "
     return (
         f"{true}predicted {result.classes[result.predicted]}\n"
-        f"changed: pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
-        f"words: effects of +{result.step:g} that are largest,{clear} against their spread in the "
-        f"class, mean ±95 %, n = {result.n}{ground(result)}"
+        f"changed: the pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
+        f"beside each row: the largest effects of +{result.step:g}, {clear}relative to their "
+        f"spread in the class; ±: 95 %, n = {result.n}{ground(is_dark(result))}"
     )
 
 
@@ -169,8 +170,8 @@ def table(result, width):
     figure.suptitle(
         f"effect of +{result.step:g} of a dimension, class {result.classes[result.capsule]}\n"
         f"{result.n} images of {result.dataset}, mean ±95 %\n"
-        f"·: not clear of zero (Holm's method, {E * M} effects)"
-        f"{ground(result).replace('; ', chr(10), 1)}"
+        f"·: does not differ from zero (Holm's method, {E * M} effects)"
+        f"{ground(result.dark).replace('; ', chr(10), 1)}"
     )
     return figure
 

@@ -17,7 +17,7 @@ RETURNS = ("its drawing", "the image, noise as far", "a like image's drawing")
 
 
 def poses_and_classes(model, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Poses (N, J, E) after the last iteration, and the classes read (N,)."""
+    """Return poses (N, J, E) after the last iteration, and the predicted classes (N,)."""
     traced = trace(model, images, keep=("poses", "lengths"))
     return traced.poses[-1], traced.lengths.argmax(1)
 
@@ -55,7 +55,7 @@ def cycle(model, images: Tensor, *, seed: int, looked=None) -> dict:
     several = torch.bincount(read, minlength=poses.shape[1])[read] > 1
     images, poses, read = images[several], poses[several], read[several]
     if len(images) < 2:
-        return {"notes": ["no two images are read as the same class: no cycle"]}
+        return {"notes": ["no two images are predicted as the same class: no cycle"]}
     drawn = decode(model, poses, read).float().clamp(0, 1)
     noise = torch.randn(images.shape, generator=generator)
     noisy = as_far(images, noise, (drawn - images).flatten(1).norm(dim=1))
@@ -113,7 +113,7 @@ def along(model, images: Tensor, real=None, *, seed: int, looked=None, progress=
     _, read = looked or poses_and_classes(model, images)
     pairs = couples(read, generator)
     if len(pairs) < 2:
-        return {"notes": [f"{len(pairs)} couples are read as the same class: no paths"]}
+        return {"notes": [f"{len(pairs)} couples are predicted as the same class: no paths"]}
     classes = read[pairs[:, 0]]
     kinds = strips(model, images[pairs[:, 0]], images[pairs[:, 1]], classes)
     among, of_real = (images, read) if real is None else real

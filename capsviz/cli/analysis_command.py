@@ -15,7 +15,7 @@ import click
 from capsviz import analysis as contract
 from capsviz import discovery
 from capsviz.analysis import Analysis, Option
-from capsviz.cli import options, sharing, writing
+from capsviz.cli import example, options, sharing, writing
 from capsviz.cli.option import Option as ClickOption
 
 ONE = ("digit", "index", "image")  # options of one image
@@ -39,7 +39,26 @@ def command_of(name: str) -> click.Command:
         inner = options.number(_help_of_n(analyses))(inner)
     own = {option.name: option for one in analyses for option in one.options}
     inner.__click_params__ += [_click_option(one) for one in reversed(own.values())]
-    return click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
+    command = click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
+    below = [one for analysis in analyses for one in analysis.commands()]
+    return _group(command, below) if below else command
+
+
+def _group(command: click.Command, below: Sequence[click.Command]) -> click.Group:
+    """A command that runs by itself, unless one of those below it follows."""
+
+    @click.pass_context
+    def run(context, **values):
+        if context.invoked_subcommand is None:
+            assert command.callback is not None
+            command.callback(**values)
+            return
+        typed = click.core.ParameterSource.COMMANDLINE
+        if any(context.get_parameter_source(name) is typed for name in context.params):
+            raise click.UsageError(f"options go after '{context.invoked_subcommand}'")
+
+    how: Any = {"params": command.params, "callback": run, "help": command.help}
+    return click.Group(commands=list(below), invoke_without_command=True, **how)
 
 
 def _explain(context: click.Context, name: str) -> NoReturn:
@@ -113,7 +132,7 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
 def _takes(analysis: Analysis, name: str, value) -> bool:
     """Whether an analysis has this option, and of a choice this value."""
     if name in ONE:
-        return analysis.of_one_image
+        return analysis.of_one_image or name in analysis.given
     if name == "n":
         return "images" in analysis.given or "n" in analysis.given
     for option in analysis.options:
@@ -148,12 +167,14 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         writing.prepare(name, figure)
         opened = _open(analysis, named)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
+        digit = example.chosen(opened[0].dataset, picture["digit"]) if picture else None
         runs = [opened, *_replicates(opened, seeds)]
 
         def measured(number: int) -> tuple[str, Any]:
             return context.measure_with(
-                analysis, runs[number], own, n=n, picture=shown, progress=writing.progress
-            )
+                analysis, runs[number], own, n=n, picture=shown, digit=digit,
+                progress=writing.progress,
+            )  # fmt: skip
 
         for stem, result, about in _joined(name, measured, runs, figure, task):
             paths = writing.save(stem, name, result, opened, figure, about)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from capsviz.analysis import Analysis
 from capsviz.inputs.networks import with_baselines
 from capsviz.inputs.opening import Inputs, Picture, open_picture
+from capsviz.inputs.samples import usual_class
 
 
 def usual_images(analysis: Analysis, n: int | None, inputs: Inputs) -> int:
@@ -21,6 +22,7 @@ def arguments(
     *,
     n: int | None = None,
     picture: Picture | None = None,
+    digit: int | None = None,
     progress: Callable[[str], Callable] = lambda label: iter,
 ) -> dict[str, Any]:
     """The arguments of `measure` that are no options.
@@ -30,6 +32,7 @@ def arguments(
     opened    networks with the same data, the first one first.
     n         images of a statistic; None: the usual number.
     picture   the image of an analysis of one image.
+    digit     the class of an analysis of one class; None: the usual one.
     progress  label -> wrapper of an iterable.
 
     Raises
@@ -51,6 +54,7 @@ def arguments(
         "opened": lambda: list(opened),
         "picture": lambda: picture,
         "n": lambda: usual_images(analysis, n, first),
+        "digit": lambda: usual_class(first.dataset) if digit is None else digit,
     }
     unknown = [name for name in analysis.given if name not in known]
     if unknown:
@@ -71,7 +75,7 @@ def measure_with(
 ) -> tuple[str, NamedTuple]:
     """Measure opened networks; return the name of the files and the result.
 
-    `how` is n, picture and progress, as of `arguments`.
+    `how` is n, picture, digit and progress, as of `arguments`.
     """
     result = analysis.measure(**arguments(analysis, opened, **how), **options)
     return stem(analysis, opened[0], result, n=how.get("n"), picture=how.get("picture")), result
@@ -100,8 +104,11 @@ def measure(analysis: Analysis, inputs: Inputs, settings) -> tuple[str, NamedTup
     picture = None
     if analysis.of_one_image:
         picture = open_picture(inputs, digit=settings.digit, index=settings.index)
-    options = dict(analysis.figure_set or {})
+    digit = usual_class(inputs.dataset) if settings.digit is None else settings.digit
+    n = min(settings.few if analysis.slow else settings.n, analysis.at_hand(inputs, digit))
+    own = analysis.figure_set or {}
+    options = {name: value(n) if callable(value) else value for name, value in own.items()}
     if any(option.name == "seed" for option in analysis.options):
         options["seed"] = settings.seed
-    n = settings.few if analysis.slow else settings.n
-    return measure_with(analysis, opened, options, n=n, picture=picture, progress=settings.progress)
+    how = {"n": n, "picture": picture, "digit": digit, "progress": settings.progress}
+    return measure_with(analysis, opened, options, **how)

@@ -4,7 +4,8 @@ A result is a NamedTuple. What its estimates are called and how they are written
 fields, by class attributes:
 
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
-                                                              a field that holds them, or the names
+                                                              a field that holds them, the names,
+                                                              or "dim {}", numbered from 0
     formats = {"accuracy": ".1%"}                             how its numbers are written
 """
 
@@ -69,13 +70,18 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
 
     Parameters
     ----------
-    names  of the estimates; None: all.
+    names  of the estimates; None: all. Of a longer one that is named, the first along its first
+           axis are shown: of several networks, the first.
     """
     found = []
     for name, key, one in _estimates(result):
-        if (names is None or name in names) and one.value.size <= most:
-            labels = _labels(result, name, one.value.shape)
-            for place in np.ndindex(one.value.shape):
+        shape = one.value.shape
+        places = list(np.ndindex(shape)) if one.value.size <= most else []
+        if names and not places and one.value[0].size <= most:
+            places = [(0, *rest) for rest in np.ndindex(shape[1:])]
+        if places and (names is None or name in names):
+            labels = _labels(result, name, shape)
+            for place in places:
                 where = [key, *(labels[axis][k] for axis, k in enumerate(place))]
                 found.append(_row(result, name, ", ".join(filter(None, where)), one[place]))
     return found
@@ -87,7 +93,7 @@ def left_out(result: NamedTuple) -> list[str]:
 
 
 def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
-    """Return the numbers as aligned lines of text, one for each."""
+    """Return the numbers as aligned lines of text, one for each; none for no names."""
     table = rows(result, names, LARGEST if names else PRINTED)
     width = max((len(row.label) for row in table), default=0)
     return [
@@ -158,7 +164,12 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     fields = result._asdict()
     axes = getattr(result, "axes", {}).get(name)
     if axes is not None and len(axes) == len(shape):
-        named = [fields[axis] if isinstance(axis, str) else axis for axis in axes]
+        named = [
+            axis if not isinstance(axis, str)
+            else [axis.format(k) for k in range(size)] if "{}" in axis
+            else fields[axis]
+            for axis, size in zip(axes, shape, strict=True)
+        ]  # fmt: skip
     else:
         lists = [v for key, v in fields.items() if key != "classes" and _are_names(v)]
         fitting = [[v for v in lists if len(v) == size] for size in shape]

@@ -12,6 +12,7 @@ from capsviz.inputs import context
 from capsviz.provenance import commit
 from capsviz.results import apart, manifest
 from capsviz.results.manifest import Entry
+from capsviz.tracing import needs
 
 UNRECORDED = ("progress", "command")
 
@@ -37,9 +38,11 @@ def results_of(name: str, inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
     if hasattr(module, "paper"):
         yield from module.paper(inputs, settings)
         return
-    for one in contract.of(name):
-        if one.figure_set is not None and has_measure(one):
-            yield context.measure(one, inputs, settings)
+    taking = [one for one in contract.of(name) if one.figure_set is not None and has_measure(one)]
+    able = [one for one in taking if not needs.missing(inputs.model, one.needs)]
+    for one in able or taking:  # of which the first then says what is missing
+        needs.require(inputs.model, one.needs, f"capsviz {name.replace('_', '-')}")
+        yield context.measure(one, inputs, settings)
 
 
 def compute(analysis, inputs, output, settings, free) -> Iterator[tuple]:

@@ -26,7 +26,7 @@ def result():
     import torch
 
     image = torch.rand(1, 1, 28, 28, generator=torch.Generator().manual_seed(0))
-    return rotate.compute(Foreign(), image, 3, classes=list("0123456789"), step=30.0)
+    return rotate.Rotate().measure(Foreign(), image, 3, classes=list("0123456789"), step=30.0)
 
 
 def test_a_result_survives_the_disk(result, tmp_path):
