@@ -52,6 +52,11 @@ def pytest_collection_finish(session):
     gc.set_threshold(50_000, 20, 50)
 
 
+def pytest_unconfigure(config):
+    """What is frozen would be reported as leaked by libraries that count their objects."""
+    gc.unfreeze()
+
+
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)

@@ -1,6 +1,8 @@
 """Arrows never turn back: who may import whom, and what importing costs."""
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -43,6 +45,9 @@ UNKNOWN_TO_ANALYSES = (
     "decoders",
     "models",
 )
+
+# Rooms that ask `tracing.abilities` what a network offers, and probe none themselves.
+ASK_ABILITIES = ("analyses",)
 
 
 def room(module):
@@ -244,3 +249,27 @@ def test_torch_hub_is_told_of_every_package_that_a_network_needs():
     texts = [sources.MODULES[name].read_text("utf-8") for name in loaded if name in sources.MODULES]
     named = set().union(*(sources.imported_from_others(text) for text in texts))
     assert named & loaded == set(hubconf.dependencies)
+
+
+def probed_networks(code):
+    """Lines of a text that ask a network by `hasattr` or `getattr` what it has."""
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
+    return [
+        call.lineno
+        for call in calls
+        if isinstance(call.func, ast.Name)
+        and call.func.id in ("hasattr", "getattr")
+        and re.search(r"\b(model|network|net)s?$", ast.unparse(call.args[0]))
+    ]
+
+
+def test_nobody_but_abilities_probes_a_network():
+    found = [
+        (module, line)
+        for module, path in sources.MODULES.items()
+        if room(module) in ASK_ABILITIES
+        for line in probed_networks(path.read_text("utf-8"))
+    ]
+    assert found == []
+    assert probed_networks("hasattr(run.model, 'look') or getattr(network, 'grid', None)") == [1, 1]
+    assert probed_networks("getattr(model.settings, 'objective')") == []

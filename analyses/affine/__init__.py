@@ -154,8 +154,9 @@ def _compare(opened, n, *, trained_px=None, **more) -> Result:
 
 def _trained_px(inputs) -> float | None:
     """How far a network's training images were moved, by its card; None: it does not tell."""
-    card = getattr(inputs.model, "card", None) or {}
-    return card.get("recipe", {}).get("shift_px")
+    from capsviz.tracing import abilities
+
+    return abilities(inputs.model).card.get("recipe", {}).get("shift_px")
 
 
 def findings(result: Result) -> str:

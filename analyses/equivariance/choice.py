@@ -55,10 +55,12 @@ def groups(labels, fit_images, fit_labels, fit: int, fit_of: str):
 
 def check(model, name: str, warps, names, seeds: int, fit: int = 1, n: int = 2) -> None:
     """ValueError for no capsules, an unknown warp, or a bad number of seeds or images."""
+    from capsviz.tracing import abilities
+
     require_two(n)
     if fit < 1:
         raise ValueError(f"expected at least 1 image to fit on, got --fit {fit}")
-    if not hasattr(model, "look"):
+    if not abilities(model).has_capsules:
         raise ValueError(
             f"{name} has no capsules: expected a capsule network first, those that it is "
             "compared with after it"

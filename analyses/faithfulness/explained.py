@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from capsviz.nn.computation import literal
+from capsviz.tracing import abilities
 from capsviz.tracing.record import last_activations
 
 
@@ -38,7 +39,7 @@ class Explained(nn.Module):
             return self._values(images)
 
     def _values(self, images: Tensor) -> Tensor:
-        if hasattr(self.model, "look"):
+        if abilities(self.model).has_capsules:
             return last_activations(self.model.look(images, keep=("lengths",)))
         return self.model(images).logits
 

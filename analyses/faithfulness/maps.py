@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from capsviz.analyses.faithfulness.explained import Explained, convolutions
 from capsviz.analyses.faithfulness.words import ROUTED, UNIFORM
 from capsviz.nn.quantity import ALONG_POSE
-from capsviz.tracing import evidence, trace
+from capsviz.tracing import abilities, evidence, trace
 
 CHILDREN, BRIGHTNESS, RANDOM = "|u| map", "ink", "random order"
 STEPS = 8  # of integrated gradients, by the Gauss-Legendre rule
@@ -80,9 +80,9 @@ def methods(model: nn.Module, image: Tensor, seed: int = 0) -> tuple[list[Method
 
 def _of_routing(model, image: Tensor) -> tuple[list[Method], list[str]]:
     """|u|, routing map and the same with uniform couplings, where children lie at places."""
-    if not hasattr(model, "look"):
+    if not abilities(model).has_capsules:
         return [], ["no routing map: the network has no capsules"]
-    grid = getattr(model, "grid", None)
+    grid = abilities(model).grid
     if not evidence.has_places(grid):
         return [], ["no routing map: the capsules of this network lie at no places"]
     fields, several, left_out = evidence.fields_of_places(model), [], []

@@ -110,7 +110,7 @@ def compute(model, image, label=None, *, classes, seed=0) -> Result:
     ValueError  for a network whose children cannot be left out.
     """
     from capsviz.analyses.importance import statistics
-    from capsviz.tracing import extent
+    from capsviz.tracing import abilities, extent
     from capsviz.tracing.evidence import has_places
     from capsviz.transforms.augment import to_uint8
 
@@ -119,7 +119,7 @@ def compute(model, image, label=None, *, classes, seed=0) -> Result:
         image=to_uint8(image[0]),
         label=label,
         **statistics.one_image(model, image, label, seed),
-        extent_px=extent(model) if has_places(getattr(model, "grid", None)) else None,
+        extent_px=extent(model) if has_places(abilities(model).grid) else None,
         classes=list(classes),
     )
 

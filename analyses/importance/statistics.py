@@ -11,7 +11,7 @@ from capsviz.analyses.importance import dictionary as dictionaries
 from capsviz.analyses.importance import measure as removal
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.tracing import trace, under_couplings
+from capsviz.tracing import abilities, trace, under_couplings
 from capsviz.tracing.many import last_couplings, winners
 
 ROUTED = "the others are routed again"
@@ -24,7 +24,7 @@ def one_image(model, image: Tensor, label: int | None, seed: int) -> dict:
     generator = torch.Generator().manual_seed(seed)
     ((_, state),) = removal.states(model, image)
     whole = removal.without(model, state)[0]
-    kinds = removal.groups(state, getattr(model, "grid", None))
+    kinds = removal.groups(state, abilities(model).grid)
     number = int(whole.argmax()) if label is None else label
     change, control = {}, {}
     for kind, members in kinds.items():
@@ -38,7 +38,7 @@ def one_image(model, image: Tensor, label: int | None, seed: int) -> dict:
         control[kind] = np.quantile((torch.stack(random) - whole[number]).numpy(), [0.05, 0.95])
     return {
         "watched": number, "activations": whole.numpy(), "change": change, "control": control,
-        "grid": getattr(model, "grid", None), "how": how(model),
+        "grid": abilities(model).grid, "how": how(model),
     }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
     refuse(model, images)
     generator = torch.Generator().manual_seed(seed)
     _, state = next(iter(removal.states(model, images[:1])))
-    kinds = removal.groups(state, getattr(model, "grid", None))
+    kinds = removal.groups(state, abilities(model).grid)
     options = {"generator": generator, "progress": progress}
     ranked = removal.measure(model, others.images, others.labels, kinds, **options)
     rank = _effects(ranked)
@@ -87,7 +87,7 @@ def measure(model, images, labels, others, seed: int, progress) -> dict:
         "curve_activation": {kind: _curve(outcomes, kind, 0, counts) for kind in kinds},
         "area_accuracy": {kind: _area(outcomes, kinds, kind, 1, counts) for kind in kinds},
         "area_activation": {kind: _area(outcomes, kinds, kind, 0, counts) for kind in kinds},
-        "grid": getattr(model, "grid", None),
+        "grid": abilities(model).grid,
         "how": how(model),
         "others": others.name,
         **_dictionaries(model, images, labels, counts, seed, generator),

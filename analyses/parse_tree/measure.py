@@ -11,7 +11,7 @@ from torch import Tensor
 from capsviz.analyses.parse_tree.variance import NOTHING, preferences
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
-from capsviz.tracing import CHUNK_IMAGES, even_couplings, trace, under_couplings
+from capsviz.tracing import CHUNK_IMAGES, abilities, even_couplings, trace, under_couplings
 from capsviz.tracing.many import couples, require_all_to_all
 from capsviz.transforms.augment import cut
 
@@ -150,7 +150,7 @@ def frozen(
 
 def steps(model, grid) -> list[tuple[int, int]]:
     """(axis, pixels): how far an image moves for one place of the grid; none without places."""
-    if grid is None or not hasattr(model, "receptive_field"):
+    if grid is None or not abilities(model).has_receptive_fields:
         return []
     apart = []
     for axis in (0, 1):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
-from capsviz.tracing import decode, evidence, reconstructs, trace
+from capsviz.tracing import abilities, decode, evidence, reconstructs, trace
 
 STROKE = 0.25  # of full ink: what a pixel of the stroke has, at least
 SELECTED = 4  # one unit of as many in the layer below
@@ -38,7 +38,7 @@ def relevance(model, images: Tensor, *, seed: int) -> Relevance:
     some = strokes.flatten(1).sum(1) > 1
     images, strokes = images[some], strokes[some]
     none = Relevance(None, None, [], float("nan"))
-    if not hasattr(model, "look") or len(images) < 2:
+    if not abilities(model).has_capsules or len(images) < 2:
         return none
     counts, halves = draw_resamples(len(images), seed=seed), upper_and_lower(strokes)
     generator = torch.Generator().manual_seed(seed)
@@ -62,7 +62,7 @@ def relevance(model, images: Tensor, *, seed: int) -> Relevance:
             ],
             axis=1,
         )
-    if evidence.has_places(getattr(model, "grid", None)):
+    if evidence.has_places(abilities(model).grid):
         norms = trace(model, images, keep=("children",)).children.norm(dim=2)
         places = norms.unflatten(1, model.grid)
         count = max(1, model.grid[0] // SELECTED)

@@ -12,7 +12,7 @@ from capsviz.nn.functional import predict
 from capsviz.nn.images import like_of
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.intervals import paired_each, wilson_each
-from capsviz.tracing import scores
+from capsviz.tracing import abilities, scores
 from capsviz.transforms.warps import family, family_matrix, matrix, warp
 
 GRID_DEG, GRID_PX = 30.0, (-3.0, 0.0, 3.0)  # of the worst-of-grid accuracy
@@ -85,7 +85,7 @@ def check(models, names, images: Tensor) -> None:
             f"and {len(names)} names"
         )
     for model, name in zip(models, names, strict=True):
-        takes = tuple(getattr(model, "config", {}).get("image_shape", images.shape[1:]))
+        takes = abilities(model).image_shape or tuple(images.shape[1:])
         if takes != tuple(images.shape[1:]):
             raise ValueError(
                 f"the network '{name}' is for images {takes}, but these are "

@@ -122,10 +122,10 @@ def plot(result: Result, *, width=7.16):
 )  # fmt: skip
 def command(run, capsule, changed, **warp):
     """Write the figure and its numbers; say what the networks see."""
-    from capsviz.tracing import require_decoder, trace
+    from capsviz.tracing import abilities, require_decoder, trace
 
     image, label, name = run.picture
-    if changed and hasattr(run.model, "look"):
+    if changed and abilities(run.model).has_capsules:
         require_decoder(run.model)  # what is changed is to be drawn
     E = trace(run.model, image, keep=("poses",)).poses.shape[-1]
     changes = np.zeros(E)

@@ -15,7 +15,19 @@ from capsviz.discovery import plugins
 from capsviz.nn import allocator
 
 ENDS = (click.ClickException, click.exceptions.Exit, click.Abort)  # of a command, as click has it
-PACKAGES = ("capsviz.commands", "capsviz.analyses")  # in the order of the help
+PACKAGES = ("capsviz.commands", "capsviz.analyses")
+GROUPS = {  # of the help, each in the order in which people use it
+    "Look inside": (
+        "predict", "routing", "rotate", "reconstruct", "perturb", "primary", "view", "tsne",
+        "transplant", "parse-tree", "importance", "faithfulness", "probes", "equivariance",
+        "segment", "side-by-side",
+    ),
+    "Robustness": ("sweep", "affine", "affnist", "corrupt", "parts", "detect"),
+    "Compare and publish": ("evaluate", "compare", "figures", "report", "redraw", "explore"),
+    "Train": ("train", "curves", "reproduce"),
+    "Your own network": ("check", "describe", "new"),
+}  # fmt: skip
+OTHERS = "More"  # of plugins, and what has no group
 
 
 class Finite(click.types.FloatParamType):
@@ -136,14 +148,18 @@ class Commands(click.Group):
         return typed, command, rest
 
     def format_commands(self, context, formatter):
-        """Help lines are the first lines of the files' docstrings."""
-        for package, title in zip(PACKAGES, ("Commands", "Analyses"), strict=True):
-            rows = [
-                (name.replace("_", "-"), discovery.summary(package, name))
-                for name in discovery.names(package)
-            ]
-            with formatter.section(title):
-                formatter.write_dl(rows)
+        """Write the commands by `GROUPS`, each with the first line of its file's docstring."""
+        texts = {
+            name.replace("_", "-"): discovery.summary(package, name)
+            for package in PACKAGES
+            for name in discovery.names(package)
+        }
+        grouped = {name for names in GROUPS.values() for name in names}
+        others = tuple(name for name in texts if name not in grouped)
+        for title, names in {**GROUPS, OTHERS: others}.items():
+            if rows := [(name, texts[name]) for name in names if name in texts]:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
     def invoke(self, context):
         """Run a command; a mistake of the user ends in one line, never in a traceback."""

@@ -11,9 +11,14 @@ options = stack(
     click.option(
         "--digit",
         default=USUAL_CLASS,
-        help="Class of the test image. [default: 2, or the last of fewer]",
+        help="Class of the test image. [default: 2, or the last class if there are fewer]",
     ),
-    click.option("--index", default=0, show_default=True, help="Which image of that class."),
+    click.option(
+        "--index",
+        default=0,
+        show_default=True,
+        help="Number of the image within that class, from 0.",
+    ),
 )
 
 

@@ -15,7 +15,7 @@ USUAL = 1000  # images of a statistic, where the split has as many
 
 
 def number(help_text: str, *aliases: str, name: str = "n") -> Callable:
-    """`--n`: how many images a statistic is of."""
+    """Return the option `--n`, the number of images of a statistic."""
     more: dict[str, Any] = {"cls": Option, "aliases": aliases, "type": int, "metavar": "N"}
     return click.option("--n", name, help=help_text, **more)
 
@@ -38,7 +38,7 @@ def _data(default: str, what: str = "Data set.") -> Callable:
 
 data = _data("the checkpoint's")
 own_data = _data(
-    "mnist, or the embedded digits", "Data set that --network is for: its images and classes."
+    "mnist, or the embedded digits", "Data set whose images and classes the network takes."
 )
 recipe_data = _data("the recipe's, without one mnist")
 device = click.option(
@@ -52,21 +52,21 @@ network = stack(
     click.option(
         "--model",
         metavar="NAME",
-        help="A file of capsviz/nn/models; another than the recipe's has none of the recipe's "
-        "[options]. [default: capsnet]",
+        help="Kind of network: capsnet, matrix_capsnet, cnn, ... If it is not the recipe's, the "
+        "recipe's network options are not used. [default: capsnet]",
     ),
     click.option(
         "--preset",
         metavar="paper|authors",
-        help="CapsNet by the text, or by its authors' code. [default: paper]",
+        help="CapsNet as in the paper, or as in its authors' code. [default: paper]",
     ),
     click.option(
         "--option",
         "more",
         multiple=True,
         metavar="NAME=VALUE",
-        help="A setting of the network, as in a recipe's [options], e.g. class_dimensions=8; "
-        "several times. CapsNet's are the fields of capsviz/nn/models/_capsnet_config.py.",
+        help="Setting of the network, e.g. class_dimensions=8; may be given several times. "
+        "`capsviz describe` lists the settings of a network.",
     ),
 )
 seed = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True,
@@ -75,12 +75,12 @@ n = number(f"Test images. [default: {USUAL}, or all if fewer]", "--evaluate", "-
 
 
 def own_network(**how) -> Callable:
-    """Somebody's own network, in place of a checkpoint."""
+    """Return the options of a user-defined network, in place of a checkpoint."""
     return stack(
         click.option(
             "--network",
             metavar="FILE.py:FUNCTION",
-            help="Your own network: what the function returns, a module or what capsviz.wrap made.",
+            help="Your own network: a function that returns a module, wrapped or not.",
             **how,
         ),
         click.option(
@@ -95,19 +95,19 @@ def own_network(**how) -> Callable:
 
 _checkpoint: dict[str, Any] = {
     "metavar": "NAME|FILE",
-    "help": "Shipped weights, a .safetensors file, or a folder that holds one. "
-    "[default: those of the data set]",
+    "help": "Name of shipped weights, a .safetensors file, or the folder of a training run. "
+    "[default: the data set's own weights]",
 }
 inputs = stack(
     click.option("--checkpoint", **_checkpoint), own_network(), data, device, into="inputs"
 )
-_several = "Several times for training runs of one recipe with other seeds, as by --seeds-of. "
+_several = "Given several times: training runs of one recipe with different seeds. "
 _seeds_of = click.option(
     "--seeds-of",
     multiple=True,
     metavar="'GLOB'",
-    help="Finished training runs of one recipe with other seeds, e.g. 'runs/x-*': a statistic is "
-    "their mean, its interval over runs and images.",
+    help="Finished training runs of one recipe with different seeds, e.g. 'runs/x-*'. Values are "
+    "means over the runs; intervals are over runs and images.",
 )
 replicates = stack(
     click.option(
@@ -131,9 +131,9 @@ networks = stack(
         aliases=("--checkpoints",),
         multiple=True,
         metavar="NAME|FILE",
-        help="Networks to compare: shipped weights, .safetensors files, or folders, each by its "
-        "own --checkpoint or by its name alone; the others are compared with the first. "
-        "[default: the data set's own weights, and its shipped networks without capsules]",
+        help="Networks to compare with the first: names of shipped weights, .safetensors files, "
+        "or folders of training runs. [default: the data set's own weights, and its shipped "
+        "networks without capsules]",
     ),
     click.argument("others", nargs=-1, metavar="[CHECKPOINT]..."),
     _seeds_of,
@@ -153,7 +153,7 @@ picture = stack(
 
 
 def open_inputs(values: dict, **more):
-    """The network and data that `@inputs` asks for; says on stderr what was chosen."""
+    """Open the network and data that `@inputs` asks for; say on stderr what was chosen."""
     from capsviz.inputs import opening as module
 
     inputs = module.open_inputs(**values, **more)
@@ -163,7 +163,7 @@ def open_inputs(values: dict, **more):
 
 
 def open_networks(values: dict, **more) -> list:
-    """The networks that `@networks` asks for, in that order, with the same data.
+    """Open the networks that `@networks` asks for, in that order, with the same data.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def open_networks(values: dict, **more) -> list:
 
 
 def open_picture(inputs, values: dict):
-    """The one image that `@picture` asks for; ValueError for options that it would ignore."""
+    """Open the image that `@picture` asks for; ValueError for options that it would ignore."""
     from capsviz.inputs import opening as module
 
     if values["image"] is not None and (chosen := typed("digit", "index")):
@@ -231,7 +231,9 @@ def refuse_with_evaluate(n: int | None, *names: str, why: str = "--n") -> None:
     """ValueError for `--n`, or what else is `why`, beside options that it would ignore, by name."""
     ignored = typed(*names)
     if n is not None and ignored:
-        raise ValueError(f"{why} looks at test images, not at one: drop {', '.join(ignored)}")
+        raise ValueError(
+            f"{why} measures many test images, not one image: drop {', '.join(ignored)}"
+        )
 
 
 def refuse_without_evaluate(n: int | None, *names: str) -> None:

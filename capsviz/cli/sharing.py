@@ -14,7 +14,7 @@ def task(what: str, default: str | None = "1/1") -> Callable:
         metavar="I/N",
         default=default,
         callback=lambda context, option, value: None if value is None else _task(value),
-        help=f"The I-th of N shares of {what}: N commands, on any machines, fill one folder.",
+        help=f"Run share I of N of {what}: N commands, on any machines, fill one folder.",
     )
 
 

@@ -34,20 +34,19 @@ look = stack(
         "--venue",
         metavar="NAME",
         callback=lambda context, option, value: _checked("check_venue", value),
-        help="Column and text width of a venue for single and double: neurips, iclr, icml, cvpr, "
-        "eccv, ieee, nature.",
+        help="Column and text width of a venue: neurips, iclr, icml, cvpr, eccv, ieee, nature.",
     ),
     click.option(
         "--rc",
         metavar="FILE",
         callback=lambda context, option, value: _checked("read_rc", value),
-        help="Settings of matplotlib, over the house style: a file like a matplotlibrc.",
+        help="File of matplotlib settings, like a matplotlibrc; they override the house style.",
     ),
     click.option(
         "--font",
         metavar="NAME|FILE",
         callback=lambda context, option, value: _checked("check_font", value),
-        help="Family of the letters, or a .ttf or .otf file.",
+        help="Font family, or a .ttf or .otf file.",
     ),
 )
 force = click.option("--force", is_flag=True, help="Overwrite files of the same name.")
@@ -57,7 +56,7 @@ _width = click.option(
     show_default=True,
     metavar="single|double|INCHES",
     callback=lambda context, option, value: _checked("inches", value) and value,
-    help="Printed width: a column, a page, or inches.",
+    help="Printed width: one column, the whole page, or a number of inches.",
 )
 printed = stack(_width, look, force, into="printed")
 figure = stack(
@@ -76,7 +75,7 @@ figure = stack(
         show_default=True,
         metavar="pdf|png|svg",
         callback=lambda context, option, value: _checked("check_formats", value),
-        help="May be given several times.",
+        help="File format; may be given several times.",
     ),
     _width,
     look,

@@ -32,6 +32,7 @@ from capsviz.tracing.interventions import (
     even_couplings,
 )
 from capsviz.tracing.modes import evaluating, inference
+from capsviz.tracing.network import Abilities, Network, abilities
 from capsviz.tracing.outputs import (
     LENGTH,
     decode,
@@ -53,7 +54,10 @@ __all__ = [
     "LENGTH",
     "PASS_BYTES",
     "PER_ITERATION",
+    "Abilities",
+    "Network",
     "Trace",
+    "abilities",
     "control_couplings",
     "coupling_sd",
     "coupling_totals",

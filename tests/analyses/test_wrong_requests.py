@@ -6,6 +6,7 @@ import click
 import pytest
 
 from capsviz import discovery
+from capsviz.cli import main
 
 NAMES = discovery.names("capsviz.analyses")
 COMMON = [("--n", "0"), ("--n", "9999"), ("--digit", "11"), ("--index", "999")]
@@ -60,7 +61,7 @@ OWN = {
 def requests():
     """Each analysis with what every one refuses that has the option, and with its own."""
     for name in NAMES:
-        command = discovery.load("capsviz.analyses", name, what="analysis").command
+        command = main.get_command(click.Context(main), name.replace("_", "-"))
         known = {word for option in command.params for word in option.opts}
         common = () if isinstance(command, click.Group) else (w for w in COMMON if w[0] in known)
         yield from ((name, words) for words in (*common, *OWN.get(name, ())))

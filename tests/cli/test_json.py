@@ -7,6 +7,7 @@ import json
 import math
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import torch
@@ -28,7 +29,7 @@ NAMES = {name: package for package in PACKAGES for name in discovery.names(packa
 COMMANDS = {
     name
     for name, package in NAMES.items()
-    for option in discovery.load(package, name, what="command").command.params
+    for option in main.get_command(click.Context(main), name.replace("_", "-")).params
     if option.name == "as_json"
 }
 ANALYSES = sorted(name for name in COMMANDS if NAMES[name] == "capsviz.analyses")

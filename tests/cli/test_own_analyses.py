@@ -55,7 +55,7 @@ WRONG = {
         FAILS + r"KeyError: 'inside', line 28\)",
     ),
     "an error later": ('"Found."', "result.found", FAILS + r"AttributeError: .*, line 23\)"),
-    "nothing drawn": ("    return figure", "", "`plot` of {} gives a NoneType, expected a Figure"),
+    "nothing drawn": ("    return figure", "", "`draw` of {} gives a NoneType, expected a Figure"),
     "a dict": ("= Result(1)", "= {'n': 1}", "'mine' gives a dict, expected a NamedTuple"),
 }
 

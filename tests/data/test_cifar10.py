@@ -13,9 +13,10 @@ import torch
 from PIL import Image
 from torchvision.datasets import CIFAR10
 
-from capsviz import checkpoint, data, inputs
+from capsviz import checkpoint, data
 from capsviz.data import cifar10
 from capsviz.data.cifar10 import ARCHIVE, CLASSES, NOTICE
+from capsviz.inputs import opening as inputs
 from capsviz.nn import models
 
 

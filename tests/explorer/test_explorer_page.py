@@ -117,7 +117,9 @@ def test_visitors_do_not_see_one_another_and_do_not_wait_for_slow_requests(
 ):
     other = browser.new_context()  # another visitor's browser
     first = visit()
-    second = visit(url=f"{address}?network=gray-build&beside=mnist-resnet", context=other)
+    second = visit(
+        url=f"{address}?network=wrappable_capsnet-build&beside=mnist-resnet", context=other
+    )
     draw(first, TWO)
     draw(second, SEVEN)
     wait_for(first, lambda: predictions(first) == ["2", "2"])

@@ -156,12 +156,12 @@ def test_all_shipped_networks_for_the_same_images_can_be_chosen():
 def test_ones_own_networks_come_first_and_may_be_two():
     spec = f"{gray.__file__}:build"
     opened = choice.open_choice(network=(spec,), dataset="digits")
-    assert opened.first == "gray-build" and opened.dimensions == 16
+    assert opened.first == "wrappable_capsnet-build" and opened.dimensions == 16
     pair = opened.pair(opened.first, "digits")
     assert type(pair.model.network).__name__ == "Gray" and pair.about[::2] == (2, 5)
     twice = choice.open_choice("digits", network=(spec, spec))
-    assert (twice.first, twice.beside) == ("digits", "gray-build")
-    assert "gray-build (2)" in twice.names
+    assert (twice.first, twice.beside) == ("digits", "wrappable_capsnet-build")
+    assert "wrappable_capsnet-build (2)" in twice.names
 
 
 def test_a_run_of_ones_own_is_not_called_as_the_shipped_weights(tmp_path):

@@ -119,14 +119,14 @@ def test_any_two_networks_are_chosen_on_the_page(visit):
     page = visit()
     page.locator("#first input").click()
     offered = page.get_by_role("option").all_inner_texts()
-    assert {"mnist", "digits", "mnist-attention", "gray-build"} <= {
+    assert {"mnist", "digits", "mnist-attention", "wrappable_capsnet-build"} <= {
         o.strip(" ✓\n") for o in offered
     }
     assert "mnist-resnet" not in offered
     page.locator("h2").click()
     before = html_of(page, "scores")
-    choose(page, "first", "gray-build")
-    wait_for(page, lambda: "gray-build sees" in text(page, "scores"))
+    choose(page, "first", "wrappable_capsnet-build")
+    wait_for(page, lambda: "wrappable_capsnet-build sees" in text(page, "scores"))
     assert "iteration 2 of 2" in text(page, "routed") and html_of(page, "scores") != before
     assert "no decoder" in text(page, "images")
     open_tab(page, "Pose")

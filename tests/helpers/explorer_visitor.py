@@ -40,7 +40,7 @@ PATIENCE_MS = 60_000  # on a machine that is busy with other things
 
 @pytest.fixture(scope="session")
 def hold(tmp_path_factory):
-    """While this file is there, the network `gray-build` answers nobody."""
+    """While this file is there, the network `wrappable_capsnet-build` answers nobody."""
     return tmp_path_factory.mktemp("hold") / "hold"
 
 

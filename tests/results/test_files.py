@@ -2,7 +2,7 @@
 
 import json
 import math
-from types import SimpleNamespace
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +47,8 @@ def result(**others):
 @pytest.fixture
 def mine(monkeypatch):
     """An analysis of one's own, whose module may be given more."""
-    module = SimpleNamespace(Result=Result)
+    module = ModuleType("mine")
+    module.Result = Result
     monkeypatch.setattr(discovery, "load", lambda package, name, what: module)
     return module
 

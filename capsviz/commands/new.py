@@ -1,0 +1,54 @@
+"""Write the skeleton of your own analysis, routing, data set or check, with its test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+FOLDERS = {"analysis": "analyses", "routing": "routing", "dataset": "data", "check": "pitfalls"}
+USES = {
+    "analysis": "capsviz {command} --n 200",
+    "routing": "capsviz train --routing {name}",
+    "dataset": "capsviz train --dataset {name}",
+    "check": "capsviz check --checkpoint digits",
+}
+TEMPLATES = Path(__file__).parent.parent / "templates"
+EXAMPLES = """
+capsviz new analysis lengths --folder mine  # 1 s
+"""
+
+
+@click.command(help=__doc__)
+@click.argument("kind", type=click.Choice(list(FOLDERS)))
+@click.argument("name")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="capsviz_plugins",
+    show_default=True,
+    help="Folder of your plug-ins; it is made if it is not there.",
+)
+def command(kind, name, folder):
+    """Write the files; say how to use them."""
+    name = name.replace("-", "_")
+    if not name.isidentifier() or name.startswith("_"):
+        raise ValueError(f"expected a name of letters, digits and underscores, got '{name}'")
+    place = folder / FOLDERS[kind]
+    files = {
+        place / f"{name}.py": f"{kind}.txt",
+        folder / "tests" / f"test_{name}.py": f"{kind}_test.txt",
+    }
+    if kind == "analysis":
+        files[place / f"{name}.md"] = "analysis_page.txt"
+    for path in files:
+        if path.exists():
+            raise ValueError(f"{path} exists: choose another name or another --folder")
+    for path, template in files.items():
+        text = (TEMPLATES / template).read_text(encoding="utf-8").replace("NAME", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        click.echo(f"wrote {path}", err=True)
+    use = USES[kind].format(name=name, command=name.replace("_", "-"))
+    click.echo(f"export CAPSVIZ_PLUGINS={folder.absolute()}\n{use}")
+    click.echo(f"python -m pytest {folder / 'tests' / f'test_{name}.py'}")

@@ -1,0 +1,46 @@
+"""`capsviz new`: each skeleton works as it is written, and its own test passes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from capsviz.cli import main
+from capsviz.commands.new import FOLDERS
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_a_skeleton_works_and_its_test_passes(kind, tmp_path):
+    made = CliRunner().invoke(main, ["new", kind, "mine", "--folder", str(tmp_path)])
+    assert made.exit_code == 0, made.output
+    environment = os.environ | {"CAPSVIZ_PLUGINS": str(tmp_path), "CAPSVIZ_DATA": str(tmp_path)}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "tests"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    again = CliRunner().invoke(main, ["new", kind, "mine", "--folder", str(tmp_path)])
+    assert again.exit_code == 2 and "exists" in again.stderr
+
+
+def test_an_analysis_that_was_just_written_is_a_command(tmp_path):
+    CliRunner().invoke(main, ["new", "analysis", "mine", "--folder", str(tmp_path)])
+    environment = os.environ | {"CAPSVIZ_PLUGINS": str(tmp_path)}
+
+    def capsviz(*words):
+        whole = [sys.executable, "-m", "capsviz", "mine", *words]
+        return subprocess.run(whole, env=environment, capture_output=True, text=True)
+
+    done = capsviz("--checkpoint", "digits", "--n", "40", "--format", "svg", "--output", tmp_path)
+    assert done.returncode == 0 and "capsule of class" in done.stdout, done.stderr
+    assert (tmp_path / "mine-digits-40-images.svg").is_file()
+    assert "## What not to conclude" in capsviz("--explain").stdout
+    wrong = capsviz("--checkpoint", "digits", "--least", "1")
+    assert wrong.returncode == 2 and "'--least': 1 is not in the range" in wrong.stderr
+
+
+@pytest.mark.parametrize("name", ["two words", "_private", "1st"])
+def test_what_is_no_name_is_refused_in_a_line(name, tmp_path):
+    done = CliRunner().invoke(main, ["new", "routing", name, "--folder", str(tmp_path / "x")])
+    assert done.exit_code == 2 and "expected a name of letters" in done.stderr
+    assert not (tmp_path / "x").exists()
