@@ -175,7 +175,7 @@ def _ratio(estimate, k: int) -> str:
 def _lawful() -> str:
     """What the poses keep of a warp, and how to read it."""
     result = _one(LAWS)
-    header, rows, _ = equivariance.table(result)
+    header, rows, _ = equivariance.AffineMaps().table(result)
     fresh = any("freshly initialised" in source for source in result.sources)
     control = "freshly initialised" if fresh else "with shuffled weights"
     return "\n".join(

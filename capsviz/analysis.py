@@ -148,6 +148,10 @@ class Analysis:
     def check(self, **options) -> None:
         """Refuse options that make no sense, before anything is opened: ValueError in one line."""
 
+    def checkpoint(self, **options) -> str | None:
+        """Return the checkpoint that its options name, as a run by its folder; None: none."""
+        return None
+
     def stem(self, base: str, result) -> str:
         """Name of the files of a result; `base` is "ANALYSIS-DATASET-N-images" or "ANALYSIS-IMAGE".
 

@@ -1,4 +1,4 @@
-"""Drawing for `equivariance`: R2 by size in a panel for each warp, and what can be read off."""
+"""Drawings for `equivariance`: R2 by size of each warp, what can be read off, and R2 by law."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from capsviz.analyses.equivariance.words import LOWEST
-from capsviz.results.panels import look, wrapped
+from capsviz.analyses.equivariance.law import BASELINES
+from capsviz.results.panels import intervals, look, wrapped
 
 WIDE = 5.0  # inches from which on panels stand in three columns
 LINES = ("-", "--", "-.", (0, (3, 1, 1, 1, 1, 1)))
 LINE = 0.135  # inches of a line of the key
+LOWEST = -0.6  # of the axes of R2: lower values run out of them
+PAGE = 9.0  # inches, the height of one
+FIELDS = (("explained", "R² of the vector"), ("change", "R² of its change"))
 
 
 def sheet(result, width):
@@ -141,4 +144,44 @@ def _probe(axes, result, space):
     left = max(LOWEST, min(0, float(result.probe.low.min())) - 0.05)
     axes.set(xlim=(left, 1.03), ylim=(len(y) - 0.5, -0.5))
     axes.set_xlabel(f"R² of the size{space}read linearly")
+    axes.tick_params(axis="y", length=0)
+
+
+def laws(result, width):
+    """Two panels for each warp; a key above."""
+    F, S, L = result.explained.value.shape[1], len(result.sources), len(result.laws)
+    across = 2 if width >= WIDE else 1
+    key = LINE * -(-S // across)
+    tall = min(L * max(0.3, 0.07 * S), (PAGE - key - 0.15) / F - 0.5)
+    figure = Figure(figsize=(width, F * (tall + 0.5) + key + 0.15))
+    grid = figure.subplots(F, 2, squeeze=False, sharey=True)
+    for f in range(F):
+        for axes, (field, name) in zip(grid[f], FIELDS, strict=True):
+            _law_rows(axes, result, getattr(result, field), f)
+            axes.set_xlabel(f"{name},{' ' if width >= WIDE else chr(10)}{result.warps[f]}")
+    lines = [Line2D([], [], linewidth=0.8, **look(s)) for s in range(S)]
+    words = [
+        f"{one}: {count:,} numbers"
+        for one, count in zip(result.sources, result.dimensions, strict=True)
+    ]
+    figure.legend(lines, words, loc="outside upper center", ncols=across, handlelength=1.6)
+    return figure
+
+
+def _law_rows(axes, result, estimate, f):
+    """A row for each law, a point with its interval for each kind of vector."""
+    S, L = len(result.sources), len(result.laws)
+    y, low = np.arange(L), np.fmin.reduce(estimate.low[:, f], None, initial=0.0)  # some may be NaN
+    left = max(LOWEST, low - 0.05)
+    for s in range(S):
+        at = y + (s - (S - 1) / 2) * 0.7 / S
+        intervals(axes, estimate[s, f], at, look(s), left)
+    for law in BASELINES[1:]:
+        axes.axhline(law - 0.5, color="#BBBBBB", linewidth=0.5)
+    axes.axhline(BASELINES[0] + 0.5, color="#BBBBBB", linewidth=0.5)
+    axes.axvline(0, color="#7F7F7F", linewidth=0.5)
+    axes.set_yticks(y, result.laws)
+    axes.set(xlim=(left, 1.03), ylim=(L - 0.5, -0.5))
+    axes.grid(axis="x", color="#DDDDDD", linewidth=0.5)
+    axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)

@@ -1,19 +1,132 @@
-"""Vectors for `equivariance`: a class capsule's pose, a CNN's last features, the pixels."""
+"""Vectors of images for `equivariance`: poses, features, pixels; and which images are fitted on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz import checkpoint
+from capsviz.analyses.equivariance.affine import check_warps
+from capsviz.analyses.equivariance.fits import LEAST
+from capsviz.statistics.intervals import require_two
 from capsviz.tracing import features
+from capsviz.tracing.needs import missing
 from capsviz.transforms.warps import family_matrix, warp
+
+RANDOM = "pixels along random directions"
+
+
+class Kinds(NamedTuple):
+    """S kinds; those that are drawn, anew in each of the draws.
+
+    Vectors are, in order, those of `networks`, the pixels, and these along each of `axes`.
+    """
+
+    names: list[str]  # S, the first network's first
+    networks: list  # all that look at images, those of all draws
+    axes: list[np.ndarray]  # (C·H·W, E) random directions, a draw each
+    picked: list[list[int]]  # for each draw the number of the vectors of each kind
+    seeds: int  # draws of untrained networks
+    notes: list[str]  # what could not be had
+
+    @property
+    def count(self) -> int:
+        """How many vectors there are."""
+        return len(self.networks) + 1 + len(self.axes)
+
+
+def kinds(models, names, images, seeds: int, seed: int) -> Kinds:
+    """Return the network, untrained ones by preset, the others, pixels, and random directions.
+
+    The random directions are as many as its pose has numbers.
+    """
+    fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds), images)
+    draws, presets = max(1, seeds), len(fresh)
+    networks = [models[0], *(one for some in fresh.values() for one in some), *models[1:]]
+    count = features(models[0], images[:1], torch.zeros(1, dtype=torch.long)).shape[1]
+    axes = [
+        np.random.default_rng(seed + k).standard_normal((images[0].numel(), count), np.float32)
+        for k in range(draws)
+    ]
+    same = range(1 + presets * seeds, len(networks) + 1)  # the others and the pixels
+    return Kinds(
+        [names[0], *(f"{names[0]} {one}" for one in fresh), *names[1:], "pixels", RANDOM],
+        networks,
+        axes,
+        [
+            [0, *(1 + preset * seeds + k for preset in range(presets)), *same, same.stop + k]
+            for k in range(draws)
+        ],
+        seeds if fresh else 0,
+        missing,
+    )
+
+
+def check(model, name: str, warps, seeds: int, fit: int, n: int) -> None:
+    """ValueError for no capsules, an unknown warp, or a bad number of seeds or images."""
+    require_two(n)
+    if fit < 1:
+        raise ValueError(f"expected at least 1 image to fit on, got --fit {fit}")
+    if missing(model, ("poses",)):
+        raise ValueError(
+            f"{name} has no capsules: expected a capsule network first, those that it is "
+            "compared with after it"
+        )
+    check_warps(warps)
+    if seeds < 0:
+        raise ValueError(f"expected 0 untrained networks or more, got --seeds {seeds}")
+
+
+def groups(labels, fit_images, fit_labels, fit: int, fit_of: str):
+    """Return which images are measured and which are fitted on, class by class.
+
+    Parameters
+    ----------
+    labels                   (N,) of the images that are measured.
+    fit_images, fit_labels   of others, or None.
+    fit                      of each class, at most.
+    fit_of                   what they are, in words.
+
+    Returns
+    -------
+    (class, its places among the measured, those among the others or None) for each class, how many
+    a fit is on, and notes.
+
+    Raises
+    ------
+    ValueError  for fewer than `LEAST` images to fit on.
+    """
+    own = {int(k): np.flatnonzero(labels == k) for k in np.unique(labels)}
+    if fit_images is None:
+        rarest = min(own, key=lambda k: len(own[k]))
+        if len(own[rarest]) < LEAST:
+            raise ValueError(
+                f"class {rarest} has {len(own[rarest])} images, expected at least {LEAST} of "
+                "each: use more images (--n)"
+            )
+        half = len(own[rarest]) // 2
+        note = f"no training images: fits are on half of the images, {half} of a class or more"
+        return [(k, places, None) for k, places in own.items()], half, [f"{note}, not {fit}"]
+    fit_labels = fit_labels.cpu().numpy()
+    others = {k: np.flatnonzero(fit_labels == k) for k in own}
+    rarest = min(own, key=lambda k: len(others[k]))
+    fewest = min(fit, len(others[rarest]))
+    if fewest < LEAST:
+        raise ValueError(
+            f"expected at least {LEAST} {fit_of} of a class to fit on, got {fewest} of class "
+            f"{rarest}: use more (--fit)"
+        )
+    note = f"class {rarest} has {fewest} {fit_of}: fits are on {fewest} of each class, not {fit}"
+    chosen = [(k, places, others[k][:fewest]) for k, places in own.items()]
+    return chosen, fewest, [note] if fewest < fit else []
 
 
 def of_class(networks, images: Tensor, label: int, warps, axes=()) -> Iterator[list[np.ndarray]]:
-    """Vectors of images of one class, unwarped and warped: (1 + A, N, F) by network, warp by warp.
+    """Yield vectors of images of one class, warp by warp: (1 + A, N, F) by network, unwarped first.
 
     Each warp is made once and looked at by all networks; after them come the pixels, and these
     along each set of axes.

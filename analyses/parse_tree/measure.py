@@ -8,6 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from capsviz import checkpoint
+from capsviz.analyses.parse_tree.image import TRAINED, UNKNOWN
+from capsviz.analyses.parse_tree.statistics import CHOICES
 from capsviz.analyses.parse_tree.variance import NOTHING, preferences
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
@@ -15,27 +18,9 @@ from capsviz.tracing import CHUNK_IMAGES, abilities, even_couplings, trace, unde
 from capsviz.tracing.many import couples, require_all_to_all
 from capsviz.transforms.augment import cut
 
-CHOICES = (
-    "differ, unlike classes",
-    "differ, same class",
-    "not the usual one",
-    "the class that is read",
-    "another image's class",
-)
-FROZEN = (
-    "its own",
-    "mean of other images",
-    "one tree: each class's column",
-    "mean of the class it reads",
-    "mean of another class",
-    "even",
-)
-TREES = ("whole tree", "less its class's")
-MOVED = ("at the place that it moved to", "at the same place", "one place the other way")
-
 
 class Observation(NamedTuple):
-    """What N images are coupled and read as."""
+    """Couplings and predicted classes of N images."""
 
     couplings: Tensor  # (N, I, J) of the last iteration
     even: Tensor  # (I, J)
@@ -43,8 +28,21 @@ class Observation(NamedTuple):
     grid: tuple[int, int, int] | None
 
 
+def known_as(model) -> str:
+    """Return what a network is called: trained only where its card says so."""
+    return TRAINED if checkpoint.is_trained(model) else UNKNOWN
+
+
+def untrained(model, images, seeds: int, seed: int) -> tuple[list, list[str]]:
+    """Return untrained networks, and a note where the network cannot be built anew."""
+    try:
+        return [checkpoint.fresh(model, seed + k, images=images) for k in range(seeds)], []
+    except ValueError as error:
+        return [], [f"no untrained network: {error}"]
+
+
 def observe(model, images: Tensor, progress=iter) -> Observation:
-    """Couplings of images (N, C, H, W); ValueError for a layer whose places see some children."""
+    """Return couplings of images (N, C, H, W); ValueError for a layer that is not all to all."""
     couplings, read = [], []
     for batch in progress(images.split(CHUNK_IMAGES)):
         traced = trace(model, batch, keep=("couplings", "lengths"))
@@ -56,7 +54,7 @@ def observe(model, images: Tensor, progress=iter) -> Observation:
 
 
 def favourites(couplings: Tensor) -> Tensor:
-    """The parent (..., I) that each child gives most; -1 for one that gives all the same."""
+    """Return the parent (..., I) with each child's largest coupling; -1 for uniform couplings."""
     values = preferences(couplings)
     strength, favourite = values.max(-1)
     scale = couplings.abs().amax(-1)
@@ -80,7 +78,7 @@ def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, gene
     favourite  (N, I) of the images.
     known      (I,) the usual favourites, of other images.
     labels     (N,) true classes.
-    read       (N,) the classes that are read.
+    read       (N,) predicted classes.
     """
     if (favourite < 0).all():  # none favours any: there is nothing to compare
         nothing = np.full(len(CHOICES), np.nan)
@@ -149,14 +147,14 @@ def frozen(
 
 
 def steps(model, grid) -> list[tuple[int, int]]:
-    """(axis, pixels): how far an image moves for one place of the grid; none without places."""
+    """Return (axis, pixels): how far an image moves for one position of the grid, if it has any."""
     if grid is None or not abilities(model).has_receptive_fields:
         return []
     apart = []
     for axis in (0, 1):
         if grid[1 + axis] < 3:
             continue
-        near, next_one = (model.receptive_field(*place) for place in _neighbours(grid, axis))
+        near, next_one = (model.receptive_field(*position) for position in _neighbours(grid, axis))
         px = next_one[axis].start - near[axis].start
         px = px or next_one[axis].stop - near[axis].stop  # both begin before the border
         if px > 0:
@@ -165,7 +163,7 @@ def steps(model, grid) -> list[tuple[int, int]]:
 
 
 def _neighbours(grid, axis: int) -> list[tuple[int, int]]:
-    """Two places one apart, away from the border where there is room."""
+    """Two positions one apart, away from the border where there is room."""
     first = [min(1, grid[1] - 1), min(1, grid[2] - 1)]
     second = list(first)
     second[axis] += 1
@@ -175,12 +173,12 @@ def _neighbours(grid, axis: int) -> list[tuple[int, int]]:
 def moved(
     model, images: Tensor, own: Observation, usual_tree: Tensor, apart, progress=iter
 ) -> Tensor:
-    """Correlations (2, 3, N) of an image's tree with that of the image moved by one place.
+    """Correlations (2, 3, N) of an image's tree with that of the image moved by one position.
 
     Of what single children add to what all of them favour, over children and parents, and of the
     same less the usual tree of the image's class: of a child with the child of its type at the
-    place that the image moved it to, at the same place, and one place the other way. Mean over
-    moves down and to the right. NaN where nothing but rounding is left in any image.
+    position that the image moved it to, at the same position, and one position the other way. Mean
+    over moves down and to the right. NaN where nothing but rounding is left in any image.
 
     Parameters
     ----------
@@ -194,7 +192,7 @@ def moved(
         moved_on = observe(model, cut(images, offsets, px)).couplings
         for less in (0, usual_tree):
             before, after = (
-                _by_place(one - less, own.grid, axis) for one in (own.couplings, moved_on)
+                _by_position(one - less, own.grid, axis) for one in (own.couplings, moved_on)
             )
             middle = before[:, :, 1:-1]
             if _own(middle).abs().max() <= NOTHING * own.couplings.abs().max():
@@ -204,8 +202,8 @@ def moved(
     return torch.stack(rows).view(len(apart), 2, 3, -1).mean(0)
 
 
-def _by_place(couplings: Tensor, grid, axis: int) -> Tensor:
-    """Preferences (N, types, places along the axis, places across, J)."""
+def _by_position(couplings: Tensor, grid, axis: int) -> Tensor:
+    """Preferences (N, types, positions along the axis, positions across, J)."""
     return preferences(couplings).unflatten(1, grid).movedim(2 + axis, 2)
 
 

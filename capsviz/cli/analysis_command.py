@@ -159,6 +159,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             raise ValueError("--task splits several training runs: add --seeds-of 'GLOB'")
         if len(seeds) > 1:
             _require_statistic(analysis)
+        named = _with_checkpoint(named, analysis.checkpoint(**own))
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
         empty = task is not None and sharing.is_empty(task, len(seeds))
@@ -184,6 +185,16 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             writing.report(result, "\n".join(findings), paths, as_json)
 
     return body
+
+
+def _with_checkpoint(named: dict, checkpoint: str | None) -> dict:
+    """The network that an analysis names by its options; ValueError beside another one."""
+    if checkpoint is None:
+        return named
+    others = [f"--{key}" for key in ("checkpoint", "network", "weights") if named.get(key)]
+    if others:
+        raise ValueError(f"the options name a network already: drop {', '.join(others)}")
+    return {**named, "checkpoint": checkpoint}
 
 
 def _open(analysis: Analysis, named: dict) -> list[Any]:

@@ -77,7 +77,7 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
     for name, key, one in _estimates(result):
         shape = one.value.shape
         places = list(np.ndindex(shape)) if one.value.size <= most else []
-        if names and not places and one.value[0].size <= most:
+        if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
             places = [(0, *rest) for rest in np.ndindex(shape[1:])]
         if places and (names is None or name in names):
             labels = _labels(result, name, shape)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.analyses.equivariance import choice
-from capsviz.analyses.equivariance.measure import affine, ridge
+from capsviz.analyses.equivariance import vectors as vectors_of
+from capsviz.analyses.equivariance.fits import affine, ridge
 from capsviz.statistics.comparison import compare_explained
 from capsviz.statistics.estimate import stack
 from capsviz.statistics.runs import fields_over_draws
@@ -42,9 +42,9 @@ class Errors(NamedTuple):
 
 
 def gather(images, labels, fit_images, fit_labels, fit: int, fit_of: str) -> Data:
-    """Which images are measured and which are fitted on; ValueError for too few."""
+    """Return which images are measured and which are fitted on; ValueError for too few."""
     images, labels = images.cpu(), labels.cpu().numpy()
-    groups, fit, notes = choice.groups(labels, fit_images, fit_labels, fit, fit_of)
+    groups, fit, notes = vectors_of.groups(labels, fit_images, fit_labels, fit, fit_of)
     if fit_images is None:
         sides = [
             np.sort(np.concatenate([places[side::2] for _, places, _ in groups])) for side in (0, 1)
