@@ -20,8 +20,8 @@ LEAVES = 40  # branches of a tree at most
 LEAST = 0.05  # share of a branch's children that a line stands for at least
 
 NAMES = {
-    "parents": "same: parents", "places": "same: positions", "types": "same: types",
-    "children": "same: single primary capsules", "classes": "class: all capsules alike",
+    "parents": "same: class capsules", "places": "same: positions", "types": "same: types",
+    "children": "same: single capsules", "classes": "class: all capsules alike",
     "by child": "class: each capsule", "images": "between images of a class",
 }  # fmt: skip
 SHADES = ("#08306B", "#2171B5", "#6BAED6", "#C6DBEF", "#A63603", "#FD8D3C", "#999999")

@@ -1,4 +1,4 @@
-"""What does a pose know of slant, width, thickness and place, and does it lead anywhere?
+"""What does a pose encode: slant, width, thickness, position? Linear probes, and paths of poses.
 
 `capsviz probes --explain` prints the method, what to see, and what not to conclude.
 """

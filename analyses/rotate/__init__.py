@@ -1,4 +1,4 @@
-"""Turn a digit through a full circle: what do the capsules say at each angle?
+"""Rotate a digit through a full circle: which class is predicted at each angle?
 
 `capsviz rotate --explain` prints the method, what to see, and what not to conclude.
 """

@@ -37,18 +37,31 @@ def command_of(name: str) -> click.Command:
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
     if takes & {"images", "n"}:
         inner = options.number(_help_of_n(analyses))(inner)
-    own = {option.name: option for one in analyses for option in one.options}
-    inner.__click_params__ += [_click_option(one) for one in reversed(own.values())]
+    inner.__click_params__ += [_click_option(one) for one in reversed(_merged(analyses))]
     command = click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
     below = [one for analysis in analyses for one in analysis.commands()]
     return _group(command, below) if below else command
+
+
+def _merged(analyses: Sequence[Analysis]) -> list[Option]:
+    """The options of all, each once and in the order that every analysis has them."""
+    merged: list[Option] = []
+    for one in analyses:
+        place = len(merged)
+        for option in reversed(one.options):
+            names = [other.name for other in merged]
+            if option.name in names:
+                place = names.index(option.name)
+            else:
+                merged.insert(place, option)
+    return merged
 
 
 def _group(command: click.Command, below: Sequence[click.Command]) -> click.Group:
     """A command that runs by itself, unless one of those below it follows."""
 
     @click.pass_context
-    def run(context, **values):
+    def run(context: click.Context, /, **values) -> None:
         if context.invoked_subcommand is None:
             assert command.callback is not None
             command.callback(**values)
