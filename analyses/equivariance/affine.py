@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Annotated, NamedTuple
 
@@ -240,6 +241,8 @@ def compute(
     ValueError  for a first network without capsules, an unknown warp, or fewer than 8 images of a
                 class to fit on, or 2 to fits.
     """
+    import torch
+
     from capsviz.analyses.equivariance import fits, vectors
     from capsviz.statistics import comparison
     from capsviz.transforms.warps import family
@@ -255,13 +258,22 @@ def compute(
     numbers, looks, kept = fits.counts(fit), 0, all_of.axes[0].shape[1]
     errors = {name: [[] for _ in range(all_of.count)] for name in warps}
     measured = fits.take_turns if fit_images is None else fits.fit_and_measure
-    for k, places, others in progress(groups):  # memory holds the vectors of one class
-        parts = [images[places]] + ([] if others is None else [fit_images[others]])
-        looks += sum(map(len, parts)) * (1 + sum(len(one) - 1 for one in steps.values()))
-        by_warp = [vectors.of_class(all_of.networks, part, k, steps, all_of.axes) for part in parts]
-        for name, *both in zip(warps, *by_warp, strict=True):
-            for row, pair in zip(errors[name], zip(*both, strict=True), strict=True):
-                row.append(measured(*pair, steps[name], kept, numbers))
+    for block in progress(vectors.blocks(groups)):
+        parts = [images[places] for _, places, _ in block]
+        if fit_images is not None:
+            parts += [fit_images[others] for *_, others in block]
+        known = np.repeat([k for k, *_ in block] * (len(parts) // len(block)), [*map(len, parts)])
+        ends = np.cumsum([0, *map(len, parts)])
+        spans = [slice(*pair) for pair in itertools.pairwise(ends)]
+        by_class = [spans[k :: len(block)] for k in range(len(block))]  # measured, fitted on
+        looks += len(known) * (1 + sum(len(one) - 1 for one in steps.values()))
+        made = vectors.of_images(all_of.networks, torch.cat(parts), known, steps, all_of.axes)
+        for name, every in zip(warps, made, strict=True):
+            for row, one in zip(errors[name], every, strict=True):
+                row += [
+                    measured(*(one[:, span] for span in some), steps[name], kept, numbers)
+                    for some in by_class
+                ]
     order = np.argsort(np.concatenate([places for _, places, _ in groups]))
     rows = [[fits.joined(row, order) for row in errors[name]] for name in warps]
     values = [fits.explained(one, resampled, all_of.picked) for one in rows]
@@ -272,7 +284,7 @@ def compute(
         neutral=np.array([one.neutral for one in own], float),
         sizes=np.stack([steps[name][1:] for name in warps]),
         sources=all_of.names,
-        dimensions=[both[0][k].shape[2] for k in all_of.picked[0]],
+        dimensions=[every[k].shape[2] for k in all_of.picked[0]],
         kept=kept,
         **fits.stacked(values),
         n=len(images),

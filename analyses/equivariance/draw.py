@@ -88,13 +88,18 @@ def _look(s: int) -> dict:
     return look(s) | {"linestyle": LINES[s % len(LINES)], "markersize": 2.8}
 
 
+def _untrained(name: str) -> str:
+    """A kind of vectors as pictures have it."""
+    return name.replace("freshly initialised", "untrained")
+
+
 def _words(result, s: int) -> str:
     count, kept = result.dimensions[s], result.kept
     number = f"{count} numbers" if count <= kept else f"{kept} components of {count:,} numbers"
     if count > kept and result.variance_kept is not None:
         ends = sorted({f"{100 * kept:.0f}" for kept in result.variance_kept[s]}, key=float)
         number += f" ({'–'.join((ends[0], ends[-1])[: len(ends)])} % of variance)"
-    return f"{result.sources[s]}: {number}"
+    return f"{_untrained(result.sources[s])}: {number}"
 
 
 def _curves(axes, result, f):
@@ -143,7 +148,7 @@ def _probe(axes, result, space):
     axes.set_yticks(y, result.warps)
     left = max(LOWEST, min(0, float(result.probe.low.min())) - 0.05)
     axes.set(xlim=(left, 1.03), ylim=(len(y) - 0.5, -0.5))
-    axes.set_xlabel(f"R² of the size{space}read linearly")
+    axes.set_xlabel(f"R² of the size,{space}linear probe")
     axes.tick_params(axis="y", length=0)
 
 
@@ -161,7 +166,7 @@ def laws(result, width):
             axes.set_xlabel(f"{name},{' ' if width >= WIDE else chr(10)}{result.warps[f]}")
     lines = [Line2D([], [], linewidth=0.8, **look(s)) for s in range(S)]
     words = [
-        f"{one}: {count:,} numbers"
+        f"{_untrained(one)}: {count:,} numbers"
         for one, count in zip(result.sources, result.dimensions, strict=True)
     ]
     figure.legend(lines, words, loc="outside upper center", ncols=across, handlelength=1.6)

@@ -17,6 +17,7 @@ from capsviz.tracing import features
 from capsviz.tracing.needs import missing
 from capsviz.transforms.warps import family_matrix, warp
 
+BLOCK = 2500  # images whose vectors are held at once, or those of one class
 RANDOM = "pixels along random directions"
 
 
@@ -125,29 +126,43 @@ def groups(labels, fit_images, fit_labels, fit: int, fit_of: str):
     return chosen, fewest, [note] if fewest < fit else []
 
 
-def of_class(networks, images: Tensor, label: int, warps, axes=()) -> Iterator[list[np.ndarray]]:
-    """Yield vectors of images of one class, warp by warp: (1 + A, N, F) by network, unwarped first.
+def blocks(groups) -> list[list]:
+    """Return the classes of `groups` in blocks of up to `BLOCK` images: memory holds one."""
+    some: list[list] = [[]]
+    count = 0
+    for one in groups:
+        size = sum(len(part) for part in one[1:] if part is not None)
+        if some[-1] and count + size > BLOCK:
+            some.append([])
+            count = 0
+        some[-1].append(one)
+        count += size
+    return some
 
-    Each warp is made once and looked at by all networks; after them come the pixels, and these
-    along each set of axes.
+
+def of_images(
+    networks, images: Tensor, labels: np.ndarray, warps, axes=()
+) -> Iterator[list[np.ndarray]]:
+    """Yield vectors of X images of known classes, warp by warp: (1 + A, X, F), unwarped first.
+
+    One for each network; after them come the pixels, and these along each set of axes. A network
+    looks at all images before the next one does: its kernels are transformed once.
 
     Parameters
     ----------
     warps  name in `capsviz.transforms.warps.FAMILIES` -> sizes (1 + A,), the neutral one first.
     axes   (C·H·W, E) each.
     """
-    labels = torch.full((len(images),), label)
-
-    def look(images):
-        pixels = images.flatten(1).numpy()
-        poses = [features(model, images, labels).numpy() for model in networks]
-        return [*poses, pixels, *(pixels @ one for one in axes)]
-
-    upright = look(images)
+    classes, upright = torch.from_numpy(labels), {}
     for name, sizes in warps.items():
-        parts = [upright]
-        for size in sizes[1:]:
-            matrix = family_matrix(name, size, tuple(images.shape[2:]))
-            with torch.inference_mode():
-                parts.append(look(warp(images, matrix).clamp(0, 1)))
-        yield [np.stack(one) for one in zip(*parts, strict=True)]
+        matrices = [family_matrix(name, size, tuple(images.shape[2:])) for size in sizes[1:]]
+        with torch.inference_mode():
+            moved = [warp(images, matrix).clamp(0, 1) for matrix in matrices]
+        poses = []
+        for k, model in enumerate(networks):
+            if k not in upright:
+                upright[k] = features(model, images, classes).numpy()
+            after = [features(model, one, classes).numpy() for one in moved]
+            poses.append(np.stack([upright[k], *after]))
+        pixels = np.stack([one.flatten(1).numpy() for one in (images, *moved)])
+        yield [*poses, pixels, *(pixels @ one for one in axes)]

@@ -20,7 +20,9 @@ def rows(result, width):
     columns = len(levels) + 2
     cell = min((width - LABELS - SCALE - (columns - 1) * GAP - 2 * GROUP) / columns, CELL)
     tall = cell * result.image.shape[1] / result.image.shape[2]
-    below = 0.14 if K == 1 else 0.06  # the prediction stands under the middle row
+    below = (
+        (0.26 if width < 5 else 0.14) if K == 1 else 0.06
+    )  # the prediction stands under the middle row
     height = TITLES + K * (tall + GAP) + below
     figure = Figure(figsize=(width, height), layout="none")
 
@@ -46,7 +48,11 @@ def rows(result, width):
             show(place(n + 1, k, 1), result.pictures[k, level], name)
     axes = place(columns - 1, (K - 1) / 2, 2)
     show(axes, result.whole, f"all {result.children:,}")
-    axes.set_xlabel(f"predicted as {result.classes[result.predicted]}", fontsize=6.5, labelpad=2)
+    axes.set_xlabel(
+        f"predicted{chr(10) if width < 5 else chr(32)}as {result.classes[result.predicted]}",
+        fontsize=6.5,
+        labelpad=2,
+    )
     middle = LABELS + cell + GROUP + (len(levels) * (cell + GAP) + GAP) / 2
     title = "one capsule alone, its coupling growing to c"
     figure.text(middle / width, 1 - 0.14 / height, title, ha="center", fontsize=6.5)

@@ -29,7 +29,7 @@ def sheet(result, width):
     _probes(figure.add_subplot(grid[0, :4] if wide else grid[0, 0]), result)
     _dci(figure.add_subplot(grid[0, 4:] if wide else grid[1, 0]), result)
     lines = [Line2D([], [], linewidth=0.8, **_look(result, name)) for name in result.codes]
-    words = [f"{one}{_count(result, one)}" for one in result.codes]
+    words = [f"{_word(one)}{_count(result, one)}" for one in result.codes]
     lines.append(Line2D([], [], linestyle="none", marker="o", fillstyle="none", color=GREY))
     figure.legend(
         lines, [*words, "hollow: control task"], loc="outside upper center", ncols=across,
@@ -56,6 +56,11 @@ def paths(result, width):
     if result.path_distance is not None:
         _path(figure.add_subplot(places[2]), result, "path_distance", "rms to nearest image")
     return figure
+
+
+def _word(name: str) -> str:
+    """A code as pictures have it."""
+    return name.replace("freshly initialised", "untrained").replace("turned", "rotated")
 
 
 def _count(result, name: str) -> str:
