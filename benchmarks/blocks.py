@@ -1,4 +1,4 @@
-"""`digits` by blocks of its file, in place of a random split: digits beside others of one hand.
+"""Measure accuracy on `digits` when whole blocks of its file are left out of training.
 
     python -m benchmarks.blocks
 
@@ -21,8 +21,6 @@ from benchmarks.clock import about
 from capsviz import checkpoint, data
 from capsviz.data.digits import BLOCKS
 from capsviz.files import write_text
-from capsviz.statistics.intervals import wilson
-from capsviz.statistics.words import number, with_interval
 from capsviz.training import run as pipeline
 from capsviz.training.evaluate import evaluate
 from capsviz.training.train import fit
@@ -44,7 +42,7 @@ def command():
 
 
 def network(block: int) -> dict:
-    """Test images of a block, and how many of them are read right after training on the others."""
+    """Return the test images of a block, and how many are correct after training on the others."""
     _, recipe = pipeline.prepare(RECIPE, {"dataset_options": {"block": block}})
     train, validation, test = (pipeline.load(recipe, split) for split in data.SPLITS)
     with tempfile.TemporaryDirectory() as folder:
@@ -54,7 +52,7 @@ def network(block: int) -> dict:
 
 
 def machines() -> dict[str, float]:
-    """Accuracy of support vector machines over all digits, each left out once, in both ways."""
+    """Return accuracies of support vector machines, each digit left out once, by both splits."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import KFold, cross_val_score
     from sklearn.svm import SVC
@@ -65,26 +63,6 @@ def machines() -> dict[str, float]:
         way: float(np.mean(cross_val_score(SVC(gamma=0.001), images, labels, cv=folds)))
         for way, folds in ways.items()
     }
-
-
-def sentence() -> str:
-    """For docs/faq.md, from the result file."""
-    result = json.loads(RESULT.read_text(encoding="utf-8"))
-    right, n = (sum(one[key] for one in result["blocks"]) for key in ("right", "n"))
-    each = [one["right"] / one["n"] for one in result["blocks"]]
-    low, high = wilson(right, n)
-    random, blocks = (result["machine"][way] for way in ("random", "blocks"))
-    return (
-        "The test images were drawn at random, as scikit-learn's `train_test_split` does, and the "
-        "file has the digits as they were collected: images beside those of training, presumably "
-        "by the same hands. Left out by blocks of the file (`--data-option block=0` to "
-        f"`{BLOCKS - 1}`) digits are read worse: `{result['recipe']}`'s recipe, trained once for "
-        f"each block, reads {with_interval(right / n, (low, high), '.1%')} of all {n:,}, from "
-        f"{number(min(each), '.1%')} to {number(max(each), '.1%')} of a block, and "
-        f"{number(result['random'], '.1%')} of the {result['n']} random ones; support vector "
-        f"machines {number(blocks, '.1%')} and {number(random, '.1%')}. So accuracies of `digits` "
-        "are of digits by hands that training saw, and too high for others."
-    )
 
 
 if __name__ == "__main__":

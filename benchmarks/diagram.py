@@ -1,4 +1,4 @@
-"""The drawing of a CapsNet for README and docs: what one digit is at each stage, from a real trace.
+"""Draw the stages of a CapsNet for README and docs, from a real trace of one digit.
 
 `python -m benchmarks.diagram` writes docs/capsules.svg and .png from the shipped `mnist`.
 """
@@ -22,16 +22,16 @@ TITLES = (
     ("image", "28 × 28"),
     ("primary capsules", "lengths, 16 of 32 types"),
     ("votes", "agreement with the pose"),
-    ("couplings", "three rounds of routing"),
+    ("couplings", "three routing iterations"),
     ("class capsules", "10 vectors of 16, lengths"),
-    ("reconstruction", "drawn from the longest"),
+    ("reconstruction", "from the longest capsule"),
 )
 WIDTHS = (1, 1, 1.15, 1.35, 1.25, 1)
 BLUE, RED, GREY = COLOURS[0], COLOURS[1], "#7F7F7F"
 
 
 def draw(trace, label: int) -> Figure:
-    """Six panels from left to right, of the first image of a trace."""
+    """Return six panels from left to right, of the first image of a trace."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="none")
     left, gap, top, height = 0.022, 0.034, 0.25, 0.52
     unit = (1 - 2 * left - gap * (len(WIDTHS) - 1)) / sum(WIDTHS)
@@ -55,9 +55,9 @@ def draw(trace, label: int) -> Figure:
     lengths = trace.child_activations[0].unflatten(0, trace.grid).numpy()
     primary.imshow(_sheet(lengths[:16]), cmap="Blues", aspect="equal")
     _votes(votes, trace, label)
-    rounds = trace.couplings[:, 0].unflatten(1, trace.grid).mean((2, 3)).numpy()  # (R, types, J)
-    apart = np.concatenate([one.T for one in rounds[[0, -1]]], 0)
-    J = rounds.shape[2]
+    by_type = trace.couplings[:, 0].unflatten(1, trace.grid).mean((2, 3)).numpy()  # (R, types, J)
+    apart = np.concatenate([one.T for one in by_type[[0, -1]]], 0)
+    J = by_type.shape[2]
     spread = abs(apart - 1 / J).max()
     couplings.imshow(apart, cmap="cividis", vmin=1 / J - spread, vmax=1 / J + spread, aspect="auto")
     couplings.axhline(J - 0.5, color="white", lw=2)
@@ -78,14 +78,14 @@ def draw(trace, label: int) -> Figure:
 
 
 def _sheet(maps: np.ndarray) -> np.ndarray:
-    """Maps (16, rows, columns) side by side, four in a row, apart by a light line."""
+    """Put maps (16, rows, columns) side by side, four in a row, with a light line between."""
     padded = np.pad(maps, ((0, 0), (0, 1), (0, 1)), constant_values=np.nan)
     rows = padded.reshape(4, 4, *padded.shape[1:])
     return np.concatenate([np.concatenate(list(row), 1) for row in rows], 0)
 
 
 def _votes(axes, trace, label: int) -> None:
-    """How well the votes for two classes agree with the pose: the class that is read, the next."""
+    """Draw how votes agree with the poses of the predicted class and of the next one."""
     other = int(trace.lengths[0].argsort(descending=True)[1])
     for parent, colour in ((other, GREY), (label, RED)):
         votes, pose = trace.votes[0, :, parent], trace.poses[-1, 0, parent]

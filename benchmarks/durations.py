@@ -1,4 +1,4 @@
-"""How long whole commands take, cold, with the shipped `mnist`: analyses of causes, the figure set.
+"""Time whole commands with the shipped `mnist`, each in a new process.
 
     python -m benchmarks.durations [NAME]...
 
@@ -50,27 +50,8 @@ def command(names):
 
 
 def read() -> dict:
-    """What was measured so far, by command."""
+    """Return the measurements so far, by command."""
     return json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {}
-
-
-def table() -> str:
-    """For docs/speed.md, from the result file."""
-    known = read()
-    rows = ["| command | time | aim |", "| :-- | --: | --: |"]
-    for words, aim in AIMS_S.items():
-        if words in known:
-            seconds = known[words]["seconds"]
-            missed = " (missed)" if seconds > aim else ""
-            rows.append(f"| `capsviz {words}` | {seconds:.0f} s | ≤ {aim} s{missed} |")
-    if not known:
-        return "Not measured yet."
-    machines = dict.fromkeys(
-        f"{one['about']['processor']}, {one['about']['hardware']}" for one in known.values()
-    )
-    return "\n".join(
-        [*rows, "", f"With the shipped `mnist`, each once, cold, on {'; '.join(machines)}."]
-    )
 
 
 if __name__ == "__main__":

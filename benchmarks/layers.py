@@ -1,11 +1,10 @@
-"""Time and memory of one capsule layer by every routing, fused and literal.
+"""Measure time and memory of one capsule layer for every routing, fused and literal.
 
     python -m benchmarks.layers
 
 The layer of the paper's network on MNIST: 1152 children of 8 numbers, 10 parents of 16, and one
-matrix for each pair; forward and backward of a batch of 128, three rounds where a routing has
-rounds. Contenders take turns in one process; memory is of a fresh process each. "Literal" holds
-the votes, and autograd what it needs of every round, as public code does.
+matrix for each pair; forward and backward of a batch of 128, with three routing iterations. Contenders take turns in one process; memory is of a fresh process each. "Literal" holds
+the votes, and autograd what it needs of every iteration, as public code does.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ AIMS = {"time": 1.5, "memory": 1.1}  # times its own, at most
 
 
 def step(name: str, *, by_votes: bool = False):
-    """Forward and backward of the layer by a routing, as a function."""
+    """Return a function that runs the layer forward and backward."""
     torch.manual_seed(0)
     layer = ClassCapsules(I, J, child_dimensions=D, parent_dimensions=E, routing=name)
     children = (0.3 * torch.randn(B, I, D)).requires_grad_()
@@ -51,43 +50,13 @@ def step(name: str, *, by_votes: bool = False):
 
 
 def names() -> list[str]:
-    """The routings, the one that the others are compared with first."""
+    """Return the routings, first the one that the others are compared with."""
     return [FIRST, *(name for name in routing.available() if name != FIRST)]
 
 
 def memory(name: str, *flags: str) -> float:
-    """Bytes that a step takes beyond layer and children, in a process of its own; median."""
+    """Return the median of bytes that a step needs beyond layer and inputs, in a new process."""
     return json.loads(python("-m", "benchmarks.layers", "--memory", name, *flags, **TRIMMED))
-
-
-def table() -> str:
-    """For docs/speed.md, from the result file."""
-    result = json.loads(RESULT.read_text(encoding="utf-8"))
-    times, peaks = result["times"], result["bytes"]
-    rows = [
-        "| routing | time / dynamic's | memory / dynamic's | literal: time | literal: memory |",
-        "| :-- | --: | --: | --: | --: |",
-    ]
-    for name in result["names"]:
-        time, peak = times[name]["ratio"], peaks[name] / peaks[FIRST]
-        missed = [kind for kind, value in (("time", time), ("memory", peak)) if value > AIMS[kind]]
-        cells = [f"{value:.2f}" for value in (time, peak)]
-        cells += [
-            f"{times[f'{name}, literal']['ratio']:.1f}",
-            f"{peaks[f'{name}, literal'] / peaks[FIRST]:.1f}",
-        ]
-        note = f" ({' and '.join(missed)} missed)" if missed else ""
-        rows.append(f"| `{name}`{note} | {' | '.join(cells)} |")
-    own = times[FIRST]["median_ms"]
-    text = (
-        f"One layer of {I:,} children of {D} numbers and {J} parents of {E}, a batch of {B} "
-        f"forward and backward, float32, {result['about']['processor']}, "
-        f"{result['about']['hardware']}. `{FIRST}`: {own:.0f} ms, {peaks[FIRST] / 1e6:.0f} MB "
-        "beyond layer and children. Times are medians of ratios within "
-        f"{result['rounds']} rounds in which all take turns. Aims: at most {AIMS['time']} times "
-        f"its time and {AIMS['memory']} times its memory."
-    )
-    return "\n".join([*rows, "", text])
 
 
 @click.command(help=__doc__.partition("\n")[0])
@@ -113,7 +82,7 @@ def command(rounds, alone, by_votes):
         "about": about(),
     }
     write_text(RESULT, json.dumps(result, indent=1) + "\n")
-    click.echo(table())
+    click.echo(json.dumps(result["times"], indent=1))
 
 
 if __name__ == "__main__":

@@ -1,49 +1,94 @@
-"""docs/leaderboard.md: every network that is shipped, by the results that are shipped.
+"""Write docs/leaderboard.md: every shipped network, by the results that are shipped.
 
 `python -m benchmarks.leaderboard` writes it; `make readme` does too.
 """
 
+from collections.abc import Sequence
+
 from capsviz.discovery import root
 from capsviz.files import write_text
 from capsviz.results import leaderboard
-from capsviz.results.leaderboard.words import SEVERAL
+from capsviz.results.leaderboard import columns
 from capsviz.results.tables import markdown
 
 PAGE = root() / "docs/leaderboard.md"
+NONE = "–"
 HEAD = """# Leaderboard
 
-Every network that comes with capsviz, and every recipe of which statistics over several training
-runs do, by the results that are shipped: cards in `trained/`, numbers of the figures in `figures/`,
-statistics over runs in `trained/seeds/`. Written by `make readme`, from files alone; `capsviz
-compare A B C` prints the same for networks and results of your own. It is no competition: networks
-differ in size, data and training.
+All networks that come with capsviz, by the results in `trained/`, `trained/seeds/` and `figures/`.
+It is no competition: the networks differ in size, data and training, so compare rows of one data
+set only. `capsviz compare A B C` prints the same for your own networks.
+
+Intervals are 95 %: over test images for one training run, over runs and images for several. A dash
+means that no result is shipped. † marks a value that follows from the definition of the routing.
 """
+LABELS = {  # of a column, by the function that takes it from a result
+    columns.within: "inside, %",
+    columns.beyond: "outside, %",
+    columns.corruption: "corrupted: error, %",
+    columns.rotation: "rotated, %",
+    columns.detection: "undetected, %",
+    columns.transplant: "donor's class, %",
+    columns.parents: "parents, %",
+    columns.even: "uniform, points",
+    columns.shuffled: "shuffled, points",
+    columns.matched: "random, points",
+    columns.over_fresh: "equivariance, R²",
+    columns.faithfulness: "faithfulness, area",
+}
+FIRST, LAST = ("network", "data", "runs", "accuracy, %"), "parameters"
+GROUPS = {  # title: what its columns mean, and the columns
+    "Accuracy": (
+        "Inside, outside: accuracy on test images that are rotated, sheared, scaled and shifted, "
+        "inside the range of shifts used in training, and outside it (`capsviz affine`, "
+        "`affnist`).",
+        (*FIRST, "inside, %", "outside, %", LAST),
+    ),
+    "Robustness and detection": (
+        "Corrupted: mean error under the corruptions of MNIST-C (`capsviz corrupt`). Rotated: mean "
+        "accuracy from -90° to 90° (`sweep`). Undetected: images that the adaptive attack R-PGD "
+        "makes misclassified and not flagged (`detect`).",
+        ("network", "runs", "corrupted: error, %", "rotated, %", "undetected, %"),
+    ),
+    "Routing": (
+        "Donor's class: images predicted as the class of the image whose couplings they were given "
+        "(`capsviz transplant`). Parents: effective number of parents, as a share of all (negative "
+        "couplings are ignored). The rest: change of accuracy if couplings are uniform, shuffled "
+        "among the capsules, or random with the same standard deviation (`routing`).",
+        ("network", "runs", "donor's class, %", "parents, %", "uniform, points",
+         "shuffled, points", "random, points"),
+    ),
+    "Poses and maps": (
+        "Equivariance: R² of an affine map of the pose under rotation, less that of the untrained "
+        "network (`capsviz equivariance`). Faithfulness: area between insertion and deletion for "
+        "the routing map, less that of pixels in random order (`faithfulness`).",
+        ("network", "runs", "equivariance, R²", "faithfulness, area"),
+    ),
+}  # fmt: skip
+
+
+def cells(table, names: Sequence[str]) -> list[list[str]]:
+    """Return some columns, by their labels here, of the rows of `leaderboard.table()`."""
+    header, rows = leaderboard.cells(table)
+    for k, column in enumerate(columns.COLUMNS, len(FIRST)):
+        header[k] = LABELS[column.take]
+    return [[row[header.index(name)] for name in names] for row in rows]
 
 
 def page(table=None) -> str:
-    """docs/leaderboard.md."""
+    """Return docs/leaderboard.md."""
     table = leaderboard.table() if table is None else table
-    claims = leaderboard.claims(table)
-    parts = [HEAD, markdown(*leaderboard.cells(table)), f"{leaderboard.caption(table)}\n"]
-    parts.append(
-        f"## What holds over seeds\n\nOf recipes with {SEVERAL} training runs or more; of two, "
-        "where both were trained for as many epochs of as many images, cut and padded alike, and "
-        "looked at by as many in the same way: "
-        "intervals that do not overlap, which is more than a difference needs, but not corrected "
-        "for their number.\n"
-    )
-    nothing = "Nothing is claimed: no recipe has as many runs here."
-    parts.append("\n".join(f"- {line}." for line in claims) if claims else nothing)
-    parts.append("\n## From which files\n")
+    parts = [HEAD]
+    for title, (meaning, names) in GROUPS.items():
+        rows = cells(table, names)
+        measured = [row for row in rows if title == "Accuracy" or {*row[2:]} != {NONE}]
+        parts += [f"## {title}\n\n{meaning}\n", markdown(names, measured)]
+    notices: dict[str, list[str]] = {}
     for row in table:
-        if files := sorted(
-            {
-                cell.path.resolve().relative_to(root().resolve()).as_posix()
-                for cell in row.cells.values()
-            }
-        ):
-            parts.append(f"- {row.network.name}: {', '.join(f'`{name}`' for name in files)}")
-    return "\n".join(parts) + "\n"
+        if row.network.notice:
+            notices.setdefault(row.network.notice, []).append(f"`{row.network.name}`")
+    parts += [f"{', '.join(names)}: {text}.\n" for text, names in notices.items()]
+    return "\n".join(parts)
 
 
 def write() -> None:

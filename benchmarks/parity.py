@@ -1,4 +1,4 @@
-"""Does the fast path train to the accuracy of a literal transcription? Two epochs, three seeds.
+"""Compare the accuracy of the fast path with a literal transcription: two epochs, three seeds.
 
 `python -m benchmarks.parity` trains both on MNIST by the shipped recipe, cut to two epochs: from
 the same initial weights, with the same batches in the same order. The literal network runs in
@@ -31,7 +31,7 @@ PATHS = {"literal": "fp32", "capsviz": "bf16"}
 
 
 def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> dict:
-    """Train one network and read the test set once; a finished run is read from its file."""
+    """Train one network and evaluate it once; a finished run is loaded from its file."""
     file = folder / f"{path}-{seed}.json"
     if file.exists():
         line = json.loads(file.read_text())
@@ -66,7 +66,7 @@ def run(path: str, seed: int, epochs: int, limit: int | None, folder: Path) -> d
 
 
 def summary(lines: list[dict]) -> dict:
-    """Mean and spread of each path, and whether the fast one lies within the literal's spread."""
+    """Return mean and spread of each path, and whether the fast one is within the literal's."""
     by = {path: [x["accuracy"] for x in lines if x["path"] == path] for path in PATHS}
     means = {path: statistics.mean(values) for path, values in by.items()}
     spread = max(by["literal"]) - min(by["literal"])
@@ -82,27 +82,9 @@ def summary(lines: list[dict]) -> dict:
 
 
 def paired(summary: dict) -> Estimate:
-    """Mean gap of the seeds, a fraction, by Student's t of their differences."""
+    """Return the mean difference over seeds, a fraction, with Student's interval."""
     gaps = np.array(summary["gap_by_seed"])
     return Estimate(*mean_interval(gaps), len(gaps))
-
-
-def sentence(result: dict) -> str:
-    """What parity.json says, for the README."""
-    means, by = result["summary"]["mean_accuracy"], result["summary"]["accuracy"]
-    texts = {
-        path: f"{means[path]:.2%} ({min(values):.2%} to {max(values):.2%})"
-        for path, values in by.items()
-    }
-    within = "within" if result["summary"]["within_spread"] else "outside"
-    return (
-        f"Is accuracy the price? After {result['runs'][0]['epochs']} epochs of MNIST the "
-        f"literal network in fp32 reaches {texts['literal']} of the test images, capsviz in bf16 "
-        f"{texts['capsviz']}: means over {len(by['literal'])} seeds and their range, with equal "
-        f"initial weights and batches. The gap of the means, "
-        f"{100 * paired(result['summary']):+.2f} points (95 % interval, paired by seed, "
-        f"Student's t), lies {within} the literal network's spread."
-    )
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Statistics over training runs of one recipe, to be shipped without their weights.
+"""Measure statistics over training runs of one recipe, to be shipped without the weights.
 
     python -m benchmarks.seeds NAME 'GLOB' [--n N]
 
@@ -97,7 +97,7 @@ def gathered(name: str, named: Sequence[str], seeds: Sequence[int]) -> Iterator[
 
 
 def renew(folder: Path, about: dict) -> None:
-    """Say what runs the numbers of a folder are of; those of other runs are removed."""
+    """Write which runs a folder's numbers belong to, and remove numbers of other runs."""
     place = folder / "runs.json"
     if place.exists():
         earlier = json.loads(place.read_text(encoding="utf-8"))["runs"]
@@ -109,7 +109,7 @@ def renew(folder: Path, about: dict) -> None:
 
 
 def summary(name: str, cards: list[dict]) -> dict:
-    """What the cards say of the runs: seeds, accuracies, sizes, times."""
+    """Return seeds, accuracies, sizes and times of the runs, from their cards."""
     return {
         "recipe": name,
         "dataset": cards[0]["dataset"]["name"],
@@ -134,7 +134,7 @@ def summary(name: str, cards: list[dict]) -> dict:
 
 
 def measure(folder: Path, name: str, images: int, networks: Sequence[str]) -> str:
-    """One command over networks; its JSON is put into the folder. How it went, in words."""
+    """Run one command over networks, put its JSON into the folder, and return how it went."""
     begin = time.process_time()
     words = [OF.get(name, name), *networks, *COMMANDS[name], str(images)]
     words += ["--format", "png", "--output", f"seeds/{name}"]
@@ -159,12 +159,12 @@ def measure(folder: Path, name: str, images: int, networks: Sequence[str]) -> st
 
 
 def kind(name: str) -> tuple[bool, bool]:
-    """What results of one analysis differ in: laws, and as many iterations as were asked for."""
+    """Return whether a result is of a law, and whether its iterations were set."""
     return "-law" in name, re.search(r"-iterations-\d+\.json$", name) is not None
 
 
 def rounded(value, decimals: int | None = None):
-    """A value of JSON, its numbers to so many decimals, or to `DIGITS`."""
+    """Return a value of JSON with its numbers rounded to some decimals, or to `DIGITS`."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if decimals is None else round(value, decimals) + 0.0
     if isinstance(value, dict):

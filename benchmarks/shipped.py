@@ -1,47 +1,57 @@
-"""What is shipped with capsviz: results in figures/, and the cards of the weights."""
+"""Results in figures/ and trained/seeds, and cards of the weights, that are shipped with capsviz."""
 
-import fnmatch
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from capsviz import checkpoint, discovery
 from capsviz.results import read_result
 
 ROOT = discovery.root()
-LAWS = "equivariance-*-images-warp-rotation-shift-x.json"  # of how poses change: the result
-RUN = 1  # training run behind a file of weights
+LAWS = "equivariance-*-images-warp-rotation-shift-x.json"  # in figures/: how poses follow a warp
 
 
-class Shipped(NamedTuple):
-    """A result in figures/ and what is known of it."""
+class Source(NamedTuple):
+    """A shipped result, how many training runs it is over, and its file."""
 
-    result: NamedTuple
-    about: dict
-    source: str
-
-    @property
-    def network(self) -> str:
-        """The name of the weights."""
-        return Path(self.about["provenance"]["weights"] or "none").stem
-
-    @property
-    def runs(self) -> str:
-        """Of one network."""
-        return f"{RUN} (`{self.network}`)"
+    result: Any  # a NamedTuple of its analysis
+    runs: int
+    path: str  # from the root of the checkout
 
 
-def shipped(pattern: str) -> Shipped | None:
-    """The result in figures/ that a pattern names, of the most images; None if there is none."""
-    read = []
-    for path in sorted((ROOT / "figures").iterdir()):
-        if path.suffix == ".json" and fnmatch.fnmatch(path.name, pattern):
-            read.append(Shipped(*read_result(path), f"figures/{path.name}"))
-    return max(read, key=lambda one: getattr(one.result, "n", 0), default=None)
+def shipped(pattern: str) -> Source:
+    """Return the result in figures/ that a pattern names, over the most images.
+
+    Raises
+    ------
+    FileNotFoundError  if there is none.
+    """
+    paths = sorted((ROOT / "figures").glob(pattern))
+    if not paths:
+        raise FileNotFoundError(f"figures/{pattern}")
+    found = [Source(read_result(path)[0], 1, f"figures/{path.name}") for path in paths]
+    return max(found, key=lambda one: getattr(one.result, "n", 0))
+
+
+def over_runs(recipe: str, analysis: str, **fields) -> Source:
+    """Return statistics over the training runs of a recipe, where the result has these fields.
+
+    Raises
+    ------
+    FileNotFoundError  if there are none.
+    """
+    folder = Path("seeds", recipe)
+    for path in sorted((discovery.folder(checkpoint.SHIPPED) / folder).glob(f"{analysis}-*.json")):
+        result, about = read_result(path)
+        alike = all(getattr(result, name, None) == value for name, value in fields.items())
+        if about["kind"] in ("Statistics", "Result") and alike:
+            runs = len(about["runs"]["seeds"])
+            return Source(result, runs, f"trained/{folder.as_posix()}/{path.name}")
+    raise FileNotFoundError(f"trained/{folder.as_posix()}/{analysis}-*.json")
 
 
 def cards() -> dict[str, dict]:
-    """The card of every shipped network."""
-    folder = discovery.folder("capsviz.trained")
+    """Return the card of every shipped network."""
+    folder = discovery.folder(checkpoint.SHIPPED)
     return {
         name: checkpoint.read_card(folder / f"{name}.safetensors") for name in checkpoint.shipped()
     }

@@ -1,4 +1,4 @@
-"""The leaderboard's statistics of networks that are shipped, one training run each.
+"""Measure the leaderboard's statistics of shipped networks, one training run each.
 
     python -m benchmarks.singles [NAME]... [--n N]
 
@@ -42,7 +42,7 @@ def command(names, n, only):
 
 
 def lacking() -> list[str]:
-    """Shipped networks of which the leaderboard knows little more than their accuracy."""
+    """Return shipped networks for which the leaderboard has little more than the accuracy."""
     rows = {row.network.name: len(row.cells) for row in leaderboard.table()}
     return [name for name in checkpoint.shipped() if rows.get(name, len(COLUMNS)) < 3]
 

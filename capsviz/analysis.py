@@ -133,7 +133,7 @@ class Analysis:
 
     def findings(self, result) -> str:
         """The printed lines: the verdict, then the estimates of `headline` with their intervals."""
-        from capsviz.results.numbers import lines
+        from capsviz.statistics.numbers import lines
 
         return "\n".join(filter(None, [self.verdict(result), *lines(result, self.headline)]))
 

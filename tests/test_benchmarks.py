@@ -7,9 +7,8 @@ import json
 import pytest
 import torch
 
-from benchmarks import RESULTS, clock, gpu, layers, parity, record, speed
+from benchmarks import RESULTS, clock, gpu, layers, parity, record, speed, tables
 from benchmarks.networks import Floor, capsnet, literal
-from benchmarks.table import Row
 from capsviz.nn import routing
 
 
@@ -58,10 +57,9 @@ def test_parity_says_whether_the_fast_path_lies_within_the_literal_ones_spread()
 
 
 def test_a_missed_aim_is_called_missed():
-    assert "(missed)" in Row("x", None, 1.3, 1.2).text()
-    assert "(missed)" not in Row("x", 3.0, 1.1, 1.2).text()
-    assert "(missed)" in Row("x", None, 19, 20, "faster").text()
-    assert Row("x", 3.0, 1.1, 1.2).text() == "| x | 3.00 | **1.10** | ≤ 1.20 |"
+    assert tables.aimed(1.3, 1.2) == ["1.30", "≤ 1.20 (missed)"]
+    assert tables.aimed(1.1, 1.2) == ["1.10", "≤ 1.20"]
+    assert tables.aimed(19, 20, "×", more=True) == ["19×", "≥ 20× (missed)"]
 
 
 def test_the_shipped_results_hold_every_part():
@@ -124,11 +122,9 @@ def test_a_layer_is_timed_by_every_routing_fused_and_literal(monkeypatch, tmp_pa
     peaks = {name: 3 if "literal" in name else 1 for name in steps} | {"em": 2}
     result = {"names": layers.names(), "times": times, "bytes": peaks, "rounds": 1}
     result["about"] = {"processor": "a processor", "hardware": "2 cores"}
-    monkeypatch.setattr(layers, "RESULT", tmp_path / "layers.json")
-    layers.RESULT.write_text(json.dumps(result))
-    rows = layers.table().splitlines()
-    assert len(rows) == 2 + len(layers.names()) + 2 and rows[2].startswith(
-        "| `dynamic` | 1.00 | 1.00"
-    )
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    (tmp_path / "layers.json").write_text(json.dumps(result))
+    rows = tables.by_routing().splitlines()
+    assert rows[2].startswith("| `dynamic` | 1.00 | 1.00")
     (em,) = [row for row in rows if row.startswith("| `em`")]
     assert "memory missed)" in em and "| 2.00 |" in em

@@ -17,9 +17,9 @@ from capsviz import discovery
 FLOORS = (
     ("capsviz",),
     ("discovery",),
-    ("analysis", "files", "memory", "provenance", "validation"),
+    ("files", "memory", "provenance", "validation"),
     ("nn", "statistics"),
-    ("checkpoint", "tracing", "transforms"),
+    ("analysis", "checkpoint", "tracing", "transforms"),
     ("wrapping", "pictures"),
     ("checks", "data"),
     ("testing", "training"),

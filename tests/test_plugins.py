@@ -148,7 +148,7 @@ def test_a_corruption_that_writes_over_its_images_leaves_the_callers(plugin):
 CHECK = """
 from capsviz.checks.verdict import About, passes
 
-ABOUT = About(paper="", seen="", breaks="", mend="", pitfalls=(), after=({after}))
+ABOUT = About(paper="", method="", breaks="", fix="", after=({after}))
 
 
 def examine(candidate):
@@ -166,4 +166,4 @@ def test_a_check_that_is_none_is_refused_or_judges_nothing(plugin):
         checks.run(network, only="circle")
     plugin("pitfalls/silent.py", CHECK.format(after="", body="pass"))
     verdict = checks.run(network, only="silent").verdict("silent")
-    assert verdict.status == "cannot be seen" and "gives a NoneType" in verdict.said
+    assert verdict.status == "SKIPPED" and "returns NoneType" in verdict.message

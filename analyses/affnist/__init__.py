@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from capsviz.analyses.affnist.words import caption, findings, table_caption
-from capsviz.cli import options, sharing, writing
+from capsviz.cli import options, tasks, writing
 from capsviz.statistics.estimate import Estimate
 
 EXAMPLES = """
@@ -144,7 +144,7 @@ def table(result: Result | Variants):
 )
 @click.option("--networks", multiple=True, metavar="NAME", help="Only this network; several times.")
 @click.option("--seeds", type=int, default=3, show_default=True, help="Seeds 0, 1, ... of each.")
-@sharing.task("networks times seeds")
+@tasks.option("networks times seeds")
 @click.option(
     "--match-accuracy",
     "target",

@@ -11,7 +11,7 @@ from capsviz.analyses.transplant import one_by_one
 from capsviz.analyses.transplant.pair import compute, of_two
 from capsviz.analyses.transplant.results import Parts, Result, Rounds, Statistics
 from capsviz.analyses.transplant.words import CONDITIONS, caption, findings, verdict
-from capsviz.cli import example, options
+from capsviz.cli import options
 from capsviz.cli.analysis import analysis
 from capsviz.inputs.samples import next_class
 from capsviz.statistics.replicates import mean
@@ -150,7 +150,7 @@ def command(run, donor, donor_index, n, parts, of, by, layer, iterations, seed):
         return
     if donor is None:
         donor = next_class(run.inputs, run.picture)
-    donor = example.known(run.inputs.dataset, donor, "--donor")
+    donor = options.known_class(run.inputs.dataset, donor, "--donor")
     result = of_two(run.inputs, run.picture, donor, donor_index, seed, iterations)
     yield f"transplant-{run.picture.name}-{donor}-{donor_index}", result
 

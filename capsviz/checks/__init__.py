@@ -1,11 +1,13 @@
-"""Is a capsule network correct? Every pitfall that can be seen, looked for in somebody's network.
+"""Is a capsule network correct? Checks for the mistakes of published code.
 
     report = capsviz.checks.run(network, image_shape=(1, 28, 28), classes=10)
     print(report.text())
 
-A check is a file of `capsviz/checks/pitfalls`, or of a plug-in's folder `pitfalls`: the first line
-of its docstring is its title, `ABOUT` says what no network changes, and `examine(candidate)`
-returns `passes(...)`, `fails(...)` or `told(...)`, or raises `UnseenError` with the reason.
+A check is one file of `capsviz/checks/pitfalls`, or of a plug-in's folder `pitfalls`. Its name is
+the mistake; the first line of its docstring says what is wrong with a network that fails. `ABOUT`
+holds what does not depend on the network; `examine(candidate)` returns `passes(...)`,
+`fails(...)` or `warns(...)`, or raises `SkippedError` with the reason. docs/check.md has an
+example, and lists the parts of a candidate.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from torch import nn
 from capsviz import discovery
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.report import Report
-from capsviz.checks.verdict import STATUSES, About, Judgement, UnseenError, Verdict
+from capsviz.checks.verdict import STATUSES, About, Judgement, SkippedError, Verdict, skipped
 from capsviz.wrapping.state import restored
 
 __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
@@ -27,15 +29,11 @@ PITFALLS = "capsviz.checks.pitfalls"
 
 
 def checks(names: Iterable[str] | str | None = None) -> dict[str, ModuleType]:
-    """The files of all checks, or of some, each after those that it depends on.
+    """Return the files of all checks, or of some, each after those that it depends on.
 
-    Raises
-    ------
-    ValueError  for a name that is no check, a file that is none, or checks that come after each
-                other in a circle.
+    ValueError for an unknown name, a file without `ABOUT` or `examine`, or a circle.
     """
     names = (names,) if isinstance(names, str) else names
-    chosen = discovery.names(PITFALLS) if names is None else list(names)
     order: dict[str, ModuleType] = {}
 
     def add(name: str, *later: str) -> None:
@@ -43,15 +41,14 @@ def checks(names: Iterable[str] | str | None = None) -> dict[str, ModuleType]:
             raise ValueError(f"the checks {', '.join(later)} come after each other in a circle")
         if name not in order:
             module = discovery.load(PITFALLS, name, what="check")
-            if not isinstance(getattr(module, "ABOUT", None), About) or not hasattr(
-                module, "examine"
-            ):
+            about = getattr(module, "ABOUT", None)
+            if not isinstance(about, About) or not hasattr(module, "examine"):
                 raise ValueError(f"the check '{name}' lacks ABOUT or examine(candidate)")
-            for earlier in module.ABOUT.after:
+            for earlier in about.after:
                 add(earlier, name, *later)
             order[name] = module
 
-    for name in chosen:
+    for name in discovery.names(PITFALLS) if names is None else names:
         add(name)
     return order
 
@@ -68,22 +65,22 @@ def run(
 
     Parameters
     ----------
-    network      any module, or what `capsviz.wrap` made; put in evaluation mode while it is looked
-                 at.
+    network      any module, or the result of `capsviz.wrap`; it is put into evaluation mode
+                 meanwhile.
     image_shape  (C, H, W), and
-    classes      how many: needed for a module that does not say them itself.
-    only         names of checks; those that they depend on come with them.
-    facts        of the network and what belongs to it, see `Candidate`: images, normalise, call,
-                 scores, decode, pair, iterations, loss, train_data, test_data, new.
+    classes      their number: needed for a module that does not declare them itself.
+    only         names of checks; those that they depend on are made, too.
+    facts        other arguments of `Candidate`: images, normalise, call, scores, decode, pair,
+                 iterations, loss, train_data, test_data, new.
 
     Returns
     -------
-    A report with one verdict a check. One cause, one alarm: where a check fails, those that it
-    would upset are not judged.
+    A report with one verdict a check. One mistake raises one alarm: if a check fails, those that
+    it makes meaningless are skipped.
 
     Raises
     ------
-    ValueError  for a network that cannot be called, or facts that are none.
+    ValueError  for a network that cannot be called, or an argument that is not valid.
     """
     if not isinstance(network, nn.Module):
         raise TypeError(f"expected a network, a torch.nn.Module, got {type(network).__name__}")
@@ -91,52 +88,48 @@ def run(
         return _report(Candidate(network, image_shape, classes, **facts), checks(only))
 
 
-def _report(candidate: Candidate, examinations: dict[str, ModuleType]) -> Report:
+def _report(candidate: Candidate, modules: dict[str, ModuleType]) -> Report:
     verdicts: dict[str, Verdict] = {}
-    spared: set[tuple[str, str]] = set()  # who fails, and who is judged all the same
-    for name, module in examinations.items():
-        upset = (k for k in module.ABOUT.after if _upset(verdicts[k]) and (k, name) not in spared)
-        cause = next((verdicts[k].cause or k for k in upset), None)
-        if cause is None:
-            judgement = _in_every_layer(module, candidate)
-        else:
-            judgement = Judgement("cannot be seen", f"not judged, as {cause} fails", {})
-        spared |= {(name, later) for later in judgement.spares}
+    spared: set[tuple[str, str]] = set()  # a failed check, and one that is made all the same
+    for name, module in modules.items():
         about = module.ABOUT
+        failed = (verdicts[earlier] for earlier in about.after if (earlier, name) not in spared)
+        cause = next((v.cause or v.check for v in failed if v.cause or v.status == "FAIL"), None)
+        if cause is None:
+            judgement = _judge(module, candidate)
+        else:
+            judgement = skipped(f"{cause} fails")
+        spared |= {(name, later) for later in judgement.spares}
         verdicts[name] = Verdict(
             name, discovery.summary(PITFALLS, name), *judgement[:3], about.paper, about.breaks,
-            judgement.mend or about.mend, about.pitfalls, cause,
+            judgement.fix or about.fix, cause,
         )  # fmt: skip
     ordered = sorted(verdicts.values(), key=lambda one: STATUSES.index(one.status))
     return Report(candidate.name, tuple(ordered), tuple(candidate.notes()))
 
 
-def _upset(verdict: Verdict) -> bool:
-    return verdict.status == "fails" or verdict.cause is not None
-
-
-def _examined(module: ModuleType, candidate: Candidate) -> Judgement:
-    try:
-        with candidate.still():
-            judgement = module.examine(candidate)
-    except UnseenError as reason:
-        return Judgement("cannot be seen", str(reason), {})
-    except Exception as error:  # whatever somebody's code does
-        words = " ".join(str(error).split())[:200]
-        return Judgement("cannot be seen", f"it raises {type(error).__name__}: {words}", {})
-    if not isinstance(judgement, Judgement):
-        words = f"it gives a {type(judgement).__name__}, no judgement"
-        return Judgement("cannot be seen", words, {})
+def _judge(module: ModuleType, candidate: Candidate) -> Judgement:
+    """Judge the network; for a check of every layer, the class capsules or a worse layer before."""
+    if not module.ABOUT.every_layer:
+        return _examine(module, candidate)
+    judgement = _examine(module, candidate, candidate.capsules)
+    for layer in candidate.capsules.before:
+        one = _examine(module, candidate, layer)
+        worse = one.status == "FAIL" or (one.status, judgement.status) == ("WARN", "PASS")
+        if worse and judgement.status != "FAIL":
+            place = "" if layer.layer.place in one.message else f": {layer.layer}"
+            judgement = one._replace(message=one.message + place)
     return judgement
 
 
-def _in_every_layer(module: ModuleType, candidate: Candidate) -> Judgement:
-    """The judgement of the layer of the classes, or a worse one of a layer before it."""
-    judgement = _examined(module, candidate)
-    for layer in candidate.layers_before if module.ABOUT.layers else ():
-        one = _examined(module, candidate.at(layer))
-        worse = (one.status, judgement.status) == ("told", "passes") or one.status == "fails"
-        if worse and judgement.status != "fails":
-            said = one.said if layer.place in one.said else f"{one.said}: {layer}"
-            judgement = one._replace(said=said)
+def _examine(module: ModuleType, *parts) -> Judgement:
+    try:
+        with parts[0].caller.still():
+            judgement = module.examine(*parts)
+    except SkippedError as reason:
+        return skipped(str(reason))
+    except Exception as error:  # a user's code may raise anything
+        return skipped(f"it raises {type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    if not isinstance(judgement, Judgement):
+        return skipped(f"it returns {type(judgement).__name__}, expected a judgement")
     return judgement

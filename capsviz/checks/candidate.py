@@ -1,42 +1,48 @@
-"""A network under examination, with what belongs to it: loss, data, itself before training."""
+"""The network under test, with everything that belongs to it: loss, data, untrained network."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
+from types import FunctionType, MethodType
 
 import torch
 from torch import Tensor, nn
 
-from capsviz.checks import facts
-from capsviz.checks.children import Children
-from capsviz.checks.verdict import UnseenError
-from capsviz.wrapping import without_cuda
+from capsviz.checks.calling import Caller
+from capsviz.checks.capsules import Capsules
+from capsviz.checks.inside import Inside
+from capsviz.checks.losses import Loss
+from capsviz.checks.primary import PrimaryCapsules
+from capsviz.checks.verdict import SkippedError
+from capsviz.tracing.requests import whole_number
+from capsviz.wrapping import outputs
+from capsviz.wrapping.arguments import by_hand
 from capsviz.wrapping.decoders import put_decoder
 from capsviz.wrapping.device import followed
-from capsviz.wrapping.outputs import find_reconstruction
-from capsviz.wrapping.recorder import Pass
+from capsviz.wrapping.functions import in_words
 
-COLLAPSED = 1e-3  # scores that differ less between images say little
+COLLAPSED = 1e-3  # scores that differ less between images are weak evidence
 
 
-class Candidate(Children):
-    """Whom the checks examine; what it does not have raises `UnseenError` with the reason.
+class Candidate:
+    """The network that a check examines; a part that is missing raises `SkippedError`.
+
+    Its parts are `caller` (how to call it), `inside` (a recorded pass), `capsules` (the class
+    capsules), `primary` (the primary capsules), `loss` and `decode`.
 
     Parameters
     ----------
     network, image_shape, classes, normalise, call, scores, decode, pair  as of `capsviz.wrap`.
     images      (N, C, H, W) in [0, 1] to look at; without them, noise.
-    iterations  how many passes of routing it is said to make; without it, an attribute is sought.
+    iterations  the declared number of routing iterations; without it, an attribute is searched.
     loss        (output, images, labels) -> a number: what training minimises; labels are indices
-                (N,). It is called once before the checks; ValueError where it raises, or returns
-                no number.
-    train_data  images as the network and the loss get them in training: a sequence whose items are,
-                or begin with, (C, H, W).
-    test_data   the same at test; read twice.
-    new         the same network as it is before training.
-                These three may be functions that return them, as at the command line.
+                (N,). It is called once at the start; ValueError if it raises or returns no number.
+    train_data  images as the network and the loss get them in training: a sequence of (C, H, W),
+                or of pairs that begin with one.
+    test_data   the same at test; it is read twice.
+    new         the same network before training.
+                These three may be functions that return them.
     """
 
     def __init__(
@@ -45,131 +51,184 @@ class Candidate(Children):
         image_shape=None,
         classes: int | None = None,
         *,
+        scores=None,
+        decode=None,
+        pair=None,
+        call=None,
         iterations: int | None = None,
         loss: Callable | None = None,
         train_data=None,
         test_data=None,
         new: nn.Module | None = None,
-        **options,
+        **images,
     ):
-        super().__init__(network, image_shape, classes, **options)
-        self.iterations = facts.iterations(iterations)
-        self.loss = loss
-        self.train_data = facts.images("train_data", train_data)
-        self.test_data = facts.images("test_data", test_data)
-        self.new = facts.network(new)
-        if loss is not None:
-            with self.still():
-                self._require_number()
-        elif hasattr(self.network, "objective"):
-            self.loss = self._objective
+        outputs.require_scores(scores)
+        scores, decode, pair, call = by_hand(scores=scores, decode=decode, pair=pair, call=call)
+        self.caller = caller = Caller(network, image_shape, classes, call=call, **images)
+        if (wrapper := caller.wrapper) is not None:
+            scores = scores or wrapper.recipe.scores
+            decode = wrapper.recipe.decode if decode is None else decode
+            pair = pair or wrapper.recipe.pair
+        self.given_scores, self.given_decode = scores, decode
+        self.inside = Inside(caller, pair)
+        self.capsules = Capsules(caller, self.inside, scores=scores)
+        self.network, self.name, self.classes = caller.network, caller.name, caller.classes
+        self.images, self.call, self.poses = caller.images, caller.call, self.capsules.poses
+        with caller.still():
+            self.inside.require()
+            if iterations is not None and whole_number("iterations=", iterations) < 1:
+                raise ValueError(
+                    f"iterations= must be a whole number, at least 1, got {iterations!r}"
+                )
+            self.iterations = iterations
+            self.train_data = _images("train_data", train_data)
+            self.test_data = _images("test_data", test_data)
+            self.new = _network(new)
+            if loss is not None:
+                self._loss: Loss | None = Loss(caller, loss)
+                self._loss.require_number()
+            else:
+                self._loss = Loss.of_network(caller)
+
+    def scores(self, images: Tensor) -> Tensor:
+        """Return scores (B, J): of the output, or the lengths of the poses."""
+        if self._score is not None:
+            return self._score(self.call(images))
+        return self.poses(images).norm(dim=-1)
+
+    @cached_property
+    def primary(self) -> PrimaryCapsules:
+        """The primary capsules, below the first routed layer; SkippedError if it is not read."""
+        above = {id(one.layer): one for one in self.capsules.before}
+        primary = self.capsules.primary
+        while (below := primary.below()) is not None:
+            if id(below) not in above:
+                raise SkippedError(f"primary capsules are made by another routed layer: {below}")
+            primary = above[id(below)].primary
+        return primary
+
+    @property
+    def loss(self) -> Loss:
+        """What training minimises; SkippedError without one."""
+        if self._loss is None:
+            raise SkippedError("no loss is given: loss=, or --loss FILE.py:FUNCTION")
+        return self._loss
 
     @cached_property
     def decode(self) -> Callable:
-        """(poses (B, J, E), classes (B,)) -> reconstructions."""
-        if self.decode_option is False:
-            raise UnseenError("decoder: none, as given")
-        if self.decode_option is not None:
-            return followed(self.decode_option)
-        if self.manner == "look" and getattr(self.network, "decoder", None) is not None:
+        """(poses (B, J, E), classes (B,)) -> reconstructions; SkippedError without a decoder."""
+        if self.given_decode is False:
+            raise SkippedError("decoder: none, as given")
+        if self.given_decode is not None:
+            return followed(self.given_decode)
+        if self.caller.way == "look" and getattr(self.network, "decoder", None) is not None:
             return self.network.decode
-        images, output = self.structure.images, self.structure.recording.output
-        if not find_reconstruction(output, images, self.image_shape):
-            raise UnseenError("decoder: none: no output has the size of an image; give decode=")
-        wrapped = self.wrapped
+        images, output, *_ = self.inside.recorded
+        if not outputs.find_reconstruction(output, images, self.caller.image_shape):
+            raise SkippedError("decoder: none: no output has the size of an image; give decode=")
+        wrapped = self.capsules.wrapped
         wrapped.facts.clear()
-        if self.score is not None:
-            wrapped.recipe.scores = self.score
-        put_decoder(wrapped, self.trial)
+        if self._score is not None:
+            wrapped.recipe.scores = self._score
+        put_decoder(wrapped, self.capsules.trial)
         if wrapped.recipe.decode is None:
-            raise UnseenError(f"decoder: {wrapped.facts[-1].finding}")
+            raise SkippedError(f"decoder: {wrapped.facts[-1].finding}")
         return wrapped.recipe.decode
 
-    def fresh(self) -> Candidate:
-        """The network before training, called as this one."""
+    def untrained(self) -> Candidate:
+        """Return the network before training, called in the same way; SkippedError without one."""
         if self.new is None:
-            raise UnseenError("no untrained network is given: new=, or --new FILE.py:FUNCTION")
-        call = None if self.manner == "look" else self.recipe.call
+            raise SkippedError("no untrained network is given: new=, or --new FILE.py:FUNCTION")
+        caller = self.caller
+        call = None if caller.way == "look" else caller.recipe.call
         return Candidate(
-            self.new, self.image_shape, self.classes, images=self.own_images, call=call,
-            scores=self.scores_option, pair=self.pair, normalise=self.normalise,
+            self.new, caller.image_shape, self.classes, images=caller.own_images, call=call,
+            scores=self.given_scores, pair=self.inside.pair, normalise=caller.normalise,
         )  # fmt: skip
 
-    def require_loss(self) -> Callable:
-        """The loss; UnseenError where there is none."""
-        if self.loss is None:
-            raise UnseenError("no loss is given: loss=, or --loss FILE.py:FUNCTION")
-        return self.loss
-
-    def loss_of(self, output, images: Tensor, labels: Tensor) -> float:
-        """The loss, in float64; UnseenError where it is not finite."""
-        number = _number(self._loss_value(output, images, labels))
-        if not math.isfinite(number):
-            raise UnseenError("the loss is not finite")
-        return number
-
-    def _loss_value(self, output, images: Tensor, labels: Tensor):
-        loss, inside = self.require_loss(), self.inside(images)
-        with without_cuda():
-            return Pass(self.network).run(lambda: loss(output, inside, labels))
-
-    def _require_number(self) -> None:
-        """ValueError where the loss that is given is none."""
-        images = self.images(4)
-        try:
-            output = self.output(images)
-        except Exception:  # the checks say what is wrong
-            return
-        labels = torch.arange(4, device=images.device) % self.classes
-        try:
-            value = self._loss_value(output, images, labels)
-        except Exception as error:  # whatever somebody's code says
-            words = " ".join(str(error).split())[:200]
-            raise ValueError(
-                f"loss= raises {type(error).__name__}: {words}; it is called with (output, "
-                "images, labels), output is that of evaluation mode, labels are indices (N,)"
-            ) from error
-        _number(value)
-
     def pictures(self, kind: str, count: int) -> Tensor:
-        """The first pictures (N, C, H, W) of "train_data" or "test_data", as they are given."""
+        """Return the first images (N, C, H, W) of "train_data" or "test_data", as given."""
         items = getattr(self, kind)
         if items is None:
             flag = f"--{kind.replace('_', '-')}"
-            raise UnseenError(f"no data are given: {kind}=, or {flag} FILE.py:FUNCTION")
+            raise SkippedError(f"no data are given: {kind}=, or {flag} FILE.py:FUNCTION")
         if isinstance(items, Tensor):
             return items[:count].clone()
         some = [items[k] for k in range(min(count, len(items)))]
         some = [one[0] if isinstance(one, tuple | list) else one for one in some]
         if not all(isinstance(one, Tensor) for one in some):
-            raise UnseenError(f"items of {kind} are no tensors, but {type(some[0]).__name__}")
+            raise SkippedError(f"items of {kind} are {type(some[0]).__name__}, expected tensors")
         return torch.stack(some)
 
     def notes(self) -> list[str]:
-        """What weakens all verdicts."""
+        """Return what weakens all verdicts."""
         try:
-            self.require_different()
-            with self.still():
+            self.caller.require_different()
+            with self.caller.still():
                 scores = self.scores(self.images(7))
             spread = float((scores.amax(0) - scores.amin(0)).max())
         except Exception:  # the checks say what is wrong
             return []
-        if spread < COLLAPSED:
-            return [
-                f"scores hardly differ between images (by {spread:.1g} at most): these weights are "
-                "untrained or have collapsed, so that what passes, passes weakly"
-            ]
-        return []
+        if spread >= COLLAPSED:
+            return []
+        return [
+            f"scores differ by at most {spread:.1g} between images: these weights are untrained or "
+            "have collapsed, so each PASS is weak evidence"
+        ]
 
-    def _objective(self, output, images: Tensor, labels: Tensor):
-        return self.network.objective(output, images, labels).loss
+    @cached_property
+    def _score(self) -> Callable | None:
+        """output -> scores (B, J), or None if they are the lengths of its poses."""
+        if callable(self.given_scores):
+            return self.given_scores
+        if self.caller.way == "look":
+            return lambda output: output["lengths"]
+        images, output, flow, _ = self.inside.recorded
+        form = self.given_scores if self.given_scores != "norms" else None
+        try:
+            result = outputs.find_scores(output, flow, len(images), self.classes, form)
+        except ValueError as error:
+            raise SkippedError(str(error)) from error
+        return None if result is None else result.of
 
 
-def _number(value) -> float:
-    """What a loss returns, in float64; ValueError for anything else than a number."""
+def _network(value) -> nn.Module | None:
+    """The network before training, or what a function without arguments returns."""
+    value = _called("new", value)
+    if value is not None and not isinstance(value, nn.Module):
+        raise ValueError(f"new= must be a network, a torch.nn.Module, got {_shown(value)}")
+    return value
+
+
+def _images(name: str, value):
+    """A sequence of images, a loader's, or what a function without arguments returns.
+
+    ValueError if the function raises, or the value is none of these or holds no images.
+    """
+    value = _called(name, value)
+    if value is None:
+        return None
+    items = getattr(value, "dataset", value)  # of a loader
+    if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
+        raise ValueError(
+            f"{name}= must be images (N, C, H, W), or a sequence of images, or of pairs that begin "
+            f"with one, got {_shown(value)}"
+        )
+    if not len(items):
+        raise ValueError(f"{name}= holds no images")
+    return items
+
+
+def _called(name: str, value):
+    if not isinstance(value, FunctionType | MethodType | partial):
+        return value
     try:
-        return float(value.double() if isinstance(value, Tensor) else value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        shape = getattr(value, "shape", None)
-        form = type(value).__name__ + (f" {tuple(shape)}" if shape is not None else "")
-        raise ValueError(f"loss= returns {form}, expected a number") from error
+        return value()
+    except Exception as error:  # a user's code may raise anything
+        raise ValueError(f"{name}= raises {in_words(error)}") from error
+
+
+def _shown(value) -> str:
+    """A number or a name itself, else its type."""
+    shown = isinstance(value, int | float | str)
+    return repr(value) if shown else type(value).__name__

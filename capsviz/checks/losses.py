@@ -1,56 +1,117 @@
-"""A loss, watched while the lengths in an output, or the targets, are replaced."""
+"""The loss of a network, and how it follows the lengths in the output and the target images."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from capsviz.checks.candidate import Candidate
-from capsviz.checks.inside import squeezed
-from capsviz.checks.verdict import UnseenError
+from capsviz.checks.calling import Caller
+from capsviz.checks.capsules import squeezed
+from capsviz.checks.verdict import SkippedError
+from capsviz.wrapping import without_cuda
 from capsviz.wrapping.leaves import named_tensors, replaced
+from capsviz.wrapping.recorder import Pass
+
+if TYPE_CHECKING:
+    from capsviz.checks.candidate import Candidate
 
 CLOSE = 1e-4
 IMAGES = 4
 NOTHING = 1e-5  # of a loss in float32
 
 
-class Losses:
-    """The loss of four images, of labels 0, 1, 2, ..., as a function of lengths and targets."""
+class Loss:
+    """A function (output, images, labels) -> a number."""
+
+    def __init__(self, caller: Caller, function: Callable):
+        self.caller, self.function = caller, function
+
+    @classmethod
+    def of_network(cls, caller: Caller) -> Loss | None:
+        """Return the loss of one of capsviz's own networks; None for others."""
+        if not hasattr(caller.network, "objective"):
+            return None
+        return cls(caller, lambda *args: caller.network.objective(*args).loss)
+
+    def __call__(self, output, images: Tensor, labels: Tensor) -> float:
+        """Return the loss in float64; SkippedError if it is not finite."""
+        number = _number(self._value(output, images, labels))
+        if not math.isfinite(number):
+            raise SkippedError("the loss is not finite")
+        return number
+
+    def require_number(self) -> None:
+        """Raise ValueError if it raises, or returns no number."""
+        images = self.caller.images(IMAGES)
+        try:
+            output = self.caller.output(images)
+        except Exception:  # the checks say what is wrong
+            return
+        labels = torch.arange(IMAGES, device=images.device) % self.caller.classes
+        try:
+            value = self._value(output, images, labels)
+        except Exception as error:  # a user's code may raise anything
+            words = " ".join(str(error).split())[:200]
+            raise ValueError(
+                f"loss= raises {type(error).__name__}: {words}; it is called with (output, "
+                "images, labels), output is that of evaluation mode, labels are indices (N,)"
+            ) from error
+        _number(value)
+
+    def _value(self, output, images: Tensor, labels: Tensor):
+        inside = self.caller.inside(images)
+        with without_cuda():
+            return Pass(self.caller.network).run(lambda: self.function(output, inside, labels))
+
+
+def _number(value) -> float:
+    """A loss in float64; ValueError if it is no number."""
+    try:
+        return float(value.double() if isinstance(value, Tensor) else value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        shape = getattr(value, "shape", None)
+        form = type(value).__name__ + (f" {tuple(shape)}" if shape is not None else "")
+        raise ValueError(f"loss= returns {form}, expected a number") from error
+
+
+class Response:
+    """The loss of four images, labelled 0, 1, 2, ..., as a function of lengths and targets."""
 
     def __init__(self, candidate: Candidate):
-        self.candidate = candidate
-        candidate.require_loss()
+        self.loss, self.classes = candidate.loss, candidate.classes
         self.images = candidate.images(IMAGES).clamp(0, 1)
-        self.labels = torch.arange(IMAGES, device=self.images.device) % candidate.classes
-        self.output = candidate.output(self.images)
+        self.labels = torch.arange(IMAGES, device=self.images.device) % self.classes
+        self.output = candidate.caller.output(self.images)
+        self._scores = candidate.scores
 
-    def of(self, targets: Tensor) -> float:
-        """With other targets."""
-        return self.candidate.loss_of(self.output, targets, self.labels)
+    def to_targets(self, targets: Tensor) -> float:
+        """Return the loss for other target images."""
+        return self.loss(self.output, targets, self.labels)
 
     def at(self, present: float | Tensor, absent: float, after: float | None = None) -> float:
-        """With these lengths of the class that is there, and of all others, or but of the next.
+        """Return the loss for these lengths of the true class and of all others.
 
-        Raises
-        ------
-        UnseenError  where the output holds neither lengths nor poses.
+        With `after`, the class after the true one has this length. SkippedError if the output
+        holds neither lengths nor poses.
         """
-        return self._with(self.kinds, present, absent, after)
+        return self._with(self._replaceable, present, absent, after)
 
     def _with(self, kinds: dict[Tensor, str], present, absent, after=None) -> float:
-        right = one_hot(self.labels, self.candidate.classes).to(self.images)
+        right = one_hot(self.labels, self.classes).to(self.images)
         lengths = right * present + (1 - right) * absent
         if after is not None:
             lengths[right.roll(1, 1) > 0] = after
         others = {id(tensor): _replaced(tensor, lengths, kind) for tensor, kind in kinds.items()}
-        return self.candidate.loss_of(replaced(self.output, others), self.images, self.labels)
+        return self.loss(replaced(self.output, others), self.images, self.labels)
 
     def shared(self) -> float:
-        """How far it is from a sum over images: of two that change, as a share of one's change."""
+        """Return how far the loss is from a sum over images, relative to one image's change."""
         return max(self._shared(0.95, 0.3), self._shared(0.3, 0.1))
 
     def _shared(self, before: float, after: float) -> float:
@@ -63,7 +124,7 @@ class Losses:
         return abs(two - one - other) / largest if largest > NOTHING * abs(rest) else 0.0
 
     def margin(self) -> float | None:
-        """The coefficient of the present class in a squared margin loss; None for another loss."""
+        """Return the coefficient of the true class in a squared margin loss; None for others."""
         rest = self.at(0.95, 0.05)
         near, false = self.at(0.7, 0.05) - rest, self.at(0.95, 0.3) - rest
         flat = abs(self.at(0.99, 0.01) - rest)
@@ -71,20 +132,21 @@ class Losses:
         return near / 0.04 if near > 0 and max(flat, apart) <= 0.02 * near else None
 
     @cached_property
-    def kinds(self) -> dict[Tensor, str]:
-        """The tensors of the output that hold the lengths, or where the loss does not follow them,
-        the poses: these may also be what it draws from.
+    def _replaceable(self) -> dict[Tensor, str]:
+        """The tensors of the output that hold the lengths.
+
+        If the loss does not follow them, those of the poses, from which it takes the lengths.
         """
         lengths, poses = self._score_tensors()
         if not lengths and not poses:
-            raise UnseenError("the output holds neither the lengths nor the poses that give them")
+            raise SkippedError("the output holds neither the lengths nor the poses")
         both = lengths and poses
         if both and self._with(lengths, 0.95, 0.05) == self._with(lengths, 0.05, 0.95):
             return poses
         return lengths or poses
 
     def _score_tensors(self) -> tuple[dict[Tensor, str], dict[Tensor, str]]:
-        scores, shape = self.candidate.scores(self.images), (IMAGES, self.candidate.classes)
+        scores, shape = self._scores(self.images), (IMAGES, self.classes)
         lengths, poses = {}, {}
         for _, tensor in named_tensors(self.output):
             if not tensor.is_floating_point() or tensor.dim() < 2 or len(tensor) != IMAGES:

@@ -8,28 +8,26 @@ from typing import NamedTuple
 
 from capsviz.checks.verdict import STATUSES, Verdict
 
-MARKS = {"fails": "✗", "told": "·", "cannot be seen": "?", "passes": "✓"}
-
 
 class Report(NamedTuple):
-    """What was found in one network, worst first."""
+    """The verdicts on one network, worst first."""
 
     network: str
     verdicts: tuple[Verdict, ...]
-    notes: tuple[str, ...] = ()  # of the whole, as that its verdicts are weak
+    notes: tuple[str, ...] = ()  # what weakens all verdicts
 
     @property
     def failures(self) -> tuple[Verdict, ...]:
-        """The verdicts that fail."""
-        return tuple(one for one in self.verdicts if one.status == "fails")
+        """The verdicts that are FAIL."""
+        return tuple(one for one in self.verdicts if one.status == "FAIL")
 
     @property
     def exit_status(self) -> int:
-        """0 where nothing fails, else 1."""
+        """0 if nothing fails, else 1."""
         return 1 if self.failures else 0
 
     def verdict(self, check: str) -> Verdict:
-        """The verdict of one check; ValueError for one that was not made."""
+        """Return the verdict of one check; ValueError for one that was not made."""
         for one in self.verdicts:
             if one.check == check:
                 return one
@@ -37,39 +35,36 @@ class Report(NamedTuple):
         raise ValueError(f"no verdict of '{check}', expected one of: {known}")
 
     def counts(self) -> str:
-        """How many verdicts there are of each kind, in words."""
+        """Return how many verdicts there are of each status, as "1 FAIL, 26 PASS"."""
         count = Counter(one.status for one in self.verdicts)
         return ", ".join(f"{count[s]} {s}" for s in STATUSES if count[s])
 
     def text(self) -> str:
-        """For a terminal; what fails comes with what it breaks and how to mend it."""
-        width = max((len(one.check) for one in self.verdicts), default=0)
-        lines = [f"{self.network}: {self.counts()}", *(f"note: {note}" for note in self.notes), ""]
+        """Return a line for each verdict and a last one with the counts, for a terminal."""
+        lines = []
         for one in self.verdicts:
-            lines.append(f"{MARKS[one.status]} {one.status:<15}{one.check:<{width}}  {one.said}")
-            if one.status == "fails":
-                pad = " " * (19 + width)
-                lines += [f"{pad}breaks: {one.breaks}", f"{pad}mend:   {one.mend}"]
-                lines.append(f"{pad}paper:  {one.paper}")
-        return "\n".join(lines)
+            lines.append(f"{one.status:<7} {one.check}: {one.message}")
+            if one.status == "FAIL":
+                lines += [f"        breaks: {one.breaks}", f"        fix:    {one.fix}"]
+                lines.append(f"        paper:  {one.paper}")
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join([*lines, f"{self.network}: {self.counts()}"])
 
     def markdown(self) -> str:
-        """A page with one table, and a section for each failure."""
+        """Return a page with a table, and a section for each failure."""
         lines = [f"# {self.network}", "", f"{self.counts()}.", ""]
         lines += [f"> {note}\n" for note in self.notes]
-        lines += ["| verdict | check | found | paper |", "|---|---|---|---|"]
-        lines += [
-            f"| {MARKS[one.status]} {one.status} | {one.title} (`{one.check}`) | "
-            f"{one.said.replace('|', chr(92) + '|')} | {one.paper} |"
-            for one in self.verdicts
-        ]
+        lines += ["| status | check | measured | paper |", "|---|---|---|---|"]
+        for one in self.verdicts:
+            message = one.message.replace("|", "\\|")
+            lines.append(f"| {one.status} | `{one.check}` | {message} | {one.paper} |")
         for one in self.failures:
-            lines += ["", f"## {one.title}", "", f"{one.said}.", ""]
-            lines += [f"- Breaks: {one.breaks}", f"- Mend: {one.mend}", f"- Paper: {one.paper}"]
+            lines += ["", f"## {one.title}", "", f"{one.message}.", ""]
+            lines += [f"- Breaks: {one.breaks}", f"- Fix: {one.fix}", f"- Paper: {one.paper}"]
         return "\n".join(lines) + "\n"
 
     def as_dict(self) -> dict:
-        """For JSON: NaN and infinities become null."""
+        """Return it for JSON: NaN and infinities become null."""
         return {
             "network": self.network,
             "exit_status": self.exit_status,

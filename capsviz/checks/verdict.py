@@ -1,33 +1,32 @@
-"""What a check says: passes, fails, told, or cannot be seen, with numbers as evidence."""
+"""What a check declares about itself, and what it finds: PASS, FAIL, WARN or SKIPPED."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-STATUSES = ("fails", "told", "cannot be seen", "passes")
+STATUSES = ("FAIL", "WARN", "SKIPPED", "PASS")  # worst first
 
 
 class About(NamedTuple):
-    """What does not depend on a network: `ABOUT` of every check's file."""
+    """What a check declares about itself, whatever the network: `ABOUT` in its file."""
 
     paper: str  # section of Sabour, Frosst & Hinton (2017), arXiv:1710.09829
-    seen: str  # how, in a few words
-    breaks: str  # what goes wrong without it
-    mend: str
-    needs: str = "the network"  # what it must be given
-    pitfalls: tuple[int, ...] = ()  # numbers of `PITFALLS`
-    after: tuple[str, ...] = ("repeats",)  # checks whose failure would upset this one
-    layers: bool = False  # whether routed layers before that of the classes are examined, too
+    method: str  # what is measured, in a few words
+    breaks: str  # what goes wrong in a network that fails
+    fix: str
+    needs: str = "the network"  # what must be given
+    after: tuple[str, ...] = ("not_repeatable",)  # checks whose failure makes this one meaningless
+    every_layer: bool = False  # made for each routed layer: `examine(candidate, layer)`
 
 
 class Judgement(NamedTuple):
     """What a check finds in one network."""
 
-    status: str
-    said: str
+    status: str  # one of STATUSES
+    message: str
     numbers: dict[str, float]
-    mend: str | None = None  # None: as the check says of itself
-    spares: tuple[str, ...] = ()  # checks that come after it, and are judged though it fails
+    fix: str | None = None  # None: the fix that the check declares
+    spares: tuple[str, ...] = ()  # checks `after` this one that are made even if it fails
 
 
 class Verdict(NamedTuple):
@@ -36,33 +35,37 @@ class Verdict(NamedTuple):
     check: str
     title: str
     status: str  # one of STATUSES
-    said: str
+    message: str
     numbers: dict[str, float]
     paper: str
     breaks: str
-    mend: str
-    pitfalls: tuple[int, ...] = ()
-    cause: str | None = None  # the check that fails and would upset this one
+    fix: str
+    cause: str | None = None  # the failed check because of which this one was skipped
 
 
-class UnseenError(Exception):
-    """A thing that a check must look at and that is not there; its text says why."""
+class SkippedError(Exception):
+    """A check cannot be made; the text says why."""
 
 
-class ApartError(UnseenError):
-    """Couplings are no one number for a child and a parent: nothing is said of such."""
+class ApartError(SkippedError):
+    """Couplings differ between the components of a pose."""
 
 
-def passes(said: str, **numbers: float) -> Judgement:
-    """As it should be."""
-    return Judgement("passes", said, numbers)
+def passes(message: str, **numbers: float) -> Judgement:
+    """Return PASS, with the numbers that show it."""
+    return Judgement("PASS", message, numbers)
 
 
-def fails(said: str, **numbers: float) -> Judgement:
-    """A mistake, and the numbers that show it."""
-    return Judgement("fails", said, numbers)
+def fails(message: str, **numbers: float) -> Judgement:
+    """Return FAIL: a mistake, with the numbers that show it."""
+    return Judgement("FAIL", message, numbers)
 
 
-def told(said: str, **numbers: float) -> Judgement:
-    """Unlike the paper, which need be no mistake."""
-    return Judgement("told", said, numbers)
+def warns(message: str, **numbers: float) -> Judgement:
+    """Return WARN: unlike the paper, which may be intended."""
+    return Judgement("WARN", message, numbers)
+
+
+def skipped(message: str) -> Judgement:
+    """Return SKIPPED, with the reason."""
+    return Judgement("SKIPPED", message, {})

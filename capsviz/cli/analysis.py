@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from capsviz import discovery
-from capsviz.cli import example, options, sharing, writing
+from capsviz.cli import options, tasks, writing
 
 
 class Run:
@@ -96,7 +96,7 @@ class Run:
     def digit(self) -> int:
         """The class that the options name."""
         assert self._picture is not None  # asked by commands with the options of a picture
-        return example.chosen(self.inputs.dataset, self._picture["digit"])
+        return options.chosen_class(self.inputs.dataset, self._picture["digit"])
 
     @cached_property
     def picture(self):
@@ -147,7 +147,7 @@ def analysis(
                 _require_statistic(module, name, one=picture and values.get("n") is None)
             if dataset is not None and not named.get("checkpoint") and named["dataset"] is None:
                 named = {**named, "dataset": dataset}
-            empty = task is not None and sharing.is_empty(task, len(seeds))
+            empty = task is not None and tasks.is_empty(task, len(seeds))
             if empty or (task is not None and writing.exists(name, figure)):
                 return
             writing.prepare(name, figure)
@@ -173,7 +173,7 @@ def analysis(
         body.__doc__ = function.__doc__
         inner: Any = writing.figure(writing.as_json(body))  # the last of the help first
         inner.__click_params__ += getattr(function, "__click_params__", [])
-        inner = sharing.task("several training runs", default=None)(inner)
+        inner = tasks.option("several training runs", default=None)(inner)
         inner = options.picture(inner) if picture else inner
         inner = options.networks(inner) if networks else options.replicates(inner)
         return click.command(help=text.partition("\n")[0])(inner)
@@ -225,20 +225,20 @@ def _joined(module, runs: Sequence[Run], rows: Sequence[Iterable]) -> Iterator[t
 
 def _shared(name: str, function, runs: Sequence[Run], values: dict, figure: dict, task) -> list:
     """Rows for `_joined`, once the tasks have measured all runs; until then none of any run."""
-    from capsviz.cli import naming, shares
+    from capsviz.cli import naming, tasks
 
     of = naming.identity(click.get_current_context()), runs[0].inputs.dataset.digest
-    places = [shares.place_of(figure["output"], name, of, one.model.card) for one in runs]
+    places = [tasks.place_of(figure["output"], name, of, one.model.card) for one in runs]
 
     def results(number):
-        return (shares.Measured(*row[:2]) for row in function(runs[number], **values))
+        return (tasks.Measured(*row[:2]) for row in function(runs[number], **values))
 
-    measured = shares.measure(places, task, results, name)
+    measured = tasks.measure(places, task, results, name)
     if measured < len(runs):
         text = f"{measured} of {len(runs)} training runs are measured; the last task draws them all"
         click.echo(text, err=True)
         return [[] for _ in runs]
-    return [shares.read(place) for place in places]
+    return [tasks.read(place) for place in places]
 
 
 def _of_runs(result, networks, about: dict | None) -> list[str]:

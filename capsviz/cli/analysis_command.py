@@ -15,8 +15,8 @@ import click
 from capsviz import analysis as contract
 from capsviz import discovery
 from capsviz.analysis import Analysis, Option
-from capsviz.cli import example, options, sharing, writing
-from capsviz.cli.option import Option as ClickOption
+from capsviz.cli import options, tasks, writing
+from capsviz.cli.options import Option as ClickOption
 
 ONE = ("digit", "index", "image")  # options of one image
 
@@ -31,7 +31,7 @@ def command_of(name: str) -> click.Command:
         help="Print what is measured, how, and what not to conclude from it.",
     )  # fmt: skip
     inner: Any = explain(writing.figure(writing.as_json(_body(name, analyses))))
-    inner = sharing.task("several training runs", default=None)(inner)
+    inner = tasks.option("several training runs", default=None)(inner)
     compares = takes & {"networks", "opened"}
     inner = (options.networks if compares else options.replicates)(inner)
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
@@ -175,13 +175,13 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         named = _with_checkpoint(named, analysis.checkpoint(**own))
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
-        empty = task is not None and sharing.is_empty(task, len(seeds))
+        empty = task is not None and tasks.is_empty(task, len(seeds))
         if empty or (task is not None and writing.exists(name, figure)):
             return
         writing.prepare(name, figure)
         opened = _open(analysis, named)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
-        digit = example.chosen(opened[0].dataset, picture["digit"]) if picture else None
+        digit = options.chosen_class(opened[0].dataset, picture["digit"]) if picture else None
         runs = [opened, *_replicates(opened, seeds)]
 
         def measured(number: int) -> tuple[str, Any]:
@@ -274,20 +274,20 @@ def _joined(name, measured, runs: Sequence, figure: dict, task) -> Iterator[tupl
 
 def _shared(name: str, measured, runs: Sequence, figure: dict, task) -> list[tuple]:
     """Stem and result of every run, once the tasks have measured all; until then none of any."""
-    from capsviz.cli import naming, shares
+    from capsviz.cli import naming, tasks
 
     of = naming.identity(click.get_current_context()), runs[0][0].dataset.digest
-    places = [shares.place_of(figure["output"], name, of, one[0].model.card) for one in runs]
+    places = [tasks.place_of(figure["output"], name, of, one[0].model.card) for one in runs]
 
     def results(number):
-        yield shares.Measured(*measured(number))
+        yield tasks.Measured(*measured(number))
 
-    done = shares.measure(places, task, results, name)
+    done = tasks.measure(places, task, results, name)
     if done < len(runs):
         text = f"{done} of {len(runs)} training runs are measured; the last task draws them all"
         click.echo(text, err=True)
         return []
-    return [tuple(one) for place in places for one in shares.read(place)]
+    return [tuple(one) for place in places for one in tasks.read(place)]
 
 
 def _of_runs(result, opened: Sequence, about: dict | None) -> list[str]:

@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from capsviz.cli import example
-from capsviz.cli.option import Option, stack
+from capsviz.inputs.samples import USUAL_CLASS, usual_class
 
 USUAL = 1000  # images of a statistic, where the split has as many
+
+
+class Option(click.Option):
+    """An option with names of before, which are still taken and nowhere shown.
+
+    Parameters
+    ----------
+    aliases  the old names, with their dashes.
+    """
+
+    def __init__(self, *args, aliases: Sequence[str] = (), **more):
+        super().__init__(*args, **more)
+        self.aliases = list(aliases)
+
+    def add_to_parser(self, parser, ctx):
+        """As click does, under every name."""
+        primary = self.opts
+        self.opts = [*primary, *self.aliases]
+        try:
+            super().add_to_parser(parser, ctx)
+        finally:
+            self.opts = primary
+
+
+def stack(*decorators: Callable, into: str | None = None) -> Callable:
+    """One decorator from several options; `into` hands their values over as one dict."""
+
+    def decorate(function):
+        inner = function
+        if into is not None:
+            names = [name for d in decorators for name in _names(d)]
+
+            @functools.wraps(function)
+            def inner(**values):
+                group = {name: values.pop(name) for name in names}
+                return function(**values, **{into: group})
+
+        for decorator in reversed(decorators):
+            inner = decorator(inner)
+        return inner
+
+    named: Any = decorate
+    named.names = [name for d in decorators for name in _names(d)]
+    return named
+
+
+def _names(decorator: Callable) -> list[str]:
+    """Parameter names that an option decorator, or a stack of them, adds."""
+    if hasattr(decorator, "names"):
+        return decorator.names
+
+    def probe():
+        pass
+
+    decorated: Any = decorator(probe)
+    return [option.name for option in decorated.__click_params__]
 
 
 def number(help_text: str, *aliases: str, name: str = "n") -> Callable:
@@ -143,8 +199,22 @@ networks = stack(
     into="networks",
 )
 
+example = stack(
+    click.option(
+        "--digit",
+        default=USUAL_CLASS,
+        help="Class of the test image. [default: 2, or the last class if there are fewer]",
+    ),
+    click.option(
+        "--index",
+        default=0,
+        show_default=True,
+        help="Number of the image within that class, from 0.",
+    ),
+)
+
 picture = stack(
-    example.options,
+    example,
     click.option(
         "--image", type=click.Path(path_type=Path), help="Your own picture instead of a test image."
     ),
@@ -185,7 +255,7 @@ def open_picture(inputs, values: dict):
 
     if values["image"] is not None and (chosen := typed("digit", "index")):
         raise ValueError(f"--image is a picture of your own: drop {', '.join(chosen)}")
-    digit = example.chosen(inputs.dataset, values["digit"])
+    digit = chosen_class(inputs.dataset, values["digit"])
     return module.open_picture(inputs, **{**values, "digit": digit})
 
 
@@ -241,3 +311,19 @@ def refuse_without_evaluate(n: int | None, *names: str) -> None:
     ignored = typed(*names)
     if n is None and ignored:
         raise ValueError(f"one image is shown: drop {', '.join(ignored)}, or add --n N")
+
+
+def chosen_class(dataset, digit: int) -> int:
+    """The class that the running command's `--digit` names; ValueError if there is none such."""
+    source = click.get_current_context().get_parameter_source("digit")
+    if source is click.core.ParameterSource.DEFAULT:
+        return usual_class(dataset)
+    return known_class(dataset, digit, "--digit")
+
+
+def known_class(dataset, number: int, option: str) -> int:
+    """The number of a class that an option names; ValueError if there is none such."""
+    if not 0 <= number < len(dataset.classes):
+        last = len(dataset.classes) - 1
+        raise ValueError(f"{option}: {dataset.name} has no class {number}, expected 0 to {last}")
+    return number

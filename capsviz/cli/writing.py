@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from capsviz.cli.errors import errors
-from capsviz.cli.option import stack
+from capsviz.cli.options import stack
 
 as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print the result as JSON on stdout."

@@ -1,7 +1,8 @@
-"""Is a CapsNet correct? The pitfalls of published code, looked for in one network."""
+"""Check a capsule network for the mistakes of published code."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,9 +18,9 @@ EXAMPLE = """
     capsviz check --network net.py:build --weights net.pt --loss net.py:loss
     capsviz check --checkpoint mnist
 
-Each check passes, fails, is told (unlike the paper, which need be no mistake) or cannot be seen,
-with the reason. Exit status: 0 where nothing fails, 1 where something does, 2 asked wrongly.
-docs/check.md lists the checks.
+Each check prints PASS, FAIL, WARN (unlike the paper, which may be intended) or SKIPPED (with the
+reason). Exit status: 0 if nothing fails, 1 if a check fails, 2 for a wrong request. docs/check.md
+lists the checks.
 """
 FUNCTION = "FILE.py:FUNCTION"
 
@@ -38,12 +39,12 @@ FUNCTION = "FILE.py:FUNCTION"
 @click.option(
     "--train-data", metavar=FUNCTION, help="() -> training images, or pairs, as the loss gets them."
 )
-@click.option("--test-data", metavar=FUNCTION, help="() -> the test set; it is read twice.")
-@click.option("--iterations", type=int, metavar="R", help="How often it is said to route.")
+@click.option("--test-data", metavar=FUNCTION, help="() -> test images; they are read twice.")
+@click.option("--iterations", type=int, metavar="R", help="Declared number of routing iterations.")
 @click.option(
     "--pair",
     metavar="NAME",
-    help="Which softmax, where there are several: its module, or a part of its place.",
+    help="Which softmax, if there are several: its module, or a part of its position in the code.",
 )
 @click.option("--new", metavar=FUNCTION, help="() -> the network before training.")
 @writing.as_json
@@ -68,7 +69,7 @@ def command(
 
     if markdown is not None:
         naming.refuse_file(markdown, force=force)
-    torch.manual_seed(0)  # networks without weights are drawn alike each time
+    torch.manual_seed(0)  # untrained networks are the same each time
     shape = _shape(inputs, image_shape, classes)
     module, part, name, notice = open_module(**inputs, data_wanted=not shape)
     if notice:
@@ -78,14 +79,14 @@ def command(
         facts["loss"] = open_function(loss, arguments=3)
     for key, spec in (("train_data", train_data), ("test_data", test_data)):
         if spec is not None:
-            facts[key] = _called(spec)
+            facts[key] = partial(open_function(spec))
     if new is not None:
         facts["new"] = opened(new)[0]
     if part is not None:
         shape = {"image_shape": part.image_shape, "classes": len(part.classes)}
         facts["images"] = _images(part)
     try:
-        with on_stderr():  # what their passes, loss and data print
+        with on_stderr():  # what the user's code prints
             report = checks.run(module, **shape, **facts)._replace(network=name)
     except ValueError as error:
         if part is None or inputs["dataset"] is not None or "refuses images" not in str(error):
@@ -101,7 +102,7 @@ def command(
 
 
 def _shape(inputs: dict, image_shape, classes) -> dict:
-    """Shape and classes, where both are given; ValueError for one, or where data say them."""
+    """Shape and classes, if both are given; ValueError for one alone, or beside data."""
     if image_shape is None and classes is None:
         return {}
     if image_shape is None or classes is None:
@@ -113,21 +114,8 @@ def _shape(inputs: dict, image_shape, classes) -> dict:
     return {"image_shape": image_shape, "classes": classes}
 
 
-def _called(spec: str):
-    """What a function without arguments returns."""
-    from capsviz.wrapping import open_function
-    from capsviz.wrapping.stdout import on_stderr
-
-    function = open_function(spec)
-    try:
-        with on_stderr():
-            return function()
-    except Exception as error:  # whatever somebody's code says
-        raise ValueError(f"{spec} raises {type(error).__name__}: {error}") from error
-
-
 def _images(part, count: int = 64):
-    """Test images in [0, 1], always the same ones."""
+    """Test images in [0, 1], the same each time."""
     from capsviz.transforms.augment import to_float
 
     return to_float(part.sample(min(count, len(part))).images)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from capsviz.cli import example, options, writing
+from capsviz.cli import options, writing
 
 FEW = 200
 EXAMPLES = """
@@ -23,7 +23,7 @@ capsviz figures --only rotate --only routing --n 200  # about 15 s
     "--evaluate",
     "--limit",
 )
-@example.options
+@options.example
 @options.seed
 @writing.figure
 def command(style, only, n, digit, index, seed, figure, inputs):
@@ -42,7 +42,7 @@ def command(style, only, n, digit, index, seed, figure, inputs):
     chosen.dataset.first(n)
     names = sets.fitting(names, chosen.dataset)
     if chosen.dataset.parts is None:
-        digit = example.chosen(chosen.dataset, digit)
+        digit = options.chosen_class(chosen.dataset, digit)
         chosen.dataset.nth_of_class(digit, index)
     settings = sets.Settings(n, digit, index, seed, writing.progress, writing.command_line(), most)
     with writing.looking(figure):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import example, options, writing
+from capsviz.cli import options, writing
 
 USUAL = 200  # images of a statistic: a report has many of them
 EXAMPLES = """
@@ -19,7 +19,7 @@ capsviz report --checkpoint mnist --checkpoint mnist-resnet --n 200  # about 30 
 @options.networks
 @options.number(f"Test images behind every statistic. [default: {USUAL}, or all if fewer]")
 @click.option("--only", multiple=True, metavar="NAME", help="These analyses alone; several times.")
-@example.options
+@options.example
 @options.seed
 @click.option(
     "--output",
@@ -43,7 +43,7 @@ def command(networks, n, only, digit, index, seed, output, force):
     n = min(USUAL, len(part)) if n is None else n
     part.first(n)
     if part.parts is None:
-        digit = example.chosen(part, digit)
+        digit = options.chosen_class(part, digit)
         part.nth_of_class(digit, index)
     joined = "-".join(naming.label(one.source) if one.source else one.name for one in opened)
     path = output or Path("runs") / f"report-{joined}.html"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from capsviz.cli import options, sharing, writing
+from capsviz.cli import options, tasks, writing
 
 EXAMPLES = """
 capsviz reproduce iterations --show  # 3 s
@@ -29,7 +29,7 @@ FOLDER = Path("runs/reproduce")
     "--rows", metavar="A,B", callback=lambda context, option, value: _names(value),
     help="Names of runs, as the results are called without their seed. [default: all]",
 )  # fmt: skip
-@sharing.task("rows times seeds")
+@tasks.option("rows times seeds")
 @click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
 @click.option(
     "--schedule",
@@ -83,7 +83,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
             click.echo(f"no results in {FOLDER}: these are the shipped ones", err=True)
     else:
         plan = reproduce.Plan(folder=where, **shared)
-        if sharing.is_empty(task, len(reproduce.runs(table, seeds, plan, rows))):
+        if tasks.is_empty(task, len(reproduce.runs(table, seeds, plan, rows))):
             return
         try:
             with distributed.team(choose_device(device)) as (team, device):

@@ -7,9 +7,9 @@ from torch.nn.functional import relu, softmax
 
 from capsviz import checks
 
-ROUTED = ("couplings_sum", "agreement", "detached", "class_squash")
-PRIMARY = ("primary_squash", "squash_axis", "places", "relu_before_squash")
-EVERY = (*ROUTED, "couplings_of_images", *PRIMARY, "zero_norm", "large_norm")
+ROUTED = ("wrong_softmax_axis", "wrong_agreement", "detached_gradients", "wrong_class_squash")
+PRIMARY = ("unsquashed_primary", "wrong_squash_axis", "mixed_positions", "relu_before_squash")
+EVERY = (*ROUTED, "constant_couplings", *PRIMARY, "nan_at_zero", "nan_at_long_capsules")
 
 
 def squash(s, dim=-1):
@@ -27,18 +27,18 @@ class Routed(nn.Module):
 
     def forward(self, u):
         votes = torch.einsum("ijed,bid->bije", self.matrices, u)
-        votes = votes.detach() if self.mistake == "detached" else votes
+        votes = votes.detach() if self.mistake == "detached_gradients" else votes
         logits = torch.zeros(votes.shape[:3])
         for _ in range(3):
-            couplings = softmax(logits, 1 if self.mistake == "couplings_sum" else 2)
+            couplings = softmax(logits, 1 if self.mistake == "wrong_softmax_axis" else 2)
             s = (couplings[..., None] * votes).sum(1)
             v = (
                 s
                 if self.mistake == "none"
-                else squash(s, 1 if self.mistake == "class_squash" else 2)
+                else squash(s, 1 if self.mistake == "wrong_class_squash" else 2)
             )
             agreed = (votes * v[:, None]).sum(-1)
-            logits = logits - agreed if self.mistake == "agreement" else logits + agreed
+            logits = logits - agreed if self.mistake == "wrong_agreement" else logits + agreed
         return v
 
 
@@ -55,12 +55,12 @@ class Deep(nn.Module):
     def forward(self, images):
         u = self.primary(relu(self.features(images)))  # (B, 32, 3, 3)
         u = relu(u) if self.mistake == "relu_before_squash" else u
-        if self.mistake == "places":
+        if self.mistake == "mixed_positions":
             u = u.reshape(len(u), 36, 8)
         else:
             u = u.unflatten(1, (4, 8)).movedim(2, 4).flatten(1, 3)
-        if self.mistake != "primary_squash":
-            u = squash(u, 1 if self.mistake == "squash_axis" else 2)
+        if self.mistake != "unsquashed_primary":
+            u = squash(u, 1 if self.mistake == "wrong_squash_axis" else 2)
         return self.classes(self.between(u)).norm(dim=-1)
 
 
@@ -74,25 +74,25 @@ def examined(mistake=None):
 
 def test_a_deep_network_that_is_right_passes():
     verdicts = examined()
-    assert {verdicts[name].status for name in EVERY} == {"passes"}
+    assert {verdicts[name].status for name in EVERY} == {"PASS"}
 
 
 @pytest.mark.parametrize("mistake", PRIMARY)
 def test_a_mistake_in_primary_capsules_is_not_hidden_by_a_layer_between(mistake):
     verdicts = examined(mistake)
-    assert [name for name, one in verdicts.items() if one.status == "fails"] == [mistake]
+    assert [name for name, one in verdicts.items() if one.status == "FAIL"] == [mistake]
 
 
 @pytest.mark.parametrize("mistake", ROUTED)
 def test_a_mistake_in_a_layer_before_fails_and_says_where(mistake):
     verdicts = examined(mistake)
-    assert [name for name, one in verdicts.items() if one.status == "fails"] == [mistake]
-    assert "between" in verdicts[mistake].said
+    assert [name for name, one in verdicts.items() if one.status == "FAIL"] == [mistake]
+    assert "between" in verdicts[mistake].message
 
 
 def test_a_layer_before_that_is_not_squashed_fails_where_lengths_are_presence():
-    verdict = examined("none")["class_squash"]
-    assert verdict.status == "fails" and "36 children to 6 parents in between" in verdict.said
+    verdict = examined("none")["wrong_class_squash"]
+    assert verdict.status == "FAIL" and "36 children to 6 parents in between" in verdict.message
 
 
 def test_what_is_looked_at_in_another_layer_leaves_the_candidate_as_it_was():
@@ -100,12 +100,12 @@ def test_what_is_looked_at_in_another_layer_leaves_the_candidate_as_it_was():
         torch.manual_seed(0)
         candidate = checks.Candidate(Deep().eval(), (1, 13, 13), 3)
     images = candidate.images(3)
-    before = candidate.look(images, "couplings")["couplings"]
-    (layer,) = candidate.layers_before
-    other = candidate.at(layer).look(images, "couplings", "poses")
+    before = candidate.capsules.look(images, "couplings")["couplings"]
+    (layer,) = candidate.capsules.before
+    other = layer.look(images, "couplings", "poses")
     assert other["couplings"].shape == (3, 3, 36, 6) and other["poses"].shape == (3, 3, 6, 5)
-    assert torch.equal(candidate.look(images, "couplings")["couplings"], before)
-    assert candidate.at(layer).layers_before == []
+    assert torch.equal(candidate.capsules.look(images, "couplings")["couplings"], before)
+    assert layer.before == [] and candidate.capsules.before == [layer]
 
 
 def test_nothing_is_looked_at_in_training_mode():

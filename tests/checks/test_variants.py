@@ -3,7 +3,8 @@
 import pytest
 import torch
 from helpers import planted_bugs as planted
-from helpers.planted_bugs import CLASSES, SHAPE, TYPES, D, E, I, J
+from helpers.planted_bugs import CLASSES, SHAPE, TYPES, D, E, I, J, examined, of_status
+from helpers.public_layouts import Attention, Expectation
 from torch import nn
 from torch.nn import functional
 
@@ -13,14 +14,6 @@ from capsviz.nn import models
 from capsviz.wrapping.state import restored
 
 CHANNELS, MAP = TYPES * D, (planted.ROWS, planted.COLUMNS)
-
-
-def examined(network, **facts):
-    return checks.run(network, SHAPE, CLASSES, **facts)
-
-
-def of_status(report, status):
-    return [one.check for one in report.verdicts if one.status == status]
 
 
 class Between(planted.Correct):
@@ -65,15 +58,15 @@ NORMALISATIONS = {
 @pytest.mark.parametrize("kind", NORMALISATIONS)
 def test_a_normalisation_before_the_squash_is_no_alarm(kind):
     report = examined(Between(NORMALISATIONS[kind]()))
-    assert of_status(report, "fails") == of_status(report, "told") == [], report.text()
-    for check in ("primary_squash", "squash_axis", "places"):
-        assert report.verdict(check).status == "passes", report.text()
+    assert of_status(report, "FAIL") == of_status(report, "WARN") == [], report.text()
+    for check in ("unsquashed_primary", "wrong_squash_axis", "mixed_positions"):
+        assert report.verdict(check).status == "PASS", report.text()
 
 
 def test_a_normalisation_in_other_words_is_no_alarm():
     report = examined(Between(ByHand()))
-    assert of_status(report, "fails") == [], report.text()
-    assert "normalised before the squash" in report.verdict("squash_axis").said
+    assert of_status(report, "FAIL") == [], report.text()
+    assert "normalised before the squash" in report.verdict("wrong_squash_axis").message
 
 
 def test_a_squash_over_another_axis_is_seen_after_a_normalisation():
@@ -81,13 +74,13 @@ def test_a_squash_over_another_axis_is_seen_after_a_normalisation():
         pass
 
     report = examined(Planted(nn.GroupNorm(2, CHANNELS)))
-    assert of_status(report, "fails") == ["squash_axis"], report.text()
+    assert of_status(report, "FAIL") == ["wrong_squash_axis"], report.text()
 
 
 def test_a_saturated_function_before_the_squash_is_told():
     report = examined(Between(nn.Tanh()))
-    assert of_status(report, "fails") == [], report.text()
-    assert "each by itself" in report.verdict("squash_axis").said
+    assert of_status(report, "FAIL") == [], report.text()
+    assert "before the capsule" in report.verdict("wrong_squash_axis").message
 
 
 def test_batch_normalisation_that_stays_in_training_is_one_alarm():
@@ -98,7 +91,7 @@ def test_batch_normalisation_that_stays_in_training_is_one_alarm():
             return self
 
     report = examined(Training(nn.BatchNorm2d(CHANNELS)))
-    assert of_status(report, "fails") == ["batch"], report.text()
+    assert of_status(report, "FAIL") == ["mixed_batch"], report.text()
 
 
 def sequential(kind):
@@ -117,16 +110,16 @@ def sequential(kind):
 
 def test_places_are_seen_behind_a_stem_in_one_sequence():
     report = examined(sequential(planted.Correct))
-    assert report.verdict("places").status == "passes", report.text()
+    assert report.verdict("mixed_positions").status == "PASS", report.text()
     report = examined(sequential(planted.AcrossPlaces))
-    assert of_status(report, "fails") == ["places"], report.text()
+    assert of_status(report, "FAIL") == ["mixed_positions"], report.text()
 
 
 def test_a_decoder_of_all_poses_draws_no_class():
     network = planted.Correct()
     report = examined(network, decode=lambda poses, classes: network.decoder(poses.flatten(1)))
-    assert of_status(report, "fails") == ["decoder_class"], report.text()
-    assert "all of them" in report.verdict("decoder_class").said
+    assert of_status(report, "FAIL") == ["decoder_without_class"], report.text()
+    assert "all of them" in report.verdict("decoder_without_class").message
 
 
 class Thin(planted.Correct):
@@ -159,9 +152,9 @@ def test_capsules_of_one_number_are_squashed_by_number():
             return super().features(x) * near
 
     report = examined(Near())
-    assert of_status(report, "fails") == [], report.text()
-    assert report.verdict("squash_axis").numbers["lowest"] < 0.9
-    assert of_status(examined(ThinOverChildren()), "fails") == ["squash_axis"]
+    assert of_status(report, "FAIL") == [], report.text()
+    assert report.verdict("wrong_squash_axis").numbers["lowest"] < 0.9
+    assert of_status(examined(ThinOverChildren()), "FAIL") == ["wrong_squash_axis"]
 
 
 def test_classes_that_tie_are_no_alarm_of_a_batch_of_one():
@@ -175,9 +168,9 @@ def test_classes_that_tie_are_no_alarm_of_a_batch_of_one():
             winner = functional.one_hot(even.argmax(1), J).to(x)
             return even, self.drawn(self.poses(x), winner)
 
-    report = examined(Tied(), only="batch_of_one")
+    report = examined(Tied(), only="fails_on_single_image")
     assert report.failures == (), report.text()
-    assert "the winner is another" in report.verdict("batch_of_one").said
+    assert "two classes tie" in report.verdict("fails_on_single_image").message
 
 
 def test_a_batch_of_one_whose_scores_are_others_is_seen():
@@ -185,7 +178,62 @@ def test_a_batch_of_one_whose_scores_are_others_is_seen():
         def lengths(self, v):
             return super().lengths(v).roll(int(len(v) == 1), 1)
 
-    assert of_status(examined(Other(), only="batch_of_one"), "fails") == ["batch_of_one"]
+    assert of_status(examined(Other(), only="fails_on_single_image"), "FAIL") == [
+        "fails_on_single_image"
+    ]
+
+
+class ConvolutionEach(planted.Correct):
+    """One convolution for each number of a capsule, put together at the end."""
+
+    def __init__(self):
+        super().__init__()
+        convolutions = [nn.Conv2d(8, planted.TYPES, 4, stride=2) for _ in range(planted.D)]
+        self.convolutions = nn.ModuleList(convolutions)
+
+    def features(self, x):
+        h = self.stem(x).relu()
+        return torch.cat([c(h).view(len(x), -1, 1) for c in self.convolutions], -1)
+
+    def vectors(self, features):
+        return features
+
+
+class Updated(planted.Correct):
+    """Logits are updated once more, and not used."""
+
+    def routed(self, votes, logits):
+        for _ in range(self.iterations):
+            v = self.squash(self.summed(self.couplings(logits), votes))
+            logits = self.agreed(logits, votes, v)
+        return v
+
+
+class Poses(planted.Correct):
+    """Returns poses alone."""
+
+    def forward(self, x):
+        return self.poses(x)
+
+
+class Winner(planted.Correct):
+    """Returns a one-hot prediction, too."""
+
+    def forward(self, x, labels=None):
+        lengths, drawn = super().forward(x, labels)
+        return functional.one_hot(lengths.argmax(1), CLASSES).float(), lengths, drawn
+
+
+class WithCriterion(planted.Correct):
+    """Returns the reconstruction error, which is no decoder."""
+
+    def __init__(self):
+        super().__init__()
+        self.criterion = nn.MSELoss(reduction="none")
+
+    def forward(self, x, labels=None):
+        lengths, drawn = super().forward(x, labels)
+        return lengths, drawn, self.criterion(drawn, x)
 
 
 class NearerIsMore(planted.Correct):
@@ -228,14 +276,64 @@ class ParentsFirst(planted.Correct):
         return v.squeeze(2).transpose(0, 1)
 
 
-KINDS = [NearerIsMore, Cosine, Leaky, LearnedLogits, ParentsFirst, planted.AgreementDetached]
+KINDS = [ConvolutionEach, Updated, Poses, Winner, WithCriterion, planted.LargeBias]
+KINDS += [NearerIsMore, Cosine, Leaky, LearnedLogits, ParentsFirst, planted.AgreementDetached]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_routing_towards_any_agreement_passes(kind):
+def test_correct_code_in_other_words_passes(kind):
+    torch.manual_seed(0)
     report = examined(kind())
-    assert of_status(report, "fails") == [], report.text()
-    assert report.verdict("agreement").status == "passes", report.text()
+    assert of_status(report, "FAIL") == [], report.text()
+    for check in ("wrong_agreement", "mixed_positions", "wrong_class_squash"):
+        assert report.verdict(check).status == "PASS", report.text()
+
+
+def test_scores_that_are_divided_by_the_largest_of_a_batch_fail():
+    class Divided(planted.Correct):
+        def lengths(self, v):
+            return super().lengths(v) / super().lengths(v).max().clamp_min(1e-6)
+
+    assert of_status(examined(Divided()), "FAIL") == ["mixed_batch"]
+
+
+def test_capsules_of_a_linear_layer_have_no_positions():
+    class Linear(planted.Correct):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8 * 9 * 11, I * D)
+
+        def features(self, x):
+            return self.linear(self.stem(x).relu().flatten(1))
+
+        def vectors(self, features):
+            return features.view(len(features), I, D)
+
+    report = examined(Linear())
+    assert not report.failures, report.text()
+    assert "do not come from one feature map" in report.verdict("mixed_positions").message
+
+
+def test_short_poses_raise_no_alarm_and_weaken_each_pass():
+    report = examined(planted.ShortPoses())
+    verdict = report.verdict("constant_couplings")
+    assert verdict.status == "PASS" and verdict.numbers["between_images"] < 1e-7
+    assert "weak evidence" in report.notes[0] and report.notes[0] in report.text()
+
+
+def test_other_layouts_of_public_code_are_examined():
+    """2 × 3 poses and activations; a bias after the softmax, and a decoder of the winner alone."""
+    report = checks.run(Expectation(), (1, 12, 10), 3)
+    assert of_status(report, "FAIL") == [], report.text()
+    assert "scores_are_not_lengths" in of_status(report, "WARN")
+    report = checks.run(Attention(), (1, 12, 10), 3)
+    assert of_status(report, "FAIL") == ["nan_at_zero"], report.text()
+    assert of_status(report, "WARN") == ["wrong_softmax_axis", "decoder_without_class"]
+
+
+@pytest.mark.parametrize(("bug", "status"), [("LabelByName", "WARN"), ("LabelPerhaps", "SKIPPED")])
+def test_labels_are_searched_among_all_arguments(bug, status):
+    assert examined(getattr(planted, bug)()).verdict("label_leak").status == status
 
 
 def test_no_routing_that_is_shipped_runs_away_from_agreement():
@@ -243,36 +341,36 @@ def test_no_routing_that_is_shipped_runs_away_from_agreement():
     for routing in discovery.names("capsviz.nn.routing"):
         torch.manual_seed(1)
         network = models.build("capsnet", (1, 28, 28), 10, stem="slim", routing=routing)
-        one = checks.run(network, only="agreement").verdict("agreement")
-        if one.status != "passes":
-            unlike[routing] = (one.status, one.said.partition(" for ")[0])
-    unseen, one_pass = "no softmax weighs votes", "it routes in one pass"
+        one = checks.run(network, only="wrong_agreement").verdict("wrong_agreement")
+        if one.status != "PASS":
+            unlike[routing] = (one.status, one.message.partition(" for ")[0])
+    unseen, one_pass = "no softmax weighs votes", "the network routes in one iteration"
     replaced = {
         name: status for name, (status, said) in unlike.items() if "logits are replaced" in said
     }
-    assert replaced == dict.fromkeys(("inverted_attention", "k_means"), "told")
+    assert replaced == dict.fromkeys(("inverted_attention", "k_means"), "WARN")
     unlike = {name: one for name, one in unlike.items() if name not in replaced}
     assert unlike == {
-        "max_min": ("cannot be seen", unseen), "uniform": ("cannot be seen", unseen),
-        "self_attention": ("cannot be seen", one_pass),
-        "self_routing": ("cannot be seen", one_pass),
+        "max_min": ("SKIPPED", unseen), "uniform": ("SKIPPED", unseen),
+        "self_attention": ("SKIPPED", one_pass),
+        "self_routing": ("SKIPPED", one_pass),
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "mend"),
+    ("kind", "words", "fix"),
     [
-        (planted.KeptLogits, "something is kept between", "logits are made new"),
-        (planted.FaintlyKeptLogits, "something is kept between", "logits are made new"),
-        (planted.Random, "two calls with the same images differ", "leave dropout"),
-        (planted.NoiseByHand, "two calls with the same images differ", "leave dropout"),
+        (planted.KeptLogits, "keeps something between", "create logits"),
+        (planted.FaintlyKeptLogits, "keeps something between", "create logits"),
+        (planted.Random, "two calls with the same images differ", "use dropout"),
+        (planted.NoiseByHand, "two calls with the same images differ", "use dropout"),
     ],
 )
-def test_what_is_kept_between_calls_is_told_from_what_is_drawn(kind, words, mend):
+def test_what_is_kept_between_calls_is_told_from_what_is_drawn(kind, words, fix):
     report = examined(kind())
-    assert of_status(report, "fails") == ["repeats"], report.text()
-    verdict = report.verdict("repeats")
-    assert words in verdict.said and verdict.mend.startswith(mend)
+    assert of_status(report, "FAIL") == ["not_repeatable"], report.text()
+    verdict = report.verdict("not_repeatable")
+    assert words in verdict.message and verdict.fix.startswith(fix)
 
 
 def test_what_a_network_keeps_is_put_back():
@@ -284,7 +382,7 @@ def test_what_a_network_keeps_is_put_back():
 
     network = Told()
     own = network.logits
-    examined(network, only="repeats")
+    examined(network, only="not_repeatable")
     assert network.logits is own and own.eq(0).all() and not hasattr(network, "votes")
     with pytest.raises(ValueError, match="something is kept from one to the next"):
         capsviz.wrap(network, SHAPE, CLASSES)
@@ -297,9 +395,9 @@ def test_a_softmax_that_names_no_axis_is_over_that_of_torch(axes):
         def couplings(self, logits):
             return super().couplings(logits.unsqueeze(-1)).squeeze(-1)
 
-    report = examined((planted.ImplicitSoftmax if axes == 3 else Wide)(), only="couplings_sum")
-    over = "the images of a batch" if axes == 3 else "children"
-    assert f"they sum to 1 over {over}" in report.verdict("couplings_sum").said
+    report = examined((planted.ImplicitSoftmax if axes == 3 else Wide)(), only="wrong_softmax_axis")
+    over = "the images of a batch" if axes == 3 else "primary capsules"
+    assert f"couplings sum to 1 over {over}" in report.verdict("wrong_softmax_axis").message
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch, that it is deprecated: it is in use all the same

@@ -15,7 +15,9 @@ from capsviz import checks
 
 def test_the_softmax_of_a_wrapped_pair_is_looked_at():
     def unseen(network, *size, **facts):
-        return "equal claim" in checks.run(network, *size, only="couplings_sum", **facts).text()
+        return (
+            "equal claim" in checks.run(network, *size, only="wrong_softmax_axis", **facts).text()
+        )
 
     network, size = TwoHeads(), (HEADS_SHAPE, HEADS_CLASSES)
     wrapped = capsviz.wrap(network, *size, pair="right")
@@ -23,10 +25,11 @@ def test_the_softmax_of_a_wrapped_pair_is_looked_at():
     assert not unseen(network, *size, pair="right")
     assert not unseen(wrapped)
     assert (
-        "3 passes made, 2 declared" in checks.run(wrapped, only="iterations", iterations=2).text()
+        "3 iterations made, 2 declared"
+        in checks.run(wrapped, only="wrong_iterations", iterations=2).text()
     )
-    report = checks.run(wrapped, only="iterations", iterations=2, pair="left")
-    assert report.verdict("iterations").status == "passes"
+    report = checks.run(wrapped, only="wrong_iterations", iterations=2, pair="left")
+    assert report.verdict("wrong_iterations").status == "PASS"
 
 
 class Looped(planted.Correct):
@@ -54,8 +57,10 @@ class LoopedAcrossPlaces(Looped, planted.AcrossPlaces):
 def test_children_of_a_wrapped_network_are_looked_at(children):
     def verdict(network, **told):
         net = capsviz.wrap(network, SHAPE, CLASSES, grid=None, **told)
-        return checks.run(net, only=("places", "primary_squash")).verdict("places")
+        return checks.run(net, only=("mixed_positions", "unsquashed_primary")).verdict(
+            "mixed_positions"
+        )
 
-    assert "children are not seen" in verdict(Looped()).said
-    assert verdict(Looped(), children=children).status == "passes"
-    assert verdict(LoopedAcrossPlaces(), children=children).status == "fails"
+    assert "capsules are not found" in verdict(Looped()).message
+    assert verdict(Looped(), children=children).status == "PASS"
+    assert verdict(LoopedAcrossPlaces(), children=children).status == "FAIL"

@@ -113,7 +113,7 @@ def test_the_other_commands_print_strict_json_too(monkeypatch, tmp_path):
     monkeypatch.setattr(evaluate, "evaluate", lambda *args, **values: evaluation)
     description = of_nan(describe.Description, layers=[])
     monkeypatch.setattr(describe, "describe", lambda *args, **values: description)
-    verdict = Verdict("margin", "x", "passes", "x", {"number": math.nan}, "4", "x", "x")
+    verdict = Verdict("wrong_margin_loss", "x", "PASS", "x", {"number": math.nan}, "4", "x", "x")
     report = Report("x", (verdict,))
     monkeypatch.setattr(checks, "run", lambda *args, **values: report)
     cells = (["x"], [[math.nan]], "caption", {"x": math.inf})

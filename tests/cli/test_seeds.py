@@ -183,7 +183,7 @@ def test_what_a_killed_task_began_is_measured_again(runs, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("capsviz.cli.shares.write_result", killed)
+        patch.setattr("capsviz.results.files.write_result", killed)
         assert transplant("--seeds-of", "runs/x-*", "--task", "1/1").exit_code != 0
     assert not list((runs.parent / "out/shares").glob("*/*"))
     assert transplant("--seeds-of", "runs/x-*", "--task", "1/1").exit_code == 0

@@ -1,7 +1,7 @@
 """A small CapsNet in plain PyTorch, written from the paper, and the same with one bug at a time.
 
-It shares no code with capsviz. Sizes are all different: 24 children of 4 numbers (2 types × 3 rows
-× 4 columns), 5 parents of 6, images (1, 11, 13).
+Networks and losses share no code with capsviz. Sizes are all different: 24 children of 4 numbers
+(2 types × 3 rows × 4 columns), 5 parents of 6, images (1, 11, 13).
 """
 
 import warnings
@@ -10,6 +10,8 @@ import numpy
 import torch
 from torch import nn
 from torch.nn import functional
+
+from capsviz import checks
 
 SHAPE, CLASSES = (1, 11, 13), 5
 TYPES, D, ROWS, COLUMNS, J, E = 2, 4, 3, 4, CLASSES, 6
@@ -42,9 +44,12 @@ class Correct(nn.Module):
         n2 = (s * s).sum(dim=dim, keepdim=True)
         return s * n2 / (1 + n2) / (n2 + 1e-9).sqrt()
 
-    def capsules(self, features):
+    def vectors(self, features):
         u = features.view(len(features), TYPES, D, ROWS, COLUMNS).permute(0, 1, 3, 4, 2)
-        return self.squash(u.reshape(len(features), I, D))
+        return u.reshape(len(features), I, D)
+
+    def capsules(self, features):
+        return self.squash(self.vectors(features))
 
     def couplings(self, logits):
         return logits.softmax(dim=2)
@@ -58,10 +63,14 @@ class Correct(nn.Module):
     def summed(self, c, votes):
         return (c.unsqueeze(-1) * votes).sum(dim=1)
 
+    def made(self):
+        """How many iterations it makes."""
+        return self.iterations
+
     def routed(self, votes, logits):
-        for k in range(self.iterations):
+        for k in range(self.made()):
             v = self.short(self.summed(self.couplings(logits), votes))
-            if k < self.iterations - 1:
+            if k < self.made() - 1:
                 logits = self.agreed(logits, votes, v)
         return v
 
@@ -90,9 +99,19 @@ class Correct(nn.Module):
         return lengths, self.drawn(v, labels)
 
 
+def examined(network, **facts):
+    """The report of all checks, or of `only` some."""
+    return checks.run(network, SHAPE, CLASSES, **facts)
+
+
+def of_status(report, status):
+    """Names of the checks with this status."""
+    return [one.check for one in report.verdicts if one.status == status]
+
+
 class AcrossPlaces(Correct):
-    def capsules(self, features):
-        return self.squash(features.view(len(features), I, D))
+    def vectors(self, features):
+        return features.view(len(features), I, D)
 
 
 class SoftmaxOverChildren(Correct):
@@ -165,8 +184,70 @@ class Distance(Correct):
         return logits + (votes - v.unsqueeze(1)).square().sum(dim=-1)
 
 
+class AveragedOverChildren(Correct):
+    def agreed(self, logits, votes, v):
+        return logits + (votes * v.unsqueeze(1)).sum(dim=-1).mean(1, keepdim=True)
+
+
+class TenTimesTheLogits(Correct):
+    def couplings(self, logits):
+        return (10 * logits).softmax(dim=2)
+
+
+class TenthOfTheLogits(Correct):
+    def couplings(self, logits):
+        return (0.1 * logits).softmax(dim=2)
+
+
+class AddedTwice(Correct):
+    def agreed(self, logits, votes, v):
+        return logits + 2 * (votes * v.unsqueeze(1)).sum(dim=-1)
+
+
+class AgreementBeforeSquash(Correct):
+    def routed(self, votes, logits):
+        for _ in range(self.iterations - 1):
+            logits = self.agreed(logits, votes, self.summed(self.couplings(logits), votes))
+        return self.short(self.summed(self.couplings(logits), votes))
+
+
+class OneMatrix(Correct):
+    def poses(self, x):
+        u = self.capsules(self.features(x))
+        return self.routed(torch.einsum("jed,bid->bije", self.weight[0], u), self.zeros(u))
+
+
+class NormForSquare(Correct):
+    def short(self, s):
+        return s / (1 + (s.square().sum(-1, keepdim=True) + 1e-9).sqrt())
+
+
+class EpsilonOfOne(Correct):
+    def short(self, s):
+        n2 = s.square().sum(-1, keepdim=True)
+        return s * n2 / (1 + n2) / (n2 + 1).sqrt()
+
+
+class SquaredLengths(Correct):
+    def lengths(self, v):
+        return v.square().sum(-1)
+
+
+class LabelInScores(Correct):
+    def forward(self, x, labels=None):
+        lengths, drawn = super().forward(x)
+        return (lengths if labels is None else 0.9 * lengths + 0.1 * labels), drawn
+
+
+class SigmoidScores(Correct):
+    """No bug: scores of short capsules are near 0.5."""
+
+    def lengths(self, v):
+        return (super().lengths(v) - 0.1).sigmoid()
+
+
 class OtherParent(Correct):
-    """The agreement is with the parent beside it."""
+    """The agreement is with the next parent."""
 
     def agreed(self, logits, votes, v):
         return super().agreed(logits, votes, v.roll(1, 1))
@@ -179,8 +260,7 @@ class NeverRouted(Correct):
 
 class SquashOverChildren(Correct):
     def capsules(self, features):
-        u = features.view(len(features), TYPES, D, ROWS, COLUMNS).permute(0, 1, 3, 4, 2)
-        return self.squash(u.reshape(len(features), I, D), dim=1)
+        return self.squash(self.vectors(features), dim=1)
 
 
 class SquashOverColumns(Correct):
@@ -190,23 +270,15 @@ class SquashOverColumns(Correct):
 
 
 class SquashOverClasses(Correct):
-    def routed(self, votes, logits):
-        for k in range(self.iterations):
-            v = self.squash(self.summed(self.couplings(logits), votes), dim=1)
-            if k < self.iterations - 1:
-                logits = self.agreed(logits, votes, v)
-        return v
+    def short(self, s):
+        return self.squash(s, dim=1)
 
 
 class SquashOverNothing(Correct):
     """The last axis has one number: each number of a pose is squashed by itself."""
 
-    def routed(self, votes, logits):
-        for k in range(self.iterations):
-            v = self.squash(self.summed(self.couplings(logits), votes).unsqueeze(-1)).squeeze(-1)
-            if k < self.iterations - 1:
-                logits = self.agreed(logits, votes, v)
-        return v
+    def short(self, s):
+        return self.squash(s.unsqueeze(-1)).squeeze(-1)
 
     def forward(self, x):
         return self.poses(x)
@@ -247,10 +319,7 @@ class OverChildrenAndBatch(Correct):
         return logits.mean(dim=0, keepdim=True).expand_as(logits).softmax(dim=1)
 
 
-class OverChildrenAndSqueezed(Correct):
-    def couplings(self, logits):
-        return logits.softmax(dim=1)
-
+class OverChildrenAndSqueezed(SoftmaxOverChildren):
     def forward(self, x, labels=None):
         lengths, drawn = super().forward(x, labels)
         return lengths.squeeze(), drawn
@@ -266,8 +335,7 @@ class Collapsed(Correct):
 
 class NoPrimarySquash(Correct):
     def capsules(self, features):
-        u = features.view(len(features), TYPES, D, ROWS, COLUMNS).permute(0, 1, 3, 4, 2)
-        return u.reshape(len(features), I, D)
+        return self.vectors(features)
 
 
 class ReluBeforeSquash(Correct):
@@ -295,13 +363,9 @@ class LabelTaken(Correct):
         return lengths, self.drawn(v, labels)
 
 
-class LabelByName(Correct):
+class LabelByName(LabelTaken):
     def forward(self, x, scale=1.0, *, y_true=None):
-        v = self.poses(x) * scale
-        lengths = self.lengths(v)
-        if y_true is None:
-            y_true = functional.one_hot(lengths.argmax(1), J).to(v)
-        return lengths, self.drawn(v, y_true)
+        return super().forward(x * scale, y_true)
 
 
 class LabelPerhaps(Correct):
@@ -371,21 +435,13 @@ class FirstMask(Correct):
 
 
 class OneTooMany(Correct):
-    def routed(self, votes, logits):
-        for k in range(self.iterations + 1):
-            v = self.squash(self.summed(self.couplings(logits), votes))
-            if k < self.iterations:
-                logits = self.agreed(logits, votes, v)
-        return v
+    def made(self):
+        return self.iterations + 1
 
 
 class OneTooFew(Correct):
-    def routed(self, votes, logits):
-        for k in range(1, self.iterations):
-            v = self.squash(self.summed(self.couplings(logits), votes))
-            if k < self.iterations - 1:
-                logits = self.agreed(logits, votes, v)
-        return v
+    def made(self):
+        return self.iterations - 1
 
 
 class Squeezed(Correct):

@@ -12,11 +12,11 @@ from helpers.browser import NEEDED, browser
 from capsviz import discovery
 from capsviz.analyses import affine
 from capsviz.cli import main
-from capsviz.results import numbers
 from capsviz.results import report as reports
 from capsviz.results.report import page as render_page
 from capsviz.results.report import words
 from capsviz.results.report.contents import choose
+from capsviz.statistics import numbers
 from capsviz.statistics.estimate import Estimate
 
 

@@ -1,27 +1,28 @@
-"""A new network does not saturate its class capsules."""
+"""Class capsules are nearly saturated before training."""
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.verdict import About, Judgement, fails, passes, told
+from capsviz.checks.verdict import About, Judgement, fails, passes, warns
 
 ABOUT = About(
-    paper="none; the authors' code draws the matrices with a deviation of 0.1",
-    seen="mean score before training: about 0.04 or less where it is right",
-    breaks="lengths begin near 1, where the squash has no slope: training starts slowly or dies",
-    mend="draw the matrices small: `0.1 * torch.randn(...)`, less for more children",
+    paper="none; the authors' code draws the matrices with a standard deviation of 0.1",
+    method="mean activation of the class capsules before training, about 0.04 or less if correct",
+    breaks="lengths start near 1, where the squash is flat: training starts slowly or dies",
+    fix="draw the matrices small: `0.1 * torch.randn(...)`, smaller for more primary capsules",
     needs="an untrained network",
-    pitfalls=(23,),
     after=(),
 )
 USUAL, HIGH = 0.1, 0.5
 
 
 def examine(candidate: Candidate) -> Judgement:
-    """Mean score of the new network."""
-    fresh = candidate.fresh()
-    with fresh.still():
-        mean = float(fresh.scores(fresh.images(7)).mean())
-        by_length = fresh.by_length
-    sentence = f"the mean score before training is {mean:.2g}"
+    """Measure the mean length of the untrained class capsules, or their activation without one."""
+    untrained = candidate.untrained()
+    with untrained.caller.still():
+        images, by_length = untrained.images(7), untrained.capsules.by_length
+        lengths = untrained.poses(images).norm(dim=-1) if by_length else untrained.scores(images)
+        mean = float(lengths.mean())
+    message = f"mean activation before training is {mean:.2g}"
     if mean <= USUAL:
-        return passes(sentence, mean=mean)
-    return fails(sentence, mean=mean) if by_length and mean > HIGH else told(sentence, mean=mean)
+        return passes(message, mean=mean)
+    judge = fails if by_length and mean > HIGH else warns
+    return judge(f"{message} (usually ≤ {USUAL})", mean=mean)

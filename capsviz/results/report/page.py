@@ -8,9 +8,9 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from capsviz.results import numbers
 from capsviz.results.report import pictures
 from capsviz.results.report.contents import Contents, Figure
+from capsviz.statistics import numbers
 
 FOLDER = Path(__file__).parent
 LIMIT_BYTES = 8_000_000

@@ -1,5 +1,0 @@
-"""Write docs/findings.md."""
-
-from benchmarks.findings import write
-
-write()

@@ -1,0 +1,344 @@
+"""Tables of README and docs, from cards and result files: one function for each marked part.
+
+A page marks a part by `<!-- NAME -->`, or `<!-- NAME: words -->`, which are handed on; `PARTS` has
+the names. Nothing here is measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+
+from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity
+from benchmarks.findings import NONE, percent, plain, points
+from benchmarks.shipped import LAWS, cards, shipped
+from capsviz import discovery
+from capsviz.cli import PACKAGES
+from capsviz.experiments.gathering import gather
+from capsviz.results import leaderboard as networks
+from capsviz.results.tables import markdown
+from capsviz.statistics.estimate import Estimate
+from capsviz.statistics.intervals import wilson
+
+HEAD = (  # networks and columns of the leaderboard that the README shows
+    ("mnist", "mnist-attention", "mnist-resnet", "mnist-slim-dynamic-10-epochs",
+     "mnist-slim-uniform-10-epochs", "mnist-slim-pooled-10-epochs"),
+    ("network", "runs", "accuracy, %", "inside, %", "outside, %", "parameters"),
+)  # fmt: skip
+
+
+def results() -> str:
+    """Return the table of shipped weights, from their cards."""
+    header = ["weights", "parameters", "test accuracy, %", "n", "SSE per image", "training"]
+    rows, notes = [], []
+    for name, card in cards().items():
+        test, training = card["results"]["test"], card["training"]
+        accuracy = Estimate(test["accuracy"], np.array(test["accuracy_ci95"]))
+        if notice := card["dataset"].get("notice"):
+            notes.append(f"`{name}`: {notice}.")
+        if card["dataset"].get("things", 1) > 1:
+            notes.append(
+                f"`{name}`: accuracy counts images in which all digits are correct. The interval "
+                "is too narrow, because a test digit occurs in several images."
+            )
+        sse = test["reconstruction_sse"]
+        rows.append([
+            f"`{name}`", f"{card['weights']['parameters']:,}",
+            percent(accuracy, 2).removesuffix(" %"), f"{test['n']:,}",
+            NONE if sse is None else f"{sse:.1f}",
+            f"{training['epochs']} epochs of {training['images']:,} images, "
+            f"{training['precision']}, {training['hardware']}",
+        ])  # fmt: skip
+    return "\n".join([markdown(header, rows), *notes]).rstrip()
+
+
+def leaderboard_head() -> str:
+    """Return some rows and columns of docs/leaderboard.md."""
+    names, columns = HEAD
+    rows = {row[0]: row for row in leaderboard.cells(networks.table(), columns)}
+    return markdown(columns, [rows[name] for name in names]).rstrip()
+
+
+def commands() -> str:
+    """Return a row for each command, from the first line of its file."""
+    rows = [
+        [f"`capsviz {name.replace('_', '-')}`", discovery.summary(package, name)]
+        for package in reversed(PACKAGES)
+        for name in discovery.names(package)
+    ]
+    return markdown(["command", ""], rows).rstrip().replace("| :-- | --: |", "| :-- | :-- |", 1)
+
+
+def times() -> str:
+    """Return how long commands and the trainings of shipped weights took."""
+    rows = [
+        [f"`capsviz {words}`", _clock(measured["seconds"])]
+        for words, measured in sorted(durations.read().items(), key=lambda one: one[1]["seconds"])
+    ]
+    for name, card in cards().items():
+        seconds, epochs = card["training"]["seconds"], card["training"]["epochs"]
+        rows.append([f"`capsviz train {name}`, {epochs} epochs", _clock(seconds)])
+    return markdown(["command", "time"], rows).rstrip()
+
+
+def _clock(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
+def blocks() -> str:
+    """Return accuracy on digits of writers seen and not seen in training."""
+    result = _read("blocks")
+    right, n = (sum(one[key] for one in result["blocks"]) for key in ("right", "n"))
+    share, random, machine = right / n, result["random"], result["machine"]
+    low, high = wilson(right, n)
+    rows = [
+        [f"recipe `{result['recipe']}`", f"{random:.1%} of {result['n']}",
+         f"{percent(Estimate(share, np.array([low, high])))} of {n:,}"],
+        ["support vector machine", f"{machine['random']:.1%}", f"{machine['blocks']:.1%}"],
+    ]  # fmt: skip
+    header = ["accuracy on `digits`", "random split", "split by blocks of the file"]
+    return markdown(header, rows).rstrip()
+
+
+def aimed(value: float, aim: float | None, unit: str = "", *, more: bool = False) -> list[str]:
+    """Return a measured number and its aim, with whether that was missed, as two cells."""
+    digits = 0 if unit else 2
+    if aim is None:
+        return [f"{value:.{digits}f}{unit}", ""]
+    missed = value < aim if more else value > aim
+    sign, note = "≥" if more else "≤", " (missed)" if missed else ""
+    return [f"{value:.{digits}f}{unit}", f"{sign} {aim:.{digits}f}{unit}{note}"]
+
+
+def speed() -> str:
+    """Return time and memory of capsviz and of a literal network, over those of a floor."""
+    result = _read("speed")
+
+    def ratio(kept: str, what: str, ours: str, floor: str) -> float:
+        part = result["steps"][kept][what]
+        if ours == "literal":  # it ran apart: no rounds to compare
+            return part[ours]["median_ms"] / part[floor]["median_ms"]
+        return part[ours]["ratio"] / part[floor]["ratio"]
+
+    def halved(kept: str) -> float:
+        """A step in bfloat16 over the plain floor in float32: of two series, by ours in float32."""
+        half = ratio(kept, "train bf16", "capsviz", "capsviz fp32")
+        return half * ratio(kept, "train fp32", "capsviz", "plain floor")
+
+    rows = []
+    for label, what, floor, aim in (
+        ("training step, fp32 / floor", "train fp32", "floor", None),
+        ("training step, fp32 / plain floor", "train fp32", "plain floor", 1.05),
+        ("training step, bf16 / floor", "train bf16", "floor", None),
+        ("training step, bf16 / plain floor, fp32", "", "", 0.52),
+        ("evaluation of 128 images / floor", "evaluate 128", "floor", None),
+        ("evaluation of 128 images / plain floor", "evaluate 128", "plain floor", 1.10),
+        ("evaluation of one image / floor", "evaluate 1", "floor", None),
+    ):
+        literal = NONE
+        if what and "literal" in result["steps"]["stock"][what]:
+            literal = f"{ratio('stock', what, 'literal', floor):.2f}"
+        stock, kept = (
+            ratio(kept, what, "capsviz", floor) if what else halved(kept)
+            for kept in ("stock", "kept")
+        )
+        values = [f"{stock:.2f}", f"{kept:.2f}"]
+        rows.append([label, literal, *values, aimed(max(stock, kept), aim)[1]])
+    memory = result["memory"]
+    for size, aim in (("28", 1.30), ("40", 1.50)):
+        literal, ours = (
+            memory[size][name] / memory[size]["floor"] for name in ("literal", "capsviz")
+        )
+        kept = memory["28 kept"] / memory["28"]["floor"] if size == "28" else None
+        label = f"memory of a step, {size} × {size} px / floor"
+        values = [f"{literal:.2f}", f"{ours:.2f}", NONE if kept is None else f"{kept:.2f}"]
+        rows.append([label, *values, aimed(max(ours, kept or 0), aim)[1]])
+    data, epoch = result["data_path"], result["epoch"]
+    faster = data["images_per_second"]["capsviz"] / epoch["images_per_second"]
+    for label, cells in (
+        (
+            "loading with shifts / a DataLoader of PIL images",
+            aimed(data["ratio"], 20, "×", more=True),
+        ),
+        ("loading with shifts / training", aimed(faster, 20, "×", more=True)),
+        ("one epoch of MNIST, bf16, with validation", aimed(epoch["seconds"], 180, " s")),
+    ):
+        rows.append([label, NONE, NONE, *cells])
+    for name, line in result["commands"].items():
+        if name.startswith("capsviz"):
+            rows.append([f"`{name}`, cold", NONE, NONE, f"{line['median_ms'] / 1e3:.2g} s", ""])
+    return markdown(["", "literal", "library", "command", "aim"], rows) + _machine(result["about"])
+
+
+def paths() -> str:
+    """Return the accuracy of the literal network and of capsviz after training alike."""
+    result = _read("parity")
+    accuracy, rows = result["summary"]["accuracy"], []
+    for path, values in accuracy.items():
+        ends = f"{min(values):.2%} to {max(values):.2%}"
+        rows.append([path, parity.PATHS[path], f"{np.mean(values):.2%}", ends, str(len(values))])
+    gap = parity.paired(result["summary"])
+    rows.append(["difference, paired by seed", "", f"{points(gap)} points", "", str(gap.n)])
+    header = ["network", "precision", "mean test accuracy", "range", "runs"]
+    return markdown(header, rows).rstrip()
+
+
+def by_routing() -> str:
+    """Return time and memory of a capsule layer by every routing."""
+    result = _read("layers")
+    times, peaks, first = result["times"], result["bytes"], layers.FIRST
+    rows = []
+    for name in result["names"]:
+        time, peak = times[name]["ratio"], peaks[name] / peaks[first]
+        missed = [
+            kind for kind, value in (("time", time), ("memory", peak)) if value > layers.AIMS[kind]
+        ]
+        note = f" ({' and '.join(missed)} missed)" if missed else ""
+        literal = f"{name}, literal"
+        rows.append([
+            f"`{name}`{note}", f"{time:.2f}", f"{peak:.2f}",
+            f"{times[literal]['ratio']:.1f}", f"{peaks[literal] / peaks[first]:.1f}",
+        ])  # fmt: skip
+    header = ["routing", "time", "memory", "literal: time", "literal: memory"]
+    unit = f"`{first}`: {times[first]['median_ms']:.0f} ms, {peaks[first] / 1e6:.0f} MB. "
+    return markdown(header, rows) + f"\n{unit}" + _machine(result["about"]).lstrip()
+
+
+def analyses() -> str:
+    """Return how long commands take, with what was aimed at."""
+    known = durations.read()
+    rows = [
+        [f"`capsviz {words}`", *aimed(known[words]["seconds"], aim, " s")]
+        for words, aim in durations.AIMS_S.items()
+        if words in known
+    ]
+    return markdown(["command", "time", "aim"], rows) + _machine(
+        next(iter(known.values()))["about"]
+    )
+
+
+def gpu() -> str:
+    """Return steps and epochs on a GPU."""
+    contenders = {
+        "floor": "floor",
+        "literal": "literal",
+        "capsviz launches": "capsviz, by launches",
+        "capsviz graph": "capsviz, one graph",
+    }
+    header = ["batch", "precision", *(f"{label}, ms" for label in contenders.values())]
+    header.append("epoch of MNIST, s")
+    rows, about = [], {}
+    for precision in ("bf16", "fp32"):
+        for batch in sorted(
+            int(p.stem.split("-")[2]) for p in RESULTS.glob(f"gpu-steps-*-{precision}.json")
+        ):
+            about = _read(f"gpu-steps-{batch}-{precision}")
+            each = [f"{about['milliseconds'][key]:.1f}" for key in contenders]
+            epoch = NONE
+            if precision == "bf16":
+                epoch = f"{_read(f'gpu-epochs-{batch}-graph')['seconds']:.2f}"
+            rows.append([str(batch), precision, *each, epoch])
+    versions = about["provenance"]["versions"]
+    return markdown(header, rows) + f"\n{about['hardware']}, torch {versions['torch']}."
+
+
+def sweeps() -> str:
+    """Return how networks fare under rotation, a grid of warps, and corruptions."""
+    sweep, corrupt = (
+        shipped(f"{name}-mnist-*-images.json").result for name in ("sweep-rotation", "corrupt")
+    )
+    low, high = sweep.sizes[[0, -1]]
+    upright = int(np.argmin(abs(sweep.sizes)))
+    header = [
+        "network", "original, %", f"{low:g}° to {high:g}°, mean", "difference, points",
+        f"correct under all {9 * sweep.grid} warps", "corrupted: error", "mCE",
+        "relative total error",
+    ]  # fmt: skip
+    rows = []
+    for k, name in enumerate(sweep.names):
+        c = corrupt.networks.index(name)
+        rows.append([
+            f"`{name}`", f"{100 * float(sweep.accuracy.value[k, upright]):.1f}",
+            percent(sweep.area[k]), points(sweep.area.difference[k]) if k else NONE,
+            percent(sweep.worst[k]), percent(corrupt.mean[c]),
+            *(NONE if one is None else percent(one[c]) for one in (corrupt.mce, corrupt.total)),
+        ])  # fmt: skip
+    return markdown(header, rows).rstrip()
+
+
+def detection() -> str:
+    """Return how well reconstructions detect attacks and foreign images."""
+    result = shipped("detect-mnist-*-images.json").result
+    average, rows = result.scores.index("class average"), []
+    for k, (name, kind) in enumerate(zip(result.sets, result.kinds, strict=True)):
+        if kind != "clean":
+            areas = [plain(result.auroc[k - 1, score]) for score in (0, average)]
+            rows.append([name.replace("turned", "rotated"), *areas, percent(result.undetected[k])])
+    header = ["images", "AUROC, winning capsule", "control: AUROC, class average", "undetected"]
+    return markdown(header, rows).rstrip()
+
+
+def affnist() -> str:
+    """Return the networks of the affNIST protocol."""
+    result = shipped("affnist.json").result
+    labels = {"capsnet": "CapsNet, 3 iterations", "cnn": "CNN of the paper, 5×5",
+              "average": "ConvNet, average pooling", "resnet": "ResNet-20"}  # fmt: skip
+    header = ["network", "parameters", "runs", "shifted, %", "affine, %", "less CapsNet, points",
+              "inside, %", "outside, %", "lost to shift", "to angle", "to shear",
+              "to scale"]  # fmt: skip
+    rows = []
+    for k, name in enumerate(result.networks):
+        number = [
+            percent(one[k]).removesuffix(" %")
+            for one in (result.affine, result.within, result.beyond)
+        ]
+        rows.append([
+            labels.get(name, name), f"{result.parameters[k] / 1e6:.2f} M",
+            str(len(result.seeds[k])), f"{100 * result.test[k]:.2f}", number[0],
+            NONE if name == "capsnet" else points(result.affine.difference[k]), *number[1:],
+            *(percent(result.lost[k, f]).removesuffix(" %") for f in range(4)),
+        ])  # fmt: skip
+    return markdown(header, rows).rstrip()
+
+
+def laws() -> str:
+    """Return how poses, features and pixels follow a rotation and a shift."""
+    result = shipped(LAWS).result
+    header = ["vector", *(f"{kind}, {warp}" for warp in result.warps for kind in ("map", "size"))]
+    rows = []
+    for s, source in enumerate(result.sources):
+        name = source.replace("freshly initialised", "untrained")
+        each = [one[s, w] for w in range(len(result.warps)) for one in (result.mean, result.probe)]
+        rows.append([name, *map(plain, each)])
+    return markdown(header, rows).rstrip()
+
+
+def reproduced(words: str) -> str:
+    """Return a table of `capsviz reproduce` from shipped results: its name, and epochs."""
+    name, _, epochs = words.partition(" ")
+    folder = discovery.folder("capsviz.trained") / "reproduce"
+    header, rows, _, notes = gather(name, folder, epochs=int(epochs) if epochs else None)
+    rows = [row for row in rows if "not run" not in row]
+    return "\n".join([markdown(header, rows), "```", *notes, "```"])
+
+
+def _read(name: str) -> dict:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def _machine(about: dict) -> str:
+    return f"\n{about['processor']}, {about['hardware']}."
+
+
+PARTS: dict[str, Callable[..., str]] = {
+    "results": results, "leaderboard": leaderboard_head, "findings": findings.titles,
+    "finding": findings.table,
+    "commands": commands, "durations": times, "blocks": blocks, "speed": speed, "parity": paths,
+    "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
+    "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,
+}  # fmt: skip

@@ -1,0 +1,261 @@
+"""How to call a network: with images in [0, 1], with labels if it needs them, or by its `look`."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from capsviz.checks.verdict import SkippedError
+from capsviz.nn.computation import literal
+from capsviz.nn.images import check_images, like_of
+from capsviz.tracing import evaluating
+from capsviz.wrapping import without_cuda
+from capsviz.wrapping.bare import Bare, Recipe, whole_shape
+from capsviz.wrapping.change import ChangePass
+from capsviz.wrapping.compiled import as_written
+from capsviz.wrapping.recorder import Pass
+from capsviz.wrapping.taps import PassEnd, Tap, TapPass
+
+PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
+LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
+          "y_true", "y_onehot", "truth", "true_labels", "gt", "ground_truth")  # fmt: skip
+ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)  # *args, **kwargs
+SINGLE, DOUBLE = 1e-5, 1e-12  # rounding of results in float32 and float64
+
+
+class Caller:
+    """A network, and how to call it.
+
+    `way` is "given" (by `call`), "look" (a network of capsviz), "images", or "one-hot" or "index"
+    for a `forward` that needs labels of that form.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        image_shape=None,
+        classes: int | None = None,
+        *,
+        images: Tensor | None = None,
+        normalise=None,
+        call: Callable | None = None,
+    ):
+        network = as_written(network)
+        image_shape, classes = _size(network, image_shape, classes)
+        recipe = Recipe(call or _images_alone, image_shape, classes)
+        self.network: Any = network  # a user's module may have any attributes
+        self.wrapper: Bare | None = None
+        if isinstance(network, Bare):
+            own = network.recipe
+            self.network, self.wrapper, call = network.network, network, own.call
+            recipe = Recipe(
+                own.call, own.image_shape, own.classes, own.mean, own.std, cuda=own.cuda
+            )
+        elif normalise is not None:
+            recipe.expect(normalise)
+        self.recipe, self.image_shape, self.classes = recipe, image_shape, classes
+        if images is not None:
+            check_images(images)
+            if tuple(images.shape[1:]) != image_shape:
+                expected = f"(N, {', '.join(map(str, image_shape))})"
+                raise ValueError(f"expected images {expected}, got {tuple(images.shape)}")
+        self.own_images, self.normalise = images, normalise
+        card = getattr(network, "card", None) or {}
+        self.name = card.get("name") or type(self.network).__name__
+        with self.still():
+            self.way = _find(self.network, recipe, self.images(2), call)
+
+    def images(self, count: int, seed: int = 0) -> Tensor:
+        """Draw images on the network's device: of those given, repeated if too few, or noise."""
+        like = like_of(self.network)
+        generator = torch.Generator().manual_seed(1000 * seed + 1)
+        own = self.own_images
+        if own is not None:
+            drawn = torch.randperm(len(own), generator=generator)
+            return own[drawn.repeat(-(-count // len(own)))[:count]].to(like)
+        return torch.rand(count, *self.image_shape, generator=generator).to(like)
+
+    def require_different(self) -> None:
+        """Raise SkippedError if all given images are the same."""
+        own = self.own_images
+        if own is not None and bool((own == own[:1]).all()):
+            raise SkippedError("it compares different images, and images= holds only one")
+
+    def inside(self, images: Tensor) -> Tensor:
+        """Return images in [0, 1] as the network expects them."""
+        return self.recipe.normalised(images)
+
+    def call(self, images: Tensor, network: nn.Module | None = None):
+        """Return the output of the network, or of a copy of it, for images in [0, 1]."""
+        network = self.network if network is None else network
+        return self.run(TapPass(network, []), images, network)
+
+    def output(self, images: Tensor):
+        """Return what a loss gets: the output of `forward`, even if the checks call `look`."""
+        return self.network(self.inside(images)) if self.way == "look" else self.call(images)
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Within: evaluation mode, no gradients, and capsviz's own layers in plain PyTorch."""
+        with ExitStack() as stack:
+            stack.enter_context(evaluating(self.network))
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(literal())
+            yield
+
+    def run(self, mode: Pass, images: Tensor, network: nn.Module | None = None):
+        """Return the output of a pass under a mode; None if the mode ends the pass."""
+        network = self.network if network is None else network
+        inside = self.inside(images)
+        with without_cuda() if self.recipe.cuda else nullcontext():
+            return under(mode, lambda: self.recipe.call(network, inside))
+
+    def changed(
+        self, events, change, images: Tensor, taps: Iterable[Tap] = (), until=None, call=None
+    ) -> tuple[Any, dict[str, list[Tensor]]]:
+        """Return the output, and what taps read, of a pass that applies `change` to some events.
+
+        SkippedError if the pass never reaches those events.
+        """
+        mode = ChangePass(self.network, list(taps), events, change, until)
+        output = self.run(mode, images) if call is None else mode.run(lambda: call(images))
+        if not mode.count:
+            raise SkippedError("a pass with changed features does not reach the same code")
+        return output, mode.readings
+
+    def in_double(self, measure: Callable[..., float]) -> tuple[float, float]:
+        """Return `measure(network, dtype)` of a copy in float64, and the rounding to expect.
+
+        Code that names its types, or cannot be copied, is measured by `measure(None, float32)`.
+        """
+        default = torch.get_default_dtype()
+        try:
+            double = copy.deepcopy(self.network).double()
+            torch.set_default_dtype(torch.float64)
+            return measure(double, torch.float64), DOUBLE
+        except SkippedError:
+            raise
+        except Exception:  # a user's code may raise anything
+            torch.set_default_dtype(default)
+            return measure(None, torch.float32), SINGLE
+        finally:
+            torch.set_default_dtype(default)
+
+
+class Labels(NamedTuple):
+    """The argument of `forward` that takes labels."""
+
+    name: str
+    needed: bool
+    named: str | None = None  # its name, if it can only be given by name
+
+
+def labels_of(network: nn.Module) -> Labels | None:
+    """Find the argument for labels: one with such a name, or the second one if it is needed."""
+    others = _beside_images(network)
+    named = [p for p in others if p.name.lower() in LABELS]
+    if named:
+        one = named[0]
+        second = one is others[0] and one.kind is not one.KEYWORD_ONLY
+        return Labels(one.name, one.default is one.empty, None if second else one.name)
+    if others and others[0].default is others[0].empty:
+        return Labels(others[0].name, True)
+    return None
+
+
+def unknown_arguments(network: nn.Module) -> list[str]:
+    """Return arguments of `forward` that may be labels: their default is None, or they are any."""
+    others = [p.name for p in _beside_images(network) if p.default is None]
+    return others + [str(p) for p in _arguments(network)[1:] if p.kind in ANY]
+
+
+def labelled(kind: str, classes: int, label: int, name: str | None = None) -> Callable:
+    """Return (network, images) -> output with one label for all images, second or by name."""
+
+    def call(network: nn.Module, images: Tensor):
+        index = torch.full((len(images),), label, dtype=torch.long, device=images.device)
+        value = one_hot(index, classes).to(images) if kind == "one-hot" else index
+        return network(images, value) if name is None else network(images, **{name: value})
+
+    return call
+
+
+def under(mode: Pass, call: Callable):
+    """Return `call()` under a mode that may end it; None if it does."""
+    with suppress(PassEnd):
+        return mode.run(call)
+    return None
+
+
+def _size(network: nn.Module, image_shape, classes: int | None):
+    """Shape and classes: given, or of the network's `config`; ValueError without either."""
+    config = getattr(network, "config", None)
+    if isinstance(config, dict):
+        image_shape = config.get("image_shape") if image_shape is None else image_shape
+        classes = config.get("classes") if classes is None else classes
+    if image_shape is None or classes is None:
+        raise ValueError(
+            f"{type(network).__name__} does not say what it takes: give image_shape=(C, H, W) and "
+            "classes="
+        )
+    return whole_shape(image_shape, classes), classes
+
+
+def _beside_images(network: nn.Module) -> list[inspect.Parameter]:
+    return [p for p in _arguments(network)[1:] if p.kind not in ANY]
+
+
+def _arguments(network: nn.Module) -> list[inspect.Parameter]:
+    """The arguments of `forward`, the images first."""
+    if isinstance(network, nn.DataParallel):
+        network = network.module
+    with suppress(TypeError, ValueError):
+        own = list(inspect.signature(network.forward).parameters.values())
+        first = [inspect.Parameter("images", inspect.Parameter.POSITIONAL_ONLY)]
+        return first + own if own and own[0].kind in ANY else own
+    return []
+
+
+def _images_alone(network: nn.Module, images: Tensor):
+    return network(images)
+
+
+def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> str:
+    """Put a call that works into the recipe and return its way.
+
+    ValueError with the network's first error if none works.
+    """
+    ways: dict[str, Callable]
+    if call is not None:
+        ways = {"given": call}
+    elif hasattr(network, "look"):
+        ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
+    elif (labels := labels_of(network)) is not None and labels.needed:
+        kinds = ("one-hot", "index")
+        ways = {kind: labelled(kind, recipe.classes, 0, labels.named) for kind in kinds}
+    else:
+        ways = {"images": _images_alone}
+    inside = recipe.normalised(images)
+    errors: list[str] = []
+    for shim in (False, True):
+        for name, way in ways.items():
+            try:
+                with without_cuda() if shim else nullcontext():
+                    TapPass(network, []).run(lambda way=way: way(network, inside))
+            except Exception as error:  # a user's code may raise anything
+                errors.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+            else:
+                recipe.call, recipe.cuda = way, shim or recipe.cuda
+                return name
+        if "cuda" not in errors[0].lower() and "nvidia" not in errors[0].lower():
+            break
+    needed = [p.name for p in _beside_images(network) if p.default is p.empty]
+    advice = f"; it takes {', '.join(needed)}, too: say how by call=" if needed and not call else ""
+    raise ValueError(f"the network refuses images {tuple(images.shape)}: {errors[0]}{advice}")

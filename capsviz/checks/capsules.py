@@ -1,0 +1,187 @@
+"""The capsules of one routed layer: votes, couplings and poses, also for other sums of votes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cached_property
+
+from torch import Tensor
+
+from capsviz.checks.calling import Caller
+from capsviz.checks.inside import Inside
+from capsviz.checks.primary import PrimaryCapsules
+from capsviz.checks.verdict import SkippedError
+from capsviz.wrapping import outputs, parts
+from capsviz.wrapping.layers import Layer
+from capsviz.wrapping.leaves import named_tensors
+from capsviz.wrapping.network import Wrapped
+from capsviz.wrapping.rounds import Round
+from capsviz.wrapping.taps import Tap
+from capsviz.wrapping.trial import Trial
+
+ROUNDED = 1e-3  # of sums of couplings
+
+
+class Capsules:
+    """The class capsules, or those of another routed `layer`.
+
+    `scores` is the option of `Candidate`: it helps to find the poses of the classes.
+    """
+
+    def __init__(self, caller: Caller, inside: Inside, layer: Layer | None = None, scores=None):
+        self.caller, self.inside, self.scores = caller, inside, scores
+        self.of_classes = layer is None
+        if layer is not None:
+            self.__dict__["layer"] = layer
+
+    @cached_property
+    def layer(self) -> Layer:
+        """Its recorded routing; SkippedError if there is none."""
+        return self.inside.layer
+
+    @property
+    def rounds(self) -> list[Round]:
+        """The recorded routing iterations; SkippedError if there are none."""
+        return self.layer.rounds
+
+    @property
+    def routed(self) -> bool:
+        """Whether a softmax weighs votes."""
+        try:
+            return bool(self.rounds)
+        except SkippedError:
+            return False
+
+    @cached_property
+    def before(self) -> list[Capsules]:
+        """Routed layers that this one's votes are made of, and whose couplings can be read."""
+        if not self.routed:
+            return []
+        recorded = self.inside.recorded
+        before = recorded.flow.ancestors(self.rounds[0].total.index)
+        others = [
+            Capsules(self.caller, self.inside, layer)
+            for layer in recorded.layers
+            if layer is not self.layer
+            and len(layer.rounds) > 1  # one iteration alone may be a part of a layer
+            and layer.rounds[-1].total.index in before
+        ]
+        return [one for one in others if one._couples()]
+
+    @cached_property
+    def primary(self) -> PrimaryCapsules:
+        """The capsules whose votes it routes."""
+        return PrimaryCapsules(self)
+
+    @cached_property
+    def own_look(self) -> Callable | None:
+        """The network's own `look`, which is asked where no softmax weighs votes."""
+        owner = self.caller.network if self.caller.way == "look" else self.caller.wrapper
+        return getattr(owner, "look", None)
+
+    @property
+    def trial(self) -> Trial:
+        """The recorded pass, as the functions of `wrap` take one."""
+        images, output, flow, layers = self.inside.recorded
+        others = tuple(layer for layer in layers if layer is not self.layer)
+        return Trial(images, output, flow, self.layer, others)
+
+    @cached_property
+    def wrapped(self) -> Wrapped:
+        """Taps for primary capsules, votes, couplings and poses; not verified as by `wrap`."""
+        wrapped = Wrapped(self.caller.network, copy.copy(self.caller.recipe), [], {})
+        parts.put_layer(wrapped, self.trial)
+        parts.put_vectors(wrapped, self.trial, scores=self.scores)
+        return wrapped
+
+    def taps(self, *keep: str) -> list[Tap]:
+        """Return the taps that read these parts."""
+        return [tap for tap in self.wrapped.recipe.taps if tap.part in keep]
+
+    def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:
+        """Return parts of a pass, named as in `capsviz.trace`."""
+        if not self.routed and self.own_look is not None:
+            values = self.own_look(images, keep=keep)
+            if missing := [part for part in keep if part not in values]:
+                raise SkippedError(f"the network's `look` does not give {', '.join(missing)}")
+            return values
+        _, mode = self.wrapped.passed(images, self.taps(*keep))
+        if missing := [part for part in keep if not mode.readings.get(part)]:
+            raise SkippedError(f"{', '.join(missing)} not found in the pass")
+        return self.wrapped.joined(mode.readings, len(images))
+
+    def poses(self, images: Tensor) -> Tensor:
+        """Return poses (B, J, E) after the last iteration: of the output, if it holds them."""
+        if self.pose_output is not None:
+            return self._posed(self.caller.call(images))
+        return self.look(images, "poses")["poses"][-1]
+
+    def with_sums(self, change, images: Tensor, part: str, iterations=None) -> list[Tensor]:
+        """Return "poses" or "couplings" of each iteration, if sums of votes are `change(sums)`.
+
+        The sums of the first `iterations` are changed, or all. One line of code that runs all
+        iterations changes those of all.
+        """
+        totals = [one.total for one in self.rounds[:iterations]]
+        output, readings = self.caller.changed(totals, change, images, self.taps(part))
+        if part == "poses" and self.pose_output is not None:
+            return [self._posed(output)]
+        if part not in readings:
+            raise SkippedError(f"{part} not found in a pass with changed sums of votes")
+        return readings[part]
+
+    @cached_property
+    def by_length(self) -> bool:
+        """Whether the length of a pose stands for presence: it is at most 1 for large sums."""
+        if not self.routed:
+            return False
+        with self.caller.still():
+            poses = self.with_sums(lambda total: 1e6 * total, self.caller.images(3), "poses")
+        large = poses[-1].norm(dim=-1)
+        return bool((large.isfinite() & (large < 1.01)).all())
+
+    @cached_property
+    def pose_output(self) -> str | None:
+        """Name of the one output that has the shape of the poses."""
+        if self.caller.way == "look" or not self.routed or not self.of_classes:
+            return None
+        images, output, *_ = self.inside.recorded
+        shape = (len(images), self.caller.classes, self.rounds[-1].count("E"))
+        fits = [
+            name
+            for name, tensor in named_tensors(output)
+            if tensor.is_floating_point() and tuple(squeezed(tensor).shape) == shape
+        ]
+        return fits[0] if len(fits) == 1 and shape[2] > 1 else None
+
+    def _posed(self, output) -> Tensor:
+        assert self.pose_output is not None
+        return squeezed(outputs.pick(output, self.pose_output))
+
+    def _couples(self) -> bool:
+        """Whether couplings sum to 1 over parents, of each position, or over children."""
+        try:
+            with self.caller.still():
+                couplings = self.look(self.caller.images(3), "couplings")["couplings"][-1]
+        except Exception:  # anything that cannot be read
+            return False
+        over_children = float((couplings.double().sum(1) - 1).abs().max()) <= ROUNDED
+        return over_children or positions(couplings) is not None
+
+
+def positions(couplings: Tensor) -> int | None:
+    """Return at how many positions couplings (B, I, J) sum to 1 over the parents; None if nowhere.
+
+    It is 1 for a fully connected layer; a convolutional one chooses between parents at each
+    position.
+    """
+    sums = couplings.double().sum(2)
+    count = max(1, round(float(sums.mean())))
+    fits = couplings.shape[2] % count == 0 and float((sums / count - 1).abs().max()) <= ROUNDED
+    return count if fits else None
+
+
+def squeezed(tensor: Tensor) -> Tensor:
+    """Return it without axes of size 1, except the first."""
+    return tensor.reshape([*tensor.shape[:1], *(n for n in tensor.shape[1:] if n > 1)])

@@ -1,0 +1,77 @@
+"""The output depends on the true label in evaluation mode."""
+
+from torch import Tensor
+
+from capsviz.checks import calling
+from capsviz.checks.candidate import Candidate
+from capsviz.checks.capsules import squeezed
+from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
+from capsviz.wrapping.leaves import named_tensors
+from capsviz.wrapping.taps import TapPass
+
+ABOUT = About(
+    paper="§4.1: the true class masks during training",
+    method="two labels for the same images, in evaluation mode",
+    breaks="reconstructions, or even scores, are made with the answer at test",
+    fix="write `forward(images, labels=None)`; in evaluation mode mask by the longest capsule",
+)
+
+
+def examine(candidate: Candidate) -> Judgement:
+    """Find whether an output changes with the label, and whether a label must be given."""
+    way, labels = candidate.caller.way, calling.labels_of(candidate.network)
+    if way == "given":
+        if labels is not None:
+            raise SkippedError(f"it takes '{labels.name}', and call= may give it")
+        return passes("it takes no labels")
+    if way == "look":
+        return passes("it takes images alone")
+    if labels is None:
+        if unknown := calling.unknown_arguments(candidate.network):
+            raise SkippedError(
+                f"it can be given {', '.join(unknown)}, too, which may be labels: name them "
+                "'labels', or give call= as it is called at test"
+            )
+        return passes("it takes images alone")
+    for kind in [way] if labels.needed else ["one-hot", "index"]:
+        try:
+            first, again, second = (
+                _outputs(candidate, kind, label, labels.named) for label in (0, 0, 1)
+            )
+            break
+        except Exception:  # it takes the other kind of label
+            continue
+    else:
+        raise SkippedError(f"'{labels.name}' takes neither indices nor one-hot labels")
+    moved = {
+        name: _off(a, second[name]) - 2 * _off(a, again[name])
+        for name, a in first.items()
+        if a.is_floating_point() and a.shape == second[name].shape
+    }
+    name, off = max(moved.items(), key=lambda pair: pair[1], default=("", 0.0))
+    scores = [
+        one for one, change in moved.items() if change > 0 and _are_scores(candidate, first[one])
+    ]
+    if off <= 0:
+        return passes(f"in evaluation mode '{labels.name}' changes nothing ({off:.1g})", change=off)
+    message = f"in evaluation mode output{name} changes by {off:.2g} with '{labels.name}'"
+    if labels.needed:
+        return fails(f"{message}, which must be given", change=off)
+    if scores:
+        return fails(f"{message}, and scores change with it", change=off)
+    return warns(f"{message}, if it is given: do not give it at test", change=off)
+
+
+def _are_scores(candidate: Candidate, tensor: Tensor) -> bool:
+    return tuple(squeezed(tensor).shape) == (len(tensor), candidate.classes)
+
+
+def _off(a: Tensor, b: Tensor) -> float:
+    return float((a.double() - b.double()).abs().max())
+
+
+def _outputs(candidate: Candidate, kind: str, label: int, name: str | None) -> dict:
+    call = calling.labelled(kind, candidate.classes, label, name)
+    inside = candidate.caller.inside(candidate.images(3))
+    output = calling.under(TapPass(candidate.network, []), lambda: call(candidate.network, inside))
+    return dict(named_tensors(output))

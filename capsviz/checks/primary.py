@@ -1,0 +1,156 @@
+"""The primary capsules, which a routed layer takes: from which features, and of other features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from capsviz.checks.verdict import SkippedError
+from capsviz.wrapping import vectors
+from capsviz.wrapping.flow import Flow, Port, is_view
+from capsviz.wrapping.layers import Layer
+from capsviz.wrapping.network import Wrapped
+from capsviz.wrapping.recorder import Event, record
+
+if TYPE_CHECKING:
+    from capsviz.checks.capsules import Capsules
+
+MIXING = frozenset(
+    ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "addmm",
+     "baddbmm", "bilinear")
+)  # fmt: skip
+POOLING = frozenset(
+    ("avg_pool2d", "max_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d", "lp_pool2d",
+     "interpolate", "upsample")
+)  # fmt: skip
+NORMALISING = frozenset(("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"))
+
+Change = Callable[[Tensor], Tensor]
+
+
+class PrimaryCapsules:
+    """The capsules whose votes a routed layer weighs."""
+
+    def __init__(self, above: Capsules):
+        self.above, self.caller = above, above.caller
+
+    @cached_property
+    def by_hand(self) -> Callable | None:
+        """Images -> capsules (B, I, D), if `wrap` was given `children=`."""
+        wrapper = self.caller.wrapper
+        if not isinstance(wrapper, Wrapped):
+            return None
+        known = wrapper.recipe
+        if not any("primary" in k for k in (known.variables, known.of_output, known.of_modules)):
+            return None
+        return lambda images: wrapper.look(images, keep=("primary",))["primary"]
+
+    @cached_property
+    def source(self) -> tuple[Flow, Port | None]:
+        """A recorded pass, and the event that makes the capsules in it."""
+        images, output, flow, _ = self.above.inside.recorded
+        if (by_hand := self.by_hand) is not None:
+            recording = record(self.caller.network, lambda: by_hand(images))
+            flow = Flow(recording.events, self.caller.inside(images))
+            return flow, flow.port(recording.output)
+        if not self.above.routed and self.caller.way == "look":
+            return flow, flow.port(output["primary"])
+        place = vectors.children(flow, self.above.rounds[-1])
+        if isinstance(place, str):
+            raise SkippedError(f"primary capsules are not found: {place}")
+        return flow, flow.sources[place.event.index][place.position]
+
+    @cached_property
+    def features(self) -> list[Event]:
+        """The last convolutions, products with weights, or normalisations before the capsules."""
+        return _last_before(*self.source)
+
+    @cached_property
+    def mixtures(self) -> list[Event]:
+        """The features without normalisations."""
+        return _last_before(*self.source, normalised=False)
+
+    def between(self) -> list[Event]:
+        """Return the events from the features to the capsules."""
+        features, (flow, port) = self.features, self.source
+        assert port is not None  # what has features is made by an event
+        before = {port[0]} | flow.ancestors(port[0])
+        after = set().union(*(flow.descendants(event.index) for event in features))
+        return [event for event in flow.events if event.index in before & after]
+
+    def below(self) -> Layer | None:
+        """Return the routed layer that makes these capsules; None for primary capsules proper."""
+        between = {id(event) for event in self.between()}
+        own = self.above.layer if self.above.routed else None
+        for layer in self.above.inside.recorded.layers:
+            if layer is not own and any(id(turn.event) in between for turn in layer.rounds):
+                return layer
+        return None
+
+    def of(self, change: Change, images: Tensor, events: list[Event] | None = None) -> Tensor:
+        """Return the capsules (B, I, D) made of `change(features)`, in the network's own order.
+
+        With `events`, their results are changed in place of the features.
+        """
+        events = self.features if events is None else events
+        shapes = {tuple(event.outputs[0].shape[1:]) for event in events}
+
+        def own(tensor):  # one line may run all layers of an nn.Sequential
+            return change(tensor) if tuple(tensor.shape[1:]) in shapes else tensor
+
+        taps = self.above.taps("primary") if self.above.routed and self.by_hand is None else []
+        output, readings = self.caller.changed(events, own, images, taps, "primary", self.by_hand)
+        if self.by_hand is not None:
+            return output
+        if not taps and self.caller.way == "look":
+            return output["primary"]
+        if "primary" not in readings:
+            raise SkippedError("primary capsules are not found in a pass with changed features")
+        return readings["primary"][-1]
+
+    def lengths(self, scale: float) -> Tensor:
+        """Return lengths (B, I) for random features of that size."""
+        return self.of(noise(scale, seed=2), self.caller.images(7)).norm(dim=-1)
+
+    def large_lengths(self) -> tuple[Tensor, Tensor]:
+        """Return lengths (B, I) for large features, and for features 100 times as large."""
+        first, second = self.lengths(1e4), self.lengths(1e6)
+        if not (first.isfinite().all() and second.isfinite().all()):
+            raise SkippedError("primary capsules are not finite for large features")
+        return first, second
+
+
+def noise(scale: float = 1.0, *, seed: int) -> Change:
+    """Return a change to normal noise; with each call other noise."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda tensor: scale * torch.randn(tensor.shape, generator=generator).to(tensor)
+
+
+def _last_before(flow: Flow, port: Port | None, normalised: bool = True) -> list[Event]:
+    """The last convolutions, pools, or products with weights, before a tensor.
+
+    With `normalised`, normalisations count, too, unless only views follow: such a one stands in
+    for the squash. SkippedError if there is none.
+    """
+    queue, visited, events = [(port, True)], set(), []
+    while queue:
+        source, bare = queue.pop()  # bare: only views follow
+        if source is None or source[0] in visited or source[0] not in flow.derived:
+            continue
+        visited.add(source[0])
+        event = flow.events[source[0]]
+        own = [k for k in range(len(event.inputs)) if flow.from_images(event, k)]
+        product = event.name in ("matmul", "rmatmul", "einsum") and len(event.inputs) > len(own)
+        scaled = normalised and not bare and event.name in NORMALISING
+        if event.name in MIXING | POOLING or product or scaled:
+            events.append(event)
+            continue
+        bare = bare and is_view(event)
+        queue += [(flow.sources[event.index][k], bare) for k in range(len(event.inputs))]
+    if not events:
+        raise SkippedError("no convolution or product with weights comes before primary capsules")
+    return sorted(events, key=lambda event: event.index)
