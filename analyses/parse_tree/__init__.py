@@ -1,4 +1,4 @@
-"""Does a primary capsule choose its class by the image, by its position, or always the same?
+"""Do primary capsules choose their class by the image, by position, or always the same?
 
 `capsviz parse-tree --explain` prints the method, what to see, and what not to conclude.
 """

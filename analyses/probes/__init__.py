@@ -1,4 +1,4 @@
-"""What does a pose encode: slant, width, thickness, position? Linear probes, and paths of poses.
+"""Which of slant, width, thickness and position does a pose encode? Probes, and paths.
 
 `capsviz probes --explain` prints the method, what to see, and what not to conclude.
 """
