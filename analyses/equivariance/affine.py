@@ -12,7 +12,7 @@ from capsviz.analysis import Analysis, Default, Flag, Range, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one, mean
 from capsviz.statistics.threads import on_one_thread
-from capsviz.statistics.words import in_a_row
+from capsviz.statistics.words import in_a_row, sentence
 
 REACH = {"rotation": 30.0, "scale": 0.3, "shear": 0.6, "shift-x": 3.0, "shift-y": 3.0}
 STEPS = (-1, -1 / 2, 1 / 2, 1)  # of the reach
@@ -105,19 +105,9 @@ class AffineMaps(Analysis):
     headline = ("mean", "probe")
 
     def measure(
-        self,
-        networks,
-        images,
-        labels,
-        *,
-        dataset,
-        inputs,
-        progress=iter,
-        fit: Fit = None,
-        warp: Warps = (),
-        seeds: Seeds = None,
-        seed: Seed = 0,
-    ) -> Result:
+        self, networks, images, labels, *, dataset, inputs, progress=iter, fit: Fit = None,
+        warp: Warps = (), seeds: Seeds = None, seed: Seed = 0,
+    ) -> Result:  # fmt: skip
         """Compare networks over N images (N, C, H, W).
 
         Fits are on the training split; where there is none, the halves of the images take turns.
@@ -126,18 +116,10 @@ class AffineMaps(Analysis):
 
         fit = FIT if fit is None else fit
         return compute(
-            list(networks.values()),
-            images,
-            labels,
-            names=list(networks),
-            dataset=dataset,
-            fit=fit,
-            warps=warp or tuple(REACH),
-            seeds=SEEDS if seeds is None else seeds,
-            seed=seed,
-            progress=progress,
-            **training_images(inputs, fit),
-        )
+            list(networks.values()), images, labels, names=list(networks), dataset=dataset,
+            fit=fit, warps=warp or tuple(REACH), seeds=SEEDS if seeds is None else seeds,
+            seed=seed, progress=progress, **training_images(inputs, fit),
+        )  # fmt: skip
 
     def check(self, *, warp, **others):
         """Refuse unknown warps."""
@@ -151,7 +133,7 @@ class AffineMaps(Analysis):
 
     def verdict(self, result) -> str:
         """Say under which warps maps of the pose explain more than maps of untrained poses."""
-        notes = [f"{note[:1].upper()}{note[1:]}." for note in result.notes or []]
+        notes = [*map(sentence, result.notes or [])]
         fresh = untrained(result)
         difference = result.mean.difference
         if not fresh or difference is None:

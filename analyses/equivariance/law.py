@@ -21,7 +21,7 @@ from capsviz.analysis import Analysis, Seed
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.replicates import at_most_one
 from capsviz.statistics.threads import on_one_thread
-from capsviz.statistics.words import in_a_row, number
+from capsviz.statistics.words import in_a_row, number, sentence
 
 STEPS = (0, -2, -1, 1, 2)  # halves of the reach, the unwarped image first
 LAWS = (
@@ -75,40 +75,23 @@ class Laws(Analysis):
     headline = ("explained", "change")
 
     def measure(
-        self,
-        networks,
-        images,
-        labels,
-        *,
-        dataset,
-        inputs,
-        progress=iter,
+        self, networks, images, labels, *, dataset, inputs, progress=iter,
         law: Annotated[
             bool,
             "Whether the maps are a law: composition, extrapolation, one map for all classes.",
         ] = False,
-        fit: Fit = None,
-        warp: Warps = (),
-        seeds: Seeds = None,
-        seed: Seed = 0,
-    ) -> Law:
+        fit: Fit = None, warp: Warps = (), seeds: Seeds = None, seed: Seed = 0,
+    ) -> Law:  # fmt: skip
         """Compare networks over N images (N, C, H, W); fits are on the training split."""
         from capsviz.inputs.samples import training_images
 
         fit = FIT_LAW if fit is None else fit
         return compute(
-            list(networks.values()),
-            images,
-            labels,
-            names=list(networks),
-            dataset=dataset,
-            reach={name: REACH[name] for name in warp or ("rotation",)},
-            fit=fit,
-            seeds=SEEDS_LAW if seeds is None else seeds,
-            seed=seed,
-            progress=progress,
+            list(networks.values()), images, labels, names=list(networks), dataset=dataset,
+            reach={name: REACH[name] for name in warp or ("rotation",)}, fit=fit,
+            seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, progress=progress,
             **training_images(inputs, fit),
-        )
+        )  # fmt: skip
 
     def check(self, *, warp, **others):
         """Refuse unknown warps."""
@@ -123,8 +106,7 @@ class Laws(Analysis):
     def verdict(self, result) -> str:
         """Say which laws hold clearly better than in untrained networks."""
         texts = [_holds(result, f) for f in range(len(result.warps))]
-        notes = (f"{note[:1].upper()}{note[1:]}." for note in result.notes)
-        return " ".join(filter(None, [*texts, *notes]))
+        return " ".join(filter(None, [*texts, *map(sentence, result.notes)]))
 
     def caption(self, result, part="") -> str:
         """Return what the panels show, and what the bars are."""

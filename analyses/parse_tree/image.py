@@ -36,12 +36,7 @@ class Trees(Analysis):
     """
 
     def measure(
-        self,
-        network,
-        *,
-        picture,
-        inputs,
-        classes,
+        self, network, *, picture, inputs, classes,
         other: Annotated[
             int | None,
             Flag("--other", metavar="CLASS"),
@@ -49,7 +44,7 @@ class Trees(Analysis):
             "Class of the other image.",
         ] = None,
         seed: Seed = 0,
-    ) -> Result:
+    ) -> Result:  # fmt: skip
         """Compare an image with an image of another class."""
         from capsviz.inputs.samples import beside, next_class
 

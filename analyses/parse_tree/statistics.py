@@ -11,6 +11,7 @@ from capsviz.analysis import Analysis, Range, Seed
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.replicates import mean, within, within_one
+from capsviz.statistics.words import sentence
 
 OTHERS = 500  # images that means are of, at most
 COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
@@ -99,18 +100,9 @@ class ParseTree(Analysis):
     headline = ("shares", "accuracy", "correlation")
 
     def measure(
-        self,
-        network,
-        images,
-        labels,
-        *,
-        classes,
-        dataset,
-        inputs,
-        progress=iter,
-        seeds: Annotated[int, Range(0), "Freshly initialised networks."] = 1,
-        seed: Seed = 0,
-    ) -> Statistics:
+        self, network, images, labels, *, classes, dataset, inputs, progress=iter,
+        seeds: Annotated[int, Range(0), "Freshly initialised networks."] = 1, seed: Seed = 0,
+    ) -> Statistics:  # fmt: skip
         """Measure the trees of N images (N, C, H, W) with labels (N,).
 
         Raises
@@ -145,7 +137,7 @@ class ParseTree(Analysis):
                 else "The tree stays at its position when the image moves." if low > 0
                 else "It is not shown that the tree moves with the image, nor that it stays."
             )  # fmt: skip
-        return " ".join([*parts, *(f"{note[:1].upper()}{note[1:]}." for note in result.notes)])
+        return " ".join([*parts, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
         """Return what a picture shows, and what its bars are."""

@@ -53,13 +53,7 @@ class Epochs(Analysis):
     headline = ("accuracy", "starved")
 
     def measure(
-        self,
-        network,
-        images,
-        labels,
-        *,
-        inputs,
-        progress=iter,
+        self, network, images, labels, *, inputs, progress=iter,
         folder: Annotated[
             Path | None,
             Flag("--run", metavar="FOLDER"),
@@ -70,19 +64,14 @@ class Epochs(Analysis):
             float, "A starved capsule's gradient is below this share of the largest one."
         ] = 0.001,
         seed: Seed = 0,
-    ) -> Trajectory:
+    ) -> Trajectory:  # fmt: skip
         """Follow the networks of a folder over its epochs."""
         assert folder is not None  # by `check`
         return follow(
-            opened(weights(folder), images, inputs.device, progress),
-            images,
-            labels,
-            run=folder.resolve().name,
-            dataset=inputs.dataset.name,
-            dead_norm=dead_norm,
-            starved_share=starved_share,
-            seed=seed,
-        )
+            opened(weights(folder), images, inputs.device, progress), images, labels,
+            run=folder.resolve().name, dataset=inputs.dataset.name, dead_norm=dead_norm,
+            starved_share=starved_share, seed=seed,
+        )  # fmt: skip
 
     def check(self, *, folder, dead_norm, starved_share, seed):
         """Refuse thresholds without a run, or out of range."""

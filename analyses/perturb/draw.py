@@ -56,7 +56,7 @@ def sheet(result, width):
         shifts = (result.values[0] - result.values[0, result.own[0]])[numbers[0]]
         step = -(-LABEL // (across / columns))  # a label has the room of so many pictures
         some = [k for k in range(columns) if (k - columns // 2) % step == 0]
-        texts = [_minus(f"{s:+.2f}") if s else "0" for s in shifts[some].round(6)]
+        texts = [f"{s:+.2f}" if s else "0" for s in shifts[some].round(6)]
         axes.set_xticks(x[some], texts)
         axes.set_xlabel(f"change{'' if narrow else ' of the dimension'}; framed: unchanged")
     else:
@@ -128,19 +128,13 @@ def table(result, width):
     picture = left.imshow(result.standardised, cmap="PuOr", vmin=-limit, vmax=limit, aspect="auto")
     effect, marked = result.effect, clear(result)
     gap = " " if double else "\n"
+    look = {"ha": "center", "va": "center", "fontsize": 6, "linespacing": 0.95}
     for d in range(E):
         for m in range(M):
             mean, half = effect.value[d, m], effect.high[d, m] - effect.value[d, m]
-            left.text(
-                m,
-                d,
-                _minus(plus_minus(mean, half, "+", gap)) if marked[d, m] else "·",
-                ha="center",
-                va="center",
-                fontsize=6,
-                linespacing=0.95,
-                color="white" if abs(result.standardised[d, m]) > 0.62 * limit else "black",
-            )
+            light = abs(result.standardised[d, m]) > 0.62 * limit
+            words = plus_minus(mean, half, "+", gap) if marked[d, m] else "·"
+            left.text(m, d, words, color="white" if light else "black", **look)
     left.set_xticks(
         range(M), [NAMES[name] for name in result.measures], rotation=0 if double else 40
     )
@@ -148,14 +142,8 @@ def table(result, width):
     left.set_yticks(range(E), [f"dim {d}" for d in range(E)])
     left.tick_params(length=0)
     left.spines[:].set_visible(False)
-    right.errorbar(
-        result.difference.value,
-        range(E),
-        xerr=result.difference.high - result.difference.value,
-        fmt="o",
-        color="black",
-        elinewidth=0.9,
-    )
+    change, half = result.difference.value, result.difference.high - result.difference.value
+    right.errorbar(change, range(E), xerr=half, fmt="o", color="black", elinewidth=0.9)
     right.tick_params(axis="y", length=0, labelleft=False)
     right.set_xlim(0, 1.12 * max(1e-9, result.difference.ci95.max()))
     right.locator_params(axis="x", nbins=3)
@@ -182,7 +170,7 @@ def _names(result, narrow) -> list[str]:
     names = [f"dim {d}" for d in dimensions]
     if result.span == "data" and not narrow:
         ends = result.values[:, [0, -1]]
-        names = [f"{n}\n{_minus(_span(*pair))}" for n, pair in zip(names, ends, strict=True)]
+        names = [f"{n}\n{_span(*pair)}" for n, pair in zip(names, ends, strict=True)]
     return names
 
 
@@ -191,8 +179,3 @@ def _span(low: float, high: float) -> str:
     digits = max(2, int(np.ceil(-np.log10(max(high - low, 1e-9)))))
     low, high = (round(float(end), digits) + 0.0 for end in (low, high))  # no -0.00
     return f"{low:.{digits}f} to {high:.{digits}f}"
-
-
-def _minus(text: str) -> str:
-    """The typographic minus, as on the axes."""
-    return text.replace("-", "−")

@@ -56,12 +56,7 @@ class Sheet(Analysis):
     """
 
     def measure(
-        self,
-        network,
-        *,
-        picture,
-        inputs,
-        progress=iter,
+        self, network, *, picture, inputs, progress=iter,
         pose: Annotated[
             Literal["winning", "true"], "Whose pose of the image to change."
         ] = "winning",
@@ -74,7 +69,7 @@ class Sheet(Analysis):
         every: Annotated[
             bool, Flag("--all"), "All dimensions, not the six strongest alone."
         ] = False,
-    ) -> Result:
+    ) -> Result:  # fmt: skip
         """Change each dimension of the pose, and describe it by its effects over the class.
 
         Raises

@@ -40,17 +40,10 @@ class Single(Analysis):
     """
 
     def measure(
-        self,
-        network,
-        image,
-        label=None,
-        *,
-        classes,
-        inputs,
-        decoder: Decoder = None,
+        self, network, image, label=None, *, classes, inputs, decoder: Decoder = None,
         capsules: Capsules = 6,
         levels: Annotated[int, Range(2, 12), "Shares of the coupling to show."] = 5,
-    ) -> Result:
+    ) -> Result:  # fmt: skip
         """Decode the most coupled capsules of one image, each alone."""
         from capsviz.analyses.primary.train import open_decoders
 

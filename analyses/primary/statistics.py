@@ -51,17 +51,9 @@ class Couplings(Analysis):
     headline = ("sse",)
 
     def measure(
-        self,
-        network,
-        images,
-        *,
-        dataset,
-        inputs,
-        progress=iter,
-        decoder: Decoder = None,
-        capsules: Capsules = 6,
-        seed: Seed = 0,
-    ) -> Statistics:
+        self, network, images, *, dataset, inputs, progress=iter, decoder: Decoder = None,
+        capsules: Capsules = 6, seed: Seed = 0,
+    ) -> Statistics:  # fmt: skip
         """Measure N images (N, C, H, W), with the decoders of a file."""
         from capsviz.analyses.primary.train import open_decoders
 

@@ -37,19 +37,14 @@ class Path(Analysis):
     """
 
     def measure(
-        self,
-        network,
-        *,
-        picture,
-        inputs,
-        classes,
+        self, network, *, picture, inputs, classes,
         other_index: Annotated[
             int | None,
             Flag("--other-index", metavar="K"),
             Default("the one after --index"),
             "Which image of the class the path leads to.",
         ] = None,
-    ) -> Result:
+    ) -> Result:  # fmt: skip
         """Decode the path from one image to another image of its class."""
         from capsviz.inputs.samples import beside
         from capsviz.tracing import scores

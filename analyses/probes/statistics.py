@@ -16,7 +16,7 @@ from capsviz.statistics.intervals import mean_interval
 from capsviz.statistics.replicates import at_most_one, mean, within_one
 from capsviz.statistics.runs import fields_over_draws
 from capsviz.statistics.threads import on_one_thread
-from capsviz.statistics.words import in_a_row
+from capsviz.statistics.words import in_a_row, sentence
 
 PENALTIES = np.logspace(-4, 5, 19)  # of ridge regression on standardised vectors
 LABELLINGS = 5  # of the control task, each drawn anew
@@ -106,13 +106,7 @@ class Probes(Analysis):
     headline = ("r2", "informed", "disentanglement", "completeness", "cycle")
 
     def measure(
-        self,
-        network,
-        images,
-        *,
-        dataset,
-        inputs,
-        progress=iter,
+        self, network, images, *, dataset, inputs, progress=iter,
         fit: Annotated[
             int,
             Range(LEAST),
@@ -127,7 +121,7 @@ class Probes(Analysis):
             "Freshly initialised networks of each preset, each of which sees all images.",
         ] = 3,
         seed: Seed = 0,
-    ) -> Statistics:
+    ) -> Statistics:  # fmt: skip
         """Probe N images (N, C, H, W), beside the data set's networks without capsules."""
         from capsviz.inputs.networks import with_baselines
         from capsviz.inputs.samples import training_images
@@ -136,18 +130,11 @@ class Probes(Analysis):
         if shift_px >= side:
             raise ValueError(f"expected a shift of 0 to {side - 1} px, got --shift-px {shift_px}")
         return evaluate(
-            network,
-            images,
-            name=inputs.name,
-            dataset=dataset,
-            baselines={one.name: one.model for one in with_baselines(inputs)[1:]},
-            fit=fit,
-            shift_px=shift_px,
-            seeds=seeds,
-            seed=seed,
-            progress=progress,
+            network, images, name=inputs.name, dataset=dataset,
+            baselines={one.name: one.model for one in with_baselines(inputs)[1:]}, fit=fit,
+            shift_px=shift_px, seeds=seeds, seed=seed, progress=progress,
             **training_images(inputs, fit),
-        )
+        )  # fmt: skip
 
     def parts(self, result):
         """Return "paths" too, where there is a decoder."""
@@ -176,7 +163,7 @@ class Probes(Analysis):
             gap = result.disentanglement.difference[1]
             no = "" if float(gap.high) < 0 else "not clearly "
             parts.append(f"Its axes are {no}more disentangled than axes drawn at random.")
-        return " ".join([*parts, *(f"{note[:1].upper()}{note[1:]}." for note in result.notes)])
+        return " ".join([*parts, *map(sentence, result.notes)])
 
     def caption(self, result, part="") -> str:
         """Return what a picture shows, and what its intervals are over."""

@@ -37,17 +37,9 @@ class RotateMany(Analysis):
     headline = ("accuracy",)
 
     def measure(
-        self,
-        network,
-        images,
-        labels,
-        *,
-        dataset,
-        progress=iter,
-        start: Start = 0.0,
-        stop: Stop = 360.0,
-        step: Step = 4.0,
-    ) -> Statistics:
+        self, network, images, labels, *, dataset, progress=iter, start: Start = 0.0,
+        stop: Stop = 360.0, step: Step = 4.0,
+    ) -> Statistics:  # fmt: skip
         """Measure N images (N, C, H, W), at least 2, at every angle, counter-clockwise.
 
         Raises

@@ -273,14 +273,6 @@ def test_a_network_that_cannot_be_built_anew_has_no_control_and_says_so(images):
     assert "Foreign cannot be built anew" in equivariance.AffineMaps().verdict(values)
 
 
-def test_a_double_network_reads_alike(images, training):
-    values, double = (
-        quick([model], images, seeds=2, **training)
-        for model in (build_strong(), build_strong().double())
-    )
-    assert double.mean.value == pytest.approx(values.mean.value, abs=1e-3)
-
-
 def test_a_network_is_left_as_found(images):
     model = build_strong().train()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}

@@ -9,7 +9,7 @@ import torch
 from click.testing import CliRunner
 from conftest import build_self_routing, build_tiny, empty_page
 from helpers import noise_images as noise
-from helpers.figure_checks import assert_fits, assert_redrawn
+from helpers.figure_checks import assert_fits
 from helpers.plain_capsnet import Foreign
 from matplotlib.text import Text
 
@@ -397,16 +397,6 @@ def test_a_run_is_followed_from_its_beginning(run_folder, tmp_path):
     again = checkpoint.fresh(last, last.card["recipe"]["seed"])
     assert torch.equal(first.capsules.weight, again.capsules.weight)
     assert not torch.equal(first.capsules.weight, last.capsules.weight)
-
-
-def test_figures_stay_on_the_page_and_are_redrawn_from_their_numbers(
-    model, images, labels, others, tmp_path
-):
-    for result in (
-        parse_tree.trees(model, images[:2], classes=CLASSES),
-        measured(model, images, labels, others, seeds=2),
-    ):
-        assert_redrawn("parse_tree", result, tmp_path)
 
 
 def test_the_command_writes_figures_and_numbers(analyse, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from torch import nn
 
 from capsviz import results
 from capsviz.analyses import perturb
-from capsviz.analyses.perturb import draw, image
+from capsviz.analyses.perturb import image
 from capsviz.analyses.perturb import statistics as statistics_of
 from capsviz.cli import main
 from capsviz.data import Dataset
@@ -179,38 +179,17 @@ def test_a_sheet_shows_the_six_dimensions_that_change_the_image_most(digits):
     assert few.tests == 54
 
 
-def test_a_double_network_reads_alike(twos, statistics):
-    double = statistics_of.evaluate(
-        Foreign().double(), twos, capsule=2, classes=DIGITS, dataset="digits"
-    )
-    assert double.effect.value == pytest.approx(statistics.effect.value, abs=1e-3)
-    sheet = perturb.change_each(Foreign().double(), twos[:1], 2, statistics=double)
-    assert sheet.images.dtype == np.uint8
-
-
-@pytest.mark.parametrize(
-    ("half", "text"),
-    [
-        (0.02, "1.00 ±0.02"),
-        (0.0024, "1.000 ±0.002"),
-        (0.00004, "1.000 ±0.001"),
-        (0, "1.00 ±0.00"),
-    ],
-)
-def test_an_interval_of_some_width_never_reads_as_none(half, text):
-    assert statistics_of.plus_minus(1, half) == text
-
-
 @pytest.mark.parametrize(
     ("mean", "half", "text"),
     [
-        (0.0004, 0.0003, "0.0004 ±0.0003"),
-        (-0.012, 0.008, "-0.012 ±0.008"),
-        (0.0001, 0, "0.0001 ±0.0000"),
+        (1, 0.02, "1.00 ±0.02"),
+        (1, 0.0024, "1.000 ±0.002"),
+        (1, 0.00004, "1.000 ±0.001"),  # an interval of some width never reads as none
+        (0.0004, 0.0003, "0.0004 ±0.0003"),  # what is clear of zero reads so
         (0.008, 0.012, "0.01 ±0.01"),
     ],
 )
-def test_an_effect_that_is_clear_of_zero_reads_so(mean, half, text):
+def test_a_mean_and_its_interval_have_digits_enough(mean, half, text):
     assert statistics_of.plus_minus(mean, half) == text
 
 
@@ -258,13 +237,6 @@ def test_effects_are_half_differences_of_two_decodings_averaged_over_images(
     expected = statistics.effect.value / statistics.spread
     assert statistics.standardised == pytest.approx(expected)
     assert statistics.n == 12
-
-
-def test_effects_do_not_depend_on_the_chunk(foreign, twos, statistics, monkeypatch):
-    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 5)
-    again = statistics_of.evaluate(foreign, twos, capsule=2, classes=DIGITS, dataset="digits")
-    assert again.effect.value == pytest.approx(statistics.effect.value, abs=1e-4)
-    assert again.n == statistics.n
 
 
 @pytest.mark.parametrize("span", ["paper", "data"])
@@ -386,12 +358,6 @@ def test_the_table_is_of_the_digit_that_is_asked_for(blank, tmp_path):
     done = CliRunner().invoke(main, [*asked, "--format", "png", "--output", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert (tmp_path / "perturb-digits-3-9-images.json").exists()
-
-
-def test_the_ends_of_a_narrow_span_are_told_apart():
-    said = [draw._span(*ends) for ends in ((-2.42, -1.28), (-0.0051, 0.0037), (0.481, 0.526))]
-    assert said == ["-2.42 to -1.28", "-0.005 to 0.004", "0.48 to 0.53"]
-    assert draw._span(-0.0004, 0.5) == "0.00 to 0.50" and draw._span(0.1, 0.1).startswith("0.1")
 
 
 def test_measures_without_a_dark_ground_are_said_to_be_of_brightness(foreign, twos):

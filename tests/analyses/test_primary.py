@@ -180,16 +180,6 @@ def test_without_routing_the_couplings_carry_nothing(decoders, tiny_images):
     assert np.allclose(found.sse.difference.value[at], 0, atol=1e-4) and found.spread < 1e-6
 
 
-def test_results_do_not_depend_on_the_images_that_come_together(
-    strong, decoders, tiny_images, statistics, monkeypatch
-):
-    monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 3)
-    found = primary.evaluate(strong, decoders, tiny_images, dataset="noise", capsules=2)
-    drawn = [found.conditions.index(name) for name in (controls.SHUFFLED, controls.RANDOM)]
-    same = [k for k in range(7) if k not in drawn]
-    assert np.allclose(found.sse.value[same], statistics.sse.value[same], rtol=1e-5)
-
-
 def test_one_image_gives_no_interval(strong, decoders, tiny_images):
     with pytest.raises(ValueError, match="at least 2 images, got 1"):
         primary.evaluate(strong, decoders, tiny_images[:1], dataset="noise")
