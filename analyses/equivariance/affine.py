@@ -121,10 +121,6 @@ class AffineMaps(Analysis):
             seed=seed, progress=progress, **training_images(inputs, fit),
         )  # fmt: skip
 
-    def check(self, *, warp, **others):
-        """Refuse unknown warps."""
-        check_warps(warp or tuple(REACH))
-
     def draw(self, result, *, width=7.16, part=""):
         """Draw R2 by size in a panel for each warp, what is read off, and R2 by images of a fit."""
         from capsviz.analyses.equivariance import draw

@@ -14,7 +14,6 @@ from capsviz.analyses.equivariance.affine import (
     Fit,
     Seeds,
     Warps,
-    check_warps,
     untrained,
 )
 from capsviz.analysis import Analysis, Seed
@@ -88,14 +87,10 @@ class Laws(Analysis):
         fit = FIT_LAW if fit is None else fit
         return compute(
             list(networks.values()), images, labels, names=list(networks), dataset=dataset,
-            reach={name: REACH[name] for name in warp or ("rotation",)}, fit=fit,
+            reach={name: REACH.get(name, 0.0) for name in warp or ("rotation",)}, fit=fit,
             seeds=SEEDS_LAW if seeds is None else seeds, seed=seed, progress=progress,
             **training_images(inputs, fit),
         )  # fmt: skip
-
-    def check(self, *, warp, **others):
-        """Refuse unknown warps."""
-        check_warps(warp or ("rotation",))
 
     def draw(self, result, *, width=7.16, part=""):
         """Draw R2 of the vector and of its change, a row for each way to predict it."""

@@ -44,7 +44,7 @@ def command_of(name: str) -> click.Command:
 
 
 def _merged(analyses: Sequence[Analysis]) -> list[Option]:
-    """The options of all, each once and in the order that every analysis has them."""
+    """The options of all, each once, in the order that every analysis has them, all choices."""
     merged: list[Option] = []
     for one in analyses:
         place = len(merged)
@@ -52,6 +52,8 @@ def _merged(analyses: Sequence[Analysis]) -> list[Option]:
             names = [other.name for other in merged]
             if option.name in names:
                 place = names.index(option.name)
+                every = dict.fromkeys((*merged[place].choices, *option.choices))
+                merged[place] = merged[place]._replace(choices=tuple(every))
             else:
                 merged.insert(place, option)
     return merged
@@ -120,16 +122,26 @@ def _click_option(one: Option) -> click.Option:
 
 
 def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
-    """The first analysis that takes every option that was typed; ValueError where none does."""
+    """The first analysis that takes every option that was typed; ValueError where none does.
+
+    Beside an analysis of one image, those of many are chosen by `--n`, a flag, a choice or a path:
+    a number alone, as `--seed`, chooses none.
+    """
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
-    own = {option.name for one in analyses for option in one.options} | {"n", *ONE}
-    names = [n for n in values if n in own and context.get_parameter_source(n) is typed]
+    own = {option.name: option for one in analyses for option in one.options}
+    names = [
+        n for n in values if n in {*own, "n", *ONE} and context.get_parameter_source(n) is typed
+    ]
     refused = [[n for n in names if not _takes(one, n, values[n])] for one in analyses]
     best = min(range(len(analyses)), key=lambda k: len(refused[k]))
-    if not refused[best]:
-        return analyses[best]
     flags = {p.name: p.opts[0] for p in context.command.params}
+    if not refused[best]:
+        many = analyses[0].of_one_image and not analyses[best].of_one_image and "n" not in names
+        if not many or any(own[name].kind not in (int, float) for name in refused[0]):
+            return analyses[best]
+        wrong = ", ".join(flags[name] for name in refused[0])
+        raise ValueError(f"one image is shown: drop {wrong}, or add --n N")
     wrong = ", ".join(flags[name] for name in refused[best])
     if "n" in names and set(refused[best]) & set(ONE):
         raise ValueError(f"--n measures many test images, not one image: drop {wrong}")

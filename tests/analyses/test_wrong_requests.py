@@ -23,6 +23,7 @@ OWN = {
         ("--other", "2"),  # its first image is the picture itself
         ("--n", "9999"),
         ("--n", "9", "--other", "1"),
+        ("--seeds", "2"),
         ("--n", "9", "--seeds", "-1"),
         ("--dead-norm", "0.1"),
         ("--run", "nowhere"),
@@ -38,6 +39,7 @@ OWN = {
         ("--n", "50", "--fit", "3"),
         ("--n", "50", "--shift-px", "-1"),
         ("--n", "50", "--seeds", "-1"),
+        ("--fit", "50"),
     ],
     "routing": [
         ("--n", "1"),
