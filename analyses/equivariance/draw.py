@@ -18,7 +18,7 @@ FIELDS = (("explained", "R² of the vector"), ("change", "R² of its change"))
 
 
 def sheet(result, width):
-    """Panels of all warps, of the probe, and of the number of images; a key above."""
+    """Draw panels of all warps, of the probe, and of the number of images; a key above."""
     counted = _counted(result)
     panels = len(result.warps) + 1 + len(counted)
     columns = 2 if width < WIDE else 4 if panels > 6 else 3
@@ -153,7 +153,7 @@ def _probe(axes, result, space):
 
 
 def laws(result, width):
-    """Two panels for each warp; a key above."""
+    """Draw two panels for each warp; a key above."""
     F, S, L = result.explained.value.shape[1], len(result.sources), len(result.laws)
     across = 2 if width >= WIDE else 1
     key = LINE * -(-S // across)

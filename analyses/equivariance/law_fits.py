@@ -16,7 +16,7 @@ from capsviz.statistics.runs import fields_over_draws
 from capsviz.tracing import features
 from capsviz.transforms.warps import family_matrix, warp
 
-PIXELS = None  # in the place of a network
+PIXELS = None  # instead of a network
 NOTHING = 1e-8  # of the squares of all changes: about their mean so little is rounding
 WHOLE_DOWN, HALF_DOWN, HALF_UP, WHOLE_UP = range(1, 5)  # in vectors by size
 
@@ -67,7 +67,7 @@ def errors(kinds, data: Data, warps, sizes, progress=iter) -> list[list[list[Err
 
     Parameters
     ----------
-    kinds     S lists of networks, `PIXELS` in the place of one.
+    kinds     S lists of networks, `PIXELS` instead of one.
     warps     F names, `sizes` (F, 5) of each, the unwarped image's first.
     progress  wraps the networks of each warp.
     """
@@ -87,7 +87,7 @@ def errors(kinds, data: Data, warps, sizes, progress=iter) -> list[list[list[Err
 
 
 def vectors(model, images: Tensor, labels: np.ndarray) -> np.ndarray:
-    """Of the true class, (X, E)."""
+    """Return vectors of the true class (X, E)."""
     if model is PIXELS:
         return images.flatten(1).numpy().astype(np.float32)
     return features(model, images, torch.from_numpy(labels)).numpy()

@@ -94,7 +94,7 @@ def groups(labels, fit_images, fit_labels, fit: int, fit_of: str):
 
     Returns
     -------
-    (class, its places among the measured, those among the others or None) for each class, how many
+    (class, its rows among the measured, those among the others or None) for each class, how many
     a fit is on, and notes.
 
     Raises

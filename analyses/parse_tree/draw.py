@@ -29,7 +29,7 @@ GREY = "#7F7F7F"
 
 
 def trees(result, width):
-    """For each image: itself, its tree by capsule type, the favourite at each place of each type.
+    """Draw each image, its tree by capsule type, and the favourite at each position of each type.
 
     Narrow figures have the maps below the trees.
     """
@@ -177,7 +177,7 @@ def _leaf(result, count: int) -> str:
 
 
 def statistics(result, width):
-    """Shares of variance and favourites; single children where no image can be moved."""
+    """Draw shares of variance and favourites; single capsules where no image can be moved."""
     wide = width >= PANELS
     S = len(result.networks) + 1
     below = [_favourites] + ([_children] if result.correlation is None else [])
@@ -192,7 +192,7 @@ def statistics(result, width):
 
 
 def moved(result, width):
-    """Frozen couplings; trees of moved images."""
+    """Draw frozen couplings, and trees of moved images."""
     wide = width >= PANELS
     panels = [_frozen] if result.accuracy is not None else []
     panels += [_moved] if result.correlation is not None else []
@@ -316,7 +316,7 @@ def _rows(axes, names):
 
 
 def epochs(result, width):
-    """Activations, gradients and variance against the epoch."""
+    """Draw activations, gradients and variance against the epoch."""
     wide = width >= PANELS
     shape = (1, 3) if wide else (3, 1)
     figure = Figure(figsize=(width, 2.1 if wide else 5.2))

@@ -1,4 +1,4 @@
-"""Measures of `parse_tree`: favourite parents, frozen couplings, trees of moved images."""
+"""Favourite parents, frozen couplings, and trees of moved images."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def favourites(couplings: Tensor) -> Tensor:
 
 
 def usual(favourite: Tensor, parents: int) -> Tensor:
-    """The commonest favourite (I,) of each child over images: (N, I)."""
+    """Return the most common favourite (I,) of each child over images (N, I)."""
     hits = [(favourite == j).sum(0) for j in range(-1, parents)]
     return torch.stack(hits).argmax(0) - 1
 
 
 def choices(favourite: Tensor, known: Tensor, labels: Tensor, read: Tensor, generator) -> Estimate:
-    """Shares of children (5,), means over couples of images or over images: see `CHOICES`.
+    """Return shares of children (5,), means over pairs of images or over images: see `CHOICES`.
 
     Intervals are by Student's t; no image is in two couples of a kind. NaN where there are
     fewer than two couples, or images, and where no child favours any parent.
@@ -110,7 +110,7 @@ def _like(labels: Tensor, generator) -> Tensor:
 
 
 def class_means(known: Observation, classes: Tensor) -> Tensor:
-    """Mean couplings (J, I, J) of the images of each class; of all for a class without images."""
+    """Return mean couplings (J, I, J) of the images of each class, or of all for an empty class."""
     every = known.couplings.mean(0)
     own = [known.couplings[classes == k] for k in range(every.shape[1])]
     return torch.stack([some.mean(0) if len(some) else every for some in own])
@@ -125,7 +125,7 @@ def frozen(
     generator,
     progress=iter,
 ) -> Tensor:
-    """Activations (6, N, J) with couplings frozen in the ways of `FROZEN`.
+    """Return activations (6, N, J) with couplings frozen in the ways of `FROZEN`.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def _neighbours(grid, axis: int) -> list[tuple[int, int]]:
 def moved(
     model, images: Tensor, own: Observation, usual_tree: Tensor, apart, progress=iter
 ) -> Tensor:
-    """Correlations (2, 3, N) of an image's tree with that of the image moved by one position.
+    """Return correlations (2, 3, N) of an image's tree and that of the image moved by a position.
 
     Of what single children add to what all of them favour, over children and parents, and of the
     same less the usual tree of the image's class: of a child with the child of its type at the

@@ -27,7 +27,7 @@ NAMES = {
 
 
 def sheet(result, width):
-    """Every dimension over its range, one row each, its effect in words beside it."""
+    """Draw every dimension over its range, a row each, its effect in words beside it."""
     E, *_, tall, wide = result.images.shape
     narrow = width < WIDE
     left, words = (0.45, 1.45) if narrow else (0.8, 1.6)  # inches
@@ -116,7 +116,7 @@ def _heading(figure, result, text):
 
 
 def table(result, width):
-    """Standardised effects as colours, means and intervals in units; the pixel change beside."""
+    """Draw standardised effects as colours, means and intervals as text; beside it pixel change."""
     E, M = result.effect.value.shape
     double = width >= 5
     row = 0.24 if double else 0.27

@@ -263,7 +263,7 @@ def _effect(name: str, effect: Estimate) -> str:
 def plus_minus(mean: float, half: float, sign: str = "", gap: str = " ") -> str:
     """Return a mean and half its interval: "0.12 ±0.01".
 
-    Two digits, or three for a narrower interval; more where zero would not be seen to be outside.
+    Two digits, or three for a narrower interval; more where that would hide that zero is outside.
     """
     for places in range(2, 12):
         width = round(half, places)

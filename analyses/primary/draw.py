@@ -14,7 +14,7 @@ CELL = 0.85  # inches of a picture, at most
 
 
 def rows(result, width):
-    """One row per capsule: the input with its receptive field, the growing coupling; then all."""
+    """Draw a row for each capsule: its receptive field, its growing coupling; beside it all."""
     K, L = result.sse.shape
     levels = range(L) if width >= 5 else sorted({0, L // 2, L - 1})
     columns = len(levels) + 2
@@ -66,7 +66,7 @@ def rows(result, width):
 
 
 def errors(result, width):
-    """Mean SSE under every condition; beside it, what each control of the couplings adds."""
+    """Draw the mean SSE under every condition; beside it, what replaced couplings add."""
     side = width >= 6
     figure = Figure(figsize=(width, 2.1 if side else 3.6))
     left, right = figure.subplots(

@@ -17,7 +17,7 @@ PATH, FADE, GREY, OTHER = COLOURS[0], COLOURS[1], "#7F7F7F", "#C00000"
 
 
 def sheet(result, width):
-    """Probes and DCI."""
+    """Draw probes and DCI."""
     wide = width >= WIDE
     S = len(result.sources)
     tall = 6 * max(0.26, 0.055 * S)
@@ -40,7 +40,7 @@ def sheet(result, width):
 
 
 def paths(result, width):
-    """The cycle, and activation and distance along paths."""
+    """Draw the cycle, and activation and distance along paths."""
     wide = width >= WIDE
     figure = Figure(figsize=(width, 1.8 if wide else 3.1))
     if wide:
@@ -136,7 +136,7 @@ def _path(axes, result, field, name):
 
 
 def strip(result, width):
-    """Film strips of path and cross-fade, the images at the ends of the first; activations below.
+    """Draw film strips of path and cross-fade, with the two images; activations below.
 
     Below each image is its predicted class, in red where that is not the class of the path.
     """
