@@ -1,29 +1,19 @@
 """README and docs say what is true: tables are made from the cards, examples run, links lead."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
-import torch
 from click.testing import CliRunner
 from PIL import Image
 
 from benchmarks import architecture, readme
-from capsviz import checkpoint, discovery, results
+from capsviz import checkpoint, discovery
 from capsviz.cli import main
-from capsviz.nn.class_capsules import ClassCapsules
-from capsviz.nn.routing import Routing
 
 ROOT = discovery.root()
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXT = (ROOT / "docs/howto.md").read_text(encoding="utf-8")  # of the examples
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-PLUGINS = {
-    "routing/sharp": "def route",
-    "data/bars": "def load",
-    "analyses/mean_lengths": "def plot",
-}
 
 
 def block(part):
@@ -40,12 +30,9 @@ def example(part):
 
 @pytest.fixture
 def plugins(tmp_path, monkeypatch):
-    """The docs' own files in a folder that `$CAPSVIZ_PLUGINS` names."""
-    for name, part in PLUGINS.items():
-        path = tmp_path / f"mine/{name}.py"
-        assert f"{name.partition('/')[2]}.py" in TEXT
-        path.parent.mkdir(parents=True)
-        path.write_text(block(part))
+    """The skeletons that the docs show, in a folder that `$CAPSVIZ_PLUGINS` names."""
+    for kind, name in (("routing", "sharp"), ("dataset", "bars")):
+        run("new", kind, name, "--folder", tmp_path / "mine")
     monkeypatch.setenv(discovery.PLUGINS, str(tmp_path / "mine"))
     return tmp_path
 
@@ -118,37 +105,6 @@ def test_a_picture_of_ones_own_is_traced_and_drawn_as_the_docs_say(tmp_path, mon
 
 def test_the_controls_of_the_docs_run():
     assert example('couplings="matched"')["trace"].couplings.shape == (3, 100, 288, 10)
-
-
-def test_the_routing_of_the_docs_obeys_the_contract():
-    found = example("def route")["route"](torch.rand(2, 3, 5, 7), iterations=2)
-    assert isinstance(found, Routing) and found.poses.shape == (2, 2, 5, 7)
-    assert torch.allclose(found.couplings.sum(3), torch.ones(2, 2, 3))
-
-
-def test_the_routing_of_the_docs_runs_in_the_layer(monkeypatch):
-    module = SimpleNamespace(route=example("def route")["route"])
-    monkeypatch.setattr("capsviz.nn.routing.get", lambda name: module)
-    layer = ClassCapsules(3, 5, child_dimensions=4, parent_dimensions=7)
-    assert layer(torch.rand(2, 3, 4)).shape == (2, 5, 7)
-
-
-def test_the_data_set_of_the_docs_obeys_the_contract():
-    part = example("def load")["load"]("test")
-    assert part.image_shape == (1, 28, 28) and len(part) == 200
-    lit = (part.images[:, 0] > 0).sum(2).amax(1)
-    assert torch.equal(lit == 28, part.labels == 1)
-
-
-def test_the_analysis_of_the_docs_is_a_command(plugins):
-    line = "How long is the capsule of each true class?"
-    assert re.search(rf"mean-lengths +{re.escape(line)}", run("--help"))
-    said = run("mean-lengths", "--checkpoint", "digits", "--output", plugins, "--format", "png")
-    assert "shortest: class" in said and "n = 360" in said
-    (path,) = plugins.glob("mean-lengths*.json")
-    result, _ = results.read_result(path)
-    assert result.n == 360 and result.lengths.min() > 0.5
-    assert path.with_suffix(".png").stat().st_size > 5000
 
 
 def test_the_routing_and_the_data_set_of_the_docs_are_trained_with(plugins):

@@ -179,17 +179,6 @@ def untrained(result) -> list[int]:
     return [s for s, name in enumerate(result.sources) if name.startswith(start)]
 
 
-def check_warps(warps) -> None:
-    """ValueError for an unknown warp, one that is named twice, or none."""
-    from capsviz.discovery import unknown
-
-    for one in warps:
-        if one not in REACH:
-            raise ValueError(unknown("warp", one, list(REACH)))
-    if len(warps) == 0 or len(set(warps)) < len(warps):
-        raise ValueError(f"expected different warps, got {list(warps)}")
-
-
 @on_one_thread
 def compute(
     models, images, labels, *, names, dataset, fit_images=None, fit_labels=None, fit=FIT,
@@ -227,7 +216,7 @@ def compute(
 
     begin = time.perf_counter()
     images, labels, own = images.cpu(), labels.cpu().numpy(), list(map(family, warps))
-    vectors.check(models[0], names[0], warps, seeds, fit, len(images))
+    vectors.check(models[0], names[0], warps, REACH, seeds, fit, len(images))
     fit_images = None if fit_images is None else fit_images.cpu()
     groups, fit, notes = vectors.groups(labels, fit_images, fit_labels, fit, fit_of)
     all_of = vectors.kinds(models, names, images, seeds, seed)

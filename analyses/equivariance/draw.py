@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from capsviz.analyses.equivariance.law import BASELINES
 from capsviz.results.panels import intervals, look, wrapped
 
 WIDE = 5.0  # inches from which on panels stand in three columns
@@ -181,9 +180,8 @@ def _law_rows(axes, result, estimate, f):
     for s in range(S):
         at = y + (s - (S - 1) / 2) * 0.7 / S
         intervals(axes, estimate[s, f], at, look(s), left)
-    for law in BASELINES[1:]:
-        axes.axhline(law - 0.5, color="#BBBBBB", linewidth=0.5)
-    axes.axhline(BASELINES[0] + 0.5, color="#BBBBBB", linewidth=0.5)
+    for edge in (0.5, L - 1.5):  # the first and the last are what laws are compared with
+        axes.axhline(edge, color="#BBBBBB", linewidth=0.5)
     axes.axvline(0, color="#7F7F7F", linewidth=0.5)
     axes.set_yticks(y, result.laws)
     axes.set(xlim=(left, 1.03), ylim=(L - 0.5, -0.5))

@@ -194,7 +194,7 @@ def compute(
     from capsviz.transforms.warps import family
 
     begin = time.perf_counter()
-    vectors.check(models[0], names[0], list(reach), seeds, fit, len(images))
+    vectors.check(models[0], names[0], list(reach), REACH, seeds, fit, len(images))
     counts = draw_resamples(len(images), resamples=resamples, seed=seed)
     data = law_fits.gather(images, labels, fit_images, fit_labels, fit, fit_of)
     fresh, missing = checkpoint.controls(models[0], range(seed, seed + seeds), images)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from capsviz import checkpoint
-from capsviz.analyses.equivariance.affine import check_warps
 from capsviz.analyses.equivariance.fits import LEAST
+from capsviz.discovery import unknown
 from capsviz.statistics.intervals import require_two
 from capsviz.tracing import features
 from capsviz.tracing.needs import missing
@@ -67,7 +67,7 @@ def kinds(models, names, images, seeds: int, seed: int) -> Kinds:
     )
 
 
-def check(model, name: str, warps, seeds: int, fit: int, n: int) -> None:
+def check(model, name: str, warps, known, seeds: int, fit: int, n: int) -> None:
     """ValueError for no capsules, an unknown warp, or a bad number of seeds or images."""
     require_two(n)
     if fit < 1:
@@ -77,7 +77,11 @@ def check(model, name: str, warps, seeds: int, fit: int, n: int) -> None:
             f"{name} has no capsules: expected a capsule network first, those that it is "
             "compared with after it"
         )
-    check_warps(warps)
+    for one in warps:
+        if one not in known:
+            raise ValueError(unknown("warp", one, list(known)))
+    if len(warps) == 0 or len(set(warps)) < len(warps):
+        raise ValueError(f"expected different warps, got {list(warps)}")
     if seeds < 0:
         raise ValueError(f"expected 0 untrained networks or more, got --seeds {seeds}")
 

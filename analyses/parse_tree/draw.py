@@ -8,13 +8,24 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.analyses.parse_tree.image import FRESH
-from capsviz.analyses.parse_tree.statistics import WORDS
 from capsviz.results import COLOURS
 from capsviz.results.maps import are_short
 from capsviz.results.panels import MARKERS, percent, points, show
 
 WIDE, PANELS = 5.0, 6.0  # inches: trees, and other figures, from here on have a page's layout
+FRESH = "freshly initialised"  # of the networks of a result
+WORDS = {  # of these names, on pictures
+    "differ, unlike classes": "differs, other class",
+    "differ, same class": "differs, same class",
+    "the class that is read": "the predicted class",
+    "another image's class": "another image's prediction",
+    "mean of the class it reads": "mean of its predicted class",
+    "even": "uniform",
+    "at the place that it moved to": "at the position it moved to",
+    "at the same place": "at the same position",
+    "one place the other way": "one position the other way",
+    "freshly initialised": "untrained",
+}
 NONE = "#DDDDDD"  # a child that favours no parent, or one that is not named
 LEAVES = 40  # branches of a tree at most
 LEAST = 0.05  # share of a branch's children that a line stands for at least

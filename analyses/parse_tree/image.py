@@ -8,8 +8,6 @@ import numpy as np
 
 from capsviz.analysis import Analysis, Default, Flag, Seed
 
-TRAINED, UNKNOWN, FRESH = "trained", "this network", "freshly initialised"
-
 
 class Result(NamedTuple):
     """Trees of one image, of another, and of the first by an untrained network, if any."""
@@ -106,7 +104,7 @@ def trees(model, images, labels=(None, None), *, classes, seed=0) -> Result:
         images=to_uint8(torch.cat([images, *(images[:1] for _ in fresh)])),
         read=torch.cat([one.read for one in observed]).numpy(),
         labels=[*labels, *(labels[0] for _ in fresh)],
-        networks=[*[measure.known_as(model)] * 2, *(FRESH for _ in fresh)],
+        networks=[*[measure.known_as(model)] * 2, *(measure.FRESH for _ in fresh)],
         favourites=measure.favourites(couplings).numpy(),
         margins=variance.preferences(couplings).amax(-1).numpy(),
         grid=observed[0].grid,

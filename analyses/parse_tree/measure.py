@@ -9,14 +9,31 @@ import torch
 from torch import Tensor
 
 from capsviz import checkpoint
-from capsviz.analyses.parse_tree.image import TRAINED, UNKNOWN
-from capsviz.analyses.parse_tree.statistics import CHOICES
 from capsviz.analyses.parse_tree.variance import NOTHING, preferences
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import mean_interval
 from capsviz.tracing import CHUNK_IMAGES, abilities, even_couplings, trace, under_couplings
 from capsviz.tracing.many import couples, require_all_to_all
 from capsviz.transforms.augment import cut
+
+TRAINED, UNKNOWN, FRESH = "trained", "this network", "freshly initialised"
+CHOICES = (
+    "differ, unlike classes",
+    "differ, same class",
+    "not the usual one",
+    "the class that is read",
+    "another image's class",
+)
+FROZEN = (
+    "its own",
+    "mean of other images",
+    "one tree: each class's column",
+    "mean of the class it reads",
+    "mean of another class",
+    "even",
+)
+TREES = ("whole tree", "less its class's")
+MOVED = ("at the place that it moved to", "at the same place", "one place the other way")
 
 
 class Observation(NamedTuple):

@@ -6,7 +6,6 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.parse_tree.image import FRESH
 from capsviz.analysis import Analysis, Range, Seed
 from capsviz.statistics.comparison import compare_means, draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
@@ -16,35 +15,6 @@ from capsviz.statistics.words import sentence
 OTHERS = 500  # images that means are of, at most
 COMPONENTS = ("parents", "places", "types", "children", "classes", "by child", "images")
 FIXED, OF_CLASS, OF_IMAGE = slice(0, 4), slice(4, 6), 6  # among these
-CHOICES = (
-    "differ, unlike classes",
-    "differ, same class",
-    "not the usual one",
-    "the class that is read",
-    "another image's class",
-)
-FROZEN = (
-    "its own",
-    "mean of other images",
-    "one tree: each class's column",
-    "mean of the class it reads",
-    "mean of another class",
-    "even",
-)
-TREES = ("whole tree", "less its class's")
-MOVED = ("at the place that it moved to", "at the same place", "one place the other way")
-WORDS = {  # of these names, on pictures
-    "differ, unlike classes": "differs, other class",
-    "differ, same class": "differs, same class",
-    "the class that is read": "the predicted class",
-    "another image's class": "another image's prediction",
-    "mean of the class it reads": "mean of its predicted class",
-    "even": "uniform",
-    "at the place that it moved to": "at the position it moved to",
-    "at the same place": "at the same position",
-    "one place the other way": "one position the other way",
-    "freshly initialised": "untrained",
-}
 MOST = 0.5  # of the variance
 
 
@@ -207,7 +177,10 @@ def evaluate(
         favourites.append(measures.choices(favourite, usual, labels, here.read, pairs))
         sd.append(float(coupling_sd(here.couplings).square().mean().sqrt()))
     mixed = labels[torch.randperm(len(labels), generator=generator)]
-    names = [FRESH if len(fresh) == 1 else f"{FRESH}, seed {seed + k}" for k in range(len(fresh))]
+    names = [
+        measures.FRESH if len(fresh) == 1 else f"{measures.FRESH}, seed {seed + k}"
+        for k in range(len(fresh))
+    ]
     about = (own, known, others.labels, generator, progress)
     accuracy, activation, ties, no_freezing = _frozen(model, images, labels, *about, counts)
     correlation, no_moves = _moved(model, images, labels, *about[:3], progress, counts)
@@ -218,14 +191,14 @@ def evaluate(
         shuffled=_shares(own, mixed, counts),
         by_child=variance.of_children(variance.preferences(own.couplings), labels),
         coupling_sd=np.array(sd),
-        choices=list(CHOICES),
+        choices=list(measures.CHOICES),
         favourites=stack(favourites),
-        frozen=None if accuracy is None else list(FROZEN),
+        frozen=None if accuracy is None else list(measures.FROZEN),
         accuracy=accuracy,
         true_activation=activation,
         tied=ties,
-        moves=None if correlation is None else list(MOVED),
-        trees=None if correlation is None else list(TREES),
+        moves=None if correlation is None else list(measures.MOVED),
+        trees=None if correlation is None else list(measures.TREES),
         correlation=correlation,
         grid=own.grid,
         others=others.name,

@@ -167,7 +167,7 @@ def _of_epoch(model, images, labels, counts, starved_share) -> dict:
 
     from capsviz.analyses.parse_tree import variance
     from capsviz.analyses.parse_tree.measure import observe
-    from capsviz.tracing.child_gradients import child_gradients
+    from capsviz.tracing.rerouting import child_gradients
 
     squares, largest, right = child_gradients(model, images, labels)
     n = len(images)

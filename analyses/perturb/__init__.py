@@ -4,6 +4,7 @@
 """
 
 from capsviz.analyses.perturb.image import Result, Sheet, change_each
-from capsviz.analyses.perturb.statistics import Effects, Statistics, captions, measure_class
+from capsviz.analyses.perturb.measure import captions, measure_class
+from capsviz.analyses.perturb.statistics import Effects, Statistics
 
 __all__ = ["Effects", "Result", "Sheet", "Statistics", "captions", "change_each", "measure_class"]

@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 from matplotlib.patches import Rectangle
 
-from capsviz.analyses.perturb.image import is_dark
-from capsviz.analyses.perturb.statistics import clear, ground, plus_minus
+from capsviz.analyses.perturb.measure import clear, ground, is_dark, plus_minus
 from capsviz.results import COLOURS
 from capsviz.results.panels import GAP, mosaic, show, wrapped
 
@@ -97,7 +96,7 @@ def _heading_text(result) -> str:
         f"{true}predicted {result.classes[result.predicted]}\n"
         f"changed: the pose of {name}, {result.score.split()[-1]} {result.length:.2f}{most}\n"
         f"beside each row: the largest effects of +{result.step:g}, {clear}relative to their "
-        f"spread in the class; ±: 95 %, n = {result.n}{ground(is_dark(result))}"
+        f"spread in the class; ±: 95 %, n = {result.n}{ground(is_dark(result.images))}"
     )
 
 

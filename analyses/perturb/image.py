@@ -6,17 +6,17 @@ from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.perturb.statistics import (
+from capsviz.analyses.perturb.measure import (
     DELTA,
     Statistics,
     captions,
     ground,
+    is_dark,
     measure_class,
     ninety_percent,
     strongest,
 )
 from capsviz.analysis import Analysis, Default, Flag
-from capsviz.statistics.moments import on_dark
 
 STRONGEST = 6  # dimensions of a sheet
 
@@ -91,9 +91,10 @@ class Sheet(Analysis):
     def verdict(self, result) -> str:
         """Say what is changed, and the clear effects of each dimension."""
         which = result.dimensions or range(len(result.captions))
+        warning = ground(is_dark(result.images))
         return "\n".join([
             f"The pose of class {result.classes[result.capsule]} is changed, one dimension at a "
-            f"time. Effects of +{result.step:g} of each over the class{ground(is_dark(result))}:",
+            f"time. Effects of +{result.step:g} of each over the class{warning}:",
             *(f"  dim {d}: {text}" for d, text in zip(which, result.captions, strict=True)),
         ])  # fmt: skip
 
@@ -105,14 +106,9 @@ class Sheet(Analysis):
         return (
             f"One image's pose of class {result.classes[result.capsule]}, with one dimension "
             f"changed at a time, decoded{most}. The words beside a row are the largest effects of "
-            f"+{result.step:g} of the dimension{clear}{ground(is_dark(result))}. "
+            f"+{result.step:g} of the dimension{clear}{ground(is_dark(result.images))}. "
             f"±: 95 % intervals of the mean (Student's t) over {result.n:,} images of the class."
         )
-
-
-def is_dark(result: Result) -> bool:
-    """Return whether the decoded images have a dark ground, as `moments` expects."""
-    return on_dark(result.images.reshape(-1, *result.images.shape[2:]))
 
 
 def choose(model, image, label=None, *, pose="winning") -> int:

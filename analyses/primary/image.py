@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.primary.statistics import Capsules, Decoder, strongest
+from capsviz.analyses.primary.statistics import Capsules, Decoder, open_decoders, strongest
 from capsviz.analysis import Analysis, Range
 
 
@@ -45,8 +45,6 @@ class Single(Analysis):
         levels: Annotated[int, Range(2, 12), "Shares of the coupling to show."] = 5,
     ) -> Result:  # fmt: skip
         """Decode the most coupled capsules of one image, each alone."""
-        from capsviz.analyses.primary.train import open_decoders
-
         return decode_single(
             network, open_decoders(inputs, decoder), image, label, classes=classes,
             capsules=capsules, levels=levels,

@@ -55,8 +55,6 @@ class Couplings(Analysis):
         capsules: Capsules = 6, seed: Seed = 0,
     ) -> Statistics:  # fmt: skip
         """Measure N images (N, C, H, W), with the decoders of a file."""
-        from capsviz.analyses.primary.train import open_decoders
-
         return evaluate(
             network, open_decoders(inputs, decoder), images, dataset=dataset, capsules=capsules,
             seed=seed, progress=progress,
@@ -92,6 +90,16 @@ class Couplings(Analysis):
             f"image. Bars: 95 % intervals of the mean (Student's t) over {result.n:,} images of "
             f"{result.dataset}."
         )
+
+
+def open_decoders(inputs, file=None) -> dict:
+    """Return the decoders of a network, from a file or from where `train` writes them."""
+    from capsviz.experiments import primary_decoder
+
+    path = file or primary_decoder.find(inputs.source, inputs.name)
+    return primary_decoder.load(
+        path, inputs.model.card, checkpoint=inputs.source, device=inputs.device
+    )
 
 
 def evaluate(model, decoders, images, *, dataset, capsules=6, seed=0, progress=iter) -> Statistics:

@@ -78,13 +78,3 @@ def train_and_save(model, train, validation, test, path: Path, *, epochs, hidden
         "results": {"test": json.loads(writing.to_json(statistics._asdict()))},
     }
     return save(path, decoders, model.card, card), statistics
-
-
-def open_decoders(inputs, file=None) -> dict:
-    """Return the decoders of a network, from a file or from where `train` writes them."""
-    from capsviz.experiments import primary_decoder
-
-    path = file or primary_decoder.find(inputs.source, inputs.name)
-    return primary_decoder.load(
-        path, inputs.model.card, checkpoint=inputs.source, device=inputs.device
-    )

@@ -6,10 +6,17 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from capsviz.analyses.probes.statistics import NAMES
 from capsviz.results import COLOURS
 from capsviz.results.panels import intervals, look, mosaic
 
+NAMES = {
+    "slant_deg": "slant",
+    "width_px": "width",
+    "height_px": "height",
+    "thickness_px": "thickness",
+    "x_px": "position, x",
+    "y_px": "position, y",
+}
 WIDE = 5.0  # inches from which on panels stand side by side
 LOWEST = -0.6  # of the axes of R2: what is worse is an arrow at the edge
 LINE = 0.135  # inches of a line of the key

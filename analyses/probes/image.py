@@ -58,6 +58,13 @@ class Path(Analysis):
         result = path_between(network, images, (picture.label, label), classes=classes)
         return result._replace(other_index=other_index)
 
+    def left_out(self, inputs):
+        """Return why a figure set goes without it: no decoder."""
+        from capsviz.tracing.needs import missing
+
+        lacks = missing(inputs.model, self.needs)
+        return f"the network has no {lacks[0]}" if lacks else super().left_out(inputs)
+
     def stem(self, base, result):
         """Return the name with the number of the second image."""
         return f"{base}-to-{result.other_index}"

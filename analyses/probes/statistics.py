@@ -24,14 +24,6 @@ LEAST = 8  # images of a class to fit on
 FIT = 500  # training images of each class that a probe is fitted on
 TINY = 1e-12  # standard deviation of a constant
 TURNED = "turned at random"
-NAMES = {
-    "slant_deg": "slant",
-    "width_px": "width",
-    "height_px": "height",
-    "thickness_px": "thickness",
-    "x_px": "position, x",
-    "y_px": "position, y",
-}
 
 
 class Statistics(NamedTuple):
@@ -149,6 +141,8 @@ class Probes(Analysis):
 
     def verdict(self, result) -> str:
         """Compare the pose with untrained networks, and its axes with random axes."""
+        from capsviz.analyses.probes.draw import NAMES
+
         fresh = [s for s, name in enumerate(result.sources) if "freshly initialised" in name]
         difference, parts = result.r2.difference, []
         if fresh:

@@ -12,7 +12,6 @@ from capsviz.inputs import context
 from capsviz.provenance import commit
 from capsviz.results import apart, manifest
 from capsviz.results.manifest import Entry
-from capsviz.tracing import needs
 
 UNRECORDED = ("progress", "command")
 
@@ -38,11 +37,24 @@ def results_of(name: str, inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
     if hasattr(module, "paper"):
         yield from module.paper(inputs, settings)
         return
-    taking = [one for one in contract.of(name) if one.figure_set is not None and has_measure(one)]
-    able = [one for one in taking if not needs.missing(inputs.model, one.needs)]
-    for one in able or taking:  # of which the first then says what is missing
-        needs.require(inputs.model, one.needs, f"capsviz {name.replace('_', '-')}")
-        yield context.measure(one, inputs, settings)
+    for one in _of_figure_set(name):
+        if not one.left_out(inputs):
+            yield from context.of_figure_set(one, inputs, settings)
+
+
+def left_out(name: str, inputs) -> str:
+    """Return why a figure set goes without an analysis; "": it does not."""
+    reasons = [one.left_out(inputs) for one in _of_figure_set(name)]
+    return reasons[0] if reasons and all(reasons) else ""
+
+
+def offers(name: str) -> bool:
+    """Whether an analysis takes part in figure sets."""
+    return bool(_of_figure_set(name))
+
+
+def _of_figure_set(name: str) -> list[contract.Analysis]:
+    return [one for one in contract.of(name) if one.figure_set is not None and has_measure(one)]
 
 
 def compute(analysis, inputs, output, settings, free) -> Iterator[tuple]:

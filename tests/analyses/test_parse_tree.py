@@ -16,15 +16,15 @@ from matplotlib.text import Text
 from capsviz import checkpoint, data, results
 from capsviz.analyses import parse_tree
 from capsviz.analyses.parse_tree import measure, training, variance
-from capsviz.analyses.parse_tree.statistics import COMPONENTS, FROZEN
+from capsviz.analyses.parse_tree.statistics import COMPONENTS
 from capsviz.cli import main
 from capsviz.inputs.opening import Inputs
 from capsviz.inputs.samples import Others
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
 from capsviz.tracing import from_children, parents_under, trace, under_couplings
-from capsviz.tracing.child_gradients import child_gradients
 from capsviz.tracing.finite import NotFiniteError
+from capsviz.tracing.rerouting import child_gradients
 
 CLASSES = noise.CLASSES
 GRID = (2, 3, 2)
@@ -200,7 +200,7 @@ def test_frozen_couplings_are_mixed_by_hand(model, images, labels, others):
         for k, couplings in enumerate(several):
             total = torch.einsum("ij,ije->je", couplings, votes[n])
             np.testing.assert_allclose(said[k, n], squash(total).norm(dim=1), rtol=1e-4, atol=1e-6)
-    assert FROZEN[0] == "its own" and torch.allclose(said[5], under_even(model, images))
+    assert measure.FROZEN[0] == "its own" and torch.allclose(said[5], under_even(model, images))
 
 
 def under_even(model, images):

@@ -14,7 +14,7 @@ from torch import nn
 from capsviz import results
 from capsviz.analyses import perturb
 from capsviz.analyses.perturb import image
-from capsviz.analyses.perturb import statistics as statistics_of
+from capsviz.analyses.perturb import measure as statistics_of
 from capsviz.cli import main
 from capsviz.data import Dataset
 from capsviz.inputs.opening import Inputs, open_inputs
