@@ -335,7 +335,7 @@ def test_the_command_looks_at_the_embedded_digits(blank, tmp_path):
         (["--fit", "0"], "--fit"),
         (["--warp", "zoom"], "unknown warp 'zoom'"),
         (["--n", "0"], "expected 1 to"),
-        (["--n", "9999"], "asked for 9999 images"),
+        (["--n", "9999"], "expected 1 to"),
         (["--checkpoint", "nobody"], "nobody"),
     ],
 )
