@@ -41,8 +41,7 @@ class PrimaryCapsules:
         wrapper = self.caller.wrapper
         if not isinstance(wrapper, Wrapped):
             return None
-        known = wrapper.recipe
-        if not any("primary" in k for k in (known.variables, known.of_output, known.of_modules)):
+        if isinstance(wrapper.inferred.readers.get("primary", ()), tuple):
             return None
         return lambda images: wrapper.look(images, keep=("primary",))["primary"]
 

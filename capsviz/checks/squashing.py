@@ -9,8 +9,8 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, SkippedError, fails, passes, warns
-from capsviz.wrapping.change import ChangePass
 from capsviz.wrapping.leaves import tensors
+from capsviz.wrapping.taps import ChangePass
 
 ONE, MOVED, HUGE = 2e-2, 1e-4, 1e3
 SIZES = (1e4, 1.0)  # a saturated tanh only changes its sign
