@@ -229,7 +229,7 @@ def test_a_network_that_looks_by_itself_is_taken_as_it_is(tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(HERE)
     path = tmp_path / "mine.py"
     path.write_text(
-        "import capsviz\nfrom foreign import Foreign\n\n"
+        "import capsviz\nfrom helpers.plain_capsnet import Foreign\n\n"
         "def build():\n    return capsviz.CapsNet((1, 28, 28), 10, types=2, channels=4)\n\n"
         "def other():\n    return Foreign()\n"
     )

@@ -37,7 +37,7 @@ def test_a_grid_of_other_than_whole_positive_numbers_is_refused(grid):
 @pytest.mark.parametrize("kind", [zoo.Unsqueezed, zoo.Einsum])
 def test_a_grid_by_hand_that_is_right_is_that_of_the_probe(kind, images):
     own, other = (capsviz.wrap(kind().eval(), **SMALL, grid=grid) for grid in ((2, 4, 3), "probe"))
-    assert own.grid == other.grid and own.fields == other.fields
+    assert own.grid == other.grid and own.receptive_field(1, 2) == other.receptive_field(1, 2)
     assert capsviz.trace(own, images).votes.equal(capsviz.trace(other, images).votes)
 
 
@@ -112,14 +112,6 @@ def test_a_function_by_hand_that_raises_later_is_named_too(name, images):
 @pytest.mark.parametrize("value", [5, True])
 def test_what_is_no_function_and_no_name_is_refused_with_what_was_expected(name, value):
     refused(rf"^{name}= must be .*, got {value}$", **{name: value})
-
-
-def test_a_deviation_of_0_is_refused():
-    refused(r"^normalise= expects a deviation above 0, got \(0.1, 0\)", normalise=(0.1, 0))
-
-
-def test_a_card_that_is_no_mapping_is_refused():
-    refused("^card= must be a mapping or None, got 'x'", card="x")
 
 
 def test_a_call_that_cannot_take_network_and_images_is_refused():
@@ -258,3 +250,83 @@ def test_couplings_that_a_bias_makes_slightly_negative_are_taken(images):
 def test_poses_of_another_size_than_the_decoder_takes_leave_it_out():
     net = capsviz.wrap(zoo.Unsqueezed().eval(), **SMALL, poses="conv")
     assert "found, but takes no poses (7, 3, 32): not used" in net.report()
+
+
+class Logits(zoo.Unsqueezed):
+    def forward(self, x):
+        return 9 * super().forward(x)[0] - 3
+
+
+class TwoScores(zoo.Unsqueezed):
+    def forward(self, x):
+        length = super().forward(x)[0]
+        return {"length": length, "probability": length.softmax(1)}
+
+
+class TwoImages(zoo.Unsqueezed):
+    def forward(self, x):
+        length, made = super().forward(x)
+        return length, made, 1 - made
+
+
+class Random(zoo.Unsqueezed):
+    def forward(self, x):
+        length, made = super().forward(x)
+        return torch.nn.functional.dropout(length, 0.3), made
+
+
+class Labelled(zoo.Unsqueezed):
+    def forward(self, x, target):
+        return super().forward(x, target)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        (zoo.Plain, {}, "no capsules found in Plain.*evaluate, sweep and corrupt can be run"),
+        (zoo.TwoHeads, {}, "2 softmaxes have an equal claim: .* in left.* in right, .*pair="),
+        (zoo.TwoHeads, {"pair": "middle"}, "pair 'middle' names 0 of the softmaxes"),
+        (zoo.Shared, {}, "change by .* with the other images of its batch"),
+        (
+            Random,
+            {"scores": lambda out: out[0].clamp(0, 1)},
+            r"two passes .* differ by .*something random",
+        ),
+        (zoo.Unsqueezed, {"image_shape": (3, 12, 10)}, r"refuses images \(7, 3, 12, 10\)"),
+        (Labelled, {}, r"cannot be called with images alone: Labelled.forward\(x, target\)"),
+        (Logits, {}, 'expected scores in .*scores="softmax" or scores="sigmoid"'),
+        (TwoScores, {}, r"2 outputs could be the scores.*\['length'\].*\['probability'\]"),
+        (TwoImages, {}, r"2 outputs could be the reconstruction: output\[1\], output\[2\]"),
+        (zoo.Unsqueezed, {"grid": (2, 4, 4)}, "does not fit 24 children"),
+        (
+            zoo.Unsqueezed,
+            {"grid": "yes"},
+            "must be .types, rows, columns., 'probe' or None, got 'yes",
+        ),
+        (zoo.Unsqueezed, {"normalise": (0.5,)}, r"must be \(mean, standard deviation\).*\(0.5,\)"),
+        (zoo.Unsqueezed, {"normalise": (0.1, 0)}, "expects a deviation above 0"),
+        (zoo.Unsqueezed, {"card": "x"}, "^card= must be a mapping or None, got 'x'"),
+        (zoo.Unsqueezed, {"normalise": 0.5}, r"must be \(mean, standard deviation\).*got 0.5"),
+        (zoo.Unsqueezed, {"poses": "fingers"}, "no module 'fingers', expected one of"),
+        (zoo.Unsqueezed, {"scores": "margin"}, "unknown scores 'margin'"),
+        (zoo.Unsqueezed, {"scores": lambda out: out[1]}, r"must return \(7, 3\), it returned"),
+    ],
+)
+def test_what_cannot_be_inferred_is_refused_in_one_line(kind, options, said):
+    refused(said, kind(), **options)
+
+
+def test_what_is_no_network_or_is_wrapped_already_is_refused():
+    with pytest.raises(TypeError, match=r"expected a network, a torch.nn.Module, got NoneType"):
+        capsviz.wrap(None, **SMALL)
+    with pytest.raises(ValueError, match="this Unsqueezed is wrapped already"):
+        capsviz.wrap(capsviz.wrap(zoo.Unsqueezed(), **SMALL), **SMALL)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"image_shape": 28}, {"image_shape": (28,)}, {"classes": "10"}, {"classes": True}],
+    ids=str,
+)  # fmt: skip
+def test_sizes_that_are_none_are_refused_in_a_line(wrong):
+    sizes = {"image_shape": (1, 21, 19), "classes": 3} | wrong
+    refused(f"expected .*{next(iter(wrong))}", torch.nn.Flatten(), **sizes)

@@ -4,6 +4,8 @@ import copy
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ from capsviz.analyses.transplant import by_iteration, by_part
 from capsviz.inputs.opening import open_inputs
 from capsviz.tracing import from_children, remember
 from capsviz.tracing.needs import missing, require
-from capsviz.wrapping import NoCapsulesError, compiled, device, open_network
+from capsviz.wrapping import NoCapsulesError, environment, open_network
 
 EM = {"couplings": "m_step:share", "votes": "m_step:v", "poses": "m_step:mu"}
 
@@ -86,7 +88,9 @@ def test_children_in_the_order_of_the_grid_are_put_in_where_the_network_has_them
     net = capsviz.wrap(planted.Correct().eval(), planted.SHAPE, planted.CLASSES)
     images = torch.rand(5, *planted.SHAPE, generator=torch.Generator().manual_seed(3))
     seen = capsviz.trace(net, images, keep=("children", "lengths"))
-    net.order = torch.randperm(24, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(24, generator=torch.Generator().manual_seed(0))
+    places = net.inferred.places._replace(order=order)
+    net.inferred = replace(net.inferred, places=places)
     turned = capsviz.trace(net, images, keep=("children",)).children
     assert not torch.equal(turned, seen.children)
     torch.testing.assert_close(from_children(net, turned), seen.lengths, rtol=1e-4, atol=1e-6)
@@ -204,7 +208,7 @@ def test_a_decoder_follows_weights_that_change_after_wrapping(images):
     net.load_state_dict(other)
     for known in (one, copy.deepcopy(one), copy.deepcopy(one).double()):
         like = next(known.parameters())
-        with torch.no_grad(), device.without_cuda():
+        with torch.no_grad(), environment.without_cuda():
             _, own = known.network(images.to(like))
         seen = capsviz.trace(known, images, keep=("reconstruction",)).reconstruction
         torch.testing.assert_close(seen.to(own), own)
@@ -233,15 +237,22 @@ def test_a_network_that_is_set_or_listened_to_is_looked_at_by_one_thread_at_a_ti
     assert wrong == []
 
 
-def test_the_cpu_stands_for_a_gpu_until_the_last_thread_is_out():
-    own, first, second = torch.nn.Module.cuda, device.without_cuda(), device.without_cuda()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    changed = torch.nn.Module.cuda
-    second.__exit__(None, None, None)
-    assert torch.nn.Module.cuda is own
-    assert (changed is own) == torch.cuda.is_available()
+def test_a_change_of_the_process_lasts_until_the_last_thread_is_out():
+    made = []
+
+    @contextmanager
+    def change():
+        made.append("begin")
+        yield
+        made.append("end")
+
+    shared = environment.Shared(change)
+    shared.__enter__()
+    shared.__enter__()
+    shared.__exit__()
+    assert made == ["begin"]
+    shared.__exit__()
+    assert made == ["begin", "end"]
 
 
 GPU = torch.device("cuda", 0)
@@ -262,7 +273,7 @@ GPU = torch.device("cuda", 0)
     ],
 )
 def test_whatever_names_a_gpu_is_on_the_cpu_where_there_is_none(build):
-    with device.without_cuda():
+    with environment.without_cuda():
         assert build().device.type == "cpu"
     assert torch.overrides._get_current_function_mode_stack() == []
 
@@ -277,7 +288,7 @@ def test_a_file_of_weights_from_a_gpu_is_read_where_there_is_none(more, tmp_path
     read = torch.load
     with pytest.raises((RuntimeError, AssertionError), match="CUDA"):
         read(tmp_path / "gpu.pt", *more)
-    with device.without_cuda():
+    with environment.without_cuda():
         found = torch.load(tmp_path / "gpu.pt", *more, weights_only=True)
         torch.cuda.set_device(0)
         torch.cuda.synchronize()
@@ -285,16 +296,12 @@ def test_a_file_of_weights_from_a_gpu_is_read_where_there_is_none(more, tmp_path
     assert torch.load is read
 
 
-def test_what_is_compiled_runs_as_written_until_the_last_thread_is_out():
+def test_inside_what_is_compiled_runs_as_written():
     counter, images = torch._dynamo.testing.CompileCounter(), torch.rand(3)
     plain = torch.compile(lambda x: x + 2, backend=counter)
-    first, second = compiled.uncompiled(), compiled.uncompiled()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    plain(images)
+    with environment.uncompiled():
+        plain(images)
     assert counter.frame_count == 0
-    second.__exit__(None, None, None)
     plain(images)
     assert counter.frame_count == 1
 
@@ -314,7 +321,7 @@ def test_lengths_are_in_a_trace_of_all_where_there_are_no_poses(images):
 def test_what_a_network_of_a_file_prints_goes_to_stderr(tmp_path, capsys, monkeypatch, images):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     (tmp_path / "net.py").write_text(
-        "from foreign_networks import Unsqueezed\n"
+        "from helpers.public_layouts import Unsqueezed\n"
         "class Loud(Unsqueezed):\n"
         "    def forward(self, x):\n"
         "        print('a pass')\n"

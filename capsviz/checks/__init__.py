@@ -21,7 +21,7 @@ from capsviz import discovery
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.report import Report
 from capsviz.checks.verdict import STATUSES, About, Judgement, SkippedError, Verdict, skipped
-from capsviz.wrapping.state import restored
+from capsviz.wrapping.environment import restored
 
 __all__ = ["Candidate", "Report", "Verdict", "checks", "run"]
 

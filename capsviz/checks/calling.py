@@ -6,6 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,11 +18,11 @@ from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import abilities, evaluating
 from capsviz.wrapping import without_cuda
-from capsviz.wrapping.bare import Bare, Recipe, whole_shape
-from capsviz.wrapping.change import ChangePass
-from capsviz.wrapping.compiled import as_written
+from capsviz.wrapping.environment import as_written
+from capsviz.wrapping.given import mean_and_deviation, whole_shape
+from capsviz.wrapping.network import Bare
 from capsviz.wrapping.recorder import Pass
-from capsviz.wrapping.taps import PassEnd, Tap, TapPass
+from capsviz.wrapping.taps import ChangePass, Recipe, Tap, TapPass
 
 PARTS = ("primary", "votes", "logits", "couplings", "poses", "lengths")
 LABELS = ("y", "label", "labels", "target", "targets", "t", "one_hot", "onehot", "classes",
@@ -55,11 +56,10 @@ class Caller:
         if isinstance(network, Bare):
             own = network.recipe
             self.network, self.wrapper, call = network.network, network, own.call
-            recipe = Recipe(
-                own.call, own.image_shape, own.classes, own.mean, own.std, cuda=own.cuda
-            )
+            recipe = replace(own, smallest=1, aside=False, pair=None)
         elif normalise is not None:
-            recipe.expect(normalise)
+            mean, std = mean_and_deviation(normalise)
+            recipe = replace(recipe, mean=mean, std=std)
         self.recipe, self.image_shape, self.classes = recipe, image_shape, classes
         if images is not None:
             check_images(images)
@@ -69,7 +69,7 @@ class Caller:
         self.own_images, self.normalise = images, normalise
         self.name = abilities(network).card.get("name") or type(self.network).__name__
         with self.still():
-            self.way = _find(self.network, recipe, self.images(2), call)
+            self.way, self.recipe = _find(self.network, recipe, self.images(2), call)
 
     def images(self, count: int, seed: int = 0) -> Tensor:
         """Draw images on the network's device: of those given, repeated if too few, or noise."""
@@ -112,9 +112,7 @@ class Caller:
     def run(self, mode: Pass, images: Tensor, network: nn.Module | None = None):
         """Return the output of a pass under a mode; None if the mode ends the pass."""
         network = self.network if network is None else network
-        inside = self.inside(images)
-        with without_cuda() if self.recipe.cuda else nullcontext():
-            return under(mode, lambda: self.recipe.call(network, inside))
+        return self.recipe.run(mode, network, self.inside(images))
 
     def changed(
         self, events, change, images: Tensor, taps: Iterable[Tap] = (), until=None, call=None
@@ -186,13 +184,6 @@ def labelled(kind: str, classes: int, label: int, name: str | None = None) -> Ca
     return call
 
 
-def under(mode: Pass, call: Callable):
-    """Return `call()` under a mode that may end it; None if it does."""
-    with suppress(PassEnd):
-        return mode.run(call)
-    return None
-
-
 def _size(network: nn.Module, image_shape, classes: int | None):
     """Shape and classes: given, or of the network's `config`; ValueError without either."""
     config = abilities(network).config
@@ -225,8 +216,8 @@ def _images_alone(network: nn.Module, images: Tensor):
     return network(images)
 
 
-def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> str:
-    """Put a call that works into the recipe and return its way.
+def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tuple[str, Recipe]:
+    """Return the way of a call that works, and the recipe with it.
 
     ValueError with the network's first error if none works.
     """
@@ -250,8 +241,7 @@ def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> str
             except Exception as error:  # a user's code may raise anything
                 errors.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
             else:
-                recipe.call, recipe.cuda = way, shim or recipe.cuda
-                return name
+                return name, replace(recipe, call=way, cuda=shim or recipe.cuda)
         if "cuda" not in errors[0].lower() and "nvidia" not in errors[0].lower():
             break
     needed = [p.name for p in _beside_images(network) if p.default is p.empty]

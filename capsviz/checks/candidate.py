@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property, partial
 from types import FunctionType, MethodType
 
@@ -17,11 +18,10 @@ from capsviz.checks.primary import PrimaryCapsules
 from capsviz.checks.verdict import SkippedError
 from capsviz.tracing import abilities
 from capsviz.validation import whole_number
-from capsviz.wrapping import outputs
-from capsviz.wrapping.arguments import by_hand
-from capsviz.wrapping.decoders import put_decoder
-from capsviz.wrapping.device import followed
-from capsviz.wrapping.functions import in_words
+from capsviz.wrapping import decoder, outputs
+from capsviz.wrapping.environment import in_words, on_cpu
+from capsviz.wrapping.given import by_hand
+from capsviz.wrapping.network import Wrapped
 
 COLLAPSED = 1e-3  # scores that differ less between images are weak evidence
 
@@ -30,7 +30,8 @@ class Candidate:
     """The network that a check examines; a part that is missing raises `SkippedError`.
 
     Its parts are `caller` (how to call it), `inside` (a recorded pass), `capsules` (the class
-    capsules), `primary` (the primary capsules), `loss` and `decode`.
+    capsules), `lower` (the capsules whose votes they route), `primary` (the same, or those below
+    the first of several routed layers), `loss` and `decode`.
 
     Parameters
     ----------
@@ -67,12 +68,13 @@ class Candidate:
         scores, decode, pair, call = by_hand(scores=scores, decode=decode, pair=pair, call=call)
         self.caller = caller = Caller(network, image_shape, classes, call=call, **images)
         if (wrapper := caller.wrapper) is not None:
-            scores = scores or wrapper.recipe.scores
-            decode = wrapper.recipe.decode if decode is None else decode
+            scores = scores or wrapper.inferred.scores
+            decode = wrapper.inferred.decode if decode is None else decode
             pair = pair or wrapper.recipe.pair
         self.given_scores, self.given_decode = scores, decode
         self.inside = Inside(caller, pair)
         self.capsules = Capsules(caller, self.inside, scores=scores)
+        self.lower = PrimaryCapsules(self.capsules)
         self.network, self.name, self.classes = caller.network, caller.name, caller.classes
         self.images, self.call, self.poses = caller.images, caller.call, self.capsules.poses
         with caller.still():
@@ -101,11 +103,11 @@ class Candidate:
     def primary(self) -> PrimaryCapsules:
         """The primary capsules, below the first routed layer; SkippedError if it is not read."""
         above = {id(one.layer): one for one in self.capsules.before}
-        primary = self.capsules.primary
+        primary = self.lower
         while (below := primary.below()) is not None:
             if id(below) not in above:
                 raise SkippedError(f"primary capsules are made by another routed layer: {below}")
-            primary = above[id(below)].primary
+            primary = PrimaryCapsules(above[id(below)])
         return primary
 
     @property
@@ -121,20 +123,20 @@ class Candidate:
         if self.given_decode is False:
             raise SkippedError("decoder: none, as given")
         if self.given_decode is not None:
-            return followed(self.given_decode)
+            return on_cpu(self.given_decode)
         if self.caller.way == "look" and abilities(self.network).decodes:
             return self.network.decode
         images, output, *_ = self.inside.recorded
         if not outputs.find_reconstruction(output, images, self.caller.image_shape):
             raise SkippedError("decoder: none: no output has the size of an image; give decode=")
-        wrapped = self.capsules.wrapped
-        wrapped.facts.clear()
+        shown = self.capsules.wrapped
         if self._score is not None:
-            wrapped.recipe.scores = self._score
-        put_decoder(wrapped, self.capsules.trial)
-        if wrapped.recipe.decode is None:
-            raise SkippedError(f"decoder: {wrapped.facts[-1].finding}")
-        return wrapped.recipe.decode
+            inferred = replace(shown.inferred, scores=self._score)
+            shown = Wrapped(shown.network, shown.recipe, inferred)
+        found = decoder.find(shown, self.capsules.trial)
+        if found.decode is None:
+            raise SkippedError(f"decoder: {found.finding}")
+        return found.decode
 
     def untrained(self) -> Candidate:
         """Return the network before training, called in the same way; SkippedError without one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from functools import cached_property
 
@@ -10,15 +9,12 @@ from torch import Tensor
 
 from capsviz.checks.calling import Caller
 from capsviz.checks.inside import Inside
-from capsviz.checks.primary import PrimaryCapsules
 from capsviz.checks.verdict import SkippedError
-from capsviz.wrapping import outputs, parts
-from capsviz.wrapping.layers import Layer
+from capsviz.wrapping import infer, outputs
+from capsviz.wrapping.layers import Layer, Recorded, Round
 from capsviz.wrapping.leaves import named_tensors
 from capsviz.wrapping.network import Wrapped
-from capsviz.wrapping.rounds import Round
-from capsviz.wrapping.taps import Tap
-from capsviz.wrapping.trial import Trial
+from capsviz.wrapping.taps import Tap, taps_of
 
 ROUNDED = 1e-3  # of sums of couplings
 
@@ -70,34 +66,28 @@ class Capsules:
         return [one for one in others if one._couples()]
 
     @cached_property
-    def primary(self) -> PrimaryCapsules:
-        """The capsules whose votes it routes."""
-        return PrimaryCapsules(self)
-
-    @cached_property
     def own_look(self) -> Callable | None:
         """The network's own `look`, which is asked where no softmax weighs votes."""
         owner = self.caller.network if self.caller.way == "look" else self.caller.wrapper
         return getattr(owner, "look", None)
 
     @property
-    def trial(self) -> Trial:
+    def trial(self) -> Recorded:
         """The recorded pass, as the functions of `wrap` take one."""
         images, output, flow, layers = self.inside.recorded
         others = tuple(layer for layer in layers if layer is not self.layer)
-        return Trial(images, output, flow, self.layer, others)
+        return Recorded(images, output, flow, self.layer, others)
 
     @cached_property
     def wrapped(self) -> Wrapped:
         """Taps for primary capsules, votes, couplings and poses; not verified as by `wrap`."""
-        wrapped = Wrapped(self.caller.network, copy.copy(self.caller.recipe), [], {})
-        parts.put_layer(wrapped, self.trial)
-        parts.put_vectors(wrapped, self.trial, scores=self.scores)
-        return wrapped
+        network, recipe = self.caller.network, self.caller.recipe
+        options = infer.Options(scores=self.scores)
+        return Wrapped(network, recipe, infer.capsules(network, recipe, self.trial, options))
 
     def taps(self, *keep: str) -> list[Tap]:
         """Return the taps that read these parts."""
-        return [tap for tap in self.wrapped.recipe.taps if tap.part in keep]
+        return taps_of(self.wrapped.inferred.readers, keep)
 
     def look(self, images: Tensor, *keep: str) -> dict[str, Tensor]:
         """Return parts of a pass, named as in `capsviz.trace`."""

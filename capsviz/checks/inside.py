@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -11,12 +10,10 @@ from torch import Tensor
 
 from capsviz.checks.calling import Caller
 from capsviz.checks.verdict import ApartError, SkippedError
-from capsviz.wrapping import without_cuda
 from capsviz.wrapping.flow import Flow
-from capsviz.wrapping.layers import Layer, layers
+from capsviz.wrapping.layers import BATCHES, Layer, chosen, layers
 from capsviz.wrapping.leaves import tensors
-from capsviz.wrapping.recorder import record
-from capsviz.wrapping.wrapping import BATCHES, chosen
+from capsviz.wrapping.recorder import Recorder
 
 
 class Recorded(NamedTuple):
@@ -50,10 +47,10 @@ class Inside:
         """Record a pass of these images."""
         caller = self.caller
         inside = caller.inside(images)
-        with without_cuda() if caller.recipe.cuda else nullcontext():
-            run = record(caller.network, lambda: caller.recipe.call(caller.network, inside))
-        flow = Flow(run.events, inside)
-        return Recorded(images, run.output, flow, layers(flow, len(images), caller.classes))
+        recorder = Recorder(caller.network)
+        output = caller.recipe.run(recorder, caller.network, inside)
+        flow = Flow(recorder.events, inside)
+        return Recorded(images, output, flow, layers(flow, len(images), caller.classes))
 
     @cached_property
     def layer(self) -> Layer:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import Judgement, SkippedError, fails, passes, warns
-from capsviz.wrapping.change import ChangePass
 from capsviz.wrapping.leaves import tensors
+from capsviz.wrapping.taps import ChangePass
 
 ONE, MOVED, HUGE = 2e-2, 1e-4, 1e3
 SIZES = (1e4, 1.0)  # a saturated tanh only changes its sign
@@ -67,7 +67,7 @@ def judge_finite(candidate: Candidate, change: Callable[[Tensor], Tensor]) -> Ju
         leaves.append(change(tensor).detach().requires_grad_())
         return leaves[-1]
 
-    mode = ChangePass(candidate.network, [], candidate.capsules.primary.features, put)
+    mode = ChangePass(candidate.network, [], candidate.lower.features, put)
     with torch.enable_grad():
         output = candidate.caller.run(mode, candidate.images(2))
         values = [t for t in tensors(output) if t.is_floating_point()]

@@ -65,7 +65,7 @@ def command(
     from capsviz.inputs.opening import open_module
     from capsviz.wrapping import open_function
     from capsviz.wrapping import open_module as opened
-    from capsviz.wrapping.stdout import on_stderr
+    from capsviz.wrapping.environment import on_stderr
 
     if markdown is not None:
         naming.refuse_file(markdown, force=force)

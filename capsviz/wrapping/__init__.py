@@ -1,4 +1,4 @@
-"""Somebody else's capsule network: wrap it, and it can be traced and analysed like our own."""
+"""Wrap a user-defined capsule network, so that it can be traced and analysed like capsviz's own."""
 
 from importlib import import_module
 
@@ -15,8 +15,8 @@ __all__ = [
 
 _LAZY = {
     "NoCapsulesError": "wrapping", "wrap": "wrapping", "Wrapped": "network",
-    "open_function": "functions", "open_module": "loading", "open_network": "loading",
-    "record": "recorder", "without_cuda": "device",
+    "open_function": "loading", "open_module": "loading", "open_network": "loading",
+    "record": "recorder", "without_cuda": "environment",
 }  # fmt: skip
 
 

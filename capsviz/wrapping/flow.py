@@ -1,11 +1,14 @@
-"""What flows where in a recorded pass: who made a tensor, who reads it, and which axis is which.
+"""The graph of a recorded pass: which event made a tensor, which ones read it, and its axes.
 
-A *port* is one output of one event: (event index, output number).
+A *port* is one output of one event: (event index, output number). *Roles* are one letter for each
+axis: B image, I child, J parent, E number of a parent's pose, D number of a child's, "." an axis of
+size 1 or of repeated numbers. Several axes may share I, E or D.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -14,6 +17,7 @@ from torch import Tensor
 from capsviz.wrapping.recorder import Event
 
 Port = tuple[int, int]
+Roles = tuple[str, ...]
 
 VIEWS = frozenset(
     ("view", "reshape", "unsqueeze", "squeeze", "transpose", "permute", "expand", "expand_as",
@@ -26,8 +30,11 @@ VIEWS = frozenset(
 )  # fmt: skip
 
 
+SUMS = ("sum", "mean", "nansum")
+
+
 class Step(NamedTuple):
-    """One event on a path, and which of its inputs the path comes in by."""
+    """One event on a path, and the number of the input by which the path enters it."""
 
     event: Event
     position: int
@@ -39,7 +46,7 @@ class Flow:
     Parameters
     ----------
     events  of a `Recording`.
-    images  the tensor that went in: what comes from it is `derived`.
+    images  the input: events that depend on it are `derived`.
     """
 
     def __init__(self, events: list[Event], images: Tensor):
@@ -68,24 +75,24 @@ class Flow:
         self._makers, self._aliases = makers, aliases
 
     def port(self, tensor: Tensor) -> Port | None:
-        """Who made a tensor last; None for weights, constants and images."""
+        """Return what made a tensor last; None for weights, constants and images."""
         return self._makers.get(id(tensor)) or self._aliases.get(_alias(tensor))
 
     def tensor(self, port: Port) -> Tensor:
-        """The tensor of a port."""
+        """Return the tensor of a port."""
         return self.events[port[0]].outputs[port[1]]
 
     def from_images(self, event: Event, position: int) -> bool:
-        """Whether an input depends on the images through an event."""
+        """Return whether an input depends on the images through an event."""
         source = self.sources[event.index][position]
         return source is not None and source[0] in self.derived
 
     def ports(self, event: Event) -> list[Port]:
-        """All outputs of an event."""
+        """Return all outputs of an event."""
         return [(event.index, number) for number in range(len(event.outputs))]
 
     def ancestors(self, index: int) -> set[int]:
-        """Events that an event depends on."""
+        """Return the events that an event depends on."""
         reached, left = set(), [index]
         while left:
             for source in self.sources[left.pop()]:
@@ -95,7 +102,7 @@ class Flow:
         return reached
 
     def descendants(self, index: int) -> set[int]:
-        """Events that depend on an event."""
+        """Return the events that depend on an event."""
         reached = {index}
         for event in self.events[index + 1 :]:
             if any(s is not None and s[0] in reached for s in self.sources[event.index]):
@@ -103,7 +110,7 @@ class Flow:
         return reached - {index}
 
     def back_through_views(self, event: Event, position: int) -> Iterator[Tensor]:
-        """An input, and what it was before each view, squeeze or copy, nearest first."""
+        """Yield an input, then the tensors before each view, squeeze or copy, nearest first."""
         tensor, source = event.inputs[position], self.sources[event.index][position]
         yield tensor
         while source is not None and is_view(self.events[source[0]]):
@@ -112,14 +119,14 @@ class Flow:
             yield tensor
 
     def base(self, event: Event, position: int) -> int:
-        """What an input is once views are undone: equal for two that show the same numbers."""
+        """Return an id that two inputs share if they are views of the same numbers."""
         *_, last = self.back_through_views(event, position)
         port = self.port(last)
         return id(last) if port is None else id(self.tensor(port))
 
 
 def is_view(event: Event) -> bool:
-    """Whether an event only rearranges, repeats or leaves out numbers."""
+    """Return whether an event only rearranges, repeats or leaves out numbers."""
     if event.name not in VIEWS or not event.inputs:
         return False
     if event.name in ("getitem", "index_select"):
@@ -128,12 +135,12 @@ def is_view(event: Event) -> bool:
 
 
 def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[int]]:
-    """Which axes of `start` each axis of `end` runs along, by sending labels the same way.
+    """Find the axes of `start` that each axis of `end` runs along, by sending labels the same way.
 
     Parameters
     ----------
     start  what the first step reads.
-    steps  views, and elementwise functions that may broadcast.
+    steps  views, sums, and elementwise functions that may broadcast.
     end    what the last step gives.
 
     Returns
@@ -155,8 +162,8 @@ def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[in
         label = label.view([-1 if k == axis else 1 for k in range(start.dim())])
         label = label.expand(start.shape).contiguous()
         for event, position, number in path:
-            if is_view(event):
-                label = _through_view(event, position, label, number)
+            if is_view(event) or event.name in SUMS:
+                label = _repeated(event, position, label, number)
             else:
                 label = label.expand(event.outputs[0].shape)
         for other in varying(label):
@@ -165,7 +172,7 @@ def axes_after(start: Tensor, steps: Iterable[Step], end: Tensor) -> list[set[in
 
 
 def varying(tensor: Tensor) -> set[int]:
-    """The axes along which the numbers of a tensor are not all repeated."""
+    """Return the axes along which the numbers of a tensor are not all repeated."""
     return {
         axis
         for axis, size in enumerate(tensor.shape)
@@ -173,8 +180,8 @@ def varying(tensor: Tensor) -> set[int]:
     }
 
 
-def _through_view(event: Event, position: int, label: Tensor, number: int) -> Tensor:
-    """An output of a view, by its number, of labels in place of one input."""
+def _repeated(event: Event, position: int, label: Tensor, number: int) -> Tensor:
+    """Return an output of a view or a sum, with labels in place of one input."""
     old = event.inputs[position]
 
     if event.name in ("to", "type", "type_as", "float", "double", "cuda", "cpu", "requires_grad"):
@@ -194,7 +201,7 @@ def _through_view(event: Event, position: int, label: Tensor, number: int) -> Te
 
 
 def storage(tensor: Tensor) -> tuple[str, int]:
-    """Where its numbers lie; who it is, where that cannot be said, as inside of `vmap`."""
+    """Return where the numbers of a tensor lie; inside `vmap`, which has no address, its id."""
     try:
         return "at", tensor.data_ptr()
     except RuntimeError:
@@ -203,3 +210,42 @@ def storage(tensor: Tensor) -> tuple[str, int]:
 
 def _alias(tensor: Tensor) -> tuple:
     return (storage(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+def arrange(tensor: Tensor, roles: Roles, target: str) -> Tensor:
+    """Arrange axes of these roles as one axis for each letter of `target`, in its order.
+
+    Axes that the target does not name hold repeated numbers: the first is taken. A letter without
+    an axis becomes an axis of size 1.
+    """
+    tensor = tensor.reshape((1,) * (len(roles) - tensor.dim()) + tuple(tensor.shape))
+    for axis in reversed(range(len(roles))):
+        if roles[axis] not in target:
+            tensor = tensor.select(axis, 0)
+    kept = [role for role in roles if role in target]
+    order = [axis for letter in target for axis, role in enumerate(kept) if role == letter]
+    tensor = tensor.permute(order)
+    shape, at = [], 0
+    for letter in target:
+        count = kept.count(letter)
+        shape.append(prod(tensor.shape[at : at + count]))
+        at += count
+    return tensor.reshape(shape)
+
+
+def embed(tensor: Tensor, source: str, roles: Roles, shape: tuple[int, ...]) -> Tensor:
+    """Undo `arrange`: axes in the order of `source` become axes of these roles, others of size 1.
+
+    `shape` says how a letter is split between the axes that share it.
+    """
+    split: list[int] = []
+    for letter, size in zip(source, tensor.shape, strict=True):
+        own = [n for role, n in zip(roles, shape, strict=True) if role == letter]
+        split += own if len(own) > 1 else [size] * (len(own) or 1)
+    tensor = tensor.reshape(split)
+    places = [axis for letter in source for axis, role in enumerate(roles) if role == letter]
+    tensor = tensor.permute(sorted(range(len(places)), key=places.__getitem__))
+    for axis, role in enumerate(roles):
+        if role not in source:
+            tensor = tensor.unsqueeze(axis)
+    return tensor

@@ -1,13 +1,14 @@
-"""Where capsules lie on the image, found by impulses: which capsules change with one row or column?
+"""Find the grid of capsules by changing one row or column of an image at a time.
 
-Capsules that change with the same rows and the same columns share a place. There is a grid where
-the places are all pairs of some row ranges and some column ranges, with equally many capsules each.
+Capsules that change with the same rows and the same columns share a position. They form a grid if
+the positions are all pairs of some row ranges and some column ranges, with equally many capsules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -23,66 +24,102 @@ DRAWS = 3  # pictures of noise at most, as one may leave a capsule at rest
 
 
 class Places(NamedTuple):
-    """The grid, and how to bring capsules into its order."""
+    """The grid of capsules, and how to bring capsules into its order."""
 
     grid: tuple[int, int, int] | None  # (types, rows, columns)
-    order: Tensor | None  # (I,) theirs for each of the grid's, None where they are equal
-    rows: list[slice]  # of the image, for each row of places
+    order: Tensor | None  # (I,) number in the network of each capsule of the grid; None: the same
+    rows: list[slice]  # of the image, for each row of the grid
     columns: list[slice]
     evidence: str
 
 
-def probe(capsules: Callable[[Tensor], Tensor], image_shape, batch: int, like: Tensor) -> Places:
-    """Find the grid of capsules.
+NOWHERE = Places(None, None, [], [], "")
+Capsules = Callable[[Tensor], Tensor]  # images (B, C, H, W) -> vectors (B, I, D)
+
+
+def find(capsules: Capsules, images: Tensor, grid: tuple[int, int, int] | str, what: str) -> Places:
+    """Find the grid, or compare a given one with the image lines that change each capsule.
 
     Parameters
     ----------
-    capsules     images (B, C, H, W) -> vectors (B, I, D).
-    image_shape  (C, H, W).
-    batch        images at a time, always as many.
-    like         a tensor of the network's type and device.
+    images  as many are passed at a time as these, of their shape and type.
+    grid    (types, rows, columns), or "probe".
+    what    the name of the capsules.
+
+    Raises
+    ------
+    ValueError  for a given grid that the capsules do not form.
     """
-    rows, columns = ranges_of_sight(capsules, image_shape, batch, like)
-    return arranged(rows, columns, image_shape)
+    rows, columns = ranges_of_sight(capsules, images)
+    result = arranged(rows, columns, images.shape[1:])
+    if isinstance(grid, str):
+        if result.grid is not None and (why := hollow(capsules, result, images)) is not None:
+            result = NOWHERE._replace(evidence=why)
+        return result._replace(evidence=f"{result.evidence}; by impulses of {what}")
+    if grid != result.grid:
+        if prod(grid) != len(rows):
+            raise ValueError(
+                f"grid {grid} does not fit {len(rows)} children: expected (types, rows, columns) "
+                "whose product is their number"
+            )
+        if (why := torn(rows, columns, grid)) is not None:
+            raise ValueError(
+                f"grid {grid} is none of these capsules: {why}; by impulses was found: "
+                f"{result.evidence}; give grid='probe', or None for no positions"
+            )
+        result = Places(grid, None, *fields_of(rows, columns, grid), "")
+    return result._replace(
+        evidence=f"{result.grid}, as given; the fields of its positions by impulses"
+    )
 
 
-def ranges_of_sight(capsules, image_shape, batch: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """First and last image row, then column, that change each capsule: (I, 2) each, -1 for none."""
-    _, height, width = image_shape
+def ranges_of_sight(capsules: Capsules, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return first and last row, then column, that change each capsule: (I, 2), -1 for none."""
+    height, width = images.shape[2:]
     lines = [(1, row) for row in range(height)] + [(2, column) for column in range(width)]
     edges = [lines[0], lines[height - 1], lines[height], lines[-1]]
-    at_edges = changed(capsules, edges, image_shape, batch, like, 0)
-    if at_edges.all():  # each sees the whole image
-        return tuple(
-            torch.tensor([[0, n - 1]]).expand(len(at_edges[0]), 2) for n in (height, width)
-        )
-    result = changed(capsules, lines, image_shape, batch, like, 0)
+    at_edges = changed(capsules, edges, images, 0)
+    if at_edges.all():  # each depends on the whole image
+        count = len(at_edges[0])
+        return torch.tensor([[0, height - 1]] * count), torch.tensor([[0, width - 1]] * count)
+    result = changed(capsules, lines, images, 0)
     for seed in range(1, DRAWS):
         ranges = _range(result[:height]), _range(result[height:])
-        if arranged(*ranges, image_shape).grid is not None:
+        if arranged(*ranges, images.shape[1:]).grid is not None:
             break
-        result |= changed(capsules, lines, image_shape, batch, like, seed)
+        result |= changed(capsules, lines, images, seed)
     return _range(result[:height]), _range(result[height:])
 
 
-def changed(capsules, lines, image_shape, batch: int, like: Tensor, seed: int) -> Tensor:
-    """Which capsules change with each line, (axis, number): (lines, I) truth values."""
-    generator = torch.Generator().manual_seed(seed)
-    base, noise = torch.rand((2, 1, *image_shape), generator=generator).to(like)
-    images = base.repeat(1 + len(lines), 1, 1, 1)
-    for image, (axis, line) in zip(images[1:], lines, strict=True):
-        image.narrow(axis, line, 1).copy_(noise[0].narrow(axis, line, 1))
-    images = torch.cat((images, images[:1].expand(-len(images) % batch, -1, -1, -1)))
-    result = torch.cat([capsules(part) for part in images.split(batch)])[: 1 + len(lines)]
-    result = (result - result[:1]).abs().flatten(2).amax(2)[1:]
+def changed(capsules: Capsules, lines: list[tuple[int, int]], images: Tensor, seed: int) -> Tensor:
+    """Return which capsules change with each line, (axis, number), as truth values (lines, I)."""
+    base, noise = _noise(images, seed)
+    pictures = base.repeat(1 + len(lines), 1, 1, 1)
+    for image, (axis, line) in zip(pictures[1:], lines, strict=True):
+        image.narrow(axis, line, 1).copy_(noise.narrow(axis, line, 1))
+    result = _change(capsules, pictures, len(images))
     return result > CLOSE * result.amax().clamp_min(torch.finfo(result.dtype).tiny)
 
 
+def _noise(images: Tensor, seed: int) -> Tensor:
+    """Return two pictures of noise (2, C, H, W)."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand((2, *images.shape[1:]), generator=generator).to(images)
+
+
+def _change(capsules: Capsules, pictures: Tensor, batch: int) -> Tensor:
+    """Return how far each capsule changes from the first picture to each other one."""
+    padding = pictures[:1].expand(-len(pictures) % batch, -1, -1, -1)
+    passes = torch.cat((pictures, padding)).split(batch)
+    vectors = torch.cat([capsules(part) for part in passes])[: len(pictures)]
+    return (vectors - vectors[:1]).abs().flatten(2).amax(2)[1:]
+
+
 def arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
-    """The grid of capsules that see these image rows and columns, each (I, 2)."""
+    """Return the grid of capsules that depend on these image rows and columns, each (I, 2)."""
     if (rows < 0).any() or (columns < 0).any():
         dead = int(((rows < 0).any(1) | (columns < 0).any(1)).sum())
-        return Places(None, None, [], [], f"none: {dead} capsules change with no pixel")
+        return NOWHERE._replace(evidence=f"none: {dead} capsules change with no pixel")
     places = torch.cat((rows, columns), 1).tolist()
     by_row = sorted({tuple(place[:2]) for place in places})
     by_column = sorted({tuple(place[2:]) for place in places})
@@ -90,37 +127,30 @@ def arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
     for child, place in enumerate(places):
         members.setdefault((tuple(place[:2]), tuple(place[2:])), []).append(child)
     counts = {len(m) for m in members.values()}
+    why = None
     if len(members) != len(by_row) * len(by_column) or len(counts) != 1:
-        return Places(
-            None, None, [], [],
-            f"none: {len(places)} capsules see {len(members)} different patches, no full product "
-            f"of {len(by_row)} rows and {len(by_column)} columns of places with equally many "
-            f"capsules each, {CAUSES}",
-        )  # fmt: skip
-    (types,) = counts
+        why = (
+            f"{len(places)} capsules see {len(members)} different patches, no full product of "
+            f"{len(by_row)} rows and {len(by_column)} columns of positions with equally many "
+            f"capsules each, {CAUSES}"
+        )
     for ranges, size in ((by_row, image_shape[1]), (by_column, image_shape[2])):
         for (first, last), (after, end) in pairwise(ranges):
-            if end < last or (first == after > 0) or (last == end < size - 1):
-                return Places(
-                    None, None, [], [],
-                    f"none: image lines {first} to {last} and {after} to {end} that capsules see "
-                    f"are no steps of one window, {CAUSES}",
-                )  # fmt: skip
-    whole = ((0, image_shape[1] - 1), (0, image_shape[2] - 1))
-    if list(members) == [whole]:
-        return Places(
-            None, None, [], [],
-            f"none: all {types} capsules see the whole image, which does not tell their places; "
-            "give grid=(types, rows, columns) if they have any",
-        )  # fmt: skip
-    order = torch.tensor(
-        [
-            members[row, column][kind]
-            for kind in range(types)
-            for row in by_row
-            for column in by_column
-        ]
-    )
+            if why is None and (end < last or (first == after > 0) or (last == end < size - 1)):
+                why = (
+                    f"image lines {first} to {last} and {after} to {end} that capsules see are no "
+                    f"steps of one window, {CAUSES}"
+                )
+    (types, *_) = counts
+    if why is None and list(members) == [((0, image_shape[1] - 1), (0, image_shape[2] - 1))]:
+        why = (
+            f"all {types} capsules see the whole image, which leaves their positions open; give "
+            "grid=(types, rows, columns) if they have any"
+        )
+    if why is not None:
+        return NOWHERE._replace(evidence=f"none: {why}")
+    lists = [members[row, column] for row in by_row for column in by_column]
+    order = torch.tensor(lists).T.flatten()
     same = torch.equal(order, torch.arange(len(order)))
     grid = (types, len(by_row), len(by_column))
     by_place = torch.arange(len(order)).reshape(len(by_row), len(by_column), types)
@@ -129,54 +159,51 @@ def arranged(rows: Tensor, columns: Tensor, image_shape) -> Places:
     vectors = (
         f"rows {by_row[0][0]} to {by_row[0][1]} and columns {by_column[0][0]} to {by_column[0][1]}"
     )
-    evidence = f"{grid}, {how}; the first place sees {vectors}"
+    evidence = f"{grid}, {how}; the first position sees {vectors}"
     return Places(grid, None if same else order, _slices(by_row), _slices(by_column), evidence)
 
 
-def hollow(capsules, result: Places, image_shape, batch: int, like: Tensor) -> str | None:
-    """Why what the places see are no patches: a corner of one that none of its capsules sees.
+def hollow(capsules: Capsules, result: Places, images: Tensor) -> str | None:
+    """Return why the fields of a grid are no patches: a corner that none of its capsules sees.
 
-    As where a capsule is made of several positions that lie in more than one row.
+    An example is a capsule made of several positions that lie in more than one row.
     """
+    assert result.grid is not None
     types, rows, columns = result.grid
     sample = sorted({(r, c) for r in (0, rows // 2) for c in (0, columns // 2)})
     blind = {(place, corner) for place in sample for corner in range(4)}
+    order = torch.arange(types * rows * columns) if result.order is None else result.order
     for seed in range(CORNER_DRAWS):
-        generator = torch.Generator().manual_seed(100 + seed)
-        base, noise = torch.rand((2, 1, *image_shape), generator=generator).to(like)
-        pixels, pictures = sorted(blind), [base[0]]
-        for (row, column), corner in pixels:
-            picture, places = base[0].clone(), []
+        base, noise = _noise(images, 100 + seed)
+        corners, pictures = sorted(blind), [base]
+        for (row, column), corner in corners:
+            picture, lines = base.clone(), []
             for axis, field in ((1, result.rows[row]), (2, result.columns[column])):
                 size = max(1, (field.stop - field.start) // 8)
                 last = corner // axis % 2
-                places.append(slice(field.stop - size, field.stop) if last else
+                lines.append(slice(field.stop - size, field.stop) if last else
                              slice(field.start, field.start + size))  # fmt: skip
-            picture[(slice(None), *places)] = noise[0][(slice(None), *places)]
+            picture[(slice(None), *lines)] = noise[(slice(None), *lines)]
             pictures.append(picture)
-        images = torch.stack(pictures)
-        images = torch.cat((images, images[:1].expand(-len(images) % batch, -1, -1, -1)))
-        vectors = torch.cat([capsules(part) for part in images.split(batch)])
-        moved = (vectors - vectors[:1]).abs().flatten(2).amax(2)[1 : 1 + len(pixels)]
-        order = torch.arange(types * rows * columns) if result.order is None else result.order
+        moved = _change(capsules, torch.stack(pictures), len(images))
         moved = moved[:, order.to(moved.device)].unflatten(1, result.grid)
         limit = CLOSE * moved.amax()
-        for k, (place, corner) in enumerate(pixels):
+        for k, (place, corner) in enumerate(corners):
             if bool((moved[k, :, place[0], place[1]] > limit).any()):
                 blind.discard((place, corner))
         if not blind:
             return None
     place, _ = min(blind)
     return (
-        f"none: the capsules that would lie at {place} see no whole patch of the image, a corner "
+        f"none: the capsules that would lie at {place} see no whole patch of the image, one corner "
         f"of it is blind, {CAUSES}"
     )
 
 
 def torn(rows: Tensor, columns: Tensor, grid) -> str | None:
-    """Why a grid, type by type, is none: a row or column of places whose capsules look elsewhere.
+    """Return why a given grid, type by type, is none: capsules of one row that see other lines.
 
-    Of two that are beside each other one may see more, as with a wider window, but all of it.
+    One capsule may see more lines than another, as with a wider window, but all of the other's.
     """
     for ranges, axis, name in ((rows, 1, "row"), (columns, 2, "column")):
         placed = ranges.reshape(*grid, 2).movedim(axis, 0).flatten(1, 2)
@@ -192,7 +219,7 @@ def torn(rows: Tensor, columns: Tensor, grid) -> str | None:
 
 
 def fields_of(rows: Tensor, columns: Tensor, grid) -> tuple[list[slice], list[slice]]:
-    """Image rows and columns that each place of a given grid sees, type by type."""
+    """Return image rows and columns that each position of a given grid sees, type by type."""
     result = []
     for ranges, axis in ((rows, 1), (columns, 2)):
         placed = ranges.reshape(*grid, 2).movedim(axis, 0).flatten(1, 2)
@@ -204,7 +231,7 @@ def fields_of(rows: Tensor, columns: Tensor, grid) -> tuple[list[slice], list[sl
 
 
 def _range(changed: Tensor) -> Tensor:
-    """(lines, I) -> first and last line (I, 2)."""
+    """Return first and last line (I, 2) of truth values (lines, I)."""
     lines = torch.arange(len(changed), device=changed.device)[:, None]
     first = torch.where(changed, lines, len(changed)).amin(0)
     last = torch.where(changed, lines, -1).amax(0)

@@ -1,18 +1,249 @@
-"""Capsule layers in a recorded pass: rounds of routing over the same votes."""
+"""Find capsule layers in a recorded pass: softmaxes that weigh votes, iteration after iteration.
+
+A softmax is followed through views, sums with something as small (a bias) and scalings (by an
+activation) to the first product with something larger: that holds the votes. The axis summed after
+it is the child; the other axis along which couplings differ is the parent.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
+from typing import Any, NamedTuple
 
-from capsviz.wrapping.flow import Flow, is_view, varying
-from capsviz.wrapping.products import Product
+import torch
+from torch import Tensor
+
+from capsviz.wrapping.flow import SUMS, Flow, Port, Roles, Step, axes_after, is_view, varying
+from capsviz.wrapping.products import (
+    Product,
+    product,
+    roles_before,
+    roles_in,
+    roles_of_total,
+    summed_dims,
+)
 from capsviz.wrapping.recorder import Event
-from capsviz.wrapping.rounds import Round, normalises, summed_after, weighed
+
+BATCHES = (7, 11, 13)  # images in a recorded pass: primes, so that their axis can be identified
+SMALLEST = ("add", "clamp", "clamp_min")
+
+
+@dataclass(frozen=True)
+class Round:
+    """One routing iteration: weights times votes, summed over children.
+
+    Where couplings are scaled (by an activation) before they weigh votes, the `entry` comes before
+    the product; else both are one event.
+    """
+
+    event: Event  # the product
+    product: Product
+    roles: Roles  # of its frame
+    total: Event  # gives the sum over children
+    total_roles: Roles
+    entry: Event  # where couplings go in: the product, or the first scaling
+    entry_product: Product
+    entry_roles: Roles  # of the frame of that event
+    softmax: Event | None  # None where couplings come from none, as in the first iteration of EM
+    logits: tuple[Event, int, Roles] | None = None  # the event that reads them, and at which input
+    biased: bool = False  # something was added to the softmax
+
+    @property
+    def scaled(self) -> bool:
+        """Whether couplings are scaled before they weigh votes."""
+        return self.entry is not self.event
+
+    @property
+    def frame(self) -> tuple[int, ...]:
+        """The shape of the product's frame."""
+        inputs = self.event.inputs
+        return _frame(self.product.weights(inputs), self.product.others(inputs))
+
+    def count(self, role: str) -> int:
+        """Return the number of images for "B", children for "I", parents for "J"."""
+        return prod(n for n, own in zip(self.frame, self.roles, strict=True) if own == role)
+
+
+def normalises(event: Event, flow: Flow) -> bool:
+    """Return whether an event gives a softmax: by name, exp of its log, or exp over their sum."""
+    if event.name in ("softmax", "gumbel_softmax", "softmin"):
+        return True
+    if event.name == "exp":
+        return _logarithm(event, flow) is not None
+    if event.name != "div" or len(event.inputs) != 2:
+        return False
+    top, bottom = (_unviewed(flow, event, k) for k in (0, 1))
+    while bottom and bottom.name in SMALLEST and len(bottom.inputs) == 1:  # what keeps it from 0
+        bottom = _unviewed(flow, bottom, 0)
+    if not top or not bottom or top.name != "exp" or bottom.name not in SUMS:
+        return False
+    whole = _unviewed(flow, bottom, 0)
+    return whole is top or (
+        whole is not None and whole.name == "exp" and flow.base(whole, 0) == flow.base(top, 0)
+    )
+
+
+def _unviewed(flow: Flow, event: Event, position: int) -> Event | None:
+    """Return the event that gives an input, views undone."""
+    source = flow.sources[event.index][position]
+    while source is not None and is_view(flow.events[source[0]]):
+        source = flow.sources[source[0]][0]
+    return None if source is None else flow.events[source[0]]
+
+
+def _logarithm(event: Event, flow: Flow) -> Step | None:
+    """Return the logits of the log-softmax that an exp is of; x - logsumexp(x) is one too."""
+    source = flow.sources[event.index][0]
+    inner = None if source is None else flow.events[source[0]]
+    if inner is not None and inner.name == "log_softmax":
+        return Step(inner, 0)
+    if inner is None or inner.name != "sub" or len(inner.inputs) != 2:
+        return None
+    total = _unviewed(flow, inner, 1)
+    if total is None or total.name != "logsumexp":
+        return None
+    return Step(inner, 0) if flow.base(total, 0) == flow.base(inner, 0) else None
+
+
+def _frame(weights: Tensor, votes: Tensor) -> tuple[int, ...]:
+    """Return the shape over which both are multiplied; RuntimeError where they do not fit."""
+    return tuple(torch.broadcast_shapes(weights.shape, votes.shape))
+
+
+def weighed(flow: Flow, softmax: Event, batch: int, classes: int) -> Round | None:
+    """Return the iteration whose votes a softmax weighs; None for none."""
+    # from each port on: the steps so far, how many of them lie before the entry, biased
+    paths: dict[Port | None, tuple[list[Step], int | None, bool]] = {
+        port: ([], None, False) for port in flow.ports(softmax)
+    }
+    for event in flow.events[softmax.index + 1 :]:
+        for position, source in enumerate(flow.sources[event.index]):
+            if source not in paths:
+                continue
+            steps, entry, biased = paths[source]
+            step = Step(event, position)
+            turn = _round(flow, softmax, [*steps, step], entry, biased, batch, classes)
+            if turn is not None:
+                return turn
+            kind = _passes(event, position)
+            if kind is not None:
+                if entry is None:
+                    biased = biased or kind == "bias"
+                    entry = len(steps) if kind == "scale" else None
+                paths.update(dict.fromkeys(flow.ports(event), ([*steps, step], entry, biased)))
+    return None
+
+
+def _passes(event: Event, position: int) -> str | None:
+    """Return how an event passes couplings on: "view", "bias" or "scale"; None if it does not."""
+    if is_view(event):
+        return "view"
+    own, out = event.inputs[position], event.outputs[0]
+    others = [t for k, t in enumerate(event.inputs) if k != position]
+    if event.name in ("add", "sub"):
+        small = all(t.numel() <= own.numel() for t in others)
+        return ("bias" if others else "view") if out.numel() == own.numel() and small else None
+    if event.name == "mul" or (event.name == "div" and position == 0):
+        if any(t is own for t in others):
+            return None
+        grown = out.numel() > own.numel() and any(t.numel() == out.numel() for t in others)
+        return None if grown else "scale"
+    return "scale" if event.name in ("clamp", "where", "masked_fill") else None
+
+
+def _round(
+    flow: Flow, softmax: Event, path: list[Step], entry: int | None, biased: bool, batch: int,
+    classes: int,
+) -> Round | None:  # fmt: skip
+    """Return the iteration whose product is the last step of a path, if it is one."""
+    event, position = path[-1]
+    how = product(event, position)
+    others = [k for k in range(len(event.inputs)) if k != position]
+    if how is None or not any(flow.from_images(event, k) for k in others):
+        return None
+    weights, votes = how.weights(event.inputs), how.others(event.inputs)
+    try:
+        frame = _frame(weights, votes)
+    except RuntimeError:
+        return None
+    if prod(votes.shape) != prod(frame):
+        return None  # something as small as the couplings: it scales them
+    totals = sums_after(flow, event) if how.kind == "mul" else [(event, [], how.summed)]
+    fits = [
+        (total, steps, roles)
+        for total, steps, children in totals
+        if (roles := roles_in(weights, votes, frame, children, batch, classes)) is not None
+    ]
+    if not fits:
+        return None
+    total, steps, roles = fits[0]
+    total_roles = roles_of_total(event, how, steps, total, roles)
+    goes_in, entry_product, before = event, how, path
+    entry_roles: Roles | None = roles
+    if entry is not None:
+        goes_in, before = path[entry].event, path[: entry + 1]
+        entry_product = Product("scale", path[entry].position, goes_in.outputs[0].dim())
+        entry_roles = roles_before(goes_in.outputs[0], path[entry + 1 :], how, roles)
+    if total_roles is None or entry_roles is None:
+        return None
+    logits = _logits(flow, softmax, before, entry_product, entry_roles)
+    return Round(
+        event, how, roles, total, total_roles, goes_in, entry_product, entry_roles, softmax,
+        logits, biased,
+    )  # fmt: skip
+
+
+def _logits(
+    flow: Flow, softmax: Event, path: list[Step], how: Product, roles: Roles
+) -> tuple[Event, int, Roles] | None:
+    """Return the logits of a softmax, before the first view that keeps their axes apart."""
+    step = Step(softmax, 0)
+    if softmax.name == "exp":
+        inner = _logarithm(softmax, flow)
+        assert inner is not None  # else it is no softmax
+        path, step = [step, *path], inner
+    elif softmax.name != "softmax":
+        return None
+    while True:
+        path = [step, *path]
+        start = step.event.inputs[step.position]
+        letters = roles_before(start, path, how, roles)
+        if letters is not None:
+            return step.event, step.position, letters
+        source = flow.sources[step.event.index][step.position]
+        if source is None or not is_view(flow.events[source[0]]):
+            return None
+        step = Step(flow.events[source[0]], 0)
+
+
+def sums_after(flow: Flow, event: Event) -> list[tuple[Event, list[Step], tuple[int, ...]]]:
+    """Return sums after a product: the event, the steps before it, and the axes of the product.
+
+    Sums that follow each other are one sum, over the axes of all; the longest comes first.
+    """
+    found: list[tuple[Event, list[Step], tuple[int, ...]]] = []
+    left: list[tuple[Port, list[Step]]] = [((event.index, 0), [])]
+    axes: set[int] = set()
+    while left:
+        port, steps = left.pop(0)
+        for reader in flow.readers.get(port, []):
+            after = ((reader.event.index, 0), [*steps, reader])
+            if is_view(reader.event):
+                left.append(after)
+            elif reader.event.name in SUMS and (dims := summed_dims(reader.event)):
+                along = axes_after(event.outputs[0], steps, reader.event.inputs[0])
+                if more := set().union(*(along[d] for d in dims)) - axes:
+                    axes |= more
+                    found.insert(0, (reader.event, steps, tuple(sorted(axes))))
+                    left = [after]
+                    break
+    return found
 
 
 @dataclass
 class Layer:
-    """Passes of routing over the same votes."""
+    """Routing iterations over the same votes."""
 
     module: str
     children: int
@@ -22,13 +253,13 @@ class Layer:
 
     @property
     def place(self) -> str:
-        """Module, file and line of its softmax."""
-        last = next((r for r in reversed(self.rounds) if r.softmax), self.rounds[-1])
-        return (last.softmax or last.event).place
+        """Return module, file and line of its softmax."""
+        softmaxes = [turn.softmax for turn in self.rounds if turn.softmax]
+        return (softmaxes or [self.rounds[-1].event])[-1].place
 
     @property
     def said_apart(self) -> str:
-        """In words, of a layer that has such a softmax."""
+        """Say which softmax couples the numbers of a pose apart."""
         assert self.apart is not None
         return (
             f"couplings differ between the numbers of a pose in {self.apart.place}: a child has no "
@@ -39,18 +270,18 @@ class Layer:
         count = len(self.rounds)
         return (
             f"{self.children} children to {self.parents} parents in {self.place}, "
-            f"{count} pass{'es' if count > 1 else ''}"
+            f"{count} iteration{'s' if count > 1 else ''}"
         )
 
 
 def layers(flow: Flow, batch: int, classes: int) -> list[Layer]:
-    """All layers in which a softmax weighs votes, in the order of their last product.
+    """Return all layers in which a softmax weighs votes, in the order of their last product.
 
     Parameters
     ----------
     flow     of a recorded pass.
     batch    images in it: the axis of this length is theirs.
-    classes  the number of parents, where couplings that are all equal do not tell their axis.
+    classes  the number of parents, used where all couplings are equal.
     """
     collected: list[Layer] = []
     refused = []
@@ -70,7 +301,7 @@ def layers(flow: Flow, batch: int, classes: int) -> list[Layer]:
 
 
 def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
-    """Add a pass to the layer whose votes it weighs, or make a new one of it."""
+    """Add an iteration to the layer whose votes it weighs, or begin a new layer."""
     for layer in collected:
         last = layer.rounds[-1]
         if any(other.event is turn.event for other in layer.rounds):
@@ -91,24 +322,24 @@ def _put(flow: Flow, collected: list[Layer], turn: Round) -> None:
 
 
 def _votes_of(flow: Flow, turn: Round, total: Event) -> bool:
-    """Whether the votes of a pass are made of a sum: of another layer, called before."""
+    """Return whether votes depend on a sum, so that they are those of a later layer."""
     source = flow.sources[turn.event.index][voting(flow, turn.event, turn.product)]
     return source is not None and total.index in {source[0], *flow.ancestors(source[0])}
 
 
 def votes_base(flow: Flow, turn: Round) -> int:
-    """What the votes of a pass are once views are undone."""
+    """Return an id of the votes of an iteration, views undone."""
     return flow.base(turn.event, voting(flow, turn.event, turn.product))
 
 
 def voting(flow: Flow, event: Event, how: Product) -> int:
-    """Which input of a product holds votes, or the children of which an einsum makes them."""
+    """Return which input of a product holds votes, or the children of an einsum that makes them."""
     others = [k for k in range(len(event.inputs)) if k != how.position]
     return next((k for k in others if flow.from_images(event, k)), others[0])
 
 
 def _is_apart(flow: Flow, layer: Layer, softmax: Event) -> bool:
-    """Whether a softmax weighs the votes of a layer by numbers that differ along a pose."""
+    """Return whether a softmax weighs votes of a layer by numbers that differ along a pose."""
     first, ports = layer.rounds[0], flow.ports(softmax)
     base = votes_base(flow, first)
     while ports:
@@ -125,7 +356,7 @@ def _is_apart(flow: Flow, layer: Layer, softmax: Event) -> bool:
 
 
 def _add_unweighed(flow: Flow, layer: Layer, known: set[int]) -> None:
-    """Passes at the same sites whose couplings come from no softmax, as the first one of EM.
+    """Add iterations at the same sites whose couplings come from no softmax, as the first of EM.
 
     `known` are the products of all layers; it grows.
     """
@@ -134,12 +365,61 @@ def _add_unweighed(flow: Flow, layer: Layer, known: set[int]) -> None:
             if event.index in known or event.site != turn.event.site:
                 continue
             earlier = [e for e in flow.events[: event.index + 1] if e.site == turn.entry.site]
-            after = summed_after(flow, event) if turn.product.kind == "mul" else (event,)
-            if earlier and after is not None:
+            sums = [total for total, _, _ in sums_after(flow, event)]
+            totals = sums if turn.product.kind == "mul" else [event]
+            if earlier and totals:
+                total = next((one for one in totals if one.site == turn.total.site), totals[0])
                 known.add(event.index)
                 layer.rounds.append(
                     Round(
-                        event, turn.product, turn.roles, after[0], turn.total_roles, earlier[-1],
+                        event, turn.product, turn.roles, total, turn.total_roles, earlier[-1],
                         turn.entry_product, turn.entry_roles, None, None, turn.biased,
                     )
                 )  # fmt: skip
+
+
+def chosen(own: list[Layer], flow: Flow, pair: str | None) -> Layer:
+    """Return the layer that `pair` names, or the last one if the others lead to it."""
+    listed = "; ".join(map(str, own))
+    if pair is not None:
+        fits = [layer for layer in own if layer.module == pair]
+        fits = fits or [layer for layer in own if pair in layer.place]
+        if len(fits) != 1:
+            raise ValueError(f"pair '{pair}' names {len(fits)} of the softmaxes: {listed}")
+        return fits[0]
+    last = own[-1]
+    before = flow.ancestors(last.rounds[-1].event.index)
+    aside = [layer for layer in own[:-1] if layer.rounds[-1].total.index not in before]
+    if aside:
+        raise ValueError(
+            f"{len(own)} softmaxes have an equal claim: {listed}; say which one by pair="
+        )
+    return last
+
+
+class Recorded(NamedTuple):
+    """One recorded pass over B images, and the layer in it whose parents are the classes."""
+
+    images: Tensor  # (B, C, H, W) in [0, 1], before `normalise`
+    output: Any
+    flow: Flow
+    layer: Layer | None = None  # None where no softmax was looked for
+    others: tuple[Layer, ...] = ()
+
+    @property
+    def batch(self) -> int:
+        """B."""
+        return len(self.images)
+
+
+class Place(NamedTuple):
+    """A tensor of a recorded pass: an input of an event, or its output for position -1."""
+
+    event: Event
+    position: int
+    roles: Roles
+
+    @property
+    def tensor(self) -> Tensor:
+        """As recorded."""
+        return self.event.outputs[0] if self.position < 0 else self.event.inputs[self.position]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import fields, is_dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -19,7 +20,7 @@ def named_tensors(value, name: str = "") -> list[tuple[str, Tensor]]:
     if isinstance(value, Tensor):
         return [(name, value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        pairs = [(f"{name}.{key}", part) for key, part in value._asdict().items()]
+        pairs = [(f"{name}.{key}", part) for key, part in zip(value._fields, value, strict=True)]
     elif isinstance(value, list | tuple):
         pairs = [(f"{name}[{k}]", part) for k, part in enumerate(value)]
     elif isinstance(value, Mapping):
@@ -31,12 +32,13 @@ def named_tensors(value, name: str = "") -> list[tuple[str, Tensor]]:
     return [pair for at, part in pairs for pair in named_tensors(part, at)]
 
 
-def mapped(value, change: Callable):
+def mapped(value: Any, change: Callable) -> Any:
     """The same nesting, of the same kinds, with `change` applied to every leaf."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(mapped(part, change) for part in value))
     if isinstance(value, list | tuple):
         return type(value)(mapped(part, change) for part in value)
+    other: Any
     if isinstance(value, dict):
         other = copy(value)
         other.update({key: mapped(part, change) for key, part in value.items()})

@@ -1,24 +1,40 @@
-"""Open somebody's network from the command line: `--network FILE.py:FUNCTION --weights FILE`."""
+"""Open a network from the command line: `--network FILE.py:FUNCTION --weights FILE`."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import inspect
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from capsviz.checkpoint.tensors import sha256
+from capsviz.checkpoint.tensors import read_tensors, sha256
+from capsviz.discovery import unknown
 from capsviz.nn.images import like_of
 from capsviz.tracing import evaluating
-from capsviz.wrapping.bare import Bare
-from capsviz.wrapping.device import without_cuda
-from capsviz.wrapping.functions import in_words, locate, on_path, read_function
-from capsviz.wrapping.stdout import on_stderr
-from capsviz.wrapping.weights import load
+from capsviz.wrapping.environment import (
+    as_written,
+    in_words,
+    names_cuda,
+    on_stderr,
+    required,
+    without_cuda,
+)
+from capsviz.wrapping.network import Bare
 from capsviz.wrapping.wrapping import NoCapsulesError, wrap
+
+PREFIXES = ("module.", "model.", "net.")  # of DataParallel, Lightning and the like
+COMPILED = "_orig_mod."  # of torch.compile, anywhere in a name
+INSIDE = ("state_dict", "model_state_dict", "model", "net", "network", "weights")
 
 
 def open_network(
@@ -31,9 +47,9 @@ def open_network(
     capsules: bool = True,
     device: torch.device | str = "cpu",
 ) -> nn.Module:
-    """A wrapped network from a function in a file, with its weights, in evaluation mode.
+    """Return a wrapped network from a function in a file, with its weights, in evaluation mode.
 
-    One that has `look`, as `capsviz.tracing` says, is taken as it is.
+    One that has `look`, as `capsviz.tracing` says, is returned unwrapped.
 
     Parameters
     ----------
@@ -41,88 +57,40 @@ def open_network(
                  takes no arguments and returns a module, or what `capsviz.wrap` made of one.
     weights      `.safetensors`, or `.pt`, `.pth` or `.bin` that torch reads with weights_only=True.
     image_shape  (C, H, W), and
-    classes      for a module that is not wrapped: those of the data set that it is shown.
+    classes      for a module that is not wrapped: those of its data set.
     dataset      for the card: name, classes, options of the data set.
-    capsules     False also takes a network without capsules, for what needs scores alone.
+    capsules     False also accepts a network without capsules, where only scores are needed.
     device       to put it on.
 
     Raises
     ------
-    ValueError  in one line, for whatever is wrong with file, function, weights or network.
+    ValueError  in one line, for a mistake in file, function, weights or network.
     """
     path, name = locate(spec)
     function = _function(path, name)
 
-    def build(weights=None) -> nn.Module:
-        module, card = _built(function, path, name, spec, weights, dataset, device)
+    def load(weights: str | Path | None) -> tuple[nn.Module, dict]:
+        return _built(function, path, name, spec, weights, dataset, device)
+
+    def build(weights: str | Path | None = None) -> nn.Module:
+        module, card = load(weights)
         with on_stderr():
             network = _opened(module, card, image_shape, classes, spec, capsules).eval()
         if isinstance(network, Bare):
-            network.recipe.aside = True
+            network.recipe = replace(network.recipe, aside=True)
         return network
 
     def anew() -> nn.Module:
         network = build()
-        if _alike(network, _built(function, path, name, spec, None, dataset, device)[0]):
+        if _same_weights(network, load(None)[0]):
             raise ValueError(
                 f"{spec} gives the same weights each time: it loads them, or seeds torch, by itself"
             )
         return network
 
-    network = build(weights)
+    network: Any = build(weights)
     network.anew = anew  # for controls that are not trained
     return network
-
-
-def _alike(network: nn.Module, other: nn.Module) -> bool:
-    """Whether two networks of one kind hold the same weights."""
-    pairs = (one.network if isinstance(one, Bare) else one for one in (network, other))
-    return all(torch.equal(*pair) for pair in zip(*(p.parameters() for p in pairs), strict=True))
-
-
-def _opened(module: nn.Module, card: dict, image_shape, classes, spec: str, capsules: bool):
-    """What a function of a file gives, as `open_network` returns it."""
-    if isinstance(module, Bare):
-        if capsules and not hasattr(module, "look"):
-            raise ValueError(_offer(spec))
-        module.card = {**card, **{k: v for k, v in module.card.items() if k not in card}}
-        return module
-    if hasattr(module, "look"):  # it says by itself what is inside
-        return _speaking(module, card, image_shape, classes)
-    if image_shape is None or classes is None:
-        raise ValueError(
-            f"{spec} returns a {type(module).__name__} that is not wrapped: name a data set, whose "
-            "images and classes it takes, or let the function return capsviz.wrap(network, "
-            "image_shape=..., classes=...)"
-        )
-    card["model"]["config"] = {"image_shape": list(image_shape), "classes": classes}
-    try:
-        return _wrapped(module, image_shape, classes, card, spec, capsules)
-    except ValueError as error:
-        if isinstance(error, NoCapsulesError) or str(error).startswith(spec):
-            raise
-        raise ValueError(
-            f"{spec}: {error}; what wrap cannot find, the function can say: let it return "
-            "capsviz.wrap(network, ...)"
-        ) from error
-
-
-def _speaking(module: nn.Module, card: dict, image_shape, classes) -> nn.Module:
-    """A network with a `look` of its own, with what commands ask of it besides."""
-    if not hasattr(module, "config") and image_shape is not None and classes is not None:
-        module.config = {"image_shape": tuple(image_shape), "classes": classes}
-    card["model"]["config"] = dict(getattr(module, "config", {}))
-    module.card = {**dict(getattr(module, "card", None) or {}), **card}
-    return module
-
-
-def _wrapped(module: nn.Module, image_shape, classes, card, spec: str, capsules: bool) -> Bare:
-    try:
-        return wrap(module, image_shape, classes, card=card)
-    except NoCapsulesError as error:
-        if capsules:
-            raise NoCapsulesError(f"{_offer(spec)} ({error})") from error
-        return wrap(module, image_shape, classes, couplings=None, card=card)
 
 
 def open_module(
@@ -132,71 +100,178 @@ def open_module(
     dataset: Mapping | None = None,
     device: torch.device | str = "cpu",
 ) -> tuple[nn.Module, dict]:
-    """What a function in a file returns, with its weights, not wrapped; and its card.
+    """Return the module of a function in a file, with its weights, not wrapped; and its card.
 
     Raises
     ------
-    ValueError  in one line, for whatever is wrong with file, function or weights.
+    ValueError  in one line, for a mistake in file, function or weights.
     """
     path, name = locate(spec)
     return _built(_function(path, name), path, name, spec, weights, dataset, device)
 
 
-def _function(path: Path, name: str):
-    with on_path(path.parent), without_cuda(), on_stderr():
-        return read_function(path, name)
+def open_function(spec: str, *, arguments: int = 0) -> Callable:
+    """Return a function of a file, "FILE.py:FUNCTION", that takes this many arguments.
+
+    Raises
+    ------
+    ValueError  in one line, for a mistake in file or function.
+    """
+    path, name = locate(spec)
+    function = _function(path, name, arguments)
+    try:
+        inspect.signature(function).bind(*range(arguments))
+    except TypeError as error:
+        raise ValueError(
+            f"{path}: {name} cannot be called with {arguments} arguments: {error}"
+        ) from error
+    return function
+
+
+def locate(spec: str) -> tuple[Path, str]:
+    """Return file and name of "FILE.py:FUNCTION"; ValueError for anything else, or no file."""
+    file, colon, name = str(spec).rpartition(":")
+    path = Path(file)
+    if not colon or not name.isidentifier() or path.suffix != ".py":
+        raise ValueError(f"expected FILE.py:FUNCTION, got '{spec}'")
+    if not path.is_file():
+        raise ValueError(f"there is no file '{path}'")
+    return path.resolve(), name
+
+
+@contextmanager
+def _importing(folder: Path) -> Iterator[None]:
+    """Run the code of a file: import from its folder, without a GPU if there is none, quietly."""
+    sys.path.insert(0, str(folder))
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(without_cuda())
+            stack.enter_context(on_stderr())
+            yield
+    finally:
+        with suppress(ValueError):
+            sys.path.remove(str(folder))
+
+
+def _function(path: Path, name: str, arguments: int = 0) -> Callable:
+    """Return a function of a file that needs at most this many arguments."""
+    with _importing(path.parent):
+        module = _import(path)
+    function = getattr(module, name, None)
+    if not callable(function):
+        own = [
+            key
+            for key, value in vars(module).items()
+            if inspect.isfunction(value)
+            and value.__module__ == module.__name__
+            and len(required(value)) == arguments
+        ]
+        if not own:
+            raise ValueError(f"{path} defines no function: expected one that builds the network")
+        raise ValueError(f"{path}: {unknown('function', name, own)}")
+    if isinstance(function, nn.Module) and not arguments:
+        raise ValueError(
+            f"{path}: {name} is a network, not a function: write def build(): return {name}"
+        )
+    lacking = required(function)
+    if lacking and not arguments:
+        raise ValueError(
+            f"{path}: {name} needs {', '.join(lacking)}: write a function without arguments that "
+            "calls it"
+        )
+    return function
+
+
+def _import(path: Path) -> ModuleType:
+    name = f"_network_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None  # it is a .py file
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickles look there
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ValueError(f"{path} cannot be imported: {in_words(error)}") from error
+    return module
 
 
 def _built(
-    function, path: Path, name: str, spec: str, weights, dataset, device
-) -> tuple[nn.Module, dict]:
-    with on_path(path.parent), without_cuda(), on_stderr():
-        module = _module(function, path, name)
-    network = module.network if isinstance(module, Bare) else module
-    if isinstance(module, Bare) and not torch.cuda.is_available():
-        module.recipe.cuda = _asks_for_a_gpu(module)  # hidden while it was built
-    card = _card(path, name, network, dataset)
-    if weights is not None:
-        card["weights"] = load(network, Path(weights), spec)
-    network.to(device)
-    return module, card
-
-
-def _asks_for_a_gpu(module: Bare) -> bool:
-    """Whether a pass of one image ends in an error that names CUDA."""
-    like = like_of(module.network)
-    image = torch.zeros(1, *module.recipe.image_shape).to(like)
-    try:
-        with evaluating(module.network), torch.no_grad():
-            module.passed(image)
-    except Exception as error:  # of many kinds, by what the code does
-        reason = str(error).lower()
-        return "cuda" in reason or "nvidia" in reason
-    return False
-
-
-def _offer(spec: str) -> str:
-    return (
-        f"{spec} has no capsules that capsviz sees, so it cannot be traced; evaluate, sweep and "
-        "corrupt can be run on it"
-    )
-
-
-def _module(function, path: Path, name: str) -> nn.Module:
-    try:
-        module = function()
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"{path}: {name}() raises {in_words(error)}") from error
+    function: Callable, path: Path, name: str, spec: str, weights: str | Path | None,
+    dataset: Mapping | None, device: torch.device | str,
+) -> tuple[nn.Module, dict]:  # fmt: skip
+    """Call the function and load the weights; the module, and its card."""
+    with _importing(path.parent):
+        try:
+            module = function()
+        except (Exception, SystemExit) as error:
+            raise ValueError(f"{path}: {name}() raises {in_words(error)}") from error
     if not isinstance(module, nn.Module):
         raise ValueError(
             f"{path}: {name}() returns {type(module).__name__}, expected a torch module or a "
             "network that capsviz.wrap made"
         )
-    return module
+    network = module
+    if isinstance(module, Bare):
+        network = module.network
+        if not torch.cuda.is_available():  # it was hidden while the function wrapped it
+            module.recipe = replace(module.recipe, cuda=_asks_for_gpu(module))
+    card = _card(path, name, network, dataset)
+    if weights is not None:
+        card["weights"] = _load(network, Path(weights), spec)
+    network.to(device)
+    return module, card
+
+
+def _same_weights(network: nn.Module, other: nn.Module) -> bool:
+    pairs = (one.network if isinstance(one, Bare) else one for one in (network, other))
+    return all(torch.equal(*pair) for pair in zip(*(p.parameters() for p in pairs), strict=True))
+
+
+def _opened(
+    module: Any, card: dict, image_shape, classes: int | None, spec: str, capsules: bool
+) -> nn.Module:
+    """Wrap the module of a function, if it is neither wrapped nor has `look`, and add the card."""
+    offer = (
+        f"{spec} has no capsules that capsviz sees, so it cannot be traced; evaluate, sweep and "
+        "corrupt can be run on it"
+    )
+    if isinstance(module, Bare):
+        if capsules and not hasattr(module, "look"):
+            raise ValueError(offer)
+        module.card = {**card, **{k: v for k, v in module.card.items() if k not in card}}
+        return module
+    if hasattr(module, "look"):
+        if not hasattr(module, "config") and image_shape is not None and classes is not None:
+            module.config = {"image_shape": tuple(image_shape), "classes": classes}
+        card["model"]["config"] = dict(getattr(module, "config", {}))
+        module.card = {**dict(getattr(module, "card", None) or {}), **card}
+        return module
+    if image_shape is None or classes is None:
+        raise ValueError(
+            f"{spec} returns a {type(module).__name__} that is not wrapped: name a data set, whose "
+            "images and classes it takes, or let the function return capsviz.wrap(network, "
+            "image_shape=..., classes=...)"
+        )
+    card["model"]["config"] = {"image_shape": list(image_shape), "classes": classes}
+    try:
+        try:
+            return wrap(module, image_shape, classes, card=card)
+        except NoCapsulesError as error:
+            if capsules:
+                raise NoCapsulesError(f"{offer} ({error})") from error
+        return wrap(module, image_shape, classes, couplings=None, card=card)
+    except NoCapsulesError:
+        raise
+    except ValueError as error:
+        raise ValueError(
+            f"{spec}: {error}; what wrap cannot find, the function can say: let it return "
+            "capsviz.wrap(network, ...)"
+        ) from error
 
 
 def _card(path: Path, name: str, network: nn.Module, dataset: Mapping | None) -> dict:
-    """What there is to say of a network that has no card."""
+    """Return the card of a network that has none."""
     text = " ".join(repr(network).split())
     return {
         "name": f"{path.stem}-{name}",
@@ -214,11 +289,87 @@ def _card(path: Path, name: str, network: nn.Module, dataset: Mapping | None) ->
 
 
 def _commit(folder: Path) -> str | None:
-    """Commit of the checkout that a folder lies in, "+" if it was changed; None for none."""
+    """Return the commit of the checkout of a folder, with "+" if it was changed; None for none."""
     git = ["git", "-C", str(folder)]
-    quiet = {"text": True, "stderr": subprocess.DEVNULL}
+
+    def run(*arguments: str) -> str:
+        return subprocess.check_output(
+            [*git, *arguments], text=True, stderr=subprocess.DEVNULL
+        ).strip()
+
     with suppress(OSError, subprocess.CalledProcessError):
-        head = subprocess.check_output([*git, "rev-parse", "HEAD"], **quiet).strip()
-        status = [*git, "status", "--porcelain", "-uno", "--", "."]
-        return head + ("+" if subprocess.check_output(status, **quiet).strip() else "")
+        head = run("rev-parse", "HEAD")
+        return head + ("+" if run("status", "--porcelain", "-uno", "--", ".") else "")
     return None
+
+
+def _asks_for_gpu(module: Bare) -> bool:
+    """Return whether a pass of one image ends in an error that names CUDA."""
+    image = torch.zeros(1, *module.recipe.image_shape).to(like_of(module.network))
+    try:
+        with evaluating(module.network), torch.no_grad():
+            module.passed(image)
+    except Exception as error:  # the user's code may raise anything
+        return names_cuda(error)
+    return False
+
+
+def _load(network: nn.Module, path: Path, spec: str) -> dict:
+    """Load weights into a network, and return what its card says of them."""
+    while isinstance(as_written(network), nn.DataParallel):
+        network = as_written(network).module
+    network = as_written(network)
+    state = network.state_dict()
+    names = {key.replace(COMPILED, ""): key for key in state}  # its own
+    own = {key: state[name] for key, name in names.items()}
+    tensors = {key.replace(COMPILED, ""): value for key, value in _tensors(path).items()}
+    while tensors and not set(tensors) & set(own):
+        prefix = next(iter(tensors)).partition(".")[0] + "."
+        if prefix not in PREFIXES or not all(key.startswith(prefix) for key in tensors):
+            break
+        tensors = {key.removeprefix(prefix): value for key, value in tensors.items()}
+    missing, more = sorted(set(own) - set(tensors)), sorted(set(tensors) - set(own))
+    if missing or more:
+        words = [f"{len(missing)} are missing ({_few(missing)})"] if missing else []
+        words += [f"{len(more)} are not the network's ({_few(more)})"] if more else []
+        raise ValueError(f"{path} holds weights of another network than {spec}: {'; '.join(words)}")
+    if other := [key for key in own if own[key].shape != tensors[key].shape]:
+        key = other[0]
+        raise ValueError(
+            f"{path} holds weights of another size than {spec}: {key} is "
+            f"{tuple(tensors[key].shape)}, expected {tuple(own[key].shape)}"
+            + (f", and {len(other) - 1} more" if len(other) > 1 else "")
+        )
+    network.load_state_dict({names[key]: value for key, value in tensors.items()})
+    parameters = sum(p.numel() for p in network.parameters())
+    return {"file": path.name, "sha256": sha256(path), "parameters": parameters}
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file of weights, by name."""
+    if not path.is_file():
+        raise ValueError(f"there is no file '{path}'")
+    if path.suffix == ".safetensors":
+        return read_tensors(path)[0]
+    if path.suffix not in (".pt", ".pth", ".bin", ".ckpt"):
+        raise ValueError(f"'{path}' is neither .safetensors nor .pt, .pth, .bin or .ckpt")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # of many kinds, by what is wrong with the file
+        raise ValueError(
+            f"{path} cannot be read with weights_only=True, and is not read otherwise, because "
+            f"pickles can run code: save network.state_dict() alone ({in_words(error, 160)})"
+        ) from error
+    for key in INSIDE:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping) or not content:
+        raise ValueError(f"{path} holds {type(content).__name__}, expected a state_dict of tensors")
+    for key, value in content.items():
+        if not isinstance(value, Tensor):
+            raise ValueError(f"{path} holds no state_dict: '{key}' is no tensor")
+    return dict(content)
+
+
+def _few(keys: list[str]) -> str:
+    return ", ".join(keys[:4]) + (", ..." if len(keys) > 4 else "")

@@ -1,4 +1,4 @@
-"""Scores and reconstructions among what a network returns: found, or refused in words."""
+"""Find scores and reconstructions among the outputs of a network."""
 
 from __future__ import annotations
 
@@ -18,27 +18,24 @@ WAYS = {
     "exp": lambda result: result.exp(),
     "as they are": lambda result: result,
 }
-
-
-NAMES = ("softmax", "sigmoid", "exp", "norms")  # of ways that can be told; "norms" of the poses
+NAMES = ("softmax", "sigmoid", "exp", "norms")  # that scores= takes; "norms" of the poses
 
 
 class Scores(NamedTuple):
-    """How scores (B, J) in [0, 1] come from what a network returns."""
+    """How scores are made of the output of a network."""
 
-    of: Callable  # output -> (B, J), or None where they are norms of the poses
+    of: Callable  # output -> (B, J) in [0, 1]
     evidence: str
-    way: str = ""
 
 
 def require_scores(scores) -> None:
-    """ValueError for a name that says no way to scores; a function, and None, are let pass."""
+    """Raise ValueError for a name that scores= does not take."""
     if isinstance(scores, str) and scores not in NAMES:
         raise ValueError(f"unknown scores '{scores}', expected a function or one of {NAMES}")
 
 
 def described(output) -> str:
-    """What a network returns: names and shapes of its tensors."""
+    """Return names and shapes of the tensors in an output."""
     candidates = named_tensors(output)
     if not candidates:
         return f"{type(output).__name__} without tensors"
@@ -46,17 +43,17 @@ def described(output) -> str:
 
 
 def pick(output, name: str) -> Tensor:
-    """The tensor of a name as `named_tensors` gives it."""
+    """Return the tensor of a name as `named_tensors` gives it."""
     return dict(named_tensors(output))[name]
 
 
 def find_scores(output, flow: Flow | None, batch: int, classes: int, way=None) -> Scores | None:
-    """The scores among the tensors of an output; None where there are none.
+    """Find the scores among the tensors of an output; None if there are none.
 
     Parameters
     ----------
-    way  "softmax", "sigmoid" or "exp" of what is found; None takes what lies in [0, 1], and the
-         exponential of what are logarithms of probabilities.
+    way  "softmax", "sigmoid" or "exp" of the output that is found; None takes one in [0, 1], or the
+         exponential of logarithms of probabilities.
 
     Raises
     ------
@@ -75,15 +72,11 @@ def find_scores(output, flow: Flow | None, batch: int, classes: int, way=None) -
     where = f"output{name} {tuple(pick(output, name).shape)}{_maker(flow, pick(output, name))}"
     way = way or _way(values, where)
     suffix = "" if way == "as they are" else f", {way} of it"
-
-    def scores(result):
-        return WAYS[way](pick(result, name).flatten(1))
-
-    return Scores(scores, where + suffix, way)
+    return Scores(lambda result: WAYS[way](pick(result, name).flatten(1)), where + suffix)
 
 
 def values_of_scores(output, batch: int, classes: int, scores=None) -> list[Tensor]:
-    """What may be the scores (B, J) in an output, as it is there; or what a function gives."""
+    """Return the tensors of an output that may be scores (B, J), or the result of a function."""
     if callable(scores):
         value = scores(output)
         fits = isinstance(value, Tensor) and tuple(value.shape) == (batch, classes)
@@ -92,7 +85,7 @@ def values_of_scores(output, batch: int, classes: int, scores=None) -> list[Tens
 
 
 def _candidates(output, batch: int, classes: int) -> dict[str, Tensor]:
-    """Different tensors of the scores' shape (B, J), by name; no one-hot ones."""
+    """Return different tensors of the scores' shape (B, J), by name; no one-hot ones."""
     candidates: dict[str, Tensor] = {}
     for name, tensor in named_tensors(output):
         shape = tuple(n for n in tensor.shape[1:] if n > 1)
@@ -107,7 +100,7 @@ def _candidates(output, batch: int, classes: int) -> dict[str, Tensor]:
 
 
 def _without_logits(candidates: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those of which no other is the softmax, and those in [0, 1] that are not called logits."""
+    """Leave out logits: what is called so or leaves [0, 1], if its softmax is there too."""
 
     def is_logits(name: str, one: Tensor) -> bool:
         if "logit" not in name and bool(((one >= 0) & (one <= 1)).all()):
@@ -119,7 +112,7 @@ def _without_logits(candidates: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def find_reconstruction(output, images: Tensor, image_shape) -> list[str]:
-    """Names of the outputs that are of the images' size, and not the images themselves."""
+    """Return names of the outputs that have the images' size, and are not the images."""
     size = prod(image_shape)
     return [
         name
@@ -149,4 +142,4 @@ def _one_hot(values: Tensor) -> bool:
 
 def _maker(flow: Flow | None, tensor: Tensor) -> str:
     port = flow.port(tensor) if flow is not None else None
-    return "" if port is None else f", made by {flow.events[port[0]].where}"
+    return "" if flow is None or port is None else f", made by {flow.events[port[0]].where}"

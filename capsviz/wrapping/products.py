@@ -1,7 +1,7 @@
-"""Products of couplings with votes: multiply and sum, matmul, or einsum, under one form.
+"""Products of couplings with votes: multiply and sum, matmul, or einsum; and who their axes are.
 
-A product's *frame* is the set of axes over which it multiplies number by number before it sums:
-weights and votes are brought into it, so that "which axis is summed" is asked in one way.
+A product's *frame* is the set of axes over which it multiplies number by number before it sums.
+Weights and votes are brought into the frame, so that all products are handled in one way.
 """
 
 from __future__ import annotations
@@ -12,19 +12,24 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from capsviz.wrapping.flow import Roles, Step, axes_after, varying
 from capsviz.wrapping.leaves import replaced, tensors
 from capsviz.wrapping.recorder import Event
 
 
 @dataclass(frozen=True)
 class Product:
-    """How one event multiplies what comes in at `position` with the rest.
+    """How one event multiplies its input at `position` with the others.
 
-    summed  axes of the frame that the event itself sums; () where a sum follows it.
-    letters of the frame, for an einsum; of each operand too.
+    Attributes
+    ----------
+    kind      "mul", "left" or "right" operand of a matmul, "einsum"; "scale" of the weights.
+    dims      the number of axes of the frame.
+    summed    axes of the frame that the event itself sums; () where a sum follows it.
+    letters   of the frame, for an einsum; `operands` and `output` are its equation.
     """
 
-    kind: str  # "mul", "left" or "right" operand of a matmul, "einsum"; "scale" of the weights
+    kind: str
     position: int
     dims: int
     summed: tuple[int, ...] = ()
@@ -33,7 +38,7 @@ class Product:
     output: str = ""
 
     def weights(self, inputs) -> Tensor:
-        """What comes in at `position`, in the frame."""
+        """Return the input at `position`, in the frame."""
         tensor = inputs[self.position]
         if self.kind == "left":
             return tensor.unsqueeze(-1)
@@ -44,7 +49,7 @@ class Product:
         return _full(tensor, self.dims)
 
     def others(self, inputs) -> Tensor:
-        """What it is multiplied with, in the frame."""
+        """Return the product of the other inputs, in the frame."""
         if self.kind == "einsum":
             rest = [k for k in range(len(inputs)) if k != self.position]
             named = set("".join(self.operands[k] for k in rest))
@@ -61,11 +66,11 @@ class Product:
         return _full(other, self.dims)
 
     def with_weights(self, function, args, kwargs, weights: Tensor):
-        """What the event gives with other weights, given in the frame."""
+        """Call the event with other weights, given in the frame."""
         inputs = tensors((args, kwargs))
         if self.kind == "scale":
-            other = {id(inputs[self.position]): weights}
-            return function(*replaced(args, other), **replaced(kwargs, other))
+            new = {id(inputs[self.position]): weights}
+            return function(*replaced(args, new), **replaced(kwargs, new))
         if self.kind == "einsum":
             keep = [k for k, size in enumerate(weights.shape) if size > 1]
             operands = list(self.operands)
@@ -81,7 +86,7 @@ class Product:
 
 
 def product(event: Event, position: int) -> Product | None:
-    """How an event multiplies one of its inputs with the others; None where it does not."""
+    """Return how an event multiplies one of its inputs with the others; None if it does not."""
     shapes = [tuple(t.shape) for t in event.inputs]
     if event.name in ("mul", "matmul", "rmatmul") and len(shapes) == 2:
         if event.name == "mul":
@@ -106,7 +111,7 @@ def product(event: Event, position: int) -> Product | None:
 
 
 def letters_of(equation: str, shapes) -> tuple[tuple[str, ...], str] | None:
-    """Operands and output of an einsum with every axis named, its ellipsis written out."""
+    """Return operands and output of an einsum, its ellipsis written out; None for a diagonal."""
     text = equation.replace(" ", "")
     left, arrow, output = text.partition("->")
     operands = left.split(",")
@@ -128,7 +133,7 @@ def letters_of(equation: str, shapes) -> tuple[tuple[str, ...], str] | None:
         output = dots + "".join(single)
     output = output.replace("...", dots)
     if any(len(set(operand)) != len(operand) for operand in written):
-        return None  # a diagonal
+        return None
     return tuple(written), output
 
 
@@ -142,3 +147,81 @@ def _to_letters(tensor: Tensor, own: str, frame: str) -> Tensor:
         if letter not in own:
             tensor = tensor.unsqueeze(axis)
     return tensor
+
+
+def roles_in(
+    weights: Tensor, votes: Tensor, frame, children, batch: int, classes: int
+) -> Roles | None:
+    """Return the roles of the axes of a frame; None if it is no capsule layer of this batch."""
+    weights, votes = (
+        t.reshape((1,) * (len(frame) - t.dim()) + tuple(t.shape)) for t in (weights, votes)
+    )
+    images = [k for k, n in enumerate(votes.shape) if n == batch and k not in children]
+    if len(images) != 1 or any(weights.shape[axis] != frame[axis] for axis in children):
+        return None
+    rest = [k for k, n in enumerate(frame) if n > 1 and k not in (*children, *images)]
+    wide = [k for k in rest if weights.shape[k] > 1]
+    differ = [k for k in wide if not repeats(weights, k)]
+    parents = wide if len(wide) == 1 else differ or [k for k in wide if frame[k] == classes]
+    if not parents or (not differ and len(parents) > 1) or set(parents) == set(rest):
+        return None
+    names = dict.fromkeys(parents, "J") | dict.fromkeys(children, "I") | {images[0]: "B"}
+    return tuple(names.get(k, "E" if n > 1 else ".") for k, n in enumerate(frame))
+
+
+def repeats(tensor: Tensor, axis: int) -> bool:
+    """Return whether the numbers of a tensor are repeated along an axis, but for rounding."""
+    first = tensor.narrow(axis, 0, 1)
+    return bool(torch.allclose(tensor, first.expand_as(tensor), rtol=1e-6, atol=0))
+
+
+def roles_of_total(
+    event: Event, how: Product, views: list[Step], total: Event, roles: Roles
+) -> Roles | None:
+    """Return the roles of the axes of the sum over children that follows a product."""
+    if how.kind != "mul":
+        return tuple(role for k, role in enumerate(roles) if k not in how.summed)
+    along = axes_after(event.outputs[0], views, total.inputs[0])
+    known = [_one(roles, axes) for axes in along]
+    before = tuple(role for role in known if role is not None)
+    if len(before) < len(known):
+        return None
+    if total.outputs[0].dim() == total.inputs[0].dim():
+        return tuple("." if role == "I" else role for role in before)
+    dims = summed_dims(total)
+    return tuple(role for axis, role in enumerate(before) if axis not in dims)
+
+
+def _one(roles: Roles, axes: set[int]) -> str | None:
+    """Return the role that axes share; "." for no axes, None where they differ."""
+    own = {roles[axis] for axis in axes}
+    return "." if not own else own.pop() if len(own) == 1 else None
+
+
+def roles_before(start: Tensor, path: list[Step], how: Product, roles: Roles) -> Roles | None:
+    """Return the roles of the axes of `start`, followed to the product at the end of a path."""
+    last = path[-1]
+    end = last.event.inputs[last.position]
+    along = axes_after(start, path[:-1], end)
+    letters = ["."] * start.dim()
+    for axis in range(end.dim()):
+        inputs = list(last.event.inputs)
+        shape = [-1 if k == axis else 1 for k in range(end.dim())]
+        inputs[last.position] = torch.arange(float(end.shape[axis])).view(shape).expand(end.shape)
+        inside = how.weights(inputs)
+        inside = inside.reshape((1,) * (len(roles) - inside.dim()) + tuple(inside.shape))
+        for origin in along[axis]:
+            role = _one(roles, varying(inside))
+            if role is None or letters[origin] not in (".", role):
+                return None
+            letters[origin] = role
+    return tuple(letters)
+
+
+def summed_dims(event: Event) -> tuple[int, ...]:
+    """Return the axes that a sum or mean goes over; () where it goes over all."""
+    axes = event.kwargs.get("dim", event.kwargs.get("axis"))
+    if axes is None and len(event.args) > 1:
+        axes = event.args[1]
+    axes = () if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+    return tuple(d % event.inputs[0].dim() for d in axes)

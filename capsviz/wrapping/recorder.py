@@ -5,28 +5,27 @@
     for event in recording.events:
         print(event.name, event.where, [tuple(t.shape) for t in event.outputs])
 
-By a TorchFunctionMode: the network is not edited, has no hooks, and is left as it was, also after
-an error. What happens inside a compiled or scripted function is one event, or none.
+A TorchFunctionMode records, so the network is neither edited nor hooked. A scripted function is one
+event, or none. `watching` records local variables, for couplings that come from no softmax.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from capsviz.wrapping.compiled import uncompiled
-from capsviz.wrapping.device import follow
+from capsviz.wrapping.environment import TORCH, as_written, follow, uncompiled
 from capsviz.wrapping.leaves import mapped, tensors
 
-TORCH = str(Path(torch.__file__).parent)
 SAME_NAME = {
     "multiply": "mul", "rmul": "mul", "imul": "mul",
     "divide": "div", "true_divide": "div", "truediv": "div", "itruediv": "div", "idiv": "div",
@@ -38,7 +37,7 @@ SAME_NAME = {
 
 
 class Site(NamedTuple):
-    """A place in somebody's code, the same in every pass and in every round of a loop."""
+    """A line of the user's code: the same in every pass and in every iteration of a loop."""
 
     module: str  # the innermost module whose code runs; "" is the network itself
     stack: tuple[tuple[int, int], ...]  # code object and instruction of each frame, innermost first
@@ -49,7 +48,7 @@ class Event:
     """One call of a torch function that returned tensors."""
 
     index: int
-    name: str  # "softmax", "mul", "getitem": without underscores, one name for one thing
+    name: str  # "softmax", "mul", "getitem": without underscores, the same for all spellings
     function: Callable
     args: tuple
     kwargs: dict
@@ -61,30 +60,30 @@ class Event:
 
     @property
     def where(self) -> str:
-        """File and line, as "layers.py:67"."""
+        """Return file and line, as "layers.py:67"."""
         return f"{Path(self.file).name}:{self.line}"
 
     @property
     def place(self) -> str:
-        """Module, file and line, as "digitcaps, layers.py:67"."""
+        """Return module, file and line, as "digitcaps, layers.py:67"."""
         return f"{self.site.module or 'the network'}, {self.where}"
 
     def repeat(self, change: Callable = lambda leaf: leaf):
-        """Call the function once more, with `change` applied to every argument."""
+        """Call the function again, with `change` applied to every argument."""
         return self.function(*mapped(self.args, change), **mapped(self.kwargs, change))
 
 
 class Recording(NamedTuple):
-    """What a pass did, and what it returned."""
+    """The events of a pass, and what it returned."""
 
     events: list[Event]
-    output: Any  # what the network gives
+    output: Any
 
 
 class Pass(TorchFunctionMode):
-    """A mode for one pass: its `dispatch` gets each torch function, in place of it.
+    """A mode for one pass, whose `dispatch` is called in place of each torch function.
 
-    `network` gives names to modules; tensors that the code sends to a GPU go to its own device.
+    `network` names the modules; tensors that the code sends to a GPU go to the network's device.
     """
 
     def __init__(self, network: nn.Module):
@@ -101,12 +100,13 @@ class Pass(TorchFunctionMode):
         return self.dispatch(function, args, kwargs)
 
     def dispatch(self, function, args, kwargs):
-        """Call the function; a subclass looks at what it gets and gives."""
+        """Call the function; a subclass reads its arguments and its result."""
         return function(*args, **kwargs)
 
     def frame(self) -> FrameType:
-        """The innermost frame of code that is neither torch's nor ours; without one, torch's."""
-        innermost = frame = sys._getframe(2)
+        """Return the innermost frame outside torch and capsviz; without one, torch's."""
+        innermost: FrameType = sys._getframe(2)
+        frame: FrameType | None = innermost
         while frame and frame.f_code is not RUN:
             if not frame.f_code.co_filename.startswith(OUTSIDE):
                 return frame
@@ -115,38 +115,39 @@ class Pass(TorchFunctionMode):
             innermost = innermost.f_back
         return innermost
 
-    def site(self, frame: FrameType) -> Site:
-        """The site of a frame."""
+    def site(self, start: FrameType) -> Site:
+        """Return the site of a frame."""
         stack, module = [], None
+        frame: FrameType | None = start
         while frame and frame.f_code is not RUN:
             code = frame.f_code
             if not code.co_filename.startswith(OUTSIDE):
                 stack.append((id(code), frame.f_lasti))
-                if module is None and code.co_argcount:  # whatever they call `self`
+                if module is None and code.co_argcount:  # by whatever name for `self`
                     module = self.modules.get(id(frame.f_locals.get(code.co_varnames[0])))
             frame = frame.f_back
         return Site(module or "", tuple(stack))
 
     def run(self, call: Callable):
-        """What `call()` returns, under this mode."""
+        """Return what `call()` returns, under this mode."""
         with uncompiled(), self:
             return call()
 
 
 RUN = Pass.run.__code__
 ROOM = Path(__file__).parent
-OUTSIDE = (TORCH, str(ROOM), str(ROOM.parent / "checks"))  # no code of the network's
+OUTSIDE = (TORCH, str(ROOM), str(ROOM.parent / "checks"))  # none of it is the network's code
 
 
 class Recorder(Pass):
-    """A mode that keeps every event."""
+    """Keep every event of a pass."""
 
     def __init__(self, network: nn.Module):
         super().__init__(network)
         self.events: list[Event] = []
 
     def dispatch(self, function, args, kwargs):
-        """Call the function and keep what it got and gave."""
+        """Call the function and keep its arguments and result."""
         result = function(*args, **kwargs)
         outputs = tuple(tensors(result))
         if outputs:
@@ -169,16 +170,109 @@ class Recorder(Pass):
 
 
 def record(network: nn.Module, call: Callable) -> Recording:
-    """Run `call()` and return its events and its output; what the call raises is not caught."""
+    """Run `call()` and return its events and its output; its errors are not caught."""
     recorder = Recorder(network)
     output = recorder.run(call)
     return Recording(recorder.events, output)
 
 
 def name_of(function) -> str:
-    """One name for a torch function, a method and an operator: torch.mul, Tensor.mul_, `*=`."""
+    """Return one name for function, method and operator: torch.mul, Tensor.mul_, `*=`."""
     name = getattr(function, "__name__", type(function).__name__)
     if name in ("__get__", "__set__"):
         name = getattr(function.__self__, "__name__", name)
     name = name.strip("_")
     return SAME_NAME.get(name, name)
+
+
+class Variable(NamedTuple):
+    """A local variable in one method of one module."""
+
+    name: str  # "module.method:variable", as given
+    module: nn.Module
+    code: CodeType
+    variable: str
+
+
+def find_variable(network: nn.Module, name: str) -> Variable:
+    """Return the variable that "module.method:variable" names, or "method:variable" of the network.
+
+    Raises
+    ------
+    ValueError  for a module, method or variable that does not exist.
+    """
+    path, colon, variable = name.partition(":")
+    module, _, method = path.rpartition(".")
+    modules = dict(network.named_modules())
+    if not colon or not variable or not method:
+        raise ValueError(f"expected 'module.method:variable', got '{name}'")
+    if module not in modules:
+        raise ValueError(f"there is no module '{module}', expected one of: {listed(modules)}")
+    owner = as_written(modules[module])
+    function = getattr(as_written(getattr(owner, method, None)), "__func__", None)
+    if function is None or not hasattr(function, "__code__"):
+        kind = type(owner).__name__
+        raise ValueError(f"{kind} '{module}' has no method '{method}' written in Python")
+    code = function.__code__
+    if variable not in code.co_varnames + code.co_cellvars:
+        known = listed(code.co_varnames[1:])  # without `self`
+        raise ValueError(f"{method} has no variable '{variable}', it has {known}")
+    return Variable(name, owner, code, variable)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the first twelve names with commas between."""
+    names = [name for name in names if name]
+    return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+
+
+@contextmanager
+def watching(variables: Iterable[Variable]) -> Iterator[dict[Variable, list[Tensor]]]:
+    """Collect the values of each variable, in order; a debugger's tracing function is put back."""
+    values: dict[Variable, list[Tensor]] = {variable: [] for variable in variables}
+    if not values:
+        yield values
+        return
+
+    def calls(frame: FrameType, event: str, argument):
+        own = [v for v in values if frame.f_code is v.code]
+        own = [v for v in own if frame.f_locals.get(v.code.co_varnames[0]) is v.module]
+        return lines(dict.fromkeys(own)) if own else None
+
+    def lines(last: dict):
+        def line(frame: FrameType, event: str, argument):
+            for variable in last:
+                value = frame.f_locals.get(variable.variable)
+                if isinstance(value, Tensor) and value is not last[variable]:
+                    last[variable] = value
+                    values[variable].append(value)
+            return line
+
+        return line
+
+    before = sys.gettrace()
+    sys.settrace(calls)
+    try:
+        yield values
+    finally:
+        sys.settrace(before)
+
+
+def like_the_last(values: list[Tensor]) -> list[Tensor]:
+    """Return values of the last one's shape: smaller ones expanded, others left out."""
+    result = []
+    for value in values:
+        with suppress(RuntimeError):  # it cannot be broadcast
+            result.append(value.expand(values[-1].shape))
+    return result
+
+
+@contextmanager
+def outputs_of(module: nn.Module) -> Iterator[list[Tensor]]:
+    """Collect the first tensor of each output of a module."""
+    outputs: list[Tensor] = []
+    handle = module.register_forward_hook(lambda _, __, out: outputs.extend(tensors(out)[:1]))
+    try:
+        yield outputs
+    finally:
+        handle.remove()

@@ -1,23 +1,67 @@
-"""Take named tensors from a pass at known sites, and put other couplings in, without editing it."""
+"""Run a pass of a network, read named tensors from it, and put others in, without editing it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from capsviz.wrapping.layers import Layer
-from capsviz.wrapping.layout import Roles, arrange, embed
+from capsviz.wrapping.environment import on_stderr, without_cuda
+from capsviz.wrapping.flow import Roles, arrange, embed
+from capsviz.wrapping.layers import Layer, Place
 from capsviz.wrapping.leaves import replaced, tensors
 from capsviz.wrapping.products import Product
-from capsviz.wrapping.recorder import Event, Pass, Site, name_of
-from capsviz.wrapping.vectors import Place
+from capsviz.wrapping.recorder import Event, Pass, Site, Variable, name_of
+
+TARGETS = {
+    "primary": "BID", "votes": "BIJE", "logits": "BIJ", "couplings": "BIJ", "weights": "BIJ",
+    "poses": "BJE",
+}  # fmt: skip
+
+
+class PassEnd(BaseException):
+    """Ends a pass of which no more is wanted."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to run a network on images (B, C, H, W) in [0, 1]."""
+
+    call: Callable  # (network, images) -> output
+    image_shape: tuple[int, int, int]
+    classes: int
+    mean: Tensor | None = None
+    std: Tensor | None = None
+    smallest: int = 1  # images that it needs at least
+    cuda: bool = False  # its code asks for a GPU, but there is none
+    aside: bool = False  # send what its code prints to stderr
+    pair: str | None = None  # which softmax, as given
+
+    def normalised(self, images: Tensor) -> Tensor:
+        """Return images as the network expects them."""
+        if self.mean is None or self.std is None:
+            return images
+        return (images - self.mean.to(images)) / self.std.to(images)
+
+    def run(self, mode: Pass, network: nn.Module, inside: Tensor) -> Any:
+        """Return the output for normalised images; None where the mode ends the pass."""
+        with (
+            without_cuda() if self.cuda else nullcontext(),
+            on_stderr() if self.aside else nullcontext(),
+        ):
+            try:
+                return mode.run(lambda: self.call(network, inside))
+            except PassEnd:
+                return None
 
 
 class Tap(NamedTuple):
-    """What to take at a site: `read` gets the inputs and the outputs of the event there."""
+    """What to read at a site: `read` gets the inputs and the outputs of the event there."""
 
     part: str
     site: Site
@@ -44,76 +88,96 @@ class ChildEntry(NamedTuple):
     roles: Roles
 
 
-def taps_of_layer(layer: Layer) -> tuple[list[Tap], list[Entry]]:
-    """Taps for logits, couplings, weights and votes of all passes of a layer, and their entries."""
-    taps, entries = {}, {}
+@dataclass(frozen=True)
+class Watched:
+    """Reads the values of a local variable."""
+
+    variable: Variable
+    roles: Roles
+
+
+@dataclass(frozen=True)
+class OfOutput:
+    """Reads the output of the network by a function."""
+
+    function: Callable
+
+
+@dataclass(frozen=True)
+class OfModule:
+    """Reads the first tensor that a module returns, (B, ..., n, ...) with n at `axis`."""
+
+    module: nn.Module
+    axis: int
+
+    def read(self, output: Tensor) -> Tensor:
+        """Return an output with that axis second and the rest flattened."""
+        return output.movedim(self.axis, 1).flatten(2)
+
+
+Reader = tuple[Tap, ...] | Watched | OfOutput | OfModule  # how a part of a trace is read
+
+
+def readers_of_layer(layer: Layer) -> tuple[dict[str, Reader], tuple[Entry, ...]]:
+    """Return taps for logits, couplings, weights and votes of all iterations, and their entries."""
+    taps: dict[tuple[str, Site], Tap] = {}
+    entries: dict[Site, Entry] = {}
+
+    def tap(part: str, event: Event, read: Callable[[list[Tensor]], Tensor], roles: Roles) -> None:
+        # a tap holds no event: that would keep the tensors of a whole pass
+        target = TARGETS[part]
+        taps[part, event.site] = Tap(
+            part, event.site, event.name, lambda inputs, _: arrange(read(inputs), roles, target)
+        )
+
     for turn in layer.rounds:
-        reads = [
-            ("couplings", turn.entry, _weights(turn.entry_product, turn.entry_roles)),
-            ("votes", turn.event, _votes(turn.product, turn.roles)),
-        ]
+        tap("couplings", turn.entry, turn.entry_product.weights, turn.entry_roles)
+        tap("votes", turn.event, turn.product.others, turn.roles)
         if any(other.scaled for other in layer.rounds):
-            reads.append(("weights", turn.event, _weights(turn.product, turn.roles)))
+            tap("weights", turn.event, turn.product.weights, turn.roles)
         if turn.logits is not None:
             event, position, roles = turn.logits
             shape = zip(event.inputs[position].shape, roles, strict=True)
-            if prod(n for n, role in shape if role == "J") in (1, layer.parents):  # none beside
-                reads.append(("logits", event, _input(position, roles, "BIJ")))
-        for part, event, read in reads:
-            taps[part, event.site] = _tap(part, event, read)
+            # not with a class for no parent beside the others
+            if prod(n for n, role in shape if role == "J") in (1, layer.parents):
+                tap("logits", event, itemgetter(position), roles)
         entries[turn.entry.site] = Entry(
             turn.entry.site, turn.entry.name, turn.entry_product, turn.entry_roles
         )
-    return list(taps.values()), list(entries.values())
+    parts = dict.fromkeys(part for part, _ in taps)
+    readers: dict[str, Reader] = {
+        part: tuple(one for (own, _), one in taps.items() if own == part) for part in parts
+    }
+    return readers, tuple(entries.values())
 
 
-def tap_of_place(part: str, place: Place, target: str) -> Tap:
-    """A tap for a tensor whose axes are known."""
+def tap_of_place(part: str, place: Place) -> Tap:
+    """Return a tap for a tensor whose axes are known."""
+    position, roles, target = place.position, place.roles, TARGETS[part]
 
-    if place.position >= 0:
-        return _tap(part, place.event, _input(place.position, place.roles, target))
-    roles = place.roles
+    def read(inputs: list[Tensor], outputs: list[Tensor]) -> Tensor:
+        if position >= 0:
+            return arrange(inputs[position], roles, target)
+        return arrange(outputs[0], roles, target).clone()  # a mask may be put in in place later
 
-    def read(inputs, outputs):
-        return arrange(outputs[0], roles, target, {}).clone()  # a mask may yet be put in in place
-
-    return _tap(part, place.event, read)._replace(after=True)
-
-
-# What is read holds roles and products, not events: those keep the tensors of a whole pass.
-
-
-def _weights(product: Product, roles: Roles):
-    return lambda inputs, outputs: arrange(product.weights(inputs), roles, "BIJ", {})
-
-
-def _votes(product: Product, roles: Roles):
-    return lambda inputs, outputs: arrange(product.others(inputs), roles, "BIJE", {})
-
-
-def _input(position: int, roles: Roles, target: str):
-    return lambda inputs, outputs: arrange(inputs[position], roles, target, {})
-
-
-def _tap(part: str, event: Event, read) -> Tap:
-    return Tap(part, event.site, event.name, read)
-
-
-class PassEnd(BaseException):
-    """Ends a pass of which no more is wanted."""
+    return Tap(part, place.event.site, place.event.name, read, after=position < 0)
 
 
 class TapPass(Pass):
-    """A mode that takes what its taps name; `readings` holds a list for each part, in order.
+    """Read what taps name; `readings` holds a list for each part, in order.
 
-    With `until`, the pass ends by `PassEnd` when that part is taken for the first time.
+    Parameters
+    ----------
+    couplings  (B, I, J) to put in at `entries`; `exchanges` counts how often.
+    until      the pass ends by `PassEnd` when this part is read for the first time.
+    children   where to put children (B, I, D) in, and these; `puts` counts how often.
     """
 
     def __init__(
         self,
         network: nn.Module,
-        taps: list[Tap],
-        entries: list[Entry] = (),
+        taps: Iterable[Tap],
+        entries: Iterable[Entry] = (),
         couplings: Tensor | None = None,
         until: str | None = None,
         children: tuple[ChildEntry, Tensor] | None = None,
@@ -121,17 +185,20 @@ class TapPass(Pass):
         super().__init__(network)
         self.children, self.puts = children, 0
         self.until = until
-        self.couplings, self.readings, self.exchanges = couplings, {}, 0
+        self.couplings, self.exchanges = couplings, 0
+        self.readings: dict[str, list[Tensor]] = {}
         self.taps: dict[Site, list[Tap]] = {}
         self.entries = {entry.site: entry for entry in entries} if couplings is not None else {}
         for tap in taps:
             self.taps.setdefault(tap.site, []).append(tap)
-        known = [*taps, *self.entries.values(), *([] if children is None else children[:1])]
-        self.names = {one.name for one in known}
-        self.innermost = {one.site.stack[0] for one in known}
+        known = [(tap.site, tap.name) for own in self.taps.values() for tap in own]
+        known += [(entry.site, entry.name) for entry in self.entries.values()]
+        known += [] if children is None else [children[0][:2]]
+        self.names = {name for _, name in known}
+        self.innermost = {site.stack[0] for site, _ in known}
 
     def dispatch(self, function, args, kwargs):
-        """Call the function, with other couplings where they enter, and take what is wanted."""
+        """Call the function, with other couplings where they enter, and read what is wanted."""
         name = name_of(function)
         if name not in self.names:
             return function(*args, **kwargs)
@@ -141,18 +208,19 @@ class TapPass(Pass):
         site = self.site(frame)
         taps = [tap for tap in self.taps.get(site, ()) if tap.name == name]
         if self.children is not None and (site, name) == self.children[0][:2]:
-            args, kwargs = self._with_children(args, kwargs)
+            args, kwargs = self._with_children(args, kwargs, *self.children)
         inputs = tensors((args, kwargs))
-        reads = [(tap.part, tap.read(inputs, ())) for tap in taps if not tap.after]
+        reads = [(tap.part, tap.read(inputs, [])) for tap in taps if not tap.after]
         entry = self.entries.get(site)
-        if entry is None or entry.name != name:
+        if self.couplings is None or entry is None or entry.name != name:
             result = function(*args, **kwargs)
         else:
-            result = self._put_in(entry, inputs, function, args, kwargs)
+            couplings = self.couplings
+            result = self._with_couplings(entry, couplings, inputs, function, args, kwargs)
             own = ("couplings",) if entry.product.kind == "scale" else ("couplings", "weights")
-            reads = [(part, self.couplings if part in own else t) for part, t in reads]
+            reads = [(part, couplings if part in own else t) for part, t in reads]
         outputs = tensors(result)
-        reads += [(tap.part, tap.read((), outputs)) for tap in taps if tap.after]
+        reads += [(tap.part, tap.read([], outputs)) for tap in taps if tap.after]
         for part, tensor in reads:
             values = self.readings.setdefault(part, [])
             if part == "votes":  # the last is enough, and they are large
@@ -163,16 +231,58 @@ class TapPass(Pass):
             raise PassEnd
         return result
 
-    def _with_children(self, args, kwargs):
-        entry, children = self.children
+    def _with_children(self, args, kwargs, entry: ChildEntry, children: Tensor):
         own = tensors((args, kwargs))[entry.position]
         placed = embed(children, "BID", entry.roles, tuple(own.shape)).to(own)
         self.puts += 1
         return replaced((args, kwargs), {id(own): placed.expand_as(own).contiguous()})
 
-    def _put_in(self, entry: Entry, inputs, function, args, kwargs):
+    def _with_couplings(self, entry: Entry, couplings: Tensor, inputs, function, args, kwargs):
         own = entry.product.weights(inputs)
         shape = (1,) * (len(entry.roles) - own.dim()) + tuple(own.shape)
-        placed = embed(self.couplings, "BIJ", entry.roles, shape)
+        placed = embed(couplings, "BIJ", entry.roles, shape)
         self.exchanges += 1
         return entry.product.with_weights(function, args, kwargs, placed.to(own))
+
+
+class ChangePass(TapPass):
+    """Give `change(output)` in place of the output of some events.
+
+    Parameters
+    ----------
+    events  of a recording of the same call; each of their sites is changed whenever it runs.
+    change  tensor -> tensor of the same shape; its leading axis may be another number of images.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        taps: Iterable[Tap],
+        events: Iterable[Event],
+        change: Callable[[Tensor], Tensor],
+        until: str | None = None,
+    ):
+        super().__init__(network, taps, until=until)
+        self.change, self.count = change, 0
+        self.sites = {(event.site, event.name) for event in events}
+
+    def dispatch(self, function, args, kwargs):
+        """Call the function; change its result, if it is one to change, before taps read it."""
+        name = name_of(function)
+        if not any(name == own for _, own in self.sites):
+            return super().dispatch(function, args, kwargs)
+        if (self.site(self.frame()), name) not in self.sites:
+            return super().dispatch(function, args, kwargs)
+
+        def changed(*args, **kwargs):
+            self.count += 1
+            return self.change(function(*args, **kwargs))
+
+        changed.__name__ = name
+        return super().dispatch(changed, args, kwargs)
+
+
+def taps_of(readers: Mapping[str, Reader], names: Iterable[str]) -> list[Tap]:
+    """Return the taps among the readers of some parts."""
+    own = [readers[name] for name in readers if name in set(names)]
+    return [tap for reader in own if isinstance(reader, tuple) for tap in reader]

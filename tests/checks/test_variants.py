@@ -11,7 +11,7 @@ from torch.nn import functional
 import capsviz
 from capsviz import checks, discovery
 from capsviz.nn import models
-from capsviz.wrapping.state import restored
+from capsviz.wrapping.environment import restored
 
 CHANNELS, MAP = TYPES * D, (planted.ROWS, planted.COLUMNS)
 

@@ -7,8 +7,7 @@ from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import Capsules
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
 from capsviz.wrapping.flow import Flow
-from capsviz.wrapping.layers import voting
-from capsviz.wrapping.rounds import Round
+from capsviz.wrapping.layers import Round, voting
 
 ABOUT = About(
     paper="§2: nothing is said of stopping gradients",

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, fails, passes
-from capsviz.wrapping.device import follow
+from capsviz.wrapping.environment import follow
 from capsviz.wrapping.leaves import leaves
 from capsviz.wrapping.taps import TapPass
 

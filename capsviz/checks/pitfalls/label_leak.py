@@ -1,5 +1,7 @@
 """The output depends on the true label in evaluation mode."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from capsviz.checks import calling
@@ -72,6 +74,7 @@ def _off(a: Tensor, b: Tensor) -> float:
 
 def _outputs(candidate: Candidate, kind: str, label: int, name: str | None) -> dict:
     call = calling.labelled(kind, candidate.classes, label, name)
-    inside = candidate.caller.inside(candidate.images(3))
-    output = calling.under(TapPass(candidate.network, []), lambda: call(candidate.network, inside))
+    recipe, inside = candidate.caller.recipe, candidate.caller.inside(candidate.images(3))
+    mode = TapPass(candidate.network, [])
+    output = replace(recipe, call=call).run(mode, candidate.network, inside)
     return dict(named_tensors(output))

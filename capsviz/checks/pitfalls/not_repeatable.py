@@ -5,8 +5,8 @@ import torch
 from capsviz.checks.calling import SINGLE
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.verdict import About, Judgement, fails, passes
+from capsviz.wrapping.environment import draws
 from capsviz.wrapping.leaves import tensors
-from capsviz.wrapping.state import draws
 
 ABOUT = About(
     paper="§5: one accuracy for one network",

@@ -8,7 +8,7 @@ from torch import Tensor
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import Capsules
 from capsviz.checks.verdict import About, ApartError, Judgement, SkippedError, fails, passes, warns
-from capsviz.wrapping.layout import arrange
+from capsviz.wrapping.flow import arrange
 
 ABOUT = About(
     paper="§2, procedure 1, line 7: the agreement û·v is added to the logits",
@@ -87,7 +87,7 @@ def _probe(layer: Capsules, images: Tensor, sign: int) -> Probe:
     (put, *_), couplings = _with_noise(layer, images, (sign,))
     if len(couplings) < 2:
         raise SkippedError("the couplings of a second iteration are not found")
-    sums = arrange(put, layer.rounds[0].total_roles, "BJE", {})
+    sums = arrange(put, layer.rounds[0].total_roles, "BJE")
     first, second = (one.double().clamp_min(TINY).log() for one in couplings[:2])
     return Probe(put, sums.double(), first, second)
 

@@ -5,8 +5,8 @@ from torch import Tensor
 from capsviz.checks.candidate import Candidate
 from capsviz.checks.capsules import Capsules, positions
 from capsviz.checks.verdict import About, Judgement, fails, passes, warns
-from capsviz.wrapping.layout import arrange
-from capsviz.wrapping.rounds import Round
+from capsviz.wrapping.flow import arrange
+from capsviz.wrapping.layers import Round
 
 ABOUT = About(
     paper="§2, equation 3",
@@ -73,4 +73,4 @@ def _softmax(one: Round) -> tuple[str, Tensor | None]:
         dim = 0 if out.dim() in (0, 1, 3) else 1
     if out.dim() != len(roles) or not isinstance(dim, int):
         return "", None
-    return roles[dim], arrange(out, roles, "BIJ", {})
+    return roles[dim], arrange(out, roles, "BIJ")

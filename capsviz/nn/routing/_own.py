@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from capsviz import discovery
-from capsviz.discovery import plugins
 from capsviz.nn import children, objectives
 
 PACKAGE = "capsviz.nn.routing"
@@ -54,7 +53,7 @@ class _Function:
         if torch.compiler.is_compiling():
             return self.function(*arguments, **options)
         oom = torch.cuda.OutOfMemoryError
-        with plugins.guarded(PACKAGE, self.routing, what="routing", but=(oom,)):
+        with discovery.guarded(PACKAGE, self.routing, what="routing", but=(oom,)):
             result = self.function(*arguments, **options)
         for mistake in self.mistakes(result, *arguments[:2], **options):
             path = discovery.source(PACKAGE, self.routing)

@@ -1,0 +1,265 @@
+"""Run a user's code: on the CPU if there is no GPU, uncompiled, and with its state put back.
+
+Some of this changes the whole process, so its threads share it (`Shared`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stdout,
+    suppress,
+)
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from capsviz.nn.random_state import seeded
+from capsviz.wrapping.leaves import mapped
+
+TORCH = str(Path(torch.__file__).parent)
+OURS = str(Path(__file__).parents[1])
+
+
+class Shared:
+    """A context that any number of threads enter: the first makes a change, the last undoes it."""
+
+    def __init__(self, change: Callable[[], AbstractContextManager]):
+        self._change, self._lock, self._users = change, threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._stack = ExitStack()
+                self._stack.enter_context(self._change())
+            self._users += 1
+
+    def __exit__(self, *_) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._stack.close()
+
+
+_stdout_on_stderr = Shared(lambda: redirect_stdout(sys.stderr))
+_eager = Shared(lambda: torch.compiler.set_stance("force_eager"))  # torch's own, of all threads
+
+
+def on_stderr() -> AbstractContextManager:
+    """Send what is printed to stderr, in all threads: a command's own output stays apart."""
+    return _stdout_on_stderr
+
+
+def uncompiled() -> AbstractContextManager:
+    """Run what `torch.compile` made as it was written: nothing inside compiled code is visible."""
+    # without dynamo nothing can be compiled yet, and it is slow to import
+    return _eager if "torch._dynamo" in sys.modules else nullcontext()
+
+
+def as_written(network) -> Any:
+    """Return the module or function that was compiled; any other unchanged."""
+    while "_orig_mod" in getattr(network, "_modules", {}):
+        network = network._modules["_orig_mod"]
+    return getattr(network, "_torchdynamo_orig_callable", network)
+
+
+# ---------------------------------------------------------------- code that asks for a GPU
+
+KINDS = {
+    "FloatTensor": torch.float32, "DoubleTensor": torch.float64, "HalfTensor": torch.float16,
+    "LongTensor": torch.int64, "IntTensor": torch.int32, "ByteTensor": torch.uint8,
+    "BoolTensor": torch.bool,
+}  # fmt: skip
+
+
+def follow(device: torch.device, function, args: tuple, kwargs: dict):
+    """Return the same call with every GPU among its arguments replaced by the network's device."""
+    if device.type == "cuda":
+        return function, args, kwargs
+    if function is Tensor.cuda:
+        return Tensor.to, (args[0], device), {}
+    if function is Tensor.type and len(args) > 1:
+        kind = getattr(args[1], "dtype", None) or KINDS.get(str(args[1]).rpartition("cuda.")[2])
+        return (Tensor.to, (args[0], kind), {}) if kind else (function, args, kwargs)
+
+    def here(leaf):
+        if isinstance(leaf, torch.device) and leaf.type == "cuda":
+            return device
+        if isinstance(leaf, str) and leaf.partition(":")[0] == "cuda":
+            return device
+        if function is Tensor.to and type(leaf) is int:  # a GPU by its number
+            return device
+        return leaf
+
+    if function is Tensor.to or "device" in kwargs:
+        return function, mapped(args, here), mapped(kwargs, here)
+    return function, args, kwargs
+
+
+@contextmanager
+def without_cuda() -> Iterator[None]:
+    """Build and run on the CPU what is written for a GPU, if there is no GPU.
+
+    Covers `.cuda()` of modules and tensors, `torch.cuda.FloatTensor` and the like, devices by name
+    or number (`.to("cuda")`, `torch.zeros(2, device="cuda")`), files of tensors that were on a GPU,
+    and waiting for one.
+    """
+    if torch.cuda.is_available():
+        yield
+        return
+    with _cpu_for_gpu, _OnCPU():
+        yield
+
+
+def on_cpu(function: Callable) -> Callable:
+    """Return a function that runs `without_cuda`."""
+
+    def run(*args):
+        with without_cuda():
+            return function(*args)
+
+    return run
+
+
+class _OnCPU(TorchFunctionMode):
+    """Send every call to the CPU."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        function, args, kwargs = follow(torch.device("cpu"), function, args, kwargs or {})
+        return function(*args, **kwargs)
+
+
+@contextmanager
+def _replaced() -> Iterator[None]:
+    """Put CPU functions in the place of those that need a GPU."""
+
+    def make(dtype):
+        def tensor(*args):
+            if len(args) == 1 and not isinstance(args[0], int):
+                return torch.tensor(args[0], dtype=dtype)
+            return torch.empty(args, dtype=dtype)
+
+        tensor.dtype = dtype
+        return tensor
+
+    read = torch.load
+
+    def load(file, map_location=None, *args, **kwargs):
+        return read(file, "cpu", *args, **kwargs)
+
+    changed: list[tuple[Any, str, Any]] = [
+        *((torch.cuda, name, make(dtype)) for name, dtype in KINDS.items()),
+        *((torch.cuda, name, lambda *_, **__: None) for name in ("synchronize", "set_device")),
+        (torch, "load", load),
+        (nn.Module, "cuda", lambda module, *_: module),
+        (Tensor, "cuda", lambda tensor, *_, **__: tensor),
+    ]
+    before = [(where, name, vars(where).get(name)) for where, name, _ in changed]
+    for where, name, new in changed:
+        setattr(where, name, new)
+    try:
+        yield
+    finally:
+        for where, name, old in before:
+            if old is None:  # it was inherited
+                delattr(where, name)
+            else:
+                setattr(where, name, old)
+
+
+_cpu_for_gpu = Shared(_replaced)
+
+
+# ---------------------------------------------------------------- state between calls
+
+
+@contextmanager
+def restored(network: nn.Module) -> Iterator[None]:
+    """Put back buffers and attributes of modules, but for `training`, after calls changed them.
+
+    The content of an attribute that is no buffer is not copied. Of modules compiled by TorchScript
+    only buffers are put back.
+    """
+    values = [(buffer, buffer.clone()) for buffer in network.buffers()]
+    modules = [one for one in network.modules() if not isinstance(one, torch.jit.ScriptModule)]
+    before = [(one, dict(vars(one)), dict(one._buffers)) for one in modules]
+    try:
+        yield
+    finally:
+        for module, attributes, buffers in before:
+            for name in vars(module).keys() - attributes.keys():
+                del vars(module)[name]
+            vars(module).update({k: v for k, v in attributes.items() if k != "training"})
+            module._buffers.clear()
+            module._buffers.update(buffers)
+        for buffer, value in values:
+            if not torch.equal(buffer, value):
+                buffer.copy_(value)
+
+
+@contextmanager
+def draws(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch, numpy and Python's random, and put their states back; of GPUs, the device's."""
+    states = random.getstate(), np.random.get_state()
+    with ExitStack() as stack:
+        if device.type == "cuda":
+            stack.enter_context(torch.cuda.device(device))
+            stack.enter_context(torch.random.fork_rng(devices=[torch.cuda.current_device()]))
+            torch.cuda.manual_seed(seed)
+        stack.enter_context(seeded(seed))
+        random.seed(seed)
+        np.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])
+
+
+# ---------------------------------------------------------------- errors and signatures
+
+
+def in_words(error: BaseException, length: int = 300) -> str:
+    """Return kind and message of an error in one line."""
+    return f"{type(error).__name__}: {one_line(error)}"[:length]
+
+
+def one_line(error: BaseException) -> str:
+    """Return the message of an error in one line."""
+    return " ".join(str(error).split())
+
+
+def names_cuda(error: BaseException) -> bool:
+    """Return whether the message of an error is about a GPU."""
+    return any(word in str(error).lower() for word in ("cuda", "nvidia"))
+
+
+def raised_at(error: BaseException) -> str:
+    """Return where the user's code raised, as " (layers.py:67)"; "" where none of it did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((TORCH, OURS))]
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+
+
+def required(function) -> list[str]:
+    """Return the names of the arguments without which a function cannot be called."""
+    with suppress(TypeError, ValueError):
+        return [
+            p.name
+            for p in inspect.signature(function).parameters.values()
+            if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        ]
+    return []
