@@ -2,10 +2,10 @@
 
     python -m benchmarks.layers
 
-The layer of the paper's network on MNIST: 1152 children of 8 numbers, 10 parents of 16, and one
-matrix for each pair; forward and backward of a batch of 128, with three routing iterations.
-Contenders take turns in one process; memory is measured in a fresh process each. "Literal" holds
-the votes, and autograd what it needs of every iteration, as public code does.
+The layer of the paper's network on MNIST: 1,152 primary capsules of 8 numbers, 10 class capsules
+of 16, and a matrix for each pair; forward and backward of 128 images, three iterations if a routing
+iterates. Contenders take turns in one process, and memory is that of a new process each. "Literal"
+keeps the votes in memory, and what autograd needs of every iteration, as public code does.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ GROUPS = {  # title: what its columns mean, and the columns
     ),
     "Routing": (
         "Donor's class: images predicted as the class of the image whose couplings they were given "
-        "(`capsviz transplant`). Parents: effective number of parents, as a share of all (negative "
+        "(`capsviz transplant`); with sharp couplings, shuffled ones often do as much. "
+        "Parents: effective number of parents, as a share of all (negative "
         "couplings are ignored). The rest: change of accuracy if couplings are uniform, shuffled "
         "among the capsules, or random with the same standard deviation (`routing`).",
         ("network", "runs", "donor's class, %", "parents, %", "uniform, points",

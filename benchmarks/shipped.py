@@ -1,4 +1,4 @@
-"""Results in figures/ and trained/seeds, and the cards of the weights, as they are shipped."""
+"""Open what is shipped: results in figures/ and trained/seeds, and the cards of the weights."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

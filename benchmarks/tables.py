@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks import RESULTS, durations, findings, layers, leaderboard, parity
 from benchmarks.findings import NONE, percent, plain, points
 from benchmarks.shipped import LAWS, cards, shipped
-from capsviz import discovery
+from capsviz import checks, discovery
 from capsviz.cli import PACKAGES
 from capsviz.experiments.gathering import gather
 from capsviz.results import leaderboard as networks
@@ -69,6 +69,17 @@ def commands() -> str:
         for name in discovery.names(package)
     ]
     return markdown(["command", ""], rows).rstrip().replace("| :-- | --: |", "| :-- | :-- |", 1)
+
+
+def pitfalls() -> str:
+    """Return a row for each check of `capsviz check`."""
+    header = ["check: what is wrong", "measurement", "needs", "paper", "what it breaks"]
+    rows = []
+    for name, module in sorted(checks.checks().items()):
+        about = module.ABOUT
+        title = f"`{name}`: {discovery.summary(checks.PITFALLS, name)}"
+        rows.append([title, about.method, about.needs, about.paper, about.breaks])
+    return markdown(header, rows).rstrip().replace("--:", ":--")
 
 
 def template(words: str) -> str:
@@ -345,8 +356,8 @@ def _machine(about: dict) -> str:
 PARTS: dict[str, Callable[..., str]] = {
     "results": results, "leaderboard": leaderboard_head, "findings": findings.titles,
     "finding": findings.table,
-    "commands": commands, "template": template, "durations": times, "blocks": blocks,
-    "speed": speed, "parity": paths,
+    "commands": commands, "checks": pitfalls, "template": template, "durations": times,
+    "blocks": blocks, "speed": speed, "parity": paths,
     "layers": by_routing, "analyses": analyses, "gpu": gpu, "sweeps": sweeps,
     "detection": detection, "affnist": affnist, "laws": laws, "reproduced": reproduced,
 }  # fmt: skip

@@ -27,7 +27,7 @@ _LAZY = {  # name -> its module; __init__.pyi says the same to type checkers
     "literal": "capsviz.nn.computation",
     "load": "capsviz.checkpoint",
     "open_image": "capsviz.pictures",
-    "save": "capsviz.training.own",
+    "save": "capsviz.training.cards",
     "trace": "capsviz.tracing",
     "wrap": "capsviz.wrapping.wrapping",
 }

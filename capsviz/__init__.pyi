@@ -11,7 +11,7 @@ from capsviz.nn.models.capsnet import CapsNet as CapsNet
 from capsviz.pictures import open_image as open_image
 from capsviz.tracing import Trace as Trace
 from capsviz.tracing import trace as trace
-from capsviz.training.own import save as save
+from capsviz.training.cards import save as save
 from capsviz.wrapping.wrapping import wrap as wrap
 
 __version__: str

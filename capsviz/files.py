@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, in folders that one process writes at a time."""
+"""Atomic writing of files, and folders that one process writes at a time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOCK = ".lock"
-RANDOM_LETTERS = "[a-z0-9_]" * 8  # that `mkstemp` ends a name by
+RANDOM_LETTERS = "[a-z0-9_]" * 8  # the end of a name by `mkstemp`
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also when the machine stops."""
+    """Write a file atomically: whole or not at all, also if the machine stops."""
     path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -36,11 +36,11 @@ def write_text(path: Path, content: str) -> None:
 
 
 def clear(folder: Path, *names: str) -> None:
-    """Remove what `write_bytes` has left where it was killed, of files whose names are like these.
+    """Remove temporary files that `write_bytes` left when it was killed.
 
     Parameters
     ----------
-    names  as `fnmatch` has them, e.g. "best-*.safetensors".
+    names  patterns of the files, e.g. "best-*.safetensors".
     """
     for name in names:
         for stray in folder.glob(f".{name}.{RANDOM_LETTERS}"):
@@ -49,10 +49,10 @@ def clear(folder: Path, *names: str) -> None:
 
 @contextmanager
 def locked(folder: Path):
-    """Lock a folder, made if it is not there, against others that would write to it too.
+    """Lock a folder against other processes within this context; create it if it is missing.
 
-    The lock, a file `.lock` in it, ends with the process, however that ends. A folder that was made
-    is not left behind empty. File systems that know no locks have no guard.
+    The lock is a file `.lock` in it and ends with the process. A new folder that stays empty is
+    removed. On file systems without locks nothing is locked.
 
     Raises
     ------

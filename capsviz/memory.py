@@ -1,4 +1,4 @@
-"""Memory: what is free, and a refusal in words before the machine refuses in its own way."""
+"""Free memory, and an error with advice before memory runs out."""
 
 import math
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 
 
 def available(device: torch.device | str = "cpu") -> int:
-    """Free bytes of the device: of the GPU for CUDA, else of the machine."""
+    """Return the free bytes of a GPU, or else of the machine."""
     device = torch.device(device)
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -17,7 +17,7 @@ def available(device: torch.device | str = "cpu") -> int:
 
 
 def _container() -> float:
-    """Bytes that a container's limit (cgroup v2) leaves; infinite without one."""
+    """Return the bytes left by a container's limit (cgroup v2); infinite without one."""
     try:
         limit, used = (
             Path("/sys/fs/cgroup", f"memory.{k}").read_text() for k in ("max", "current")
@@ -28,12 +28,12 @@ def _container() -> float:
 
 
 def require(needed: int, what: str, advice: str, device: torch.device | str = "cpu") -> None:
-    """Raise MemoryError, with both numbers and what to do, if `needed` bytes are not free."""
+    """Raise MemoryError with advice if `needed` bytes are not free."""
     free = available(device)
     if needed > free:
         raise MemoryError(f"{what} needs {gib(needed)}, but {gib(free)} are free: {advice}")
 
 
 def gib(size: float) -> str:
-    """Bytes for people: 0.74 MB below a gigabyte, 2.95 GB above."""
+    """Format bytes: 0.74 MB below a gigabyte, 2.95 GB above."""
     return f"{size / 1e9:.2f} GB" if size >= 1e9 else f"{size / 1e6:.2f} MB"

@@ -1,4 +1,4 @@
-"""Where a result comes from: commit, weights, versions, hardware."""
+"""The provenance of a result: commit, weights, versions, hardware."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from capsviz import discovery
 
-CODE = ("capsviz", "analyses", "benchmarks/*.py")  # what benchmarks measured is no code
+CODE = ("capsviz", "analyses", "benchmarks/*.py")  # not the results of benchmarks
 LIBRARIES = ("torch", "torchvision", "kornia", "numpy", "matplotlib", "scikit-learn")
 
 
 def provenance(card: Mapping | None, device: str) -> dict:
-    """What made a result: commit, weights, versions, hardware."""
+    """Return commit, weights, versions and hardware of a result."""
     weights = (card or {}).get("weights", {})
     routing = (card or {}).get("model", {}).get("config", {}).get("routing")
     return {
@@ -34,10 +34,10 @@ def provenance(card: Mapping | None, device: str) -> dict:
 
 
 def commit() -> str | None:
-    """Git commit of the checkout that capsviz runs from, with "+" where its code is another.
+    """Return the git commit of the checkout that capsviz runs from, with "+" for changed code.
 
-    Files that git does not know count, too: a routing or a data set is found by its file alone.
-    Without .git, $CAPSVIZ_COMMIT; else None.
+    Untracked files count, too, as plugins are found by their files. Without .git, return
+    $CAPSVIZ_COMMIT, or else None.
     """
     root = discovery.root()
     if not (root / ".git").exists():
@@ -54,7 +54,7 @@ def _git(root: Path, *words: str) -> str:
 
 
 def hardware(device) -> str:
-    """What the run used: the GPU's name, or the machine, its cores and torch's threads."""
+    """Return the GPU's name, or the machine, its cores and torch's threads."""
     import torch
 
     if device.type == "cuda":

@@ -1,9 +1,11 @@
-"""Values checked for their types and ranges by pydantic, with errors of one line."""
+"""Check types and ranges of values by pydantic, with errors of one line."""
 
 from __future__ import annotations
 
 import functools
+import operator
 import re
+from contextlib import suppress
 from dataclasses import field
 from typing import Any, TypeVar, dataclass_transform, get_origin
 
@@ -25,9 +27,9 @@ Kind = TypeVar("Kind")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def validated(kind: type[Kind]) -> type[Kind]:
-    """A class as a frozen dataclass whose fields are checked, and ValueErrors of one line.
+    """Return a class as a frozen dataclass with checked fields and ValueErrors of one line.
 
-    Nothing is converted but a whole number where a float is meant.
+    Integers are converted to floats; nothing else is converted.
     """
     checked: Any = dataclass(kind, frozen=True, config=STRICT)
     build = checked.__init__
@@ -44,7 +46,7 @@ def validated(kind: type[Kind]) -> type[Kind]:
 
 
 def check(name: str, value, kind) -> None:
-    """ValueError of one line unless a value is of a type; a list is taken for a tuple."""
+    """Raise ValueError unless a value has a type; a list is accepted as a tuple."""
     plural = get_origin(kind) is tuple and isinstance(value, list)
     try:
         TypeAdapter(kind).validate_python(tuple(value) if plural else value, strict=True)
@@ -53,7 +55,7 @@ def check(name: str, value, kind) -> None:
 
 
 def one_line(error: ValidationError, name: str = "") -> str:
-    """The first of the mistakes: what must be what, and what it is."""
+    """Return the first error: the expected and the received value."""
     first = error.errors(include_url=False)[0]
     for part in first["loc"]:
         name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else part
@@ -68,3 +70,11 @@ def one_line(error: ValidationError, name: str = "") -> str:
     for pydantic, ours in WORDS.items():
         text = text.replace(pydantic, ours)
     return f"{name} must be {text}, got {value!r}"
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Return a whole number of any kind, NumPy's too; raise ValueError for others and for True."""
+    with suppress(TypeError):
+        if not isinstance(value, bool):
+            return operator.index(value)
+    raise ValueError(f"{name} must be a whole number, got {value!r}")

@@ -64,11 +64,6 @@ def test_shipped_weights_are_whole_and_say_where_they_come_from(name):
     assert path.stat().st_size <= {"mnist": 17e6, "multimnist": 6e6}.get(name, 3e6)
 
 
-def test_the_shipped_folder_stays_under_36_megabytes():
-    files = checkpoint.discovery.folder("capsviz.trained").iterdir()
-    assert sum(p.stat().st_size for p in files if p.is_file()) < 36_000_000
-
-
 @pytest.mark.parametrize("keep", [0, 4, 100, 0.5, 0.99])
 def test_damaged_weights_are_refused(stored, keep):
     whole = stored.read_bytes()

@@ -90,7 +90,7 @@ def test_two_distributions_of_one_name_are_refused(installed):
 
 def test_a_folder_that_is_not_there_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv(discovery.PLUGINS, f"{tmp_path}:{tmp_path / 'nowhere'}")
-    with pytest.raises(ValueError, match=r"\$CAPSVIZ_PLUGINS names '.*/nowhere', which is no fold"):
+    with pytest.raises(ValueError, match=r"\$CAPSVIZ_PLUGINS names '.*/nowhere', which is not a"):
         discovery.names(DATA)
 
 
@@ -105,7 +105,7 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_can_be_listed(plugin, tex
 
 def test_a_distribution_whose_module_is_missing_is_named(installed):
     installed("[capsviz.data]\nmine = no_such_module\n")
-    assert "'mine' is said to be no_such_module" in discovery.summary(DATA, "mine")
+    assert "'mine' is no_such_module" in discovery.summary(DATA, "mine")
     with pytest.raises(ValueError, match="data set 'mine' of no_such_module cannot be imported"):
         discovery.load(DATA, "mine", what="data set")
 

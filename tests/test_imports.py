@@ -37,7 +37,6 @@ FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 UNKNOWN_TO_ANALYSES = (
     "routing",
     "links",
-    "evidence",
     "primary_capsules",
     "class_capsules",
     "capsule_layer",
@@ -47,7 +46,7 @@ UNKNOWN_TO_ANALYSES = (
 )
 
 # Rooms that ask `tracing.abilities` what a network offers, and probe none themselves.
-ASK_ABILITIES = ("analyses",)
+ASK_ABILITIES = ("analyses", "cli", "commands", "explorer", "inputs", "results")
 
 
 def room(module):

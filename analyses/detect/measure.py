@@ -20,7 +20,7 @@ def makers(model, others, eps, steps, seed, shape):
     import torch
 
     from capsviz.experiments import attacks
-    from capsviz.tracing.reconstruction import require_capsules
+    from capsviz.tracing.outputs import require_capsules
     from capsviz.transforms import warps
 
     require_capsules(model)
@@ -67,7 +67,7 @@ def held_out(model, images):
 
     from capsviz.nn.functional import predict
     from capsviz.tracing import trace
-    from capsviz.tracing.reconstruction import distance, require_reconstruction
+    from capsviz.tracing.outputs import distance, require_reconstruction
 
     traced = trace(model, images, keep=("lengths", "reconstruction"))
     distances = distance(images, require_reconstruction(traced.reconstruction))
@@ -94,7 +94,7 @@ def score_all(model, makers, averages, images, labels, pieces, seed, progress):
     """
     import torch
 
-    from capsviz.tracing.reconstruction import distance
+    from capsviz.tracing.outputs import distance
     from capsviz.transforms.augment import to_uint8
 
     n = len(images)
@@ -130,7 +130,7 @@ def score(model, images, places, n, seed):
 
     from capsviz.nn.functional import predict
     from capsviz.tracing import decode, trace
-    from capsviz.tracing.reconstruction import distance
+    from capsviz.tracing.outputs import distance
 
     traced = trace(model, images, keep=("poses", "lengths"))
     J = traced.lengths.shape[1]

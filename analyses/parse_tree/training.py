@@ -15,7 +15,7 @@ from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import Estimate, stack
 from capsviz.statistics.intervals import wilson
 from capsviz.tracing import routes_again
-from capsviz.tracing.child_gradients import child_gradients
+from capsviz.tracing.rerouting import child_gradients
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 

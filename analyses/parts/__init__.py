@@ -70,7 +70,7 @@ def compute(models, names, images, labels, *, dataset, seed=0) -> Result:
     ValueError  for fewer than 2 images of each of 2 classes.
     """
     from capsviz.analyses.parts import measure, relevance
-    from capsviz.tracing.places import children_words
+    from capsviz.tracing.network import children_words
     from capsviz.transforms.augment import to_uint8
 
     images, labels = images.cpu(), labels.cpu()

@@ -14,7 +14,7 @@ from capsviz.analyses.parts.words import OF
 from capsviz.statistics import detection
 from capsviz.statistics.estimate import less, stack, to_first
 from capsviz.tracing import reconstructs, scores, trace
-from capsviz.tracing.reconstruction import distance
+from capsviz.tracing.outputs import distance
 
 LONGEST, RECONSTRUCTION = "largest score", "reconstruction error"
 PIXELS = ("pixels: edges", "pixels: ink", "pixels: nearest image")

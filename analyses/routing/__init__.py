@@ -76,36 +76,31 @@ def compute(
     ValueError  for several images, iterations that the network does not take, or a layer that it
                 does not have.
     """
-    from capsviz.tracing import (
-        coupling_sd,
-        measures,
-        parent_types,
-        places,
-        trace,
-    )
+    from capsviz.tracing import coupling_sd, measures, trace
+    from capsviz.tracing.network import below_classes
     from capsviz.transforms.augment import to_uint8
 
-    image, layer = image.cpu(), places.below_classes(model, layer)
+    image, layer = image.cpu(), below_classes(model, layer)
     if len(image) != 1:
         raise ValueError(f"expected one image, got {len(image)}")
     chosen = {"keep": (*measures.INSIDE, "evidence"), "iterations": iterations}
     chosen |= {} if layer is None else {"layer": layer}
     whole = trace(model, image, **chosen)
     routed, uniform = whole, trace(model, image, **chosen, couplings="uniform")
-    linked = parent_types.with_parents(whole)
+    linked = measures.with_parents(whole)
     if whole.links is not None:
-        routed, uniform = (parent_types.by_parent_type(one) for one in (routed, uniform))
+        routed, uniform = (measures.by_parent_type(one) for one in (routed, uniform))
     if layer is not None:
         classes, label = [str(number) for number in range(routed.lengths.shape[1])], None
     both = [measures.evidence_of(one) for one in (routed, uniform)]
     couplings = routed.couplings[:, 0]
     return Result(
-        couplings=parent_types.type_means(couplings, routed.grid, linked).numpy(),
+        couplings=measures.type_means(couplings, routed.grid, linked).numpy(),
         entropy_nats=measures.entropy(couplings[:, linked]).numpy(),
-        agreement=parent_types.agreement(whole)[:, 0].numpy(),
+        agreement=measures.mean_agreement(whole)[:, 0].numpy(),
         maps=both[0].maps,
         map_sums=both[0].sums,
-        input_norms=parent_types.input_norms(whole)[0].numpy(),
+        input_norms=measures.input_norms(whole)[0].numpy(),
         activations=routed.lengths[0].numpy(),
         uniform_maps=both[1].maps,
         uniform_map_sums=both[1].sums,

@@ -17,8 +17,8 @@ from capsviz.tracing import (
     needs,
     trace,
 )
-from capsviz.tracing.evidence import routing_words
 from capsviz.tracing.many import require_all_to_all, winners
+from capsviz.tracing.needs import routing_words
 
 
 class Look(NamedTuple):

@@ -20,8 +20,8 @@ from capsviz.tracing import (
     trace,
     under_couplings,
 )
-from capsviz.tracing.construction import reason
 from capsviz.tracing.many import couples, last_couplings, of_like_class, require_all_to_all, winners
+from capsviz.tracing.needs import reason
 
 PAIR = ("own", "the other's", "the other's, shuffled", "even")  # couplings of the picture
 

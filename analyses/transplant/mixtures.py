@@ -12,8 +12,7 @@ from capsviz.discovery import unknown
 from capsviz.tracing import CHUNK_IMAGES, from_children, trace
 from capsviz.tracing.many import couples, last_couplings, require_all_to_all
 from capsviz.tracing.needs import missing, require
-from capsviz.tracing.places import below_classes, grids
-from capsviz.tracing.requests import check_look
+from capsviz.tracing.network import abilities, below_classes, check_look
 
 COUPLINGS, CHILDREN, POSES = OF = ("couplings", "children", "poses")
 LEAST = 4  # couples: parts are ranked on one half of them, and measured on the other
@@ -70,7 +69,7 @@ def layer_of(model, images: Tensor, of: str, number: int) -> Layer:
         traced = trace(model, images, layer=number, keep=("children", "child_activations"))
         children, active = traced.children, traced.child_activations
         read = from_children(model, children, active, layer=number).argmax(1)
-    return Layer(of, number, images, children, active, own, read, grids(model)[number])
+    return Layer(of, number, images, children, active, own, read, abilities(model).grids[number])
 
 
 def pairs_of(read: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

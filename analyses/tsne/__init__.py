@@ -94,7 +94,7 @@ def compute(
     ValueError   for too few images or classes, an unknown choice, or vectors all the same.
     MemoryError  if vectors and distances would not fit.
     """
-    from capsviz.tracing.places import children_words
+    from capsviz.tracing.network import children_words
     from capsviz.transforms.augment import to_uint8
 
     images, labels = images.cpu(), labels.cpu().numpy()

@@ -1,7 +1,9 @@
-"""Checkpoints: weights as safetensors, a card that says what they are, both written atomically.
+"""Checkpoints: weights as safetensors and a card that describes them, both written atomically.
 
 `NAME.safetensors` holds tensors only, `NAME.json` the card: network, data set, recipe, results,
-provenance and the SHA-256 of the weights. Nothing is ever unpickled.
+provenance and the SHA-256 of the weights. Nothing is unpickled. The state of an unfinished run,
+`state.safetensors`, is a checkpoint too: that of the weights that the run would end with if it
+stopped now.
 """
 
 from __future__ import annotations
@@ -9,16 +11,15 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from capsviz import discovery
-from capsviz.checkpoint import unfinished
 from capsviz.checkpoint.tensors import read_about, read_tensors, write_tensors
 from capsviz.checkpoint.tensors import sha256 as sha256
-from capsviz.checkpoint.unfinished import STATE
 from capsviz.checkpoint.untrained import controls as controls
 from capsviz.checkpoint.untrained import fresh as fresh
 from capsviz.checkpoint.untrained import is_trained as is_trained
@@ -28,21 +29,21 @@ from capsviz.nn import models
 
 SHIPPED = "capsviz.trained"  # the folder of shipped weights, beside the package
 FORMAT = 1  # of cards
-PRIMARY = ".primary"  # ends the stem of a decoder that lies beside a network, and is none itself
+STATE = "state.safetensors"  # of an unfinished run
+PRIMARY = ".primary"  # ends the stem of a primary-capsule decoder that lies beside a network
 
 
 def shipped() -> list[str]:
-    """Names of the weights that come with capsviz."""
+    """Return the names of the weights that come with capsviz."""
     files = discovery.folder(SHIPPED).glob("*.safetensors")
     return sorted(p.stem for p in files if not p.stem.endswith(PRIMARY))
 
 
 def find(name: str | os.PathLike) -> Path:
-    """Path of the weights of a shipped name, a `.safetensors` file or a folder with one such file.
+    """Return the path of the weights of a shipped name, a `.safetensors` file or a folder with one.
 
-    A string that is a shipped name is that network, whatever lies here; a `Path`, or "./digits", is
-    a file or folder. Of a run that has not ended it is its state, which `load` and `read_card` take
-    as well.
+    A string that is a shipped name means that network; a `Path`, or "./digits", is a file or
+    folder. For the folder of an unfinished run the path is that of its state.
 
     Raises
     ------
@@ -79,21 +80,21 @@ def find(name: str | os.PathLike) -> Path:
 
 
 def read_card(weights: Path) -> dict:
-    """The card beside a weight file, or in the state of a run; ValueError if there is none."""
+    """Return the card beside a weight file, or in a run's state; ValueError if there is none."""
     if weights.name == STATE:
-        return unfinished.card(weights, read_about(weights))
+        return _card_of_state(weights, read_about(weights))
     path = weights.with_suffix(".json")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         known = [part for part in ("recipe", "training", "results", "thresholds") if part in card]
         for part in ("model", "dataset", "weights", *known):
             if not isinstance(card[part], dict):
-                raise TypeError(f"'{part}' is no table")
+                raise TypeError(f"'{part}' is not a table")
         if card.get("format", FORMAT) != FORMAT:
             raise TypeError(f"format {card['format']!r}, expected {FORMAT}")
         for part in ("dataset", "model"):
             if not isinstance(card[part]["name"], str):
-                raise TypeError(f"'name' of '{part}' is no text")
+                raise TypeError(f"'name' of '{part}' is not text")
         card["model"]["config"]
         return card
     except FileNotFoundError as error:
@@ -103,26 +104,24 @@ def read_card(weights: Path) -> dict:
 
 
 def update_card(weights: Path, **parts) -> Path:
-    """Replace parts of the card beside a weight file; the card's path.
+    """Replace parts of the card beside a weight file; return the card's path.
 
-    Raises
-    ------
-    ValueError  for what has no card of its own: the state of a run that has not ended.
+    ValueError for the state of an unfinished run, which has no card yet.
     """
     if weights.name == STATE:
-        raise ValueError(f"{weights} is the state of a run: its card is written when it ends")
+        raise ValueError(f"{weights} is an unfinished run: its card is written when it ends")
     path = weights.with_suffix(".json")
     write_text(path, json.dumps(read_card(weights) | parts, indent=1) + "\n")
     return path
 
 
 def require_name(path: Path) -> None:
-    """ValueError for weights by a name that the files of a run, or of a decoder, have."""
+    """Raise ValueError for a name that other files of a run, or a decoder, have."""
     stem = path.stem
     if path.name == STATE or re.fullmatch(r"best-\d+", stem) or stem.endswith(PRIMARY):
         raise ValueError(
-            f"weights cannot be called '{stem}': state, best-EPOCH and NAME{PRIMARY} are names of "
-            "other files; choose another name"
+            f"weights cannot be called '{stem}': other files are called state, best-EPOCH and "
+            f"NAME{PRIMARY}; choose another name"
         )
 
 
@@ -135,16 +134,12 @@ def save(
     ----------
     path   of the weights; the card is written beside them.
     model  a network of `capsviz.nn.models`.
-    card   what to say of it; network, digest and storage type are added.
-    dtype  that floating-point tensors are stored in; None stores them as they are.
+    card   its contents; network, digest and storage type are added.
+    dtype  of floating-point tensors in the file; None keeps theirs.
 
     Returns
     -------
-    The path of the weights.
-
-    Raises
-    ------
-    ValueError  as `require_name`.
+    The path of the weights; ValueError as from `require_name`.
     """
     path = Path(path)
     require_name(path)
@@ -166,39 +161,86 @@ def save(
 
 
 def network(model: nn.Module) -> dict:
-    """What a card says of a network of `capsviz.nn.models`: its name, and what makes it again."""
+    """Return name and config of a network of `capsviz.nn.models`, by which it is built again."""
     return {"name": models.name_for(model), "config": model.config}
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors of a weight file, of a run's state those that count; ValueError if damaged."""
+    """Return the tensors of a weight file, or of a run's state those of the best weights so far.
+
+    ValueError for damaged files.
+    """
     tensors, about = read_tensors(path)
     if path.name != STATE:
         return tensors
-    chosen = unfinished.weights(path, about, tensors)
-    return read_tensors(chosen)[0] if isinstance(chosen, Path) else chosen
+    if run_of_state(path, about)["recipe"]["keep"] == "best":
+        epoch = _card_of_state(path, about)["training"]["epoch"]
+        return read_tensors(path.with_name(f"best-{epoch}.safetensors"))[0]
+    kind = "ema." if any(name.startswith("ema.") for name in tensors) else "model."
+    return {k.removeprefix(kind): v for k, v in tensors.items() if k.startswith(kind)}
 
 
-def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.Module:
-    """A trained network, in float32 and evaluation mode, with its card as `.card`.
+def state_card(about: Mapping, model: nn.Module, *, epoch: int, epochs: int) -> str:
+    """Return the card of an unfinished run as JSON, to be kept in its state.
 
     Parameters
     ----------
-    name    a shipped name ("mnist"), a `.safetensors` file, or a folder that holds one, or holds a
-            run that has not ended: of that the weights it would end with if it stopped now.
+    about   the card of the run before it is evaluated.
+    epoch   the epoch whose weights are the best so far.
+    epochs  finished ones.
+    """
+    weights = {"file": STATE, "parameters": sum(p.numel() for p in model.parameters())}
+    card = {
+        "format": FORMAT,
+        **about,
+        "name": f"{about['name']}-epoch-{epoch}",  # figures of it are not those of the run
+        "training": {"epoch": epoch, "epochs": epochs, "unfinished": True},
+        "model": network(model),
+        "weights": weights,
+    }
+    return json.dumps(card)
+
+
+def _card_of_state(state: Path, about: Mapping[str, str]) -> dict:
+    if "card" not in about:
+        raise ValueError(f"{state} is a run without a card: finish it, then open its result")
+    return json.loads(about["card"])
+
+
+def run_of_state(state: Path, about: Mapping[str, str]) -> dict:
+    """Return recipe, precision and history from the strings of a state, or raise ValueError."""
+    try:
+        values = json.loads(about["run"])
+        _ = values["precision"], values["recipe"]["keep"]
+        _ = [line["epoch"] for line in values["history"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{state} is not the state of a run ({type(error).__name__}: {error}): choose another "
+            "--output"
+        ) from error
+    return values
+
+
+def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.Module:
+    """Load a trained network, in float32 and evaluation mode, with its card as `.card`.
+
+    Parameters
+    ----------
+    name    a shipped name ("mnist"), a `.safetensors` file, or a folder that holds one or an
+            unfinished run.
     device  to put it on.
 
     Raises
     ------
     ValueError  for an unknown name, a damaged file, a card that does not fit its weights, or a
-                device that is not here.
+                device that is not available.
     """
     path = find(name)
     tensors, card = read_weights(path), read_card(path)
     if path.name != STATE and card["weights"].get("sha256") != sha256(path):
         raise ValueError(
-            f"the card {path.with_suffix('.json')} does not fit: it is of other weights, its "
-            "SHA-256 is not theirs"
+            f"the card {path.with_suffix('.json')} does not fit: its SHA-256 is that of other "
+            "weights"
         )
     try:
         model = models.of_config(card["model"]["name"], card["model"]["config"])
@@ -211,6 +253,6 @@ def load(name: str | os.PathLike, *, device: torch.device | str = "cpu") -> nn.M
     model.card = card  # type: ignore[assignment]  # a module's attributes are tensors or modules
     try:
         return model.to(device).eval()
-    except (RuntimeError, AssertionError) as error:  # no such kind, or none of it here
+    except (RuntimeError, AssertionError) as error:  # an unknown or a missing device
         reason = str(error).strip().partition("\n")[0][:200]
         raise ValueError(f"device '{device}' is not available here: {reason}") from error

@@ -1,4 +1,4 @@
-"""Tensors and strings about them in a safetensors file, and its digest."""
+"""Read and write safetensors files: tensors, and strings about them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from capsviz.files import write_bytes
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, str] | None = None):
-    """Write tensors, and strings about them, as one safetensors file."""
+    """Write tensors and strings to a safetensors file."""
     whole = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     write_bytes(path, to_bytes(whole, about))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and strings of a safetensors file; ValueError for anything else."""
+    """Return tensors and strings of a safetensors file; ValueError for anything else."""
     with _opened(path) as file:
         return {name: file.get_tensor(name) for name in list(file.keys())}, file.metadata() or {}
 
 
 def read_about(path: Path) -> dict[str, str]:
-    """The strings of a safetensors file, without its tensors; ValueError for anything else."""
+    """Return the strings of a safetensors file; ValueError for anything else."""
     with _opened(path) as file:
         return file.metadata() or {}
 
@@ -45,5 +45,5 @@ def _opened(path: Path) -> Iterator[safe_open]:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file."""
+    """Return the SHA-256 of a file as hex digits."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()

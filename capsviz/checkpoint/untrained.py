@@ -1,4 +1,4 @@
-"""Untrained networks of the same kind as a trained one: the control of what training has done."""
+"""Untrained networks like a trained one: controls for the effect of training."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from capsviz.nn import models
 from capsviz.nn.images import like_of
 from capsviz.nn.random_state import seeded
 
-NORMALISED, BATCH = 512, 128  # images that batch norms are given, in how many at once
+NORMALISED, BATCH = 512, 128  # images for batch norm statistics, in batches of
 
 
 def is_trained(model: nn.Module) -> bool:
-    """Whether a network's card tells of its training; of one's own, unknown unless it does."""
+    """Return whether a network's card describes its training."""
     return "training" in getattr(model, "card", {})
 
 
 def presets(model: nn.Module) -> tuple[str | None, ...]:
-    """Initialisations that a network's file offers as `PRESETS`; (None,) where it has but one."""
+    """Return the initialisations that a network's file lists as `PRESETS`, or (None,)."""
     offered = getattr(_file(model), "PRESETS", ())
     return tuple(offered) if offered and "preset" in getattr(model, "config", {}) else (None,)
 
 
 def _file(model: nn.Module) -> ModuleType:
-    """The file whose `build` makes such a network: that of its class, or of its model."""
+    """Return the module with the `build` of a network: that of its class, or of its model."""
     own = sys.modules[type(model).__module__]
     name = None if hasattr(own, "build") else models.name_for(model)
     return own if name is None else discovery.load(models.PACKAGE, name, what="model")
@@ -39,23 +39,22 @@ def _file(model: nn.Module) -> ModuleType:
 def fresh(
     model: nn.Module, seed: int = 0, *, images: Tensor | None = None, preset: str | None = None
 ) -> nn.Module:
-    """A network of the same kind, freshly initialised: what training has to be compared with.
+    """Return an untrained network (random initialisation) with the same architecture.
 
-    It is built from the network's `config` by the `build` that made it; one that `--network` names,
-    by that function, without weights of a file. It is in evaluation mode, on the same device, of
-    the same type. No random state outside changes.
+    It is built from the network's `config` by the `build` that made it, or by the function of
+    `--network` without a file of weights. It is in evaluation mode, with the same device and dtype.
+    The global random state does not change.
 
     Parameters
     ----------
     seed    of the weights.
-    images  (B, C, H, W) in [0, 1], of which the first `NORMALISED` give the means and variances of
-            its batch norms. Without them these would be 0 and 1, those of no network: one that is
-            trained normalises by the images it sees from its first step on.
+    images  (B, C, H, W) in [0, 1], of which the first `NORMALISED` give the statistics of batch
+            norm, as in the first steps of training; None: means 0 and variances 1.
     preset  one of `presets`; None: the network's own.
 
     Raises
     ------
-    ValueError  for a network that cannot be built anew.
+    ValueError  for a network that cannot be built again.
     """
     with seeded(seed):
         other = _another(model, preset)
@@ -78,7 +77,7 @@ def _kind(model: nn.Module) -> str:
 
 
 def _another(model: nn.Module, preset: str | None) -> nn.Module:
-    """One more network of the same kind; ValueError where nothing is known to build it."""
+    """Build a network with the same architecture; ValueError if that is not possible."""
     build, anew = getattr(_file(model), "build", None), getattr(model, "anew", None)
     if build is not None and hasattr(model, "config"):
         config: dict[str, Any] = dict(model.config)  # type: ignore[arg-type]
@@ -97,7 +96,7 @@ def _another(model: nn.Module, preset: str | None) -> nn.Module:
 
 @torch.no_grad()
 def _normalise(network: nn.Module, images: Tensor) -> None:
-    """Give its batch norms the statistics of these images, in batches of `BATCH`."""
+    """Set batch norm statistics to those of these images, in batches of `BATCH`."""
     norms = [one for one in network.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm)]
     before = [one.momentum for one in norms]
     for one in norms:
@@ -115,10 +114,9 @@ def _normalise(network: nn.Module, images: Tensor) -> None:
 def controls(
     model: nn.Module, seeds: Sequence[int], images: Tensor | None = None
 ) -> tuple[dict[str, list], list[str]]:
-    """For each of `presets` the `fresh` networks, one a seed, by name; a line for what is lacking.
+    """Return `fresh` networks of each of `presets`, one a seed, by name; and notes on failures.
 
-    `images` are as `fresh` takes them. The names begin with "freshly initialised". Without seeds
-    there are none.
+    Names begin with "freshly initialised". `images` are as for `fresh`.
     """
     networks, notes = {}, []
     for preset in presets(model) if seeds else ():

@@ -16,7 +16,7 @@ from torch.nn.functional import one_hot
 from capsviz.checks.verdict import SkippedError
 from capsviz.nn.computation import literal
 from capsviz.nn.images import check_images, like_of
-from capsviz.tracing import evaluating
+from capsviz.tracing import abilities, evaluating
 from capsviz.wrapping import without_cuda
 from capsviz.wrapping.environment import as_written
 from capsviz.wrapping.given import mean_and_deviation, whole_shape
@@ -67,8 +67,7 @@ class Caller:
                 expected = f"(N, {', '.join(map(str, image_shape))})"
                 raise ValueError(f"expected images {expected}, got {tuple(images.shape)}")
         self.own_images, self.normalise = images, normalise
-        card = getattr(network, "card", None) or {}
-        self.name = card.get("name") or type(self.network).__name__
+        self.name = abilities(network).card.get("name") or type(self.network).__name__
         with self.still():
             self.way, self.recipe = _find(self.network, recipe, self.images(2), call)
 
@@ -187,10 +186,9 @@ def labelled(kind: str, classes: int, label: int, name: str | None = None) -> Ca
 
 def _size(network: nn.Module, image_shape, classes: int | None):
     """Shape and classes: given, or of the network's `config`; ValueError without either."""
-    config = getattr(network, "config", None)
-    if isinstance(config, dict):
-        image_shape = config.get("image_shape") if image_shape is None else image_shape
-        classes = config.get("classes") if classes is None else classes
+    config = abilities(network).config
+    image_shape = config.get("image_shape") if image_shape is None else image_shape
+    classes = config.get("classes") if classes is None else classes
     if image_shape is None or classes is None:
         raise ValueError(
             f"{type(network).__name__} does not say what it takes: give image_shape=(C, H, W) and "
@@ -226,7 +224,7 @@ def _find(network, recipe: Recipe, images: Tensor, call: Callable | None) -> tup
     ways: dict[str, Callable]
     if call is not None:
         ways = {"given": call}
-    elif hasattr(network, "look"):
+    elif abilities(network).has_capsules:
         ways = {"look": lambda net, x: net.look(x, keep=PARTS)}
     elif (labels := labels_of(network)) is not None and labels.needed:
         kinds = ("one-hot", "index")

@@ -16,7 +16,8 @@ from capsviz.checks.inside import Inside
 from capsviz.checks.losses import Loss
 from capsviz.checks.primary import PrimaryCapsules
 from capsviz.checks.verdict import SkippedError
-from capsviz.tracing.requests import whole_number
+from capsviz.tracing import abilities
+from capsviz.validation import whole_number
 from capsviz.wrapping import decoder, outputs
 from capsviz.wrapping.environment import in_words, on_cpu
 from capsviz.wrapping.given import by_hand
@@ -121,7 +122,7 @@ class Candidate:
             raise SkippedError("decoder: none, as given")
         if self.given_decode is not None:
             return on_cpu(self.given_decode)
-        if self.caller.way == "look" and getattr(self.network, "decoder", None) is not None:
+        if self.caller.way == "look" and abilities(self.network).decodes:
             return self.network.decode
         images, output, *_ = self.inside.recorded
         if not outputs.find_reconstruction(output, images, self.caller.image_shape):

@@ -11,7 +11,6 @@ import click
 from capsviz import __version__, discovery
 from capsviz import analysis as contract
 from capsviz.cli.errors import errors
-from capsviz.discovery import plugins
 from capsviz.nn import allocator
 
 ENDS = (click.ClickException, click.exceptions.Exit, click.Abort)  # of a command, as click has it
@@ -143,7 +142,7 @@ class Commands(click.Group):
         package = next(one for one in PACKAGES if stem in discovery.names(one))
         if command is not None and command.callback is not None:
             command = copy(command)
-            guard = plugins.guarded(package, stem, what="command", but=ENDS)
+            guard = discovery.guarded(package, stem, what="command", but=ENDS)
             command.callback = guard(command.callback)
         return typed, command, rest
 

@@ -1,4 +1,4 @@
-"""What a network is made of: layers, parameters, multiply-adds and memory."""
+"""List the layers, parameters, multiply-adds and memory of a network."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ capsviz describe mnist  # 3 s
 
 
 @click.command(
-    help=__doc__ + "\n\nRECIPE is a name in trained/ or a TOML file; flags change it. No data are "
-    "needed, but to tell the size of the images of some data sets."
+    help=__doc__ + "\n\nRECIPE is the name of a shipped recipe or a TOML file; options change it. "
+    "For most data sets no files are needed."
 )
 @click.argument("recipe", required=False)
-@click.option("--checkpoint", metavar="NAME|FILE", help="Trained weights, in place of a recipe.")
+@click.option("--checkpoint", metavar="NAME|FILE", help="Trained weights, instead of a recipe.")
 @options.recipe_data
 @options.network
 @options.image_size
 @options.pad_px
-@click.option("--crop-px", type=int, help="Square window that the network sees.")
+@click.option("--crop-px", type=int, help="Side of the square crop that the network takes.")
 @click.option(
     "--image-shape",
     type=int,
     nargs=3,
     metavar="C H W",
-    help="Channels, rows and columns that the network takes. [default: the data set's]",
+    help="Shape of the network's images. [default: the data set's]",
 )
-@click.option("--classes", type=int, metavar="J", help="[default: the data set's]")
+@click.option(
+    "--classes", type=int, metavar="J", help="Number of classes. [default: the data set's]"
+)
 @click.option(
     "--batch-size",
     type=click.IntRange(1),
     metavar="N",
-    help="Images in the training step whose memory is told. [default: the recipe's]",
+    help="Images in a training step, to estimate its memory. [default: the recipe's]",
 )
 @writing.as_json
 def command(recipe, checkpoint, data_dir, image_shape, classes, batch_size, as_json, more, **flags):
@@ -57,7 +59,7 @@ def command(recipe, checkpoint, data_dir, image_shape, classes, batch_size, as_j
 
 
 def _trained(checkpoint: str):
-    """Name, network and batch size of a checkpoint."""
+    """Return name, network and batch size of a checkpoint."""
     from capsviz import checkpoint as checkpoints
     from capsviz.training.recipe import Recipe
 
@@ -66,21 +68,23 @@ def _trained(checkpoint: str):
         "image_size", "pad_px", "crop_px", "image_shape", "classes",
     )  # fmt: skip
     if typed:
-        raise ValueError(f"--checkpoint says what the network is: drop {', '.join(typed)}")
+        raise ValueError(f"--checkpoint fixes the network: drop {', '.join(typed)}")
     model: Any = checkpoints.load(checkpoint)  # which gives it a card
     batch = model.card.get("recipe", {}).get("batch_size", Recipe.batch_size)
     return model.card.get("name", checkpoint), model, batch
 
 
 def _planned(recipe, data_dir, image_shape, classes, more, flags):
-    """Name, network without weights, and batch size of a recipe."""
+    """Return name, network without weights, and batch size of a recipe."""
     import torch
 
     from capsviz.nn import models
     from capsviz.training.run import prepare
 
     if image_shape is not None and (also := options.typed("image_size", "pad_px", "crop_px")):
-        raise ValueError(f"--image-shape is what the network sees: drop {', '.join(also)}")
+        raise ValueError(
+            f"--image-shape is the shape after padding and cropping: drop {', '.join(also)}"
+        )
     name, recipe = prepare(recipe, {**flags, "options": options.of_network(more)})
     if image_shape is None or classes is None:
         shape, number = _images(recipe, data_dir)
@@ -93,7 +97,7 @@ def _planned(recipe, data_dir, image_shape, classes, more, flags):
 
 
 def _images(recipe, data_dir) -> tuple[tuple[int, int, int], int]:
-    """Shape and number of classes of a recipe's images: as its file says, else by the data."""
+    """Return image shape and number of classes of a recipe's data set."""
     import torch
 
     from capsviz import data, discovery
@@ -111,7 +115,7 @@ def _images(recipe, data_dir) -> tuple[tuple[int, int, int], int]:
         part = data.here({"name": recipe.dataset, "options": changes}, "test", data_dir)
     except FileNotFoundError as error:
         raise ValueError(
-            f"without its files the size of the images of '{recipe.dataset}' is not known: "
+            f"the image size of '{recipe.dataset}' is not known without its files: "
             f"give --image-shape C H W and --classes J ({error})"
         ) from error
     return part.image_shape, len(part.classes)
@@ -148,17 +152,17 @@ def _table(name: str, description) -> str:
             *lines,
             "",
             f"weights: {gib(description.weights_bytes)}",
-            f"training step of {description.batch_size} images, Adam's state with it: {step}",
-            f"one image on its way forward and back: {image}",
+            f"training step of {description.batch_size} images, with Adam's state: {step}",
+            f"forward and backward pass of one image: {image}",
             "",
-            "Multiply-adds are those of one image, forward. "
+            "Multiply-adds are those of a forward pass of one image. "
             f"Not counted: {description.not_counted}.",
         ]
     )
 
 
 def _cells(row, widths) -> list[str]:
-    """Text to the left, numbers to the right."""
+    """Align text to the left, numbers to the right."""
     return [
         text.ljust(width) if k < 3 else text.rjust(width)
         for k, (text, width) in enumerate(zip(row, widths, strict=True))

@@ -1,4 +1,4 @@
-"""Accuracy with its interval, per-class accuracy, confusion and losses on a split."""
+"""Print accuracy with its interval, per-class accuracy, confusion and losses on a split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ EXAMPLES = """
 capsviz evaluate --checkpoint mnist --n 1000  # 5 s; all 10,000 images 15 s
 """
 
-WIDE = 10  # letters of a class that a column of the confusion may be called by
+WIDE = 10  # letters of a class name, at most, as the heading of a column
 
 
 @click.command(help=__doc__)
@@ -19,8 +19,8 @@ WIDE = 10  # letters of a class that a column of the confusion may be called by
 @options.number("The first N images only.", "--limit", name="limit")
 @click.option(
     "--write-thresholds", "write", is_flag=True,
-    help="With --split validation: write into the checkpoint's card beyond which capsule lengths "
-    "and distances `capsviz predict` calls a picture unlike the training data.",
+    help="With --split validation: write limits of capsule length and reconstruction distance into "
+    "the card, outside which `capsviz predict` calls a picture unlike the training data.",
 )  # fmt: skip
 @writing.as_json
 def command(split, limit, write, as_json, inputs):
@@ -29,10 +29,10 @@ def command(split, limit, write, as_json, inputs):
     from capsviz.training.evaluate import evaluate
 
     if write and (split != "validation" or limit is not None):
-        raise ValueError("--write-thresholds looks at all of --split validation, without --n")
+        raise ValueError("--write-thresholds needs --split validation, without --n")
     inputs, seeds = runs.first_of(inputs)
     if write and len(seeds) > 1:
-        raise ValueError("--write-thresholds is of one network: name one --checkpoint")
+        raise ValueError("--write-thresholds takes one network: name one --checkpoint")
     chosen = options.open_inputs(inputs, split=split, capsules=False)
     part = chosen.dataset.first(limit)
     if len(seeds) > 1:
@@ -52,7 +52,7 @@ def command(split, limit, write, as_json, inputs):
 
 
 def _of_runs(opened, part, split: str) -> dict:
-    """Accuracy over several training runs, and what was measured of each."""
+    """Return accuracy over several training runs, and the results of each."""
     from capsviz.inputs.runs import seeds_of
     from capsviz.statistics.estimate import Estimate
     from capsviz.statistics.runs import combine
@@ -86,7 +86,7 @@ def _runs_table(about: dict) -> str:
 
 
 def _write_thresholds(chosen, part):
-    """Put a network's thresholds from validation images into its card; the card's path."""
+    """Write a network's limits from validation images into its card; return the card's path."""
     from capsviz import checkpoint
     from capsviz.training.thresholds import thresholds
 
@@ -102,7 +102,7 @@ def _write_thresholds(chosen, part):
 
 def _table(about: dict, classes, objects: int) -> str:
     low, high = about["accuracy_ci95"]
-    each = f", all {objects} classes right" if objects > 1 else ""
+    each = f", all {objects} classes correct" if objects > 1 else ""
     lines = [
         f"{about['checkpoint']} on {about['n']:,} images of {about['dataset']} {about['split']}",
         f"  accuracy     {about['accuracy']:.2%}  (95 % interval {low:.2%} to {high:.2%}){each}",
@@ -123,7 +123,7 @@ def _confusion(about: dict, classes) -> list[str]:
         numbered = ", by the number in brackets"
     width = max(5, *map(len, heads), *(len(str(max(r))) for r in about["confusion"]))
     first = max(width, *map(len, rows))
-    lines = [f"row: true class, column: predicted{numbered}, right: accuracy of the class"]
+    lines = [f"rows: true class; columns: predicted class{numbered}; last column: accuracy"]
     lines.append(" " * first + "".join(f" {head:>{width}}" for head in heads))
     for name, row_name, row in zip(classes, rows, about["confusion"], strict=True):
         share = about["per_class"].get(name)
@@ -134,5 +134,5 @@ def _confusion(about: dict, classes) -> list[str]:
 
 def _shares(about: dict, classes) -> list[str]:
     width = max(5, *(len(name) for name in classes))
-    lines = ["class, and in how many of the images that show it it is predicted"]
+    lines = ["recall of each class: images that show it in which it is predicted"]
     return lines + [f"{name:>{width}}  {v:7.2%}" for name, v in about["per_class"].items()]

@@ -1,4 +1,4 @@
-"""Remake a published table: train what is missing, print it beside the published figures."""
+"""Reproduce a published table: train missing runs, print results beside published numbers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,14 @@ capsviz reproduce iterations --epochs 2 --seeds 1  # hours, want a GPU
 FOLDER = Path("runs/reproduce")
 
 
-@click.command(
-    help=__doc__
-    + "\n\nTABLE is a file of capsviz/experiments/reproductions; without one, they are listed."
-)
+@click.command(help=__doc__ + "\n\nWithout TABLE, the tables are listed.")
 @click.argument("table", required=False)
-@click.option("--show", is_flag=True, help="Only gather what is there; train nothing.")
-@click.option("--epochs", type=int, help="Length of every run. [default: as published, or 50]")
-@click.option("--seeds", default=3, show_default=True, help="Seeds 0, 1, ... of each row.")
+@click.option("--show", is_flag=True, help="Show existing results; train nothing.")
+@click.option("--epochs", type=int, help="Epochs of every run. [default: as published, or 50]")
+@click.option("--seeds", default=3, show_default=True, help="Number of seeds for each row.")
 @click.option(
     "--rows", metavar="A,B", callback=lambda context, option, value: _names(value),
-    help="Names of runs, as the results are called without their seed. [default: all]",
+    help="Rows by the file names of their results, without the seed. [default: all]",
 )  # fmt: skip
 @tasks.option("rows times seeds")
 @click.option("--batch-size", type=int, help="Images in a training step. [default: 128]")
@@ -35,13 +32,13 @@ FOLDER = Path("runs/reproduce")
     "--schedule",
     default="linear",
     show_default=True,
-    help="How the learning rate falls, as in train.",
+    help="How the learning rate falls, as for train.",
 )
 @click.option("--precision", default="auto", show_default=True, help="auto, fp32 or bf16.")
-@click.option("--limit", type=int, metavar="N", help="The first N training images, for trials.")
+@click.option("--limit", type=int, metavar="N", help="Train on the first N images only.")
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False),
-    help="Where the results lie. [default: runs/reproduce; with --show, the shipped if empty]",
+    help="Folder of the results. [default: runs/reproduce; with --show, shipped results if empty]",
 )  # fmt: skip
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder that holds the data.")
 @options.device
@@ -57,30 +54,21 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
     if table is None:
         params = click.get_current_context().command.params
         if typed := options.typed(*(param.name for param in params)):
-            raise ValueError(f"{typed[0]} of which table? {', '.join(reproductions.available())}")
+            known = ", ".join(reproductions.available())
+            raise ValueError(f"{typed[0]} without a table: expected one of {known}")
         for name in reproductions.available():
-            click.echo(f"{name:12}{discovery.summary('capsviz.experiments.reproductions', name)}")
+            click.echo(f"{name:12}{reproductions.get(name).title}")
         return
     where, leads, epochs = folder or FOLDER, True, shared["epochs"]
     if show:
-        names = (
-            "seeds",
-            "rows",
-            "task",
-            "batch_size",
-            "schedule",
-            "precision",
-            "limit",
-            "data_dir",
-            "device",
-        )
-        if typed := options.typed(*names):
+        of_training = ("batch_size", "schedule", "precision", "limit", "data_dir", "device")
+        if typed := options.typed("seeds", "rows", "task", *of_training):
             raise ValueError(f"--show trains nothing: drop {', '.join(sorted(typed))}")
         if folder is not None and not folder.is_dir():
             raise FileNotFoundError(f"there is no folder '{folder}'")
         if folder is None and not any(where.glob("*/*.json")):
             where = discovery.folder("capsviz.trained") / "reproduce"
-            click.echo(f"no results in {FOLDER}: these are the shipped ones", err=True)
+            click.echo(f"no results in {FOLDER}: these are shipped results", err=True)
     else:
         plan = reproduce.Plan(folder=where, **shared)
         if tasks.is_empty(task, len(reproduce.runs(table, seeds, plan, rows))):
@@ -94,7 +82,7 @@ def command(table, show, seeds, rows, task, folder, data_dir, device, as_json, *
                 )  # fmt: skip
         except KeyboardInterrupt:
             raise click.ClickException(
-                f"stopped; finished runs and epochs are in {where}. The same command goes on"
+                f"stopped; finished runs and epochs are in {where}. Repeat the command to go on"
             ) from None
     if not leads:
         return

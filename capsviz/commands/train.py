@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from capsviz.cli import options
+from capsviz.cli.options import stack
 
 EXAMPLES = """
 capsviz train digits  # about 1 min on two cores
@@ -22,6 +23,49 @@ SECTIONS = {  # of the help text, each by its first option
     "shift_px": "Random changes of training images",
     "device": "The run",
 }
+NETWORK = (  # name, type or metavar, help text
+    ("--routing", "NAME", "Routing algorithm, e.g. em; a wrong name lists all. [default: dynamic]"),
+    ("--routing-iterations iterations", int, "Routing iterations. [default: 3]"),
+    ("--detach-routing/--full-routing", bool, "Gradients through the last iteration only."),
+    ("--types", int, "Primary capsule types. [default: 32]"),
+    ("--channels", int, "Channels of the first convolution. [default: 256]"),
+    ("--leaky/--no-leaky", bool, "Let capsules route to none of the classes."),
+    ("--reconstruction/--no-reconstruction", bool, "Train a decoder."),
+    ("--reconstruction-weight", float, "Weight of the SSE in the loss. [default: the preset's]"),
+    ("--reconstruction-metric", "l2|l1", "Squared or absolute differences. [default: l2]"),
+    ("--decoder", "NAME", "Decoder; a wrong name lists all. [default: fully_connected]"),
+    ("--decoder-norm/--no-decoder-norm", bool, "Batch norm in the decoder."),
+    ("--init-from", "NAME|FILE", "Start from those weights of a checkpoint that fit."),
+)
+OPTIMISATION = (
+    ("--epochs", int, "Epochs to train for. [default: 50]"),
+    ("--early-stop", "N", "Stop after N epochs without improvement. [default: off]"),
+    ("--batch-size", int, "Images in a training step. [default: 128]"),
+    ("--learning-rate", float, "Adam's learning rate. [default: 0.001]"),
+    ("--decoder-learning-rate", float, "Learning rate of the decoder. [default: --learning-rate]"),
+    ("--schedule", "exponential|linear|cosine|constant", "How the learning rate falls. [default: "
+     "exponential]"),
+    ("--lr-decay", float, "Factor of the exponential schedule. [default: 0.96]"),
+    ("--lr-decay-steps", int, "Steps in which the learning rate falls by it. [default: 2000]"),
+    ("--warmup-epochs", float, "Epochs in which the learning rate rises. [default: 0]"),
+    ("--weight-decay", float, "L2 penalty of Adam. [default: 0]"),
+    ("--decoder-weight-decay", float, "L2 penalty of the decoder. [default: --weight-decay]"),
+    ("--reconstruction-anneal", float, "Final factor of the reconstruction's weight, reached "
+     "geometrically. [default: 1]"),
+    ("--clip-norm", float, "Clip the gradient norm. [default: off]"),
+    ("--ema", float, "Average the weights, with this decay per step. [default: off]"),
+    ("--precision", "auto|fp32|bf16", "Precision of a training step. [default: auto]"),
+    ("--keep", "best|last", "Keep the weights of the best or the last epoch. [default: best]"),
+    ("--limit", "N", "Train on the first N images only."),
+    ("--seed", int, "Seed of weights and batches. [default: 0]"),
+)  # fmt: skip
+CHANGES = (
+    ("--shift-px", int, "Largest shift in each direction, pixels. [default: 2]"),
+    ("--crop-px", int, "Side of a square crop: random in training, else central. [default: off]"),
+    ("--flip/--no-flip", bool, "Mirror images left to right with probability 1/2."),
+    ("--brightness", float, "Scale the brightness by factors from 1 - X to 1 + X. [default: 0]"),
+    ("--contrast", float, "Scale the contrast by factors from 1 - X to 1 + X. [default: 0]"),
+)
 
 
 class Sectioned(click.Command):
@@ -40,11 +84,22 @@ class Sectioned(click.Command):
                 formatter.write_dl(lines)
 
 
+def _options(rows):
+    """Return a decorator for options of which None leaves the recipe as it is."""
+    made = []
+    for names, kind, text in rows:
+        how = {"type": kind} if kind in (int, float) else {}
+        if isinstance(kind, str):
+            how = {"metavar": kind, "type": int if kind == "N" else str}
+        made.append(click.option(*names.split(), default=None, help=text, **how))
+    return stack(*made)
+
+
 @click.command(
     cls=Sectioned,
     help=__doc__
-    + "\n\nRECIPE is a name in trained/ or a TOML file; flags change it. A file may hold "
-    "more than there are flags for: every field of capsviz/training/recipe.py.",
+    + "\n\nRECIPE is the name of a shipped recipe or a TOML file; options change it. A file may "
+    "set more fields than there are options; a wrong field lists them all.",
 )
 @click.argument("recipe", required=False)
 @options.recipe_data
@@ -53,71 +108,15 @@ class Sectioned(click.Command):
     "about_data",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A setting of one data set, e.g. eye=left; several times.",
+    help="An option of the data set, e.g. eye=left; can be repeated.",
 )
 @options.image_size
-@click.option("--image-channels", type=int, help="3 for colour, for such data sets.")
+@click.option("--image-channels", type=int, help="Channels, for data sets that can be resized.")
 @options.pad_px
 @options.network
-@click.option("--routing", metavar="NAME", help="A file of capsviz/nn/routing. [default: dynamic]")
-@click.option(
-    "--routing-iterations", "iterations", type=int, help="Rounds of routing. [default: 3]"
-)
-@click.option(
-    "--detach-routing/--full-routing", default=None, help="Gradients of the last iteration only."
-)
-@click.option("--types", type=int, help="Primary capsule types. [default: 32]")
-@click.option("--channels", type=int, help="Channels of the first convolution. [default: 256]")
-@click.option("--leaky/--no-leaky", default=None, help="Routing may lead to none of the classes.")
-@click.option("--reconstruction/--no-reconstruction", default=None, help="Train a decoder.")
-@click.option(
-    "--reconstruction-weight", type=float, help="Weight of the SSE. [default: the preset's]"
-)
-@click.option(
-    "--reconstruction-metric",
-    metavar="l2|l1",
-    help="Sum of squared or of absolute differences. [default: l2]",
-)
-@click.option(
-    "--decoder", metavar="NAME", help="A file of capsviz/nn/decoders. [default: fully_connected]"
-)
-@click.option("--decoder-norm/--no-decoder-norm", default=None, help="Batch norm in the decoder.")
-@click.option("--init-from", metavar="NAME|FILE", help="Start from the weights that fit.")
-@click.option("--epochs", type=int, help="Epochs to train for. [default: 50]")
-@click.option(
-    "--early-stop", type=int, metavar="N", help="Stop after N epochs without a better one."
-)
-@click.option("--batch-size", type=int, help="Images in a step. [default: 128]")
-@click.option("--learning-rate", type=float, help="Adam's rate. [default: 0.001]")
-@click.option("--decoder-learning-rate", type=float, help="[default: the others']")
-@click.option(
-    "--schedule", metavar="exponential|linear|cosine|constant", help="[default: exponential]"
-)
-@click.option("--lr-decay", type=float, help="Exponential: times this ... [default: 0.96]")
-@click.option("--lr-decay-steps", type=int, help="... in so many steps. [default: 2000]")
-@click.option("--warmup-epochs", type=float, help="Epochs in which the rate rises. [default: 0]")
-@click.option("--weight-decay", type=float, help="Adam's weight decay. [default: 0]")
-@click.option("--decoder-weight-decay", type=float, help="[default: the others']")
-@click.option(
-    "--reconstruction-anneal",
-    type=float,
-    help="Factor of the reconstruction's weight at the end; geometric, may grow. [default: 1]",
-)
-@click.option("--clip-norm", type=float, help="Shorten gradients to this norm. [default: any]")
-@click.option("--ema", type=float, help="Average the weights, with this decay per step.")
-@click.option("--precision", metavar="auto|fp32|bf16", help="Precision of a step. [default: auto]")
-@click.option(
-    "--keep", metavar="best|last", help="The epoch whose weights are kept. [default: best]"
-)
-@click.option("--limit", type=int, metavar="N", help="The first N training images only.")
-@click.option("--seed", type=int, help="Seed of weights and batches. [default: 0]")
-@click.option("--shift-px", type=int, help="Longest shift each way, pixels. [default: 2]")
-@click.option("--crop-px", type=int, help="Square window; of test images, the centre.")
-@click.option("--flip/--no-flip", default=None, help="Mirror half of the images.")
-@click.option(
-    "--brightness", type=float, help="Factors of the brightness, from 1 - this to 1 + this."
-)
-@click.option("--contrast", type=float, help="Factors of the contrast, likewise.")
+@_options(NETWORK)
+@_options(OPTIMISATION)
+@_options(CHANGES)
 @options.device
 @click.option(
     "--output",
@@ -149,7 +148,7 @@ def command(recipe, data_dir, device, output, resume, save_every, more, about_da
             if team.leads and (notice := splits["test"].notice):
                 _report(notice)
             if team.leads and resume and not (output / STATE).exists():
-                _report(f"there is no earlier run in {output}: this one starts anew")
+                _report(f"there is no earlier run in {output}: training starts from the beginning")
             path, card = run.run(
                 name, recipe, splits, output, device=device, resume=resume,
                 save_every=save_every, team=team, report=_report,

@@ -1,9 +1,9 @@
 """Data sets: each file here loads one, found by its name.
 
-A file offers `load(split, root, *, ...) -> Dataset`, where `root` is the folder to look in. What
-follows the star are its options, each with a default; `download` says whether it may be fetched.
-Splits are "train", "validation" and "test". For who has not got its files, `IMAGE_SHAPE` (C, H, W)
-and `CLASSES`, their names, may say what it holds whatever its options.
+A file has a function `load(split, root, *, ...) -> Dataset`, where `root` is the folder to look in
+and `split` is "train", "validation" or "test". Keyword-only parameters are options of the data set,
+each with a default; `download` says whether files may be downloaded. `IMAGE_SHAPE` (C, H, W) and
+`CLASSES`, the names of the classes, may describe the data set to commands that lack its files.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from torch import Tensor
 
 from capsviz import discovery
 from capsviz.data._dataset import Dataset as Dataset
-from capsviz.discovery import plugins
 
 SPLITS = ("train", "validation", "test")
 DEFAULT = "mnist"
 FALLBACK = "digits"  # embedded in scikit-learn: always there
-KINDS = {bool: "true or false", int: "a whole number", str: "text"}  # of options
+KINDS = {bool: "true or false", int: "a whole number", str: "text"}  # types of options
 
 
 def available() -> list[str]:
-    """Names of the data sets."""
+    """Return the names of the data sets."""
     return discovery.names("capsviz.data")
 
 
 def search_path(root: str | os.PathLike | None = None) -> list[Path]:
-    """Folders to look for data in: `root` alone if given, else $CAPSVIZ_DATA and the cache."""
+    """Return the folders to look for data in: `root` if given, else $CAPSVIZ_DATA and the cache."""
     if root is not None:
         return [Path(root)]
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "capsviz"
@@ -55,17 +54,17 @@ def load(
     ----------
     name     a file in `capsviz/data`.
     split    "train", "validation" or "test". Validation is the last part of the training images,
-             or what the data set's file says.
-    root     the folder it lies in; None looks in $CAPSVIZ_DATA, then in the user's cache.
+             if the data set does not define it otherwise.
+    root     the folder of its files; None looks in $CAPSVIZ_DATA, then in the user's cache.
     pad_px   rows and columns of zeros to add on each side.
-    crop_px  pixels of the square to take from the centre, after that; None: the whole image.
+    crop_px  side of a square to crop from the centre, after padding; None: the whole image.
     options  of that data set, e.g. `download=False`, or `image_size` for `folder`.
 
     Raises
     ------
-    ValueError         for an unknown name, split or option, an option whose value is not of the
-                       type of its default, or damaged files.
-    FileNotFoundError  where it is neither found nor downloaded; the text says where to put it.
+    ValueError         for an unknown name, split or option, an option of another type than its
+                       default, and damaged files.
+    FileNotFoundError  if it is neither found nor downloaded; the message says where to put it.
     """
     if split not in SPLITS:
         raise ValueError(discovery.unknown("split", split, list(SPLITS)))
@@ -74,18 +73,18 @@ def load(
 
 
 def _load(name: str, split: str, root, options: Mapping) -> Dataset:
-    """A split by its file's `load`; what goes wrong in somebody's own is a ValueError with it."""
+    """Load a split by its file's `load`; errors of a plugin become a ValueError that names it."""
     loader = loader_of(name)
-    with plugins.guarded("capsviz.data", name, what="data set", fails="cannot be loaded"):
+    with discovery.guarded("capsviz.data", name, what="data set", fails="cannot be loaded"):
         part = loader(split, root, **options)
     if not isinstance(part, Dataset):
         of = f"the data set '{name}' of {discovery.source('capsviz.data', name)}"
         raise ValueError(f"{of} is a {type(part).__name__}, expected a capsviz.data.Dataset")
-    return part if part.name == name else replace(part, name=name)  # by which cards find it
+    return part if part.name == name else replace(part, name=name)  # cards find it by this name
 
 
 def loader_of(name: str) -> Callable[..., object]:
-    """The `load` of a data set's file; ValueError for an unknown name, or a file without one."""
+    """Return the `load` of a data set's file; ValueError for an unknown name or none."""
     module = discovery.load("capsviz.data", name, what="dataset")
     if not callable(loader := getattr(module, "load", None)):
         raise ValueError(
@@ -95,9 +94,9 @@ def loader_of(name: str) -> Callable[..., object]:
 
 
 def check_options(name: str, options: Mapping) -> None:
-    """ValueError for an unknown data set, and for options that it does not take, as `load` has it.
+    """Raise ValueError for an unknown data set and for options that it does not take.
 
-    Options that all data sets take, `pad_px` and `crop_px`, are not among them.
+    `pad_px` and `crop_px` of `load` are not among them.
     """
     parameters = inspect.signature(loader_of(name)).parameters.values()
     usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
@@ -112,11 +111,11 @@ def check_options(name: str, options: Mapping) -> None:
 
 
 def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> Dataset:
-    """A split of the data set that a card tells of, as `load` finds it without a download.
+    """Load a split of the data set in a card, without a download.
 
     Parameters
     ----------
-    about  the card's part "dataset": name, and options that it was loaded with.
+    about  the card's part "dataset": name, and the options that it was loaded with.
     """
     name, options = about["name"], dict(about.get("options", {}))
     if "download" in inspect.signature(loader_of(name)).parameters:
@@ -125,6 +124,6 @@ def here(about: Mapping, split: str, root: str | os.PathLike | None = None) -> D
 
 
 def hold_out(images: Tensor, labels: Tensor, split: str, n: int) -> tuple[Tensor, Tensor]:
-    """The last n training images for "validation", the others for "train"."""
+    """Return the last n training images for "validation", the others for "train"."""
     part = slice(-n, None) if split == "validation" else slice(None, -n)
     return images[part], labels[part]

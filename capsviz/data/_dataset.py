@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,17 +11,16 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 
-from capsviz.data._checks import check, digest
 from capsviz.transforms.augment import to_float
 
 
 @dataclass(frozen=True)
 class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
-    """A whole split in memory; also what a `torch.utils.data.DataLoader` takes.
+    """A whole split in memory; a `torch.utils.data.DataLoader` takes it, too.
 
-    `dataset[i]` is image i, float32 (C, H, W) in [0, 1], and its class. Where an image shows
-    several things, `parts` holds each alone, `labels` the class of each, and `dataset[i]` gives
-    their classes (K,).
+    `dataset[i]` is image i, float32 (C, H, W) in [0, 1], and its class. If each image shows K
+    things, `parts` holds each of them alone, `labels` their classes, and `dataset[i]` returns
+    classes (K,).
     """
 
     images: Tensor  # (N, C, H, W) uint8
@@ -29,13 +29,14 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
     name: str
     split: str
     parts: Tensor | None = None  # (N, K, C, H, W) uint8
-    notice: str | None = None  # what must be said beside a picture of it
+    notice: str | None = None  # to be printed beside its pictures
+    left_out: str | None = None  # files that could not be loaded, in one line
 
     def __post_init__(self):
-        check(self.images, self.labels, self.parts, len(self.classes))
+        _check(self.images, self.labels, self.parts, len(self.classes))
 
     def __repr__(self) -> str:
-        """What it is, without its images."""
+        """Return name, split, number and shape of images, and number of classes."""
         of = f"{self.name!r}, {self.split!r}, {len(self):,} images {tuple(self.images.shape[1:])}"
         return f"Dataset({of}, {len(self.classes)} classes)"
 
@@ -43,16 +44,16 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Tensor, int | Tensor]:
-        """Image (C, H, W) in [0, 1] and its class, or classes (K,); IndexError beyond the last."""
+        """Return image (C, H, W) in [0, 1] and its class, or classes (K,)."""
         try:
-            place = operator.index(index)
+            position = operator.index(index)
         except TypeError as error:
             raise TypeError(
-                f"expected one whole number, got {index!r}: a part of a data set is "
+                f"expected one integer, got {index!r}: for a part of a data set, use "
                 "dataset.take(slice or index tensor)"
             ) from error
-        label = self.labels[place]
-        return to_float(self.images[place]), int(label) if label.dim() == 0 else label
+        label = self.labels[position]
+        return to_float(self.images[position]), int(label) if label.dim() == 0 else label
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -62,24 +63,29 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of its images, labels and parts: two of the same one are of the same images."""
-        return digest(self.images, self.labels, self.parts)
+        """SHA-256 of images, labels and parts."""
+        sha = hashlib.sha256()
+        for tensor in (self.images, self.labels, self.parts):
+            kind = None if tensor is None else (tensor.dtype, tuple(tensor.shape))
+            sha.update(repr(kind).encode())
+            if tensor is not None:
+                sha.update(tensor.cpu().contiguous().numpy().data)
+        return sha.hexdigest()
 
     def first(self, n: int | None) -> Dataset:
-        """The first n images, or all for None; ValueError if there are fewer than n, or n < 1."""
+        """Return the first n images, or all for None; ValueError for fewer than n, or n < 1."""
         if n is None:
             return self
         if not 1 <= n <= len(self):
             raise ValueError(
-                f"asked for {n} images of {self.name} {self.split}, expected 1 to {len(self)}"
+                f"expected 1 to {len(self)} images of {self.name} {self.split}, got {n}"
             )
         return self.take(slice(n))
 
     def sample(self, n: int | None) -> Dataset:
-        """n images, all for None; ValueError as of `first`.
+        """Return n images, all for None, drawn at random by a fixed seed, in the split's order.
 
-        A random draw, always the same one, in the split's order: the first images of a data set
-        need not be like the others.
+        The first images of a data set need not be like the others. ValueError as from `first`.
         """
         whole = self.first(n)
         if n is None:
@@ -88,52 +94,75 @@ class Dataset(TorchDataset[tuple[Tensor, int | Tensor]]):
         return self.take(draw[:n].sort().values)
 
     def take(self, index) -> Dataset:
-        """A part, by slice or index tensor."""
+        """Return a part, by slice or index tensor."""
         parts = None if self.parts is None else self.parts[index]
         return replace(self, images=self.images[index], labels=self.labels[index], parts=parts)
 
     def pad(self, px: int) -> Dataset:
-        """With px rows and columns of zeros on each side; ValueError for what is no such number."""
+        """Return images with px rows and columns of zeros on each side."""
         if not isinstance(px, int) or px < 0:
-            raise ValueError(f"pad_px must be a whole number from 0, got {px!r}")
+            raise ValueError(f"pad_px must be an integer of at least 0, got {px!r}")
         return self._each(lambda images: torch.nn.functional.pad(images, (px,) * 4))
 
     def crop(self, size: int | None) -> Dataset:
-        """The centre, size x size pixels, or all for None; ValueError if that is not inside."""
+        """Return the centre, size x size pixels, or all for None; ValueError if it is too large."""
         if size is None:
             return self
         H, W = self.image_shape[1:]
         if not isinstance(size, int) or not 1 <= size <= min(H, W):
             raise ValueError(f"crop_px must be from 1 to {min(H, W)} for {self.name}, got {size!r}")
         top, left = (H - size) // 2, (W - size) // 2
-        place = (..., slice(top, top + size), slice(left, left + size))
-        return self._each(lambda images: images[place].contiguous())
+        window = (..., slice(top, top + size), slice(left, left + size))
+        return self._each(lambda images: images[window].contiguous())
 
     def _each(self, change) -> Dataset:
         parts = None if self.parts is None else change(self.parts)
         return replace(self, images=change(self.images), parts=parts)
 
     def single(self) -> Dataset:
-        """Itself; ValueError if its images show several things each."""
+        """Return this data set; ValueError if its images show several things each."""
         if self.parts is not None:
             raise ValueError(
                 f"{self.name} shows {self.labels.shape[1]} things in each image, expected one: "
-                "`capsviz segment` looks at such images, or choose another data set"
+                "use `capsviz segment`, or choose another data set"
             )
         return self
 
     def nth_of_class(self, label: int, index: int) -> tuple[Tensor, int]:
-        """The index-th image (1, C, H, W) uint8 of a class, and its place in the split."""
+        """Return the index-th image (1, C, H, W) uint8 of a class, and its index in the split."""
         self.single()
         if not 0 <= label < len(self.classes):
             raise ValueError(
                 f"{self.name} has no class {label}, expected 0 to {len(self.classes) - 1}"
             )
-        places = (self.labels == label).nonzero().flatten()
-        if not 0 <= index < len(places):
+        found = (self.labels == label).nonzero().flatten()
+        if not 0 <= index < len(found):
             raise ValueError(
-                f"{self.name} {self.split} has {len(places)} images of class {label}: "
-                f"expected an index from 0 to {len(places) - 1}, got {index}"
+                f"{self.name} {self.split} has {len(found)} images of class {label}: "
+                f"expected an index from 0 to {len(found) - 1}, got {index}"
             )
-        place = int(places[index])
-        return self.images[place : place + 1], place
+        position = int(found[index])
+        return self.images[position : position + 1], position
+
+
+def _check(images: Tensor, labels: Tensor, parts: Tensor | None, classes: int) -> None:
+    """Raise TypeError or ValueError for tensors that a `Dataset` cannot have."""
+    if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.dim() != 4:
+        kind = f"{images.dtype}" if isinstance(images, Tensor) else type(images).__name__
+        shape = tuple(getattr(images, "shape", ()))
+        raise TypeError(f"images must be a uint8 tensor (N, C, H, W), got {kind} of shape {shape}")
+    if not isinstance(labels, Tensor) or labels.is_floating_point():
+        kind = getattr(labels, "dtype", type(labels).__name__)
+        raise TypeError(f"labels must be an integer tensor (N,), got {kind}")
+    if len(images) != len(labels):
+        raise ValueError(f"{len(images)} images, but {len(labels)} labels")
+    whole = None if parts is None else (*labels.shape, *images.shape[1:])
+    if whole is None and labels.dim() != 1:
+        raise ValueError(f"labels must be (N,), got {tuple(labels.shape)}")
+    if parts is not None and (tuple(parts.shape) != whole or labels.dim() != 2):
+        raise ValueError(f"parts must be (N, K, C, H, W), {whole}: {tuple(parts.shape)}")
+    if len(labels) and not 0 <= labels.min() <= labels.max() < classes:
+        low, high = int(labels.min()), int(labels.max())
+        raise ValueError(
+            f"labels of {classes} classes must be 0 to {classes - 1}, got {low} to {high}"
+        )

@@ -13,17 +13,14 @@ import torch
 
 from capsviz.data import Dataset, hold_out, search_path
 
-START_SECONDS = 5  # a download that has not begun by then is given up
+START_SECONDS = 5  # a download must start within this time
 VALIDATION = 5_000
 
 
 def load_idx(
     class_name: str, name: str, split: str, root, classes, download: bool, *, subset: str = ""
 ) -> Dataset:
-    """Read one of torchvision's MNIST-like data sets, as `capsviz.data.load` describes.
-
-    `subset` is one of EMNIST's splits ("digits"), whose files it names.
-    """
+    """Load one of torchvision's MNIST-like data sets; `subset` is one of EMNIST's, "digits"."""
     from torchvision import datasets
 
     kind, train = getattr(datasets, class_name), split != "test"
@@ -43,9 +40,9 @@ def load_idx(
 
 
 def divide(images, labels, name: str, split: str, classes, where) -> Dataset:
-    """A split of what was read for it; of the training images, the last 5,000 are validation.
+    """Return a data set; the last 5,000 training images are the validation split.
 
-    ValueError, with `where`, unless there is a label for each image, and more than 5,000 to train.
+    ValueError, which names `where`, for unequal numbers of images and labels, or too few images.
     """
     if len(images) != len(labels) or len(images) <= (VALIDATION if split != "test" else 0):
         raise ValueError(
@@ -66,22 +63,22 @@ def read(
     also: str = "",
     **arguments,
 ):
-    """One of torchvision's data sets, from the first folder that holds all its files.
+    """Return one of torchvision's data sets from the first folder that has all its files.
 
     Parameters
     ----------
     kind       torchvision's class.
-    folders    to look in; the last one takes a download.
-    files      that it needs, inside such a folder; all of them in one place.
-    urls       that it would be downloaded from.
-    download   whether it may be.
-    also       what else the user may do if it is missing; ends the error.
+    folders    to look in; a download goes into the last one.
+    files      paths of its files in such a folder.
+    urls       of its download.
+    download   whether to download it if it is missing.
+    also       what else the user can do if it is missing; the end of the message.
     arguments  of the class.
 
     Raises
     ------
-    ValueError         for files that are not what they should be.
-    FileNotFoundError  where they are neither found nor downloaded; says where they belong.
+    ValueError         for damaged files.
+    FileNotFoundError  if they are neither found nor downloaded; the message says where to put them.
     """
     name = kind.__name__
     for folder in folders:
@@ -92,7 +89,7 @@ def read(
     first = target / files[0]
     example = first.name if len(files) == 1 else f"{first.name}, ..."
     where = f"put its files ({example}) in {first.parent}"
-    where += f", or name their folder by --data-dir (root=){also}"
+    where += f", or name their folder by --data-dir{also}"
     if not download:
         raise FileNotFoundError(f"{missing}: {where}")
     if not _reachable(urls):
@@ -107,7 +104,7 @@ def read(
 
 
 def to_tensor(images) -> torch.Tensor:
-    """A uint8 array (N, C, H, W) of any strides as a tensor."""
+    """Return a uint8 array (N, C, H, W) of any strides as a tensor."""
     import numpy as np
 
     return torch.from_numpy(np.ascontiguousarray(images))
@@ -118,7 +115,7 @@ def _open(kind, folder: Path, place: Path, arguments: dict):
         return _quietly(kind, folder, download=False, **arguments)
     except (RuntimeError, AssertionError, ValueError, TypeError, EOFError, OSError) as error:
         reason = (str(error) or type(error).__name__).partition("\n")[0][:120]
-        if "corrupted" in reason:  # torchvision's advice is not ours
+        if "corrupted" in reason:  # torchvision advises otherwise
             reason = "their checksums are not those of the original files"
         raise ValueError(
             f"{kind.__name__} in {folder / place} is damaged or truncated ({reason}): "
@@ -134,7 +131,7 @@ def _quietly(kind, *arguments, **options):
 
 
 def _reachable(urls: Sequence[str]) -> bool:
-    """Whether any of them answers within START_SECONDS, name look-up included."""
+    """Return whether any URL answers within START_SECONDS, name look-up included."""
     answered = threading.Event()
 
     def ask(url: str) -> None:

@@ -22,7 +22,7 @@ FOLDER = "affNIST"
 
 
 def load(split, root=None):
-    """Images (N, 1, 40, 40) of the .mat files of a split; of a test set 320,000."""
+    """Load images (N, 1, 40, 40) of a split; the test set has 320,000."""
     folders = [folder / FOLDER for folder in search_path(root)]
     for folder in folders:
         if paths := _files(folder, NAMES[split]):
@@ -46,7 +46,7 @@ def _files(folder: Path, name: str) -> list[Path]:
 
 
 def read(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 1, 40, 40) uint8 and labels (N,) int64 of one .mat file (format 5).
+    """Read images (N, 1, 40, 40) uint8 and labels (N,) int64 of one .mat file (format 5).
 
     Raises
     ------
@@ -59,7 +59,7 @@ def read(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
         pixels, labels = content["image"], content["label_int"]
     except FileNotFoundError:
         raise
-    except Exception as error:  # scipy raises what its parser stumbles over
+    except Exception as error:  # scipy raises anything for damaged files
         raise ValueError(
             f"{path} is not a whole file of affNIST ({type(error).__name__}: {error}): "
             "expected a MATLAB 5 file with the struct affNISTdata; fetch it again"
@@ -76,7 +76,7 @@ def read(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_orientation(images: np.ndarray, labels: np.ndarray, folder: Path) -> None:
-    """ValueError if the ones lie on their side: the columns were written in another order."""
+    """Raise ValueError if the ones lie on their side: the pixels are in another order."""
     ones = images[labels == 1].astype(float)
     if len(ones) == 0:
         return
@@ -89,6 +89,6 @@ def _check_orientation(images: np.ndarray, labels: np.ndarray, folder: Path) -> 
         spreads.append(float(((weight * (grid - mean[:, None]) ** 2).sum(1) / total).mean()))
     if spreads[0] <= spreads[1]:
         raise ValueError(
-            f"the ones in {folder} lie on their side (spread of ink {spreads[0]:.1f} px² down, "
+            f"the ones in {folder} lie on their side (spread {spreads[0]:.1f} px² down, "
             f"{spreads[1]:.1f} across): expected each column to hold an image row by row"
         )

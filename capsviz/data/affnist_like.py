@@ -1,10 +1,10 @@
 """MNIST under random affine maps on 40x40, as affNIST's page describes it: not affNIST itself.
 
-Each image is padded to 40x40, rotated, sheared, scaled along both axes and moved, in this order, by
-numbers of its own (Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST): rotation uniform in
--20 ... 20 degrees; shear uniform in -0.2 ... 0.2, which adds shear * x to y; each scale uniform in
-0.8 ... 1.2; the place uniform over all at which no ink leaves the canvas. One bilinear warp, zeros
-outside. The numbers are drawn and the images made on the CPU, so that a seed says everything.
+Each image is padded to 40x40, rotated, sheared, scaled along both axes and shifted, in this order
+(Tieleman 2013, https://www.cs.toronto.edu/~tijmen/affNIST): rotation uniform in -20 ... 20 degrees;
+shear uniform in -0.2 ... 0.2, which adds shear * x to y; each scale uniform in 0.8 ... 1.2; the
+position uniform over all at which no foreground pixel leaves the canvas. One bilinear warp, zeros
+outside. Transforms and images are made on the CPU, so that they depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ SPEC = {
     "scale_y": SCALE,
     "shift": "uniform where no ink leaves the canvas",
 }
-ROUNDS = 100  # of drawing again what does not fit
+ROUNDS = 100  # attempts to draw a transform that fits
 CHUNK = 2000  # images at a time
 
 
 class Transforms(NamedTuple):
-    """What was done to each of N images: the arguments of `warps.matrix`, each (N,) float64."""
+    """The transforms of N images: arguments of `warps.matrix`, each (N,) float64."""
 
     angle_deg: Tensor
     shear: Tensor
@@ -46,7 +46,7 @@ class Transforms(NamedTuple):
 
 
 def load(split, root=None, *, download=True, variants=32, seed=0):
-    """`variants` images (1, 40, 40) of every MNIST image: first one of each, then another of each.
+    """Make `variants` images (1, 40, 40) of every MNIST image: first one of each, then another.
 
     The first n images are the same whatever the number of variants.
 
@@ -73,7 +73,7 @@ def load(split, root=None, *, download=True, variants=32, seed=0):
 
 
 def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, Transforms]:
-    """One random variant of every image of a split, and the numbers behind each.
+    """Return one random variant of every image of a split, and their transforms.
 
     Parameters
     ----------
@@ -91,18 +91,18 @@ def make(plain: Dataset, variant: int = 0, *, seed: int = 0) -> tuple[Dataset, T
 
 
 def transforms(plain: Dataset, variant: int = 0, *, seed: int = 0) -> Transforms:
-    """The numbers behind each image of a variant, as `make` takes them, without the images."""
+    """Return the transforms of a variant as `make` draws them, without the images."""
     number = (seed * 1_000_003 + SPLITS.index(plain.split)) * 1_000_003 + variant
     generator = torch.Generator().manual_seed(number % 2**63)
     return draw(plain.pad(PAD_PX).images, generator=generator)
 
 
 def draw(images: Tensor, *, generator: torch.Generator) -> Transforms:
-    """Random transforms of images (N, C, H, W) under which none loses ink.
+    """Draw transforms of images (N, C, H, W) that keep all foreground pixels on the canvas.
 
     Raises
     ------
-    ValueError  if the ink of an image fills so much of the canvas that no draw fits.
+    ValueError  if the foreground of an image is so large that no draw fits.
     """
     chosen = Transforms(*torch.zeros(6, len(images), dtype=torch.float64))
     left = torch.arange(len(images))
@@ -114,7 +114,7 @@ def draw(images: Tensor, *, generator: torch.Generator) -> Transforms:
         if len(left) == 0:
             return chosen
     raise ValueError(
-        f"the ink of {len(left)} images is too large for a canvas of "
+        f"the foreground of {len(left)} images is too large for a canvas of "
         f"{images.shape[2]} x {images.shape[3]}: pad them more"
     )
 
@@ -135,10 +135,10 @@ def _draw_once(images: Tensor, generator) -> tuple[Transforms, Tensor]:
 
 
 def shift_ranges(images: Tensor, matrices: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Lowest and highest shift right, then down, under which no ink leaves the canvas; each (N,).
+    """Return lowest and highest shift right, then down, that keep the foreground; each (N,).
 
-    A pixel of ink reaches, by bilinear interpolation, one pixel of the original to each side, so
-    its image the sum of the absolute values of a row of the matrix. An empty image may not move.
+    By bilinear interpolation, a pixel reaches one pixel of the original to each side, and its image
+    as far as the sum of the absolute values of a row of the matrix. An empty image is not shifted.
     """
     H, W = images.shape[-2:]
     y, x = torch.meshgrid(
@@ -160,7 +160,7 @@ def shift_ranges(images: Tensor, matrices: Tensor) -> list[tuple[Tensor, Tensor]
 
 
 def apply(images: Tensor, transforms: Transforms) -> Tensor:
-    """Images (N, C, H, W) uint8 under their transforms, as uint8."""
+    """Transform images (N, C, H, W) uint8; return uint8."""
     height, width = images.shape[-2:]
     matrices = warps.matrix((height, width), **transforms._asdict())
     warped = warps.warp(images.float(), matrices)

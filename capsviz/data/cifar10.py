@@ -27,14 +27,14 @@ NOTICE = "these CIFAR-10 images are lossy JPEG copies, not the original pixels"
 
 
 def load(split, root=None, *, download=True):
-    """45,000 train, 5,000 validation, 10,000 test images (N, 3, 32, 32).
+    """Load 45,000 train, 5,000 validation, 10,000 test images (N, 3, 32, 32).
 
-    Read from torchvision's `cifar-10-batches-py`, where validation is the last 5,000 training
-    images in their order. Else from pictures: `cifar10/train/airplane/*.jpg` and so on for every
-    class and for test, or the archive `cifar10-jpeg.tar.xz` of train/ and test/. Pictures have lost
-    the original order, so they are taken class by class in turn, each class sorted by file name:
-    the first n images of a split hold all classes alike, and validation is the last tenth of every
-    class, 500 each. JPEG is lossy: then `notice` says so.
+    They are read from torchvision's `cifar-10-batches-py`, where validation is the last 5,000
+    training images, or else from pictures: `cifar10/train/airplane/*.jpg` and so on for every class
+    and for test, or the archive `cifar10-jpeg.tar.xz` of train/ and test/. Pictures are taken class
+    by class in turn, each class sorted by file name, so that the first n images hold all classes
+    alike; validation is the last tenth of every class, 500 each. `notice` says if they are lossy
+    JPEG copies.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def load(split, root=None, *, download=True):
 
 
 def _pictures(folder: Path, part: str) -> Mapping[tuple[str, str], Path | bytes]:
-    """Pictures of "train" or "test" by class and file name: paths, or contents from an archive."""
+    """Return pictures of "train" or "test" by class and file name: paths, or contents of files."""
     for place in (folder / FOLDER, folder):
         paths = [path for name in CLASSES for path in (place / part / name).glob("*")]
         if pictures := {key: path for path in paths if (key := _key(path, part))}:
@@ -76,7 +76,7 @@ def _pictures(folder: Path, part: str) -> Mapping[tuple[str, str], Path | bytes]
 
 
 def _unpack(archive: Path, part: str) -> dict[tuple[str, str], bytes]:
-    """Contents of the pictures in an archive, in memory: nothing is written."""
+    """Return the contents of the pictures in an archive, in memory."""
     try:
         with lzma.open(archive) as file:
             with tarfile.open(fileobj=file, mode="r|") as tar:
@@ -87,7 +87,7 @@ def _unpack(archive: Path, part: str) -> dict[tuple[str, str], bytes]:
                     and (key := _key(Path(member.name), part))
                     and (content := tar.extractfile(member)) is not None  # as of every file
                 }
-            while file.read(tarfile.RECORDSIZE):  # tarfile is content with the beginning of a file
+            while file.read(tarfile.RECORDSIZE):  # tarfile does not notice a cut file
                 pass
             return pictures
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
@@ -95,7 +95,7 @@ def _unpack(archive: Path, part: str) -> dict[tuple[str, str], bytes]:
 
 
 def _key(path: Path, part: str) -> tuple[str, str] | None:
-    """Class and file name of a picture part/CLASS/NAME.jpg; None for anything else."""
+    """Return class and file name of a picture part/CLASS/NAME.jpg; None for anything else."""
     known = path.suffix.lower() in (*LOSSY, ".png") and path.parent.name in CLASSES
     return (path.parent.name, path.name) if known and path.parent.parent.name == part else None
 
@@ -123,7 +123,7 @@ def _select(pictures: Mapping[tuple[str, str], Path | bytes], split: str, where:
 
 
 def _decode(pictures: Sequence[tuple[tuple[str, str], Path | bytes]]) -> np.ndarray:
-    """Pictures as uint8 (N, 3, 32, 32)."""
+    """Decode pictures as uint8 (N, 3, 32, 32)."""
     from PIL import Image
 
     images = np.empty((len(pictures), 3, SIDE, SIDE), np.uint8)

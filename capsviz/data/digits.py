@@ -1,9 +1,8 @@
-"""scikit-learn's 1,797 handwritten digits, 8x8, enlarged to 28x28: always there, no download.
+"""scikit-learn's 1,797 handwritten digits, 8x8, enlarged to 28x28: available without a download.
 
-`digits.txt` beside this file lists which of them each split has: those that scikit-learn's
-`train_test_split` draws, stratified, with the seed 0, so that results can be compared. The file has
-the digits as they were collected, so that such a split has images beside each other, presumably
-by one hand, on both sides: `block` gives splits that do not.
+`digits.txt` beside this file lists the images of each split, as scikit-learn's `train_test_split`
+draws them, stratified, with the seed 0, so that results can be compared. Neighbouring images,
+presumably by one writer, are then in both training and test images; splits by `block` avoid that.
 """
 
 from __future__ import annotations
@@ -24,19 +23,14 @@ IMAGE_SHAPE, CLASSES = (1, SIDE, SIDE), tuple("0123456789")
 
 
 def load(split, root=None, *, block=RANDOM, download=True):
-    """1,257 train, 180 validation, 360 test images (N, 1, 28, 28), each split stratified.
-
-    They are in no folder; FileNotFoundError for a `root` that is not there, which a slip would be.
+    """Load 1,257 train, 180 validation, 360 test images (N, 1, 28, 28), each split stratified.
 
     Parameters
     ----------
-    block  0 to 4: that fifth of the file, in its order, is the test split (359 or 360 images), the
-           180 images after it are the validation split, those after the last one being the first;
-           -1: scikit-learn's random split.
-
-    Raises
-    ------
-    ValueError  for another block.
+    root   unused; FileNotFoundError if there is no such folder.
+    block  0 to 4: the test split is that fifth of the file (359 or 360 images), the validation
+           split the 180 images after it, cyclically; -1: scikit-learn's random split. ValueError
+           for another block.
     """
     if not RANDOM <= block < BLOCKS:
         raise ValueError(
@@ -51,7 +45,7 @@ def load(split, root=None, *, block=RANDOM, download=True):
 
 
 def _of_block(count: int, block: int) -> dict[str, torch.Tensor]:
-    """Places of each split in the file, where one block of it is the test split."""
+    """Return the indices of each split in the file, where one block of it is the test split."""
     start, end = count * block // BLOCKS, count * (block + 1) // BLOCKS
     around = torch.arange(start, start + count) % count
     sizes = [end - start, VALIDATION, count - (end - start) - VALIDATION]
@@ -61,7 +55,7 @@ def _of_block(count: int, block: int) -> dict[str, torch.Tensor]:
 
 @cache
 def _enlarged():
-    """All images (1797, 1, 28, 28) uint8, their labels (1797,), and the places of each split."""
+    """Return images (1797, 1, 28, 28) uint8, labels (1797,), and the indices of each split."""
     values = _source()
     images = torch.from_numpy(values[:, :-1].reshape(-1, 1, 8, 8)).float() / 16
     images = torch.nn.functional.interpolate(
@@ -76,9 +70,9 @@ def _enlarged():
 
 
 def _source() -> np.ndarray:
-    """scikit-learn's file: 64 pixels from 0 to 16 and the digit (1797, 65).
+    """Return scikit-learn's file, 64 pixels from 0 to 16 and the digit (1797, 65).
 
-    Read without importing scikit-learn, which would take a second and a half.
+    Importing scikit-learn would take a second and a half.
     """
     spec = find_spec("sklearn")
     if spec is None or spec.origin is None:

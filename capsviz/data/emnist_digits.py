@@ -8,9 +8,9 @@ IMAGE_SHAPE, CLASSES = (1, 28, 28), tuple("0123456789")
 
 
 def load(split, root=None, *, download=True):
-    """235,000 train, 5,000 validation, 40,000 test images (N, 1, 28, 28), upright.
+    """Load 235,000 train, 5,000 validation, 40,000 test images (N, 1, 28, 28), upright.
 
-    EMNIST's files hold every image transposed (column by column); here it is turned back.
+    EMNIST's files hold every image transposed (column by column).
     """
     lying = load_idx("EMNIST", "emnist_digits", split, root, CLASSES, download, subset="digits")
     return replace(lying, images=lying.images.transpose(2, 3).contiguous())

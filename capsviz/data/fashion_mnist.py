@@ -10,5 +10,5 @@ CLASSES = (
 
 
 def load(split, root=None, *, download=True):
-    """55,000 train, 5,000 validation, 10,000 test images (N, 1, 28, 28)."""
+    """Load 55,000 train, 5,000 validation, 10,000 test images (N, 1, 28, 28)."""
     return load_idx("FashionMNIST", "fashion_mnist", split, root, CLASSES, download)

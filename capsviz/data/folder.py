@@ -3,97 +3,165 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from pathlib import Path
 
 import torch
 
 from capsviz import memory
-from capsviz.data import SPLITS, Dataset
-from capsviz.pictures.of_folders import square
-from capsviz.pictures.opening import load as read
+from capsviz.data import Dataset
+from capsviz.pictures import opening
 
-VAL = "val"  # what many call validation/
+NAMES = {  # of the folder of each split, in any case
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val"),
+    "test": ("test", "testing"),
+}
 SHARES = {"validation": 0.1, "test": 0.2}
 
 
 class NoFolderError(FileNotFoundError, ValueError):
-    """None was named, or one that has no class folders: on the command line the request's fault."""
+    """No folder was named, or it has no class folders: on the command line a wrong option."""
 
 
 def load(split, root=None, *, image_size=28, channels=1, download=True):
     """Class folders of pictures.
 
-    `root` holds train/, test/ and perhaps validation/ (or val/), each with one folder per class; or
-    the class folders themselves, each of which is then split 70 / 10 / 20 % in the order of its
-    files' names in SHA-256: a picture that is added moves few others. Where only validation/ is
-    missing, a tenth of train/ serves. All pictures are read alike: transparent ground is white, and
-    grey of more than 8 bits is over 65,535, however bright a picture is.
+    `root` holds train/, test/ and perhaps validation/ (or Training/, val/ and so on), each with one
+    folder per class; or the class folders themselves. These are each split 70 / 10 / 20 % in the
+    order of the SHA-256 of file names, so that adding a picture moves few others. If only
+    validation/ is missing, a tenth of train/ serves. Pictures that cannot be read, and other files,
+    are left out and counted in `left_out`; hidden files and folders are ignored.
+
+    Transparent ground is white, and grey of more than 8 bits is divided by 65,535.
 
     Parameters
     ----------
-    image_size  pixels of the square that a picture's shorter side is resized to, then its centre.
+    image_size  side of the square, pixels: a picture's shorter side is resized to it, and the
+                centre is cropped.
     channels    1 for grey, 3 for colour.
 
     Raises
     ------
     FileNotFoundError  if there is no folder `root` or none of the split; where `root` is not given
                        or has no class folders it is a ValueError, too.
-    ValueError         for pictures that cannot be read, or other channels.
+    ValueError         for other channels, splits with different classes, and folders that may be
+                       splits but are not named so.
     """
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, got {channels}")
-    needed = "the data set 'folder' needs --data-dir (root=) with class folders in it"
+    needed = "the data set 'folder' needs --data-dir with class folders in it"
     if root is None:
-        raise NoFolderError(f"{needed}, and none was named")
+        raise NoFolderError(f"{needed}, but none was named")
     root = Path(root)
     if not root.is_dir():
         raise FileNotFoundError(f"{needed}, but there is no folder {root}")
-    ready = {name: root / name for name in SPLITS if (root / name).is_dir()}
-    if (root / VAL).is_dir():
-        ready.setdefault("validation", root / VAL)
+    ready = _split_folders(root)
+    part = None  # of the pictures that a folder holds; None: all
     if split in ready:
-        source, index = ready[split], None
+        source = ready[split]
+        part = "train" if split == "train" and "validation" not in ready else None
     elif "train" in ready and split == "validation":
-        source, index = root / "train", "validation"
+        source, part = ready["train"], "validation"
     elif ready:
-        raise FileNotFoundError(f"{root} has {sorted(ready)}, but no folder '{split}'")
+        found = ", ".join(folder.name for folder in ready.values())
+        raise FileNotFoundError(f"{root} has {found}, but no folder '{split}'")
     else:
-        source, index = root, split
-    if split == "train" and ready and "validation" not in ready:
-        index = "train"
-    samples, classes = _list(source)
-    if ready and split != "train" and (known := _list(root / "train")[1]) != classes:
-        raise ValueError(f"{source} has the classes {classes}, but {root / 'train'} has {known}")
-    if index is not None:
-        samples = _part(samples, source, index, with_test=not ready)
-    samples = _in_turn(samples)
+        source, part = root, split
+    samples, classes, others = _list(source)
+    training = ready.get("train", source)
+    if training != source and (known := _list(training)[1]) != classes:
+        raise ValueError(
+            f"{source} has the classes {classes}, but {training} has {known}: expected the same "
+            "class folders"
+        )
+    if part is not None:
+        samples = _part(samples, source, part, with_test=not ready)
     memory.require(
         len(samples) * channels * image_size**2,
         f"{len(samples)} pictures of {image_size} x {image_size}",
         "choose a smaller image_size",
     )
-    images = torch.stack(
-        [square(read(path, alike=True), image_size, channels) for path, _ in samples]
-    )
-    labels = torch.tensor([label for _, label in samples])
-    return Dataset(images, labels, classes, "folder", split)
+    images, labels, errors = [], [], []
+    for path, label in _in_turn(samples):
+        try:
+            pixels = opening.load(path, alike=True)
+        except ValueError as error:
+            errors.append(" ".join(str(error).split()))
+        else:
+            images.append(opening.square(pixels, image_size, channels))
+            labels.append(label)
+    if len(set(labels)) < len(classes):
+        lacking = next(name for k, name in enumerate(classes) if k not in labels)
+        raise ValueError(f"no {split} picture of class '{lacking}' can be read: {errors[0]}")
+    return Dataset(
+        torch.stack(images), torch.tensor(labels), classes, "folder", split,
+        left_out=_left_out(source, others, len(samples), errors),
+    )  # fmt: skip
 
 
-def _list(source: Path):
-    from torchvision.datasets import ImageFolder
+def _split_folders(root: Path) -> dict[str, Path]:
+    """Return the folders of splits, by split; ValueError for two of one split or similar names."""
+    ready: dict[str, Path] = {}
+    folders = opening.folders(root)
+    for split, names in NAMES.items():
+        for folder in folders:
+            if folder.name.lower() in names:
+                if split in ready:
+                    raise ValueError(
+                        f"{ready[split]} and {folder} are both {split} images: expected one folder"
+                    )
+                ready[split] = folder
+    known = {name for names in NAMES.values() for name in names}
+    similar = [
+        folder.name
+        for folder in folders
+        if known & set(re.findall("[a-z]+", folder.name.lower())) and opening.folders(folder)
+    ]
+    if not ready and len(similar) > 1:
+        raise ValueError(
+            f"the folders {', '.join(similar)} of {root} are named like splits and hold folders: "
+            "rename them to train, validation and test, or name one of them by --data-dir"
+        )
+    return ready
 
-    try:
-        images = ImageFolder(source)
-    except FileNotFoundError as error:
-        reason = " ".join(str(error).split())[:160]
-        raise NoFolderError(f"{source} is no folder of class folders: {reason}") from error
-    return images.samples, tuple(images.classes)
+
+def _list(source: Path) -> tuple[list[tuple[Path, int]], tuple[str, ...], Counter]:
+    """Return pictures with the number of their class, the classes, and other files by ending."""
+    folders = opening.folders(source)
+    listed = {folder: opening.listing(folder) for folder in folders}
+    if not any(pictures for pictures, _ in listed.values()):
+        raise NoFolderError(f"{source} has no class folders with pictures in them")
+    if len(folders) == 1:
+        raise NoFolderError(
+            f"{source} has one class folder, '{folders[0].name}', expected two or more: if the "
+            f"classes are in it, move them up or choose --data-dir {folders[0]}"
+        )
+    if empty := [folder.name for folder, (pictures, _) in listed.items() if not pictures]:
+        raise ValueError(
+            f"class folders of {source} without pictures: {', '.join(empty)}; add some, or remove "
+            "the folders"
+        )
+    samples = [(path, label) for label, folder in enumerate(folders) for path in listed[folder][0]]
+    others = sum((rest for _, rest in listed.values()), Counter())
+    return samples, tuple(folder.name for folder in folders), others
 
 
-def _in_turn(samples):
-    """One picture of each class after another: the first n hold all classes alike."""
-    numbers = Counter()
+def _left_out(source: Path, others: Counter, pictures: int, errors: list[str]) -> str | None:
+    """Return one line about files that are not in the data set, None if all are."""
+    texts = []
+    if others:
+        kinds = ", ".join(f"{n} {ending or 'without ending'}" for ending, n in others.most_common())
+        texts.append(f"{sum(others.values())} files that are not pictures ({kinds})")
+    if errors:
+        texts.append(f"{len(errors)} of {pictures} pictures that cannot be read, e.g. {errors[0]}")
+    return f"left out of {source}: {'; '.join(texts)}" if texts else None
+
+
+def _in_turn(samples: list) -> list:
+    """Return one picture of each class after another: the first n hold all classes alike."""
+    numbers: Counter[int] = Counter()
 
     def turn(sample):
         numbers[sample[1]] += 1
@@ -102,8 +170,8 @@ def _in_turn(samples):
     return sorted(samples, key=turn)
 
 
-def _part(samples, source: Path, split: str, *, with_test: bool):
-    """Of each class its share of a split: in the order of digests test, validation, training."""
+def _part(samples, source: Path, split: str, *, with_test: bool) -> list:
+    """Return a split's share of each class: in the order of digests test, validation, training."""
     shares = SHARES if with_test else {"validation": SHARES["validation"]}
     by_class: dict[int, list] = {}
     for sample in sorted(samples, key=lambda sample: _digest(sample[0], source)):
@@ -111,8 +179,8 @@ def _part(samples, source: Path, split: str, *, with_test: bool):
     if (rarest := min(map(len, by_class.values()))) <= len(shares):
         raise ValueError(
             f"the pictures are split by class into training and {' and '.join(reversed(shares))}: "
-            f"expected at least {len(shares) + 1} of each class, got {rarest} of one; or lay them "
-            "out in train/, validation/ and test/"
+            f"expected at least {len(shares) + 1} of each class, got {rarest} of one; or put them "
+            "into train/, validation/ and test/"
         )
     part = []
     for _, same in sorted(by_class.items()):
@@ -127,5 +195,5 @@ def _part(samples, source: Path, split: str, *, with_test: bool):
     return part
 
 
-def _digest(path: str, source: Path) -> str:
-    return hashlib.sha256(Path(path).relative_to(source).as_posix().encode()).hexdigest()
+def _digest(path: Path, source: Path) -> str:
+    return hashlib.sha256(path.relative_to(source).as_posix().encode()).hexdigest()

@@ -7,5 +7,5 @@ CLASSES = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 
 
 def load(split, root=None, *, download=True):
-    """55,000 train, 5,000 validation, 10,000 test images (N, 1, 28, 28)."""
+    """Load 55,000 train, 5,000 validation, 10,000 test images (N, 1, 28, 28)."""
     return load_idx("KMNIST", "kmnist", split, root, CLASSES, download)

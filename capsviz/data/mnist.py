@@ -6,5 +6,5 @@ IMAGE_SHAPE, CLASSES = (1, 28, 28), tuple("0123456789")
 
 
 def load(split, root=None, *, download=True):
-    """55,000 train, 5,000 validation, 10,000 test images (N, 1, 28, 28)."""
+    """Load 55,000 train, 5,000 validation, 10,000 test images (N, 1, 28, 28)."""
     return load_idx("MNIST", "mnist", split, root, CLASSES, download)

@@ -20,14 +20,13 @@ FOLDER, SIDE = "mnist_c", 28
 
 
 def load(split, root=None, *, corruption="identity"):
-    """Images (N, 1, 28, 28) of one corruption, in MNIST's order; of a test set 10,000."""
+    """Load images (N, 1, 28, 28) of one corruption, in MNIST's order; the test set has 10,000."""
     folders = [folder / FOLDER for folder in search_path(root)]
     place = next((folder for folder in folders if folder.is_dir()), None)
     if place is None:
         raise FileNotFoundError(
             f"MNIST-C is not in {' or '.join(map(str, folders))}: unpack mnist_c.zip of "
-            "https://github.com/google-research/mnist-c there, or name the folder "
-            "that it lies in by --data-dir (root=)"
+            "https://github.com/google-research/mnist-c there, or name its folder by --data-dir"
         )
     known = sorted(p.name for p in place.iterdir() if p.is_dir())
     if corruption not in known:
@@ -43,7 +42,7 @@ def load(split, root=None, *, corruption="identity"):
 
 
 def _read(path: Path, shape: tuple) -> np.ndarray:
-    """An array of whole numbers of that shape, None for any length; images within 0 to 255."""
+    """Read an integer array of that shape, None for any length; images within 0 to 255."""
     try:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError as error:

@@ -1,12 +1,12 @@
 """MultiMNIST: two overlapping digits of different classes in each image, 36x36; made from MNIST.
 
-Section 6 of Sabour, Frosst & Hinton (2017, arXiv:1710.09829): each digit is moved by up to 4 pixels
-in each direction, and laid over another of the same split. By these shifts the 28x28 frames of the
-two overlap by 80 % on average; the paper says so of the digits' 20x20 boxes, which do by 73 %. The
-sum of both, cut off at 255, is the image: the paper does not say so, the authors' generator does
-(Sarasra/models, research/capsules, mnist_shift.py). The shifts are the paper's; the authors'
-training files go up to 6 pixels. Which digit comes first is random here; in their files it is the
-one that the other was chosen for.
+Section 6 of Sabour, Frosst & Hinton (2017, arXiv:1710.09829): each digit is shifted by up to 4
+pixels in each direction, and combined with another one of the same split. The 28x28 frames of both
+overlap by 80 % on average; the paper says so of the digits' 20x20 boxes, which overlap by 73 %. The
+image is the sum of both, clipped at 255, as in the authors' generator (Sarasra/models,
+research/capsules, mnist_shift.py). The shifts are the paper's; the authors' training files go up to
+6 pixels. The order of the digits is random; in their files the digit that the other was chosen for
+comes first.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from torch.nn.functional import pad
 from capsviz import memory
 from capsviz.data import SPLITS, Dataset, mnist
 
-SHIFT_PX = 4  # at most; the canvas has just that margin, so no pixel of a frame is lost
+SHIFT_PX = 4  # at most; the canvas has that margin, so that no pixel of a frame is lost
 IMAGE_SHAPE, CLASSES = (1, 36, 36), mnist.CLASSES
 
 
 def load(split, root=None, *, download=True, pairs=1, seed=0):
-    """`pairs` images (1, 36, 36) for every MNIST digit: first one of each, then another of each.
+    """Make `pairs` images (1, 36, 36) for every MNIST digit: first one of each, then another.
 
     The first n images are the same whatever the number of pairs (the paper has 1,000).
 
@@ -50,7 +50,7 @@ def load(split, root=None, *, download=True, pairs=1, seed=0):
 
 
 def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:
-    """Every digit of a split with another one of it: images (N, C, H + 8, W + 8), parts, labels.
+    """Combine every digit of a split with another one: images (N, C, H + 8, W + 8), parts, labels.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def make(plain: Dataset, pair: int = 0, *, seed: int = 0) -> Dataset:
 
 
 def partners(labels: Tensor, *, generator: torch.Generator) -> Tensor:
-    """For each of the labels (N,), the place (N,) of one of another class, all equally likely.
+    """Draw for each label (N,) the index (N,) of one of another class, all equally likely.
 
     Raises
     ------

@@ -32,15 +32,15 @@ KINDS: dict[int, np.dtype] = {  # by magic number
     0x1E3D4C54: np.dtype("<i4"),
     0x1E3D4C55: np.dtype("u1"),
 }
-CHUNK = 1_000  # images that are made smaller at a time
+CHUNK = 1_000  # images at a time
 
 
 def load(split, root=None, *, eye="both", image_size=48):
-    """19,440 train, 4,860 validation, 24,300 test images (N, C, image_size, image_size).
+    """Load 19,440 train, 4,860 validation, 24,300 test images (N, C, image_size, image_size).
 
     Of each class, five toys are for training and five others for testing. Validation is one toy of
-    each class, number 9 of 4, 6, 7, 8, 9, with all its views: images drawn at random would show
-    toys that training has seen from nearly the same side, and promise more than the test holds.
+    each class, number 9 of 4, 6, 7, 8, 9, with all its views. Images drawn at random would show
+    toys of the training images from nearly the same side, and overestimate the test accuracy.
 
     Parameters
     ----------
@@ -92,12 +92,12 @@ def _find(prefix: str, what: str, root) -> Path:
     raise FileNotFoundError(
         f"smallNORB's {prefix}-{what}.mat is not in {', '.join(map(str, folders))}, and is not "
         f"downloaded: put it, or its .gz, from {PAGE} in {folders[-2]}, or name its folder by "
-        "--data-dir (root=)"
+        "--data-dir"
     )
 
 
 def _read(path: Path, dtype: type, shape: tuple) -> np.ndarray:
-    """The array of a file, None for any length; ValueError if it holds anything else."""
+    """Read the array of a file, None for any length; ValueError for anything else."""
     packed = path.suffix == ".gz"
     try:
         with gzip.open(path) if packed else path.open("rb") as file:
@@ -135,7 +135,7 @@ def _read(path: Path, dtype: type, shape: tuple) -> np.ndarray:
 
 
 def _shrink(images: np.ndarray, size: int) -> np.ndarray:
-    """Images (N, C, 96, 96) to (N, C, size, size): means of squares, rounded."""
+    """Reduce images (N, C, 96, 96) to (N, C, size, size): means of squares, rounded."""
     n, channels, side, _ = images.shape
     k = side // size
     squares = images.reshape(n, channels, size, k, size, k).astype(np.uint32)

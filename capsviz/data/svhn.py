@@ -10,10 +10,10 @@ FOLDER = "SVHN"  # where a download goes; torchvision's own place, the data fold
 
 
 def load(split, root=None, *, download=True):
-    """68,257 train, 5,000 validation, 26,032 test images (N, 3, 32, 32).
+    """Load 68,257 train, 5,000 validation, 26,032 test images (N, 3, 32, 32).
 
-    Read from train_32x32.mat and test_32x32.mat; the 531,131 "extra" images are left out, as in
-    Sabour et al. (2017).
+    They are read from train_32x32.mat and test_32x32.mat, without the 531,131 "extra" images, as
+    in Sabour et al. (2017).
     """
     from torchvision.datasets import SVHN
 

@@ -1,8 +1,7 @@
 """Attacks on a capsule network, and on the detection of attacks: FGSM, PGD, R-PGD.
 
-All are white box, within an L-infinity ball, and may change every pixel in [0, 1]. Networks are
-reached through `look` alone (see `capsviz.tracing`), here with gradients: those of the image, never
-of the weights.
+All are white-box attacks within an L-infinity ball, with pixels in [0, 1]. Networks are used
+through `look` (see `capsviz.tracing`) with gradients of the image, never of the weights.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from torch.nn.functional import cross_entropy
 from capsviz.nn.functional import predict
 from capsviz.nn.images import check_images, like_of
 from capsviz.tracing import evaluating
-from capsviz.tracing.reconstruction import look, require_capsules
+from capsviz.tracing.outputs import activations_and_distance, require_capsules
 from capsviz.tracing.record import last_activations
 
-REACH = 2.5  # times eps: the length of all steps of PGD together (Madry et al. 2018)
+REACH = 2.5  # times eps: the total length of PGD's steps (Madry et al. 2018)
 INSTALL = "attacks need foolbox: pip install 'capsviz[attacks]'"
 
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[nn.Module]:
-    """Evaluation mode with gradients of images, not of weights; all is put back, also on errors."""
+    """Set evaluation mode with gradients of images, not of weights; restore all, also on errors."""
     learning = [weight for weight in model.parameters() if weight.requires_grad]
     model.requires_grad_(False)
     try:
@@ -40,14 +39,14 @@ def frozen(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def check(eps: Sequence[float], steps: int) -> None:
-    """Refuse attacks that cannot be made, before anything is computed.
+    """Raise an error for impossible attacks before anything is computed.
 
     Raises
     ------
-    ValueError   for no eps, one twice in six digits, one outside (0, 1], or fewer than 1 step.
+    ValueError   for no eps, equal ones (in six digits), one outside (0, 1], or less than 1 step.
     ImportError  without foolbox.
     """
-    if not eps or len({f"{one:g}" for one in eps}) < len(eps):  # by which sets are called
+    if not eps or len({f"{one:g}" for one in eps}) < len(eps):  # their names
         raise ValueError(f"expected one eps or several different ones, got {list(eps)}")
     for one in eps:
         _check(one, steps)
@@ -55,9 +54,9 @@ def check(eps: Sequence[float], steps: int) -> None:
 
 
 def fgsm(model: nn.Module, images: Tensor, labels: Tensor, *, eps: float) -> Tensor:
-    """One step of eps along the sign of the gradient (Goodfellow et al. 2015), by foolbox.
+    """Attack by one step of eps along the sign of the gradient (Goodfellow et al. 2015).
 
-    White box: foolbox sees the lengths of the class capsules as logits.
+    Foolbox takes the lengths of the class capsules as logits.
 
     Parameters
     ----------
@@ -78,9 +77,9 @@ def fgsm(model: nn.Module, images: Tensor, labels: Tensor, *, eps: float) -> Ten
 
 
 def noise(shape: Sequence[int], seed: int = 0) -> Tensor:
-    """Random starts of attacks on images of a shape (N, C, H, W): uniform in [-1, 1], on the CPU.
+    """Return random starts for images of a shape (N, C, H, W): uniform in [-1, 1], on the CPU.
 
-    The global generator is left alone.
+    The global random state does not change.
     """
     return 2 * torch.rand(shape, generator=torch.Generator().manual_seed(seed)) - 1
 
@@ -94,11 +93,11 @@ def pgd(
     steps: int = 40,
     start: Tensor | None = None,
 ) -> Tensor:
-    """Projected gradient descent (Madry et al. 2018) from a random start, by foolbox.
+    """Attack by projected gradient descent (Madry et al. 2018) from a random start, by foolbox.
 
-    Parameters, what is returned and raised as for `fgsm`; steps are of 2.5 eps / `steps`. Images
-    start eps * `start` away, (N, C, H, W) in [-1, 1]; for None that is the `noise` of seed 0, which
-    belongs to places in this batch: whoever attacks in pieces gives each its part of one noise.
+    As `fgsm`; each step is 2.5 eps / `steps`. Images start at a distance of eps * `start`,
+    (N, C, H, W) in [-1, 1]; None: the `noise` of seed 0. To attack a batch in parts, give each its
+    part of one noise.
     """
     _check(eps, steps)
     start = noise(images.shape) if start is None else start
@@ -106,10 +105,10 @@ def pgd(
     projected: Any = _foolbox().attacks.LinfProjectedGradientDescentAttack
 
     class FromNoise(projected):
-        """With a start that leaves the global generator alone."""
+        """PGD from a given start, without the global random state."""
 
         def get_random_start(self, x0, epsilon):
-            """Within the ball around x0, the same on every device."""
+            """Return a start within the ball around x0, the same on every device."""
             return x0 + epsilon * type(x0)(start.to(x0.raw))
 
     attack = FromNoise(rel_stepsize=REACH / steps, steps=steps)
@@ -125,19 +124,17 @@ def reconstructive_pgd(
     steps: int = 40,
     start: Tensor | None = None,
 ) -> Tensor:
-    """The adaptive attack R-PGD: be misread, and be close to the reconstruction all the same.
+    """Attack classification and detection: be misclassified, yet close to the reconstruction.
 
-    After Qin et al. (2020), arXiv:1907.02957, whose attack has these two objectives; not a copy of
-    their schedule. By the sign of the gradient, within the ball of eps, an image raises its
-    cross-entropy while it is read right, and reduces the distance to the winning capsule's
-    reconstruction while it is misread. In trials this left more images undetected than doing both
-    in turn: a defence is to be judged by the strongest attack. Steps shrink linearly from twice
-    PGD's and are, together, (`steps` + 1) / `steps` times as long. Of all images on its way the
-    attack keeps the misread one of the smallest distance, as an attacker who knows the detector
-    would.
+    The two objectives are those of R-PGD (Qin et al. 2020, arXiv:1907.02957), the schedule is not.
+    By the sign of the gradient, within the ball of eps, an image raises its cross-entropy while it
+    is classified correctly, and reduces the distance to the winning capsule's reconstruction while
+    it is misclassified. In trials this left more images undetected than alternating steps. Step
+    sizes fall linearly from twice PGD's; their sum is (`steps` + 1) / `steps` times PGD's. Of all
+    images on the way, the misclassified one with the smallest distance is returned, or else the
+    last one.
 
-    Parameters, what is returned and raised as for `pgd`, without foolbox; ValueError also for a
-    network without decoder. An image that is never misread is returned as after the last step.
+    As `pgd`, without foolbox; ValueError also for a network without decoder.
     """
     _check(eps, steps)
     _check_images(images, labels)
@@ -154,7 +151,7 @@ def reconstructive_pgd(
         nearest = x.new_full((len(x),), torch.inf)
         for step in range(steps + 1):  # the last one looks and does not move
             x = x.detach().requires_grad_()
-            lengths, far = look(model, x)
+            lengths, far = activations_and_distance(model, x)
             fooled = predict(lengths) != truth
             better = fooled & (far < nearest)
             nearest[better], best[better] = far.detach()[better], x.detach()[better]

@@ -1,4 +1,4 @@
-"""Tables of the results that a series of runs has left: a row for each network, seeds averaged."""
+"""Make a table from the results of training runs: a row for each network, averaged over seeds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from capsviz.experiments import reproductions
 from capsviz.experiments.reproductions import Cell, get
 from capsviz.training.recipe import Recipe, differing
 
-TERMS = ("batch_size", "schedule", "limit")  # of a recipe, and the precision: a table's are alike
+TERMS = ("batch_size", "schedule", "limit")  # equal in all runs of a table, and the precision
 MEASURES = ("Parameters", "Epochs", "Seeds", "Test error %", "Margin loss", "SSE", "Published")
 READING = (
     "Several seeds: mean ± standard deviation. One seed: the test error with its 95 % interval "
@@ -23,42 +24,42 @@ READING = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What the runs of a series share; None leaves it to each row's recipe."""
+    """Settings of all runs of a series; None: as in each row's recipe."""
 
-    folder: Path  # of the results, and below it of the runs
-    epochs: int | None = None  # None: as many as the published runs of the table had, or 50
+    folder: Path  # of results and runs
+    epochs: int | None = None  # None: as the published runs of the table, or 50
     batch_size: int | None = None
-    schedule: str | None = "linear"  # falls to 1e-6, however many epochs there are
+    schedule: str | None = "linear"
     precision: str | None = "auto"
     limit: int | None = None  # first training images only, for trials
 
 
 class Table(NamedTuple):
-    """A table as text, made from the results of its runs."""
+    """A table as text."""
 
     header: list[str]
     rows: list[list[str]]
-    caption: str  # what it shows, and how its networks were trained
-    commands: list[str]  # that make its results
+    caption: str  # contents, and training of the networks
+    commands: list[str]  # that reproduce its results
 
 
 def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
-    """A table from the results in a folder.
+    """Make a table from the results in a folder.
 
-    Values are means over seeds ± their standard deviation; of one seed, the test error stands with
-    its Wilson interval at 95 %. Rows without results say so.
+    Values are means over seeds ± standard deviation; for one seed, the test error has its 95 %
+    Wilson interval. Rows without results say so.
 
     Parameters
     ----------
-    epochs  of the runs; None: as many as fill the most rows, of these the most. A table whose rows
-            are not compared with each other has the longest runs of each row.
+    epochs  of the runs; None: the number that fills the most rows, and of these the largest. If
+            rows are not compared with each other, each has its longest runs.
 
     Raises
     ------
-    ValueError  if there are no results of the table, or unlike ones.
+    ValueError  if there are no results of the table, or different recipes in one row.
     """
-    module = get(table)
-    cells = module.cells()
+    about = get(table)
+    cells = about.cells()
     series = {
         n: {c.run: paths_of(c, length) for c in cells} for n, length in _by_length(folder).items()
     }
@@ -67,20 +68,19 @@ def gather(table: str, folder: Path, *, epochs: int | None = None) -> Table:
         what = "" if epochs is None else f" after {epochs} epochs"
         raise ValueError(f"no results of the table '{table}'{what} in {folder}")
     fullest, results = max(filled, key=lambda n: (filled[n], n)), {}
-    apart = getattr(module, "APART", False)
     for cell in cells:
-        lengths = [n for n in filled if series[n][cell.run]] if apart else [fullest]
+        lengths = [n for n in filled if series[n][cell.run]] if about.apart else [fullest]
         results[cell.run] = results_of(cell, series[max(lengths, default=fullest)][cell.run])
     rows = [[*cell.labels, *_measures(cell, results[cell.run]), cell.published] for cell in cells]
     cards = [card for some in results.values() for card in some]
-    for some in results.values() if apart else [cards]:
+    for some in results.values() if about.apart else [cards]:
         _require_alike(some)
-    caption = _caption(module, cards)
-    return Table([*module.LABELS, *MEASURES], rows, caption, _commands(table, results))
+    caption = _caption(about, cards)
+    return Table([*about.labels, *MEASURES], rows, caption, _commands(table, results))
 
 
 def lengths(table: str, folder: Path) -> list[int]:
-    """Epochs of the runs that there are results of, of two rows or more: to compare them."""
+    """Return numbers of epochs for which two rows or more have results."""
     runs = {cell.run for cell in get(table).cells()}
     by_length = {
         n: runs & {path.stem.rpartition("-")[0] for path in length.glob("*-[0-9]*.json")}
@@ -90,19 +90,19 @@ def lengths(table: str, folder: Path) -> list[int]:
 
 
 def _by_length(folder: Path) -> dict[int, Path]:
-    """Folders N-epochs by their N."""
+    """Return the folders N-epochs by N."""
     names = {path.name.removesuffix("-epochs"): path for path in folder.glob("[0-9]*-epochs")}
     return {int(name): path for name, path in names.items() if name.isdecimal()}
 
 
 def paths_of(cell: Cell, folder: Path) -> list[Path]:
-    """The results of one row, by seed."""
+    """Return the results of one row, by seed."""
     by_seed = {p.stem.removeprefix(f"{cell.run}-"): p for p in folder.glob(f"{cell.run}-*.json")}
     return [by_seed[seed] for seed in sorted(filter(str.isdecimal, by_seed), key=int)]
 
 
 def results_of(cell: Cell, paths: Sequence[Path]) -> list[dict]:
-    """The cards of one row; ValueError if they are of another recipe."""
+    """Return the cards of one row; ValueError if they have another recipe."""
     cards, shared = [], ("seed", *(name for name in vars(Plan(Path())) if name != "folder"))
     for path in paths:
         cards.append(read_card(path))
@@ -112,10 +112,10 @@ def results_of(cell: Cell, paths: Sequence[Path]) -> list[dict]:
 
 
 def _require_name(path: Path, recipe: dict) -> None:
-    """ValueError for a file N-epochs/RUN-SEED.json of another length or seed."""
+    """Raise ValueError for a file N-epochs/RUN-SEED.json of another length or seed."""
     folder, ending = f"{recipe['epochs']}-epochs", f"-{recipe['seed']}.json"
     if path.parent.name != folder or not path.name.endswith(ending):
-        raise ValueError(f"{path} is a copy: its run belongs into {folder}, as RUN{ending}")
+        raise ValueError(f"{path} is in the wrong place: expected {folder}/RUN{ending}")
 
 
 def _measures(cell: Cell, cards: list[dict]) -> list[str]:
@@ -134,7 +134,7 @@ def _measures(cell: Cell, cards: list[dict]) -> list[str]:
 
 
 def _epochs(cards: list[dict]) -> str:
-    """How many; and those of the weights, if these are not of the last epoch in every run."""
+    """Return their number; and the best epochs, unless the last one is kept in every run."""
     epochs = cards[0]["recipe"]["epochs"]
     kept = [card["training"]["epoch"] for card in cards]
     return f"{epochs}" if set(kept) == {epochs} else f"{epochs} (best: {', '.join(map(str, kept))})"
@@ -146,22 +146,22 @@ def _mean(values: list[float], digits: int) -> str:
 
 
 def _terms_of(card: dict) -> dict:
-    """What the runs of a table are to have in common."""
+    """Return the settings that all runs of a table share."""
     recipe = {name: card["recipe"][name] for name in TERMS}
     return recipe | {"precision": card["training"]["precision"]}
 
 
 def _require_alike(cards: list[dict]) -> None:
-    """ValueError for runs on unlike terms."""
+    """Raise ValueError for runs with different settings."""
     for name in (*TERMS, "precision"):
         values = {_terms_of(card)[name] for card in cards}
         if len(values) > 1:
             listed = ", ".join(sorted(map(str, values)))
-            raise ValueError(f"the results differ in {name}: {listed}; gather them apart")
+            raise ValueError(f"the results differ in {name} ({listed}): put them into two folders")
 
 
-def _caption(module, cards: list[dict]) -> str:
-    """What the table shows and how its networks were trained."""
+def _caption(about: reproductions.Table, cards: list[dict]) -> str:
+    """Return the contents of a table and the training of its networks."""
 
     def listed(name: str) -> str:
         return " or ".join(sorted({str(_terms_of(card)[name]) for card in cards}))
@@ -175,7 +175,7 @@ def _caption(module, cards: list[dict]) -> str:
     tests = sorted({card["results"]["test"]["n"] for card in cards})
     return " ".join(
         [
-            " ".join(module.__doc__.split()),
+            " ".join(about.caption.split()),
             f"{epochs} of {images} training images, batches of {listed('batch_size')}, schedule "
             f"{listed('schedule')}, {listed('precision')}, {'; '.join(hardware)}; "
             f"{' and '.join(f'{n:,}' for n in tests)} test images.",
@@ -186,10 +186,9 @@ def _caption(module, cards: list[dict]) -> str:
 
 
 def _commands(table: str, results: dict[str, list[dict]]) -> list[str]:
-    """What makes the runs that there are, and no others, by the cards of each row.
+    """Return the commands that make exactly these runs, given the cards of each row.
 
-    One for the rows of each number of epochs and of seeds; a seed above one that is not there has a
-    command of its own.
+    Rows with equal epochs and seeds share a command; a seed above a missing one has its own.
     """
     groups: dict[tuple[int, str, int], list[str]] = {}
     alone = []
@@ -213,7 +212,7 @@ def _commands(table: str, results: dict[str, list[dict]]) -> list[str]:
 
 
 def _flags(card: dict) -> str:
-    """Options by which a run was made."""
+    """Return the options that a run was made with."""
     how, limit = card["recipe"], card["recipe"]["limit"]
     return (
         f" --batch-size {how['batch_size']} --schedule {how['schedule']} "
@@ -222,7 +221,7 @@ def _flags(card: dict) -> str:
 
 
 def require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[str] = ()) -> None:
-    """ValueError if a result was made by a recipe that differs in more than the fields `apart`."""
+    """Raise ValueError if a stored recipe differs in more than the fields `apart`."""
     if names := differing(stored, recipe) - set(apart):
         raise ValueError(
             f"{path} was made by another recipe (it differs in {', '.join(sorted(names))}): "
@@ -231,7 +230,7 @@ def require_equal(path: Path, stored: dict, recipe: Recipe, *, apart: Sequence[s
 
 
 def read_card(path: Path) -> dict:
-    """The card of a finished run; ValueError for a file that is none."""
+    """Return the card of a finished run; ValueError for any other file."""
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         card["recipe"]["seed"], card["weights"]["parameters"], card["dataset"]["name"]

@@ -1,9 +1,9 @@
 """A decoder from primary capsules to the image, and its files.
 
-Capsule i comes in as J c_ij u_i: scaled by its coupling to the predicted class j in the last
-iteration of routing, times the number of classes, so that uniform couplings leave it as it is.
-There are two decoders to a network: "routed" is given the couplings; "uniform", its control, is
-not. Both lie in NAME.primary.safetensors with the card NAME.primary.json.
+The input of capsule i is J c_ij u_i: scaled by its coupling to the predicted class j in the last
+routing iteration, times the number of classes, so that uniform couplings do not change it. Each
+network has two decoders: "routed" takes the couplings, its control "uniform" does not. Both are in
+NAME.primary.safetensors with the card NAME.primary.json.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from capsviz.provenance import provenance
 from capsviz.tracing import trace
 
 BATCH = 100  # images at a time
-HIDDEN = (112, 512)  # two decoders then fit into 6 MB for MNIST
+HIDDEN = (112, 512)  # two decoders for MNIST then take 6 MB
 
 
 class PrimaryDecoder(nn.Module):
     """A linear summary of all capsules, ReLU units, a sigmoid for each pixel.
 
-    The input is divided by sqrt(1 + its squared length), as squash does for one capsule: a single
-    capsule is then not lost against a thousand, and a coupling that grows from 0 still shows.
+    The input is divided by sqrt(1 + its squared length), as squash does for one capsule, so that a
+    single capsule is not negligible beside a thousand, and small couplings are visible.
 
     Parameters
     ----------
@@ -51,20 +51,20 @@ class PrimaryDecoder(nn.Module):
         self.image_shape = tuple(image_shape)
         summary, units = hidden
         self.summary = nn.Linear(children * dimensions, summary)
-        nn.init.normal_(self.summary.weight, std=0.3)  # its input has a length below 1
+        nn.init.normal_(self.summary.weight, std=0.3)  # for inputs shorter than 1
         self.pixels = nn.Sequential(
             nn.Linear(summary, units), nn.ReLU(), nn.Linear(units, math.prod(image_shape))
         )
 
     def forward(self, capsules: Tensor) -> Tensor:
-        """Scaled capsules (B, I, D) -> images (B, C, H, W) in [0, 1]."""
+        """Decode scaled capsules (B, I, D) to images (B, C, H, W) in [0, 1]."""
         flat = capsules.flatten(1)
         flat = flat / (1 + flat.square().sum(1, keepdim=True)).sqrt()
         return self.pixels(self.summary(flat)).sigmoid().view(-1, *self.image_shape)
 
 
 class Contributions(NamedTuple):
-    """Primary capsules of N images, and how strongly they take part in the prediction."""
+    """Primary capsules of N images, and their couplings to the predicted class."""
 
     primary: Tensor  # (N, I, D)
     couplings: Tensor  # (N, I) to the predicted class, after the last iteration
@@ -72,13 +72,13 @@ class Contributions(NamedTuple):
     predicted: Tensor  # (N,)
 
     def scaled(self, couplings: Tensor | None = None) -> Tensor:
-        """J c_ij u_i (N, I, D), with the couplings of routing or given ones, (N, I)."""
+        """Return J c_ij u_i (N, I, D), with the couplings of routing or given ones (N, I)."""
         c = self.couplings if couplings is None else couplings
         return self.primary * (self.classes * c)[..., None]
 
 
 def look(model, images: Tensor) -> Contributions:
-    """Primary capsules and couplings of images (N, C, H, W) in [0, 1]; no gradients."""
+    """Return primary capsules and couplings of images (N, C, H, W) in [0, 1]; no gradients."""
     traced = trace(model, images, keep=("primary", "couplings", "lengths"))
     primary, couplings, lengths = traced.primary, traced.couplings, traced.lengths
     assert primary is not None and couplings is not None and lengths is not None  # they are kept
@@ -89,13 +89,13 @@ def look(model, images: Tensor) -> Contributions:
 
 
 def inputs(traced: Contributions) -> dict[str, Tensor]:
-    """What each of the two decoders is given (N, I, D)."""
+    """Return the inputs (N, I, D) of both decoders."""
     return {"routed": traced.scaled(), "uniform": traced.primary}
 
 
 @torch.inference_mode()
 def decode(decoder: PrimaryDecoder, capsules: Tensor) -> Tensor:
-    """Images (N, C, H, W) on the CPU from scaled capsules (N, I, D)."""
+    """Decode scaled capsules (N, I, D) to images (N, C, H, W) on the CPU."""
     return decoder(capsules.to(next(decoder.parameters()).device)).cpu()
 
 
@@ -104,9 +104,9 @@ def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: d
 
     Parameters
     ----------
-    path     `NAME.primary.safetensors`; its folder must be there.
-    network  card of the network that they belong to.
-    card     what to say of them; network, sizes, digest and provenance are added.
+    path     `NAME.primary.safetensors`; its folder must exist.
+    network  card of their network.
+    card     of the decoders; network, sizes, digest and provenance are added.
     """
     tensors = {
         f"{name}.{key}": value.half()
@@ -134,7 +134,7 @@ def save(path: Path, decoders: dict[str, PrimaryDecoder], network: dict, card: d
 
 
 def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[str, PrimaryDecoder]:
-    """Both decoders, for the network that has the card `network`.
+    """Load both decoders of the network with the card `network`.
 
     Raises
     ------
@@ -164,19 +164,19 @@ def load(path: Path, network: dict, *, checkpoint: str, device="cpu") -> dict[st
 
 
 def file_name(name: str) -> str:
-    """Of the decoders of a network."""
+    """Return the file name of the decoders of a network."""
     return f"{name}{checkpoints.PRIMARY}.safetensors"
 
 
 def default_folder(name: str) -> Path:
-    """Where `capsviz primary train` writes the decoders of a network by that name."""
+    """Return the folder of `capsviz primary train` for a network."""
     return Path("runs") / f"{name}-primary"
 
 
 def find(checkpoint: str, name: str) -> Path:
-    """Decoder file of the network `name`: beside its weights, or in the default folder.
+    """Return the decoder file of a network: beside its weights, or else in the default folder.
 
-    The first of the two that exists; if none does, the path beside the weights.
+    If neither exists, it is the path beside the weights.
     """
     folders = [checkpoints.find(checkpoint).parent, default_folder(name)]
     paths = [folder / file_name(name) for folder in folders]

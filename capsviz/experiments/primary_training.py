@@ -1,8 +1,8 @@
 """Training of decoders from primary capsules, with the network frozen.
 
-Both decoders (see `primary_decoder`) see the same images in the same order. Every image is shown
-twice, with all of its capsules and with a random few, often only one: without that, a single
-capsule would be like no input that the decoder knows, and its picture would mean nothing.
+Both decoders (see `primary_decoder`) are trained on the same images in the same order. Every image
+is used twice, with all of its capsules and with a random subset, often a single one: otherwise a
+single capsule would be unlike all training inputs, and its reconstruction meaningless.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from capsviz.data import Dataset
 from capsviz.experiments.primary_decoder import BATCH, HIDDEN, PrimaryDecoder, decode, inputs, look
 from capsviz.nn.functional import reconstruction_loss
 from capsviz.nn.random_state import seeded
-from capsviz.training.epoch import require_loss
+from capsviz.training.train import require_finite_loss
 from capsviz.transforms.augment import shift, to_float
 
-VALIDATION = 1000  # images, at most, that choose the epoch
+VALIDATION = 1000  # images, at most, to choose the epoch
 LEARNING_RATE = 3e-3  # of Adam, to zero by a cosine
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One line of the record."""
+    """The record of one epoch."""
 
     epoch: int  # from 1
     seconds: float
@@ -38,7 +38,7 @@ class Epoch:
 
 
 def some(children: int, n: int, generator: torch.Generator) -> Tensor:
-    """Random subsets (n, I) of zeros and ones: I^(u^2) capsules each, u uniform in [0, 1).
+    """Draw random subsets (n, I) of zeros and ones: I^(u^2) capsules each, u uniform in [0, 1).
 
     A third of them are single capsules where I is 1,152.
     """
@@ -63,12 +63,12 @@ def fit(
 
     Parameters
     ----------
-    train       images to learn from, shifted at random anew in each epoch.
-    validation  its first images choose the epoch whose weights are kept, for each decoder.
+    train       training images, shifted at random in each epoch.
+    validation  its first images choose the best epoch of each decoder.
     seed        of weights, order, shifts and subsets.
     hidden      of the decoders, see `PrimaryDecoder`.
     progress    wraps the batches of an epoch.
-    report      is given one line for each epoch.
+    report      called with a line for each epoch.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def fit(
             for name, capsules in inputs(traced).items():
                 twice = torch.cat([capsules, capsules * scale]).to(device)
                 loss = reconstruction_loss(target, decoders[name](twice)).mean()
-                require_loss(float(loss.detach()), epoch)
+                require_finite_loss(float(loss.detach()), epoch)
                 optimisers[name].zero_grad()
                 loss.backward()
                 optimisers[name].step()
@@ -128,7 +128,7 @@ def fit(
 
 
 def validation_sse(model, decoders: dict[str, PrimaryDecoder], part: Dataset) -> dict[str, float]:
-    """Mean SSE of a split from all capsules, by each decoder."""
+    """Return the mean SSE of each decoder on a split, from all capsules."""
     totals = dict.fromkeys(decoders, 0.0)
     for batch in part.images.split(BATCH):
         images = to_float(batch)

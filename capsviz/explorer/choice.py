@@ -61,8 +61,9 @@ class Choice:
         """
         check_fit(model, self.dataset)
         name = self._free(name or model.card.get("name", "unnamed"))
-        self._sources[name], self._capsules[name] = model, hasattr(model, "look")
-        if hasattr(model, "look"):
+        capsules = tracing.abilities(model).has_capsules
+        self._sources[name], self._capsules[name] = model, capsules
+        if capsules:
             needs.require(model, NEEDS, "capsviz explore")
             image = to_float(self.dataset.images[:1])
             poses = tracing.trace(model, image, keep=("poses",)).poses
@@ -168,7 +169,7 @@ def open_choice(
         choice = Choice(inputs.dataset.single(), inputs.notice, place)
     else:
         model = checkpoints.load(checkpoint or FIRST, device=place)
-        if not hasattr(model, "look"):
+        if not tracing.abilities(model).has_capsules:
             raise ValueError(
                 f"'{checkpoint}' has no capsules to explore: expected a capsule network, "
                 "and the other one by --compare"

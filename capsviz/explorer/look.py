@@ -14,7 +14,7 @@ from torch import Tensor
 from capsviz import tracing
 from capsviz.tracing import measures
 from capsviz.tracing.many import require_all_to_all
-from capsviz.tracing.reconstruction import distance as distance_of
+from capsviz.tracing.outputs import distance as distance_of
 from capsviz.tracing.rerouting import chunks
 from capsviz.transforms.augment import to_uint8
 
@@ -104,7 +104,7 @@ def types_of(model) -> int:
 
     0 where children have no grid, or where others are routed before those of the grid.
     """
-    if model.grid is None or not hasattr(model, "encode"):
+    if model.grid is None or not tracing.abilities(model).encodes:
         return 0
     ((_, children, _),) = chunks(model, torch.zeros(1, *model.config["image_shape"]))
     return model.grid[0] if children.shape[1] == prod(model.grid) else 0

@@ -10,7 +10,7 @@ from torch import Tensor
 from capsviz import tracing
 from capsviz.explorer import drawing, look
 from capsviz.explorer.network import Networks
-from capsviz.tracing.evidence import routing_words
+from capsviz.tracing.needs import routing_words
 
 ENDS = "Each network has colour scales of its own: read their ends."
 
@@ -19,7 +19,7 @@ def compared(networks: Networks, image: Tensor) -> str:
     """An image (1, C, H, W), as both networks see it, inside each of them, as HTML."""
     columns, mapped = [], None
     for model, name in zip((networks.model, networks.other), networks.names, strict=True):
-        if hasattr(model, "look"):
+        if tracing.abilities(model).has_capsules:
             trace = look.look(model, image)
             mapped = int(trace.lengths.argmax()) if mapped is None else mapped
             parts = _inside(networks, trace, model, name, mapped)

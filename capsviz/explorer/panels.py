@@ -102,7 +102,7 @@ def flag(answers: Answers, networks: Networks) -> str:
 def scores(answers: Answers, networks: Networks, label: int | None) -> str:
     """The bars of both networks, side by side."""
     ticks = "" if answers.plain is None else "; ticks: routing as trained"
-    capsules = hasattr(networks.other, "look")
+    capsules = tracing.abilities(networks.other).has_capsules
     what = f"{scale(networks.model).capitalize()} of each class; they need not sum to 1"
     first = drawing.bars(
         answers.trace.lengths, networks.classes, networks.names[0], f"{what}{ticks}.", answers.plain
@@ -121,7 +121,7 @@ def routed(answers: Answers, networks: Networks, settings: Settings) -> str:
     assert trace.activations is not None  # `find` looks for them
     R = len(trace.couplings)
     r = min(settings.iteration, R)
-    norms = r < R and "norms" in getattr(networks.model, "peculiar", {})  # it has no scores there
+    norms = r < R and "norms" in tracing.abilities(networks.model).peculiar  # no scores there
     what = "Norm of the pose" if norms else scale(networks.model).capitalize()
     reached = drawing.bars(
         trace.activations[r - 1], classes, f"Iteration {r} of {R}: {networks.names[0]}",

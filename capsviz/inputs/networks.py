@@ -12,6 +12,7 @@ from capsviz import checkpoint as checkpoints
 from capsviz import discovery
 from capsviz.inputs.fit import check_fit, images_and_classes, other_classes
 from capsviz.inputs.opening import Inputs, open_inputs, own_network
+from capsviz.tracing import abilities
 
 
 def open_networks(
@@ -120,7 +121,7 @@ def with_baselines(inputs: Inputs) -> list[Inputs]:
                 images_and_classes(model) == images_and_classes(inputs.model)
                 and other.name != inputs.name
             )
-            if alike and not hasattr(model, "look"):
+            if alike and not abilities(model).has_capsules:
                 networks.append(other)
     return networks
 

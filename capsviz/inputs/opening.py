@@ -13,6 +13,7 @@ from capsviz import checkpoint as checkpoints
 from capsviz import data, discovery, pictures
 from capsviz.inputs.fit import check_fit, images_and_classes, other_classes, other_images, shaped
 from capsviz.inputs.samples import usual_class
+from capsviz.tracing import abilities
 from capsviz.transforms.augment import to_float
 
 
@@ -173,7 +174,7 @@ def open_module(
     part = notice = None
     if dataset is not None:
         part = data.load(dataset, "test", data_dir)
-    elif data_wanted and not hasattr(module, "look"):
+    elif data_wanted and not abilities(module).has_capsules:
         _, part, notice = _default("test", data_dir)
     return module, part, card["name"], notice
 

@@ -32,5 +32,5 @@ def keep_freed_memory() -> bool:
 
 
 def kept() -> bool:
-    """Whether this process keeps what it frees."""
+    """Return whether this process keeps what it frees."""
     return _kept

@@ -2,8 +2,8 @@
 
 Places of a convolutional layer see the children of a window; in a routing that lets them, all
 parents that see a child compete for it (`nn.links`). Poses are flat everywhere; a matrix
-M (r, d) is its rows one after the other, and its vote is M W^T for W (e, d): each row is turned as
-a vector would be.
+M (r, d) is its rows one after the other, and its vote is M W^T for W (e, d): each row is
+multiplied as a vector would be.
 """
 
 from math import prod
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 class CapsuleLayer(RoutingLayer):
-    """Parents of several types, at one place that sees all children, or at many.
+    """Parents of several types, at one position that sees all children, or at many.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ class CapsuleLayer(RoutingLayer):
     parents      J, types of parents.
     child_pose   (D,), or (rows, columns) of a matrix.
     parent_pose  (E,), or (rows, columns) with as many rows as a child's.
-    kernel       K, places of children that a parent sees in each direction; None: all of them.
-    stride       places of children from one parent to the next.
+    kernel       K, positions of children that a parent sees in each direction; None: all of them.
+    stride       positions of children from one parent to the next.
     transform    "own": a matrix for each child, or each slot of a window, and parent type. "type":
                  the children of a type share theirs. "shared": all do.
     coordinates  add to votes where their child is (`coordinates`).
@@ -98,7 +98,7 @@ class CapsuleLayer(RoutingLayer):
 
         `activations` (B, count) of the children; None: the lengths of their poses; `couplings` in
         place of the routing's own. Parent (type * rows + row) * columns + column is of that type at
-        that place of `grid`.
+        that position of `grid`.
         """
         literally = is_literal() or couplings is not None or poses.is_meta  # which has no numbers
         reads_poses = "children" in self._takes[self._route]
@@ -128,14 +128,14 @@ class CapsuleLayer(RoutingLayer):
 
     @property
     def links(self) -> Links | None:
-        """What the places see; None: all children."""
+        """Return what the positions see; None: all children."""
         if self.kernel is None:
             return None
         return _links_on(self.child_grid, self.kernel, self.stride, self.weight.device)[0]
 
     @property
     def coordinates(self) -> Tensor | None:
-        """What is added to votes (children, E); None: nothing."""
+        """Return what is added to votes (children, E); None: nothing."""
         if not self.coordinated:
             return None
         return _coordinates_on(self.child_grid, self.pose_shape, self.weight.device)
@@ -151,7 +151,7 @@ class CapsuleLayer(RoutingLayer):
     ) -> tuple[Tensor, Routing]:
         """The slow path that shows everything: votes (B, [Q,] I, J, E) and the whole `Routing`.
 
-        Q places, in rows of `grid`, and I slots of each where the layer is convolutional.
+        Q positions, in rows of `grid`, and I slots of each where the layer is convolutional.
         `iterations` and `options` in place of the layer's own.
         """
         with without_autocast(poses.device):
@@ -164,7 +164,7 @@ class CapsuleLayer(RoutingLayer):
             return votes, route_places(self._route, votes, links=self.links, **options)
 
     def votes(self, poses: Tensor) -> Tensor:
-        """What each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
+        """Return what each child predicts for each parent: (B, count, D) -> (B, [Q,] I, J, E)."""
         links = self.links
         self.require_children(poses, prod(self.child_grid), prod(self.child_pose))
         rows = poses.unflatten(-1, (-1, self.child_pose[-1]))  # r of each, one of a vector
@@ -207,9 +207,9 @@ def _coordinates_on(grid: tuple, pose: tuple, device: torch.device) -> Tensor:
 
 
 def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
-    """Where each child is, as what is added to its votes: (types * rows * columns, E).
+    """Return where each child is, as what is added to its votes: (types * rows * columns, E).
 
-    Row and column of its middle, from 0 to 1 of all places, in the first two entries of the
+    Row and column of its middle, from 0 to 1 of all positions, in the first two entries of the
     right-hand column of a matrix pose (Hinton et al. 2018), or the first two numbers of a vector.
     """
     types, rows, columns = grid
@@ -223,5 +223,5 @@ def coordinates_of(grid: tuple[int, int, int], pose: tuple[int, ...]) -> Tensor:
 
 
 def _numbered(pose: tuple[int, ...]) -> tuple[int, int]:
-    """Which two numbers of a pose coordinates are added to."""
+    """Return which two numbers of a pose coordinates are added to."""
     return (pose[1] - 1, 2 * pose[1] - 1) if len(pose) == 2 else (0, 1)

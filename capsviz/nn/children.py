@@ -1,7 +1,7 @@
-"""What makes capsules of features: a squash, a norm, or poses with activations of their own.
+"""Layers that make capsules of features: a squash, a norm, or poses with separate activations.
 
-Which one belongs to a routing is said in its file, as CHILDREN: routings that read a capsule's
-activation off its length take a squash, others an activation beside a free pose.
+The file of a routing names its own as CHILDREN: where a capsule's length is its activation, that is
+a squash; elsewhere a free pose has an activation beside it.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Capsules(NamedTuple):
 def lay_out(features: Tensor, types: int) -> Tensor:
     """Features (B, types * D, rows, columns) -> (B, types * rows * columns, D).
 
-    A capsule is D channels of one type at one place: index i = (type * rows + row) * columns +
+    A capsule is D channels of one type at one position: index i = (type * rows + row) * columns +
     column.
     """
     B, channels, rows, columns = features.shape
@@ -72,7 +72,7 @@ class Activated(nn.Module):
 
     def forward(self, features: Tensor, types: int, logits: Tensor) -> Capsules:
         """Features and logits (B, types, rows, columns) -> poses and activations."""
-        if self.poses is not None:
+        if self.poses is not None and self.logits is not None:
             features, logits = normed(self.poses, features), normed(self.logits, logits)
         else:
             logits = logits - 1
@@ -84,7 +84,7 @@ WITH_LOGITS = ("batch_norm", "free")
 
 
 def build(kind: str, types: int, dimensions: int) -> nn.Module:
-    """What makes capsules of features; ValueError for an unknown kind."""
+    """Return what makes capsules of features; ValueError for an unknown kind."""
     if kind not in KINDS:
         raise ValueError(unknown("children", kind, list(KINDS)))
     if kind == "layer_norm":

@@ -5,9 +5,8 @@ from torch import Tensor, einsum, nn
 
 from capsviz.nn import routing as routings
 from capsviz.nn.computation import is_literal, without_autocast
-from capsviz.nn.parent_norm import ParentNorm
 from capsviz.nn.routing import Parents, Routing, em
-from capsviz.nn.routing_layer import RoutingLayer, initial_std, matrix_count
+from capsviz.nn.routing_layer import ParentNorm, RoutingLayer, initial_std, matrix_count
 
 
 class ClassCapsules(RoutingLayer):
@@ -18,7 +17,7 @@ class ClassCapsules(RoutingLayer):
     children, parents                    I and J.
     child_dimensions, parent_dimensions  D and E.
     routing                              name of a file in `capsviz/nn/routing`.
-    iterations                           R, rounds of routing; None is 3, or 1 of a routing that has
+    iterations                           R, of routing; None is 3, or 1 of a routing that has
                                          one pass.
     bias                                 learn a (J, E) bias inside routing, as the authors' code.
     detach                               gradients flow through the last iteration only.
@@ -81,7 +80,7 @@ class ClassCapsules(RoutingLayer):
         return inputs if self.bias is None else {"bias": self.bias, **inputs}
 
     def votes(self, primary: Tensor) -> Tensor:
-        """What each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""
+        """Return what each child predicts for each parent: (B, I, D) -> (B, I, J, E)."""
         self.require_children(primary, self.slots, self.weight.shape[3])
         return einsum("ijed,bid->bije", self.matrices(), self.exact(primary))
 

@@ -1,7 +1,8 @@
 """Which way the same numbers are computed: fast, or literally as the paper writes it.
 
 The fast way has forward and backward passes of its own, which PyTorch's function transforms and
-exporters cannot see into. The literal way is made of PyTorch's own operations alone.
+exporters cannot see into. The literal way is made of PyTorch's own operations alone, and is taken
+by itself inside a transform of `torch.func` and in forward mode.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ _literal: ContextVar[bool] = ContextVar("literal", default=False)
 def literal() -> Iterator[None]:
     """Inside this context networks use `conv2d` and route on votes that they hold.
 
-    The same numbers but for rounding, slower and in more memory. For `torch.func` (grad, vmap,
-    jacrev, jvp), forward-mode derivatives, `torch.export` with a dynamic batch, and ONNX. It holds
-    for the thread or task that enters it, and for what is exported or compiled inside.
+    The same numbers but for rounding, slower and in more memory. For `torch.export` with a dynamic
+    batch, and ONNX; under `torch.func` and in forward mode networks compute so by themselves. It
+    holds for the thread or task that enters it, and for what is exported or compiled inside.
     """
     token = _literal.set(True)
     try:
@@ -33,19 +34,28 @@ def literal() -> Iterator[None]:
 
 
 def is_literal() -> bool:
-    """Whether `literal` holds here."""
-    return _literal.get()
+    """Return whether `literal` holds here, or a transform that the fast way has no rules for."""
+    return _literal.get() or is_transformed()
+
+
+def is_transformed() -> bool:
+    """Return whether this runs inside a transform of `torch.func`, or in forward mode."""
+    if torch.compiler.is_compiling():
+        return False
+    inside = torch._C._functorch.peek_interpreter_stack() is not None
+    return inside or torch.autograd.forward_ad._current_level >= 0
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor has numbers, and is no stand-in of an exporter's: those must not be kept."""
+    """Return whether a tensor has numbers, and is no stand-in of an exporter."""
     return type(tensor) in (Tensor, nn.Parameter)
 
 
 def kept(constants: Callable) -> Callable:
-    """A function of which each result is made once, to be used in training, too.
+    """Let a function compute each result once; it may be used in training too.
 
-    Results are tensors, or tuples with some. Those of an exporter's stand-ins are not kept.
+    Results are tensors, or tuples with some. Those of an exporter's stand-ins are not kept, nor
+    those of a transform, which are tensors of that transform alone.
     """
 
     @wraps(constants)
@@ -54,7 +64,7 @@ def kept(constants: Callable) -> Callable:
             return results[key]
         with torch.inference_mode(False):  # which would keep them from training later
             result = constants(*key)
-        if all(map(is_plain, _tensors(result))):
+        if all(map(is_plain, _tensors(result))) and not is_transformed():
             results[key] = result
         return result
 
@@ -70,7 +80,7 @@ def _tensors(value) -> list[Tensor]:
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """Images (B, C, H, W) laid out as convolutions are fastest; literally as they are."""
+    """Images (B, C, H, W) laid out as convolutions are fastest; unchanged in `literal`."""
     return images if is_literal() else images.contiguous(memory_format=torch.channels_last)
 
 
@@ -83,7 +93,7 @@ def without_autocast(device: torch.device) -> AbstractContextManager:
 
 
 def manner(device: torch.device) -> tuple:
-    """What the numbers that are computed here depend on, beside network and images."""
+    """Return what the numbers that are computed here depend on, beside network and images."""
     kind = device.type
     if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
         return (is_literal(),)
@@ -91,7 +101,7 @@ def manner(device: torch.device) -> tuple:
 
 
 def normed(norm: nn.Module, values: Tensor) -> Tensor:
-    """What a norm makes of values, in their type, where its own tensors may be of half precision.
+    """Apply a norm to values, in their type, where its own tensors may be of half precision.
 
     PyTorch's norms refuse float32 values beside them. What they learn of a batch is theirs again.
     """

@@ -23,7 +23,7 @@ ROWS_KEPT = 1152  # patches at a time: of 32 images of MNIST, 96 MB in float32
 WIDE = 128
 
 
-def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> Tensor:
+def convolve(images: Tensor, weight: Tensor, bias: Tensor | None, stride: int = 1) -> Tensor:
     """`conv2d(images, weight, bias, stride)`; its result is channels-last if memory is kept
     or the Fourier transform is taken.
 
@@ -31,7 +31,7 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     ----------
     images  (B, C, H, W).
     weight  (O, C, k, k), best channels-last in memory.
-    bias    (O,).
+    bias    (O,), or None.
     stride  pixels.
 
     Returns
@@ -40,11 +40,11 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     """
     kind = images.device.type
     plain = is_plain(images) and not is_literal() and not torch.compiler.is_compiling()
-    if not plain or kind not in ("cpu", "cuda") or len(images) == 0:
+    if not plain or bias is None or kind not in ("cpu", "cuda") or len(images) == 0:
         return conv2d(images, weight, bias, stride)
     if torch.is_autocast_enabled(kind) and images.dtype != torch.float64:
         dtype = torch.get_autocast_dtype(kind)
-        images, weight, bias = (x.to(dtype) for x in (images, weight, bias))
+        images, weight, bias = images.to(dtype), weight.to(dtype), bias.to(dtype)
     if kind == "cuda":
         few = weight[0].numel() <= len(weight) and images.dtype == torch.bfloat16
         return (_all_patches if few else conv2d)(images, weight, bias, stride)
@@ -135,7 +135,7 @@ class _Products(torch.autograd.Function):
 
 
 def _plain_gradients(grad: Tensor, images: Tensor, weight: Tensor, stride: int) -> tuple:
-    """Those of images, weight and bias by PyTorch's own convolution, which has second ones."""
+    """Return the gradients by PyTorch's own convolution, which can be differentiated again."""
     return torch.ops.aten.convolution_backward(
         grad, images, weight, [len(weight)], [stride] * 2, [0, 0], [1, 1], False, [0, 0], 1,
         [True, True, True],

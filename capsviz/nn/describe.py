@@ -1,4 +1,4 @@
-"""What a network is made of: output, parameters and multiply-adds of every layer, and its memory.
+"""Describe a network: output, parameters and multiply-adds of every layer, and its memory.
 
 A network without data is run on one image without pixels, so neither time nor memory is spent.
 Multiply-adds are those of one image on its way forward, as mathematics has them: however a product
@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,7 @@ class Description(NamedTuple):
     not_counted: str  # in the multiply-adds; layers by their names
 
 
-def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
+def describe(model: Any, *, batch_size: int = 128) -> Description:
     """Describe a network; it is left as it was found.
 
     Parameters
@@ -65,9 +65,10 @@ def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
 
     Returns
     -------
-    Its layers in order, and sums over them; None for memory that the network does not tell of.
+    Its layers in order, and sums over them; None for memory that the network has no estimate of.
     """
-    shape = tuple(model.config["image_shape"])
+    C, H, W = model.config["image_shape"]
+    shape = (C, H, W)
     layers = _layers(_weightless(model), shape)
     body = [layer for layer in layers if layer.name.partition(".")[0] != DECODER]
     unknown = [row.name for row in layers if row.multiply_adds is None and row.output is not None]
@@ -83,15 +84,13 @@ def describe(model: nn.Module, *, batch_size: int = 128) -> Description:
         multiply_adds_without_decoder=sum(layer.multiply_adds or 0 for layer in body),
         batch_size=batch_size,
         weights_bytes=sum(t.numel() * t.element_size() for t in stored),
-        training_bytes=(
-            model.training_bytes(batch_size) if hasattr(model, "training_bytes") else None
-        ),
+        training_bytes=models.training_bytes(model, batch_size),
         image_bytes=getattr(model, "image_bytes", None),
         not_counted=", ".join([NOT_COUNTED, *unknown]),
     )
 
 
-def _weightless(model: nn.Module) -> nn.Module:
+def _weightless(model: Any) -> Any:
     """A copy in evaluation mode whose tensors have shapes, but no values."""
     shapes = {id(b): b.to("meta") for b in model.buffers()}
     for p in model.parameters():
@@ -99,14 +98,15 @@ def _weightless(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model, shapes).eval()  # what the memo holds is not copied
 
 
-def _layers(model: nn.Module, image_shape: tuple[int, int, int]) -> list[Layer]:
+def _layers(model: Any, image_shape: tuple[int, int, int]) -> list[Layer]:
     watch = _Watch(model)
     for module in model.modules():
         if isinstance(module, ClassCapsules):  # counted by formula: any routing, and none is run
             _, J, E, _ = module.weight.shape
-            module.couple = partial(_parents, J, E)
+            module.couple = partial(_parents, J, E)  # type: ignore[method-assign]
         elif isinstance(module, CapsuleLayer):
-            module.forward = partial(_parents, prod(module.grid), prod(module.pose_shape))
+            of_layer = partial(_parents, prod(module.grid), prod(module.pose_shape))
+            module.forward = of_layer  # type: ignore[method-assign]
     with watch, torch.no_grad():
         output = model(torch.empty(1, *image_shape, device="meta"))
         if getattr(model, DECODER, None) is not None:
@@ -152,7 +152,9 @@ class _Watch(TorchFunctionMode):
 
     def __init__(self, model: nn.Module):
         super().__init__()
-        self.outputs, self.products, self.owners = {}, {}, {}
+        self.outputs: dict[str, tuple[int, ...]] = {}
+        self.products: dict[str, int] = {}
+        self.owners: dict[int, str] = {}
         for name, module in model.named_modules():
             if own := {id(p): name for p in module.parameters(recurse=False)}:
                 self.owners |= own

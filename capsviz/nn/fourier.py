@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from capsviz.nn.computation import kept
+from capsviz.nn.computation import is_transformed, kept
 
 LEAST_IMAGES = 16  # fewer pay less than it takes to read the transformed kernels
 MOST_BYTES = 1 << 28  # of transformed kernels
@@ -71,7 +71,7 @@ def shape_of(images: Tensor, weight: Tensor, stride: int) -> Shape:
 
 
 def pays(images: Tensor, weight: Tensor, stride: int) -> bool:
-    """Whether there are far fewer products, for so many images, and room for their kernels.
+    """Return whether there are far fewer products, for so many images, and room for their kernels.
 
     Parameters are those of `convolve`.
     """
@@ -108,7 +108,7 @@ def convolve(images: Tensor, weight: Tensor, bias: Tensor, stride: int = 1) -> T
     """
     s, B = shape_of(images, weight, stride), len(images)
     pixels, taps, synthesis = _forms(s.rows, s.columns, s.taps, images.dtype)
-    if torch.is_grad_enabled() and weight.requires_grad:
+    if is_transformed() or (torch.is_grad_enabled() and weight.requires_grad):
         kernels = _transformed(weight, taps, s)
     else:
         kernels = _remembered(weight, taps, s)
@@ -170,7 +170,9 @@ def _forms(rows: int, columns: int, taps: int, dtype: torch.dtype) -> tuple[Tens
     pixels (P, N * M), taps (P, taps * taps) and synthesis (rows * columns, P), for P real products.
     """
     N, M = rows + taps - 1, columns + taps - 1
-    pixels, kernels, synthesis = [], [], []
+    pixels: list[np.ndarray] = []
+    kernels: list[np.ndarray] = []
+    synthesis: list[np.ndarray] = []
     n, m = np.meshgrid(np.arange(N), np.arange(M), indexing="ij")
     for u, v in itertools.product(range(N), range(M)):
         conjugate = (-u % N, -v % M)

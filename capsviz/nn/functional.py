@@ -23,7 +23,7 @@ def standardise(images: Tensor) -> Tensor:
     """Each image (B, C, H, W) less its mean, divided by its standard deviation, same shape.
 
     As `tf.image.per_image_standardization`, through which the authors show CIFAR-10 and smallNORB
-    to their network; the deviation is at least 1 / sqrt(C H W), for images that are even.
+    to their network; the deviation is at least 1 / sqrt(C H W), for images of one value.
     """
     wide = images.float() if images.dtype in (torch.float16, torch.bfloat16) else images
     offset = wide - wide.mean((1, 2, 3), keepdim=True)
@@ -140,7 +140,7 @@ def agreement(votes: Tensor, poses: Tensor) -> Tensor:
 def mask(poses: Tensor, classes: Tensor) -> Tensor:
     """Zero all poses but one per image, and lay them out for a decoder (section 4.1).
 
-    The kept pose stays in its class's place, so the decoder is told the class.
+    The kept pose stays in the slot of its class, so the decoder knows the class.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What every network, transform and attack here takes for a batch of images."""
+"""Check batches of images, as every network, transform and attack takes them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 
 def like_of(network: nn.Module) -> Tensor:
-    """What its images are taken to: a tensor of its weights' type, on their device."""
+    """Return a tensor of the type and device that a network's images must have."""
     return next(network.parameters(), torch.zeros(()))
 
 
 def check_images(images: Tensor) -> None:
-    """ValueError for images that are not float (N, C, H, W) in [0, 1], N at least 1; TypeError."""
+    """Raise ValueError or TypeError unless images are float (N, C, H, W) in [0, 1], N >= 1."""
     if not isinstance(images, Tensor):
         raise TypeError(f"expected images as a torch.Tensor, got {type(images).__name__}")
     if images.dim() != 4 or len(images) == 0 or not images.is_floating_point():
@@ -22,6 +22,6 @@ def check_images(images: Tensor) -> None:
         )
     low, high = (float(end) for end in images.detach().aminmax())
     if not (low >= 0 and high <= 1):  # of NaN neither is so
-        digits = 3 if round(high, 2) != 1 else 9  # so that 1.000001 is not told as 1
+        digits = 3 if round(high, 2) != 1 else 9  # so that 1.000001 is not printed as 1
         ends = f"{low:.3g} to {high:.{digits}g}"
         raise ValueError(f"expected images in [0, 1], got values from {ends}")

@@ -1,6 +1,6 @@
-"""Which child a place of parents sees: local couplings, as of a convolution, and their softmax."""
+"""Links of parents to the children that they see, as in a convolution, and softmax over them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import NamedTuple
 
@@ -11,25 +11,25 @@ from capsviz.nn.routing import Parents, Routing, like_logits
 
 
 class Links(NamedTuple):
-    """What Q places of parents see: votes are (B, Q, I, J, E), I the slots of a place."""
+    """Children that parents at Q positions see: votes are (B, Q, I, J, E), I slots a position."""
 
     child: Tensor  # (Q, I) long: number of the child in each slot, -1 for none
-    count: int  # of children
+    count: int  # type: ignore[assignment]  # of children; a tuple has a method of this name
 
 
 def convolution_links(
     grid: tuple[int, int, int], kernel: int, stride: int = 1
 ) -> tuple[Links, tuple[int, int]]:
-    """What a convolution's places see, without padding, and (rows, columns) of the places.
+    """Return the links of a convolution without padding, and (rows, columns) of its positions.
 
-    Child (type * rows + row) * columns + column is of that type at that place; slot
-    (type * kernel + y) * kernel + x of a place sees what lies y below and x right of its corner.
+    Child (type * rows + row) * columns + column is of that type at that position; slot
+    (type * kernel + y) * kernel + x of a position sees what lies y below and x right of its corner.
 
     Parameters
     ----------
     grid    (types, rows, columns) of the children.
-    kernel  K, places of children that a parent sees in each direction.
-    stride  places of children from one parent to the next.
+    kernel  K, positions of children that a parent sees in each direction.
+    stride  positions of children from one parent to the next.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def convolution_links(
 def softmax(logits: Tensor, links: Links | None) -> Tensor:
     """Couplings of each child over all parents that see it: (B, I, J), or (B, Q, I, J) by `links`.
 
-    Parents of all places and types compete. Slots that see no child couple to nothing.
+    Parents of all positions and types compete. Slots that see no child couple to nothing.
     """
     if links is None:
         return logits.softmax(-1)
@@ -84,7 +84,7 @@ def of_slots(values: Tensor, links: Links | None) -> Tensor:
 
 
 def of_places(parents: Parents, links: Links | None) -> Parents:
-    """Parents of places that were folded into the batch, (B * Q, J, ...) -> (B, Q, J, ...)."""
+    """Parents of positions that were folded into the batch, (B * Q, J, ...) -> (B, Q, J, ...)."""
     if links is None:
         return parents
     return Parents(*(part.unflatten(0, (-1, len(links.child))) for part in parents))
@@ -101,18 +101,18 @@ def route_places(
     votes: Tensor,
     *,
     links: Links,
-    couplings: Tensor | None = None,
+    couplings: Tensor | Sequence[Tensor | None] | None = None,
     **options,
 ) -> Routing:
-    """Any routing on the votes (B, Q, I, J, E) of places.
+    """Any routing on the votes (B, Q, I, J, E) of positions.
 
-    One whose `route` takes `links` lets the places compete. To another each place is an image of
-    its own: Q is folded into the batch, and what belongs to children is laid out as slots.
+    One whose `route` takes `links` lets the positions compete. To another each position is an image
+    of its own: Q is folded into the batch, and what belongs to children is laid out as slots.
 
     Parameters
     ----------
     route      of a routing.
-    couplings  (B, Q, I, J), or a shape that broadcasts to it.
+    couplings  (B, Q, I, J), or a shape that broadcasts to it; or a list of one for each iteration.
     options    of its `route`; `activations` (B, count) and `children` (B, count, D).
 
     Returns
@@ -135,9 +135,11 @@ def route_places(
     def folded(one: Tensor | None) -> Tensor | None:
         return None if one is None else like_logits(one, votes[..., 0]).flatten(0, 1)
 
-    listed = isinstance(couplings, list | tuple)
-    couplings = [folded(one) for one in couplings] if listed else folded(couplings)
-    result = route(votes.flatten(0, 1), couplings=couplings, **options)
+    if couplings is None or isinstance(couplings, Tensor):
+        options["couplings"] = folded(couplings)
+    else:
+        options["couplings"] = [folded(one) for one in couplings]
+    result = route(votes.flatten(0, 1), **options)
     return Routing(*(part.unflatten(1, (B, Q)) for part in result))
 
 
@@ -148,13 +150,13 @@ def fuse_places(
     links: Links | None,
     **options,
 ) -> Parents:
-    """A routing's fused form on places, as `route_places` is its `route`; None: one that sees all.
+    """A routing's fused form on positions, as `route_places` is its `route`; None: all see all.
 
     Parameters
     ----------
     fused     of a routing.
     children  (B, count, D).
-    matrices  (I, J, E, D) of the slots of a place.
+    matrices  (I, J, E, D) of the slots of a position.
     options   of `fused`; `activations` (B, count).
 
     Returns
@@ -172,7 +174,7 @@ def fuse_places(
 
 
 def check_links(votes: Tensor, links: Links | None) -> None:
-    """ValueError for votes that are not (B, I, J, E), or (B, Q, I, J, E) where there are links."""
+    """Raise ValueError for votes that are not (B, I, J, E), or with links (B, Q, I, J, E)."""
     if links is None:
         if votes.dim() != 4:
             raise ValueError(f"votes must be (B, I, J, E), got the shape {tuple(votes.shape)}")

@@ -1,6 +1,6 @@
-"""What training asks of the activations of class capsules: margin, spread, or cross entropy.
+"""Losses of the activations of class capsules: margin, spread and cross entropy.
 
-Which one belongs to a routing is said in its file, as OBJECTIVE. All take activations (B, J) in
+The file of a routing names its own as OBJECTIVE. All take activations (B, J) in
 [0, 1] and labels (B,), or zeros and ones (B, J) where several classes are present, and return (B,).
 """
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from capsviz.nn.children import lay_out
 from capsviz.nn.convolution import convolve
 from capsviz.nn.functional import squash
 
@@ -11,7 +12,7 @@ class PrimaryCapsules(nn.Module):
     """Convolutional capsules without routing (section 4 of arXiv:1710.09829).
 
     A convolution gives types x dimensions channels. A capsule is `dimensions` channels of one type
-    at one place: index i = (type * rows + row) * columns + column. There is no ReLU before the
+    at one position: index i = (type * rows + row) * columns + column. There is no ReLU before the
     squash.
 
     Parameters
@@ -46,7 +47,6 @@ class PrimaryCapsules(nn.Module):
         conv = self.convolution
         weight = conv.weight if self.scale == 1 else conv.weight * self.scale
         out = convolve(features, weight, conv.bias, conv.stride[0])
-        B, _, rows, columns = out.shape
-        capsules = out.reshape(B, self.types, self.dimensions, rows, columns).movedim(2, 4)
-        capsules = capsules.reshape(B, self.types * rows * columns, self.dimensions)
-        return squash(capsules.to(torch.promote_types(conv.weight.dtype, torch.float32)))
+        return squash(
+            lay_out(out, self.types).to(torch.promote_types(conv.weight.dtype, torch.float32))
+        )

@@ -1,18 +1,21 @@
-"""What layers of parents share: the matrices that make votes, and what their routing is given."""
+"""Routing layers: matrices that make votes, inputs of a routing, batch norm, evidence."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from capsviz.discovery import parameters, unknown
 from capsviz.nn import routing as routings
-from capsviz.nn.evidence import evidence
-from capsviz.nn.functional import lengths
+from capsviz.nn.computation import normed
+from capsviz.nn.functional import agreement, lengths
 from capsviz.nn.quantity import Quantity
-from capsviz.nn.routing import Routing
+from capsviz.nn.routing import Parents, Routing
 
+CLOSEST = 1e-6  # of an activation to 0 and 1: its logit is a number still
 TRANSFORMS = ("own", "type", "shared")  # one matrix for each child, each type, or all of them
 
 
@@ -42,7 +45,7 @@ class RoutingLayer(nn.Module):
         module = routings.get(routing)  # refuses an unknown name now
         self.routing_name, self.slots = routing, slots
         self.iterations = routings.rounds(routing, iterations)
-        self.options: dict[str, object] = {}  # of the routing, beside its iterations
+        self.options: dict[str, Any] = {}  # of the routing, beside its iterations
         self._route, self._fused = module.route, getattr(module, "fused", None)
         self._takes = {function: parameters(function) for function in (self._route, self._fused)}
         self._weights = getattr(module, "weights", None)
@@ -52,7 +55,7 @@ class RoutingLayer(nn.Module):
     def initial(
         self, parents: int, child_numbers: int, parent_numbers: int, *, hidden: bool = False
     ) -> dict[str, Tensor]:
-        """What the routing itself learns, by its names, at first; of a hidden layer less."""
+        """Return initial values of what the routing learns, by name; a hidden layer learns less."""
         if self._initial is None:
             return {}
         learned = self._initial(self.slots, parents, child_numbers, parent_numbers)
@@ -61,7 +64,7 @@ class RoutingLayer(nn.Module):
     def require_options(
         self, names: Iterable[str], learned: Mapping[str, Tensor], advice: str = "leave it out"
     ) -> None:
-        """ValueError for an option that the routing does not have; it need not have any."""
+        """Raise ValueError for an option that the routing does not have; it need not have any."""
         for takes in filter(None, self._takes.values()):
             for option in names:
                 if option in learned or option not in takes:
@@ -75,8 +78,8 @@ class RoutingLayer(nn.Module):
         children: Tensor,
         activations: Tensor | None,
         iterations: int | None = None,
-    ) -> dict[str, object]:
-        """What a function of the routing is given by name, of what it takes.
+    ) -> dict[str, Any]:
+        """Return the arguments of a function of the routing, by name, as far as it takes them.
 
         Parameters
         ----------
@@ -98,7 +101,7 @@ class RoutingLayer(nn.Module):
         takes, count = self._takes[function], self.iterations
         if iterations is not None:
             count = routings.rounds(self.routing_name, iterations)
-        known: dict[str, object] = {"iterations": count}
+        known: dict[str, Any] = {"iterations": count}
         if function is self._route:
             known["children"] = children
         if "activations" in takes:
@@ -108,7 +111,7 @@ class RoutingLayer(nn.Module):
         learned = {name: value.to(children.dtype) for name, value in self.learned.items()}
         return {**known, **learned, **self.options}
 
-    def listed(self, couplings, options: Mapping[str, object]):
+    def listed(self, couplings, options: Mapping[str, Any]):
         """Couplings, or a list of one for each iteration, as `route` takes them with its options.
 
         Raises
@@ -125,7 +128,7 @@ class RoutingLayer(nn.Module):
         return couplings if "iterations" in options else couplings[0]
 
     def require_children(self, children: Tensor, count: int, numbers: int) -> None:
-        """ValueError for children that are not (B, count, numbers): einsum would stretch them."""
+        """Raise ValueError for children that are not (B, count, numbers): einsum would expand."""
         if children.dim() != 3 or tuple(children.shape[1:]) != (count, numbers):
             raise ValueError(
                 f"expected children (B, {count}, {numbers}), got the shape {tuple(children.shape)}"
@@ -136,7 +139,7 @@ class RoutingLayer(nn.Module):
         return children.to(torch.promote_types(self.weight.dtype, torch.float32))
 
     def matrices(self) -> Tensor:
-        """What turns each child into its vote for each parent, (I, J, E, D), shared or its own."""
+        """Return what makes each child's vote for each parent, (I, J, E, D), shared or its own."""
         weight = self.exact(self.weight)
         if len(weight) == self.slots:
             return weight
@@ -146,7 +149,7 @@ class RoutingLayer(nn.Module):
 
     @property
     def weighs(self) -> bool:
-        """Whether votes are multiplied by something else than their couplings."""
+        """Return whether votes are multiplied by something else than their couplings."""
         return self._weights is not None
 
     def weights(self, couplings: Tensor, activations: Tensor) -> Tensor:
@@ -156,11 +159,11 @@ class RoutingLayer(nn.Module):
 
     @property
     def quantity(self) -> Quantity:
-        """What `evidence` is, in words."""
+        """Return what `evidence` is, in words."""
         return routings.quantity(self.routing_name)
 
     def evidence(self, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
-        """What each vote adds to what its parent's activation is read from: its `quantity`.
+        """Return what each vote adds to its parent's `quantity`, which decides the activation.
 
         Parameters
         ----------
@@ -187,9 +190,75 @@ def initial_std(transform: str, children: int) -> float:
 
 
 def matrix_count(transform: str, children: int, types: int) -> int:
-    """How many children have a matrix of their own; ValueError for what cannot be."""
+    """Return how many children have a matrix of their own; ValueError for what cannot be."""
     if transform not in TRANSFORMS:
         raise ValueError(unknown("transform", transform, list(TRANSFORMS)))
     if transform == "type" and (types < 1 or children % types):
         raise ValueError(f"types must divide the {children} children, got {types}")
     return {"own": children, "type": types, "shared": 1}[transform]
+
+
+class ParentNorm(nn.Module):
+    """Poses, and the logits of activations, each of mean 0 and variance 1 for each type of parent.
+
+    Without gain and shift, as in the authors' code of variational routing (Ribeiro et al. 2020).
+
+    Parameters
+    ----------
+    parents  J.
+    """
+
+    def __init__(self, parents: int):
+        super().__init__()
+        self.poses = nn.BatchNorm1d(parents, affine=False)
+        self.logits = nn.BatchNorm1d(parents, affine=False)
+
+    @property
+    def logit_std(self) -> Tensor:
+        """Return what evaluation divides the logits of each type of parent by: (J,)."""
+        assert self.logits.running_var is not None
+        variance = self.logits.running_var
+        exact = torch.promote_types(variance.dtype, torch.float32)
+        return (variance.to(exact) + self.logits.eps).sqrt()
+
+    def forward(self, poses: Tensor, activations: Tensor) -> Parents:
+        """Poses (B, J, E) and activations (B, J), or (B, J, positions) of both."""
+        logits = normed(self.logits, torch.logit(activations, CLOSEST))
+        return Parents(normed(self.poses, poses), logits.sigmoid())
+
+
+def evidence(
+    name: str, votes: Tensor, routing: Routing, activations: Tensor, **known: Tensor | float
+) -> Tensor:
+    """Return what each vote adds to `routing.quantity(name)`, which decides the activation.
+
+    Parameters
+    ----------
+    name         of the routing.
+    votes        (B, [Q,] I, J, E).
+    routing      what `route` gave for them.
+    activations  (B, [Q,] I) of the children, slot by slot where positions see some of them.
+    known        what the routing learned, and its options, by name.
+
+    Returns
+    -------
+    (B, [Q,] I, J), after the last iteration of `routing`. By default the length that a weighted
+    vote has along its parent's pose.
+    """
+    module = routings.get(name)
+    if hasattr(module, "evidence"):
+        takes = signature(module.evidence).parameters
+        known = {key: value for key, value in known.items() if key in takes}
+        return module.evidence(votes, routing, activations, **known)
+    poses = routing.poses[-1]
+    along = agreement(votes, poses / lengths(poses)[..., None])
+    couplings = routing.couplings[-1]
+    weights = getattr(module, "weights", None)
+    return (couplings if weights is None else weights(couplings, activations)) * along
+
+
+def by_round(evidence, votes: Tensor, routing: Routing, activations: Tensor) -> Tensor:
+    """A layer's `evidence` after each iteration: (R, B, [Q,] I, J)."""
+    rounds = range(1, len(routing.couplings) + 1)
+    each = [Routing(*(part[:r] for part in routing)) for r in rounds]
+    return torch.stack([evidence(votes, one, activations) for one in each])

@@ -1,4 +1,4 @@
-"""A user's own picture, brought to what a network was trained on."""
+"""Prepare a user's own picture for a network as its training data were prepared."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import torch
 from torch import Tensor, nn
 
 from capsviz.pictures import centring, foreground
-from capsviz.pictures.of_folders import square
-from capsviz.pictures.opening import load
+from capsviz.pictures.opening import load, square
+from capsviz.tracing import abilities
 
 CENTRED = ("grey", "inverted", "ink", "cropped", "input")  # steps of `centring`
 
-LONGEST = 800  # pixels: of a longer picture no more than twice this is kept
+LONGEST = 800  # pixels; longer pictures are averaged down to less than twice this
 
 
 class Frame(NamedTuple):
-    """What a network's images are: whole pictures, zeros around them, and of that the centre."""
+    """How a network's images are made: from whole pictures, by padding and a centre crop."""
 
     whole: tuple[int, int, int]  # (C, H, W)
     pad_px: int = 0  # rows and columns of zeros on each side
-    crop_px: int | None = None  # side of the square that is left; None: nothing is cut off
-    folders: bool = False  # they come of class folders, see `of_folders`
+    crop_px: int | None = None  # side of the centre square; None: no crop
+    folders: bool = False  # pictures of class folders, see `opening.square`
 
     @property
     def centred(self) -> bool:
-        """Whether ink is scaled and centred: for images like MNIST's digits."""
+        """Return whether strokes are scaled and centred: for images like MNIST's digits."""
         return self.whole == (1, 28, 28) and not self.folders
 
     def apply(self, whole: np.ndarray) -> np.ndarray:
-        """A whole picture (H, W) or (H, W, C) as the network is given it."""
+        """Pad and crop a whole picture (H, W) or (H, W, C)."""
         px = self.pad_px
         padded = np.pad(whole, ((px, px), (px, px), *((0, 0),) * (whole.ndim - 2)))
         if self.crop_px is None:
@@ -42,14 +42,15 @@ class Frame(NamedTuple):
 
 
 def frame(model) -> Frame:
-    """The frame of a network: what its card says, or else the shape that it is for."""
-    if not hasattr(model, "config"):
+    """Return the frame of a network, from its card or else from its image shape."""
+    able = abilities(model)
+    if able.image_shape is None:
         raise ValueError(
             f"a {type(model).__name__} does not say the shape of its images: wrap it by "
             "capsviz.wrap(network, image_shape, classes)"
         )
-    about = getattr(model, "card", {}).get("dataset", {})
-    own, (C, H, W) = about.get("options", {}), about.get("whole", model.config["image_shape"])
+    about = able.card.get("dataset", {})
+    own, (C, H, W) = about.get("options", {}), about.get("whole", able.image_shape)
     px = own.get("pad_px", 0)
     folders = about.get("name") == "folder"
     return Frame((C, H - 2 * px, W - 2 * px), px, own.get("crop_px"), folders)
@@ -58,27 +59,27 @@ def frame(model) -> Frame:
 def open_image(
     path: str | os.PathLike[str], model: nn.Module | None = None, *, invert: str = "auto"
 ) -> Tensor:
-    """Your own picture as a network takes it: (1, C, H, W) float32 in [0, 1].
+    """Open your own picture as a network takes it: (1, C, H, W) float32 in [0, 1].
 
     Parameters
     ----------
     path    any format that Pillow reads: a drawing, a scan, a photograph.
-    model   the network that it is for; None: one of MNIST's digits, (1, 28, 28).
-    invert  "yes", "no" or "auto": dark ink on a light ground is inverted; grey networks only.
+    model   the network that it is for; None: one for MNIST's digits, (1, 28, 28).
+    invert  "yes", "no" or "auto": dark strokes on a light ground are inverted; grey networks only.
 
     Raises
     ------
-    ValueError  for what is not a picture, is too small or too large, or shows nothing, and for a
-                network that does not say the shape of its images.
+    ValueError  for files that are not pictures, too small, too large or empty pictures, and a
+                network without a known image shape.
     """
     return read(path, Frame((1, 28, 28)) if model is None else frame(model), invert)
 
 
 class Prepared(NamedTuple):
-    """A picture as a network takes it, and what it went through."""
+    """A picture as a network takes it, and the steps of its preparation."""
 
     image: Tensor  # (1, C, H, W) float32 in [0, 1]
-    steps: dict[str, np.ndarray]  # by name (h, w) or (h, w, 3) in [0, 1], the network's own last
+    steps: dict[str, np.ndarray]  # by name, (h, w) or (h, w, 3) in [0, 1]; the network's input last
 
 
 def read(path: str | os.PathLike, frame: Frame, invert: str = "auto") -> Tensor:
@@ -89,24 +90,23 @@ def read(path: str | os.PathLike, frame: Frame, invert: str = "auto") -> Tensor:
 def prepare(
     path: str | os.PathLike, frame: Frame, invert: str = "auto", *, centre: bool | None = None
 ) -> Prepared:
-    """Read a picture and bring it to what a network was trained on.
+    """Read a picture and prepare it as a network's training data were prepared.
 
-    Networks of digits get what MNIST did to its digits, see `pictures.centring`, and networks of
-    class folders what became of the pictures there, see `pictures.of_folders`. For others a picture
-    that already has the size of the whole pictures is left where it is, and is else resized to it,
-    of 1 or 3 channels; transparent ground is made black under bright ink and white under dark ink.
+    For networks of digits as MNIST, see `pictures.centring`; for networks of class folders as those
+    pictures, see `opening.square`. For others the picture is resized to the size of the whole
+    pictures; transparent ground is black behind bright strokes and white behind dark ones.
 
     Parameters
     ----------
     path    any format that Pillow reads, of any depth.
     frame   what the network expects.
-    invert  "yes", "no" or "auto": dark ink on a light ground is inverted; grey networks only, and
-            by "auto" none of class folders.
-    centre  whether to find, scale and centre the ink of grey pictures; None: if `frame.centred`.
+    invert  "yes", "no" or "auto": dark strokes on a light ground are inverted; grey networks only,
+            and with "auto" not for class folders.
+    centre  whether to find, scale and centre the strokes of grey pictures; None: `frame.centred`.
 
     Raises
     ------
-    ValueError  for what is not a picture, is too small or too large, or shows nothing.
+    ValueError  for files that are not pictures, and too small, too large or empty pictures.
     """
     channels, height, width = frame.whole
     size = (height, width)
@@ -133,7 +133,7 @@ def prepare(
 
 
 def _of_folders(pixels: np.ndarray, own: Tensor, invert: str) -> dict[str, np.ndarray]:
-    """Steps to what `square` gives (C, side, side), uint8."""
+    """Return the steps to the result of `square`, (C, side, side) uint8."""
     planes = own.permute(1, 2, 0).numpy() / np.float32(255)
     if len(own) == 3:
         return {"original": pixels, "input": planes}
@@ -149,7 +149,7 @@ def _inverted(grey: np.ndarray, size: tuple[int, int], invert: str) -> dict[str,
 
 
 def _resize(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
-    """(h, w, C) -> (height, width, C), averaging where it gets smaller."""
+    """Resize (h, w, C) to (height, width, C), with antialiasing."""
     tensor = torch.from_numpy(np.ascontiguousarray(pixels, dtype=np.float32)).permute(2, 0, 1)[None]
     resized = torch.nn.functional.interpolate(
         tensor, (height, width), mode="bilinear", antialias=True, align_corners=False

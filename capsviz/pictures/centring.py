@@ -1,8 +1,8 @@
-"""From a drawing or a photograph of ink to what MNIST shows: bright on black, scaled, centred.
+"""Prepare a drawing or a photograph as MNIST's digits: bright on black, scaled, centred.
 
 MNIST's digits were scaled into a box of 20 x 20 pixels, keeping their shape, and put into 28 x 28
-with their centre of mass in the middle (LeCun, Cortes & Burges, yann.lecun.com/exdb/mnist). What
-comes before that, finding the ink on uneven paper, is ours: `capsviz.pictures.foreground`.
+with their centre of mass in the middle (LeCun, Cortes & Burges, yann.lecun.com/exdb/mnist).
+`capsviz.pictures.foreground` finds the strokes on uneven paper before that.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from scipy import ndimage
 
 from capsviz.pictures import foreground
 
-BOX = 20 / 28  # of the shorter side of the output: what the ink's longer side fills
-WORKING = 400  # pixels: a longer picture is averaged down to this before its ink is sought
-FINEST = 1.7  # pixels of the output: a thinner stroke is thickened to this
+BOX = 20 / 28  # longer side of the strokes, as a share of the shorter side of the output
+WORKING = 400  # pixels: longer pictures are averaged down to this before strokes are found
+FINEST = 1.7  # pixels of the output: thinner strokes are thickened to this
 
 
 class Steps(NamedTuple):
     """A picture on its way to a network; float32 in [0, 1], every one."""
 
-    grey: np.ndarray  # (h, w) as it came, without colour
-    inverted: np.ndarray  # (h, w) the same with bright ink; equal to `grey` where it was bright
-    ink: np.ndarray  # (h', w') without its background, 1 in full ink, averaged down if it was large
-    cropped: np.ndarray  # (h", w") the box around the ink
-    input: np.ndarray  # (H, W) what the network is given
+    grey: np.ndarray  # (h, w) without colour
+    inverted: np.ndarray  # (h, w) with bright strokes; equal to `grey` if they were bright
+    ink: np.ndarray  # (h', w') strokes without background, 1 in full strokes, downsized if large
+    cropped: np.ndarray  # (h", w") the box around the strokes
+    input: np.ndarray  # (H, W) of the network
     is_inverted: bool
-    is_prepared: bool  # it had the network's size, and was left where it is
+    is_prepared: bool  # it had the network's size, and was not scaled or centred
 
 
 def mnist_style(
@@ -37,14 +37,14 @@ def mnist_style(
 ) -> Steps:
     """Prepare a drawing, scan or photograph as MNIST's digits were prepared.
 
-    Its ink is found on its paper, dirt is dropped, and thin strokes are thickened to what MNIST's
-    look like. An image that has `size` already is left where it is.
+    Strokes are separated from the paper, dirt is removed, and thin strokes are thickened. An image
+    that has `size` already is not scaled or centred.
 
     Parameters
     ----------
     image   (h, w) grey or (h, w, 3) RGB; float in [0, 1] or uint8.
-    invert  "yes": the ink is dark; "no": it is bright; "auto": it is dark if the border is bright,
-            see `capsviz.pictures.foreground`.
+    invert  "yes": the strokes are dark; "no": they are bright; "auto": see `is_dark_on_light` of
+            `capsviz.pictures.foreground`.
     size    (H, W) of the result, pixels.
 
     Returns
@@ -53,12 +53,12 @@ def mnist_style(
 
     Raises
     ------
-    ValueError  for another shape or `invert`, or a picture that shows no ink.
+    ValueError  for another shape or `invert`, or an empty picture.
     """
     grey = to_grey(image)
     small = foreground.average(grey, WORKING)
     if np.ptp(small) < foreground.CONTRAST:
-        raise ValueError("the picture shows no ink: all its pixels are nearly the same grey")
+        raise ValueError("the picture is empty: all its pixels are nearly the same grey")
     prepared = grey.shape == tuple(size)
     dark = foreground.is_dark_on_light(small, invert)
     if invert == "auto" and not dark and not prepared:
@@ -76,7 +76,7 @@ def mnist_style(
 
 
 def thicken(strokes: np.ndarray, box: float) -> np.ndarray:
-    """Bright strokes (h, w) on black, made `FINEST` pixels wide or more in a box of `box` pixels.
+    """Thicken bright strokes (h, w) on black to `FINEST` pixels in a box of `box` pixels.
 
     A pen on paper is finer, for its size, than the strokes of MNIST.
     """
@@ -92,7 +92,7 @@ def thicken(strokes: np.ndarray, box: float) -> np.ndarray:
 
 
 def place(strokes: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Bright strokes (h, w) on black, scaled to the box, their centre of mass in the middle.
+    """Scale bright strokes (h, w) on black to the box, and centre them by mass.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def place(strokes: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def to_grey(image: np.ndarray) -> np.ndarray:
-    """(h, w) or (h, w, 3), in [0, 1] or uint8 -> (h, w) float32 in [0, 1]; or ValueError."""
+    """Convert (h, w) or (h, w, 3), in [0, 1] or uint8, to grey (h, w) float32 in [0, 1]."""
     image = np.asarray(image)
     if image.dtype == np.uint8:
         image = image / np.float32(255)

@@ -1,4 +1,4 @@
-"""Where the ink is in a drawing, scan or photograph, on paper that may be lit unevenly."""
+"""Find the strokes in a drawing, scan or photograph, on paper that may be lit unevenly."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from scipy import ndimage
 from capsviz.discovery import unknown
 
 INVERT = ("auto", "yes", "no")
-CONTRAST = 0.15  # below which there is no ink
-FINE = 100  # pixels: from this length on, single pixels are noise
-PAPER = 1 / 3  # of the longer side: a patch this wide is taken to show some paper
-EVEN = 0.15  # of the picture's range: what the middle half of an evenly lit border takes, at most
-FULL = 0.5  # of full ink: what a piece of ink has, at least
-SPECK = 0.03  # of the ink of the largest piece: a smaller piece is dirt
-INSIDE = 0.2  # of the largest piece: what must lie off the border to drop what touches it
-SHEET = 0.15  # of the picture: what a sheet of paper on a table covers, at least
-AROUND = 0.75  # of the border of its box: the same
-MARGIN = 0.05  # of its box: what is cut off on each side of such a sheet
+CONTRAST = 0.15  # least contrast of strokes
+FINE = 100  # pixels: in pictures of this length or more, single pixels are noise
+PAPER = 1 / 3  # of the longer side: a patch this wide shows some paper
+EVEN = 0.15  # of the picture's range: largest interquartile range of an evenly lit border
+FULL = 0.5  # of full strokes: least brightness of a piece
+SPECK = 0.03  # of the largest piece: smaller pieces are dirt
+INSIDE = 0.2  # of the largest piece: least size inside to drop pieces at the border
+SHEET = 0.15  # of the picture: least area of a sheet of paper on a table
+AROUND = 0.75  # of the border of its box: least share of the sheet
+MARGIN = 0.05  # of its box: cut off on each side of such a sheet
 
 
 def average(grey: np.ndarray, longest: int) -> np.ndarray:
-    """A picture (h, w) or (h, w, C) with at most `longest` pixels a side, by averaging."""
+    """Average a picture (h, w) or (h, w, C) down to at most `longest` pixels a side."""
     if grey.ndim == 3:
         return np.stack([average(channel, longest) for channel in np.moveaxis(grey, 2, 0)], 2)
     factor = longest / max(grey.shape)
@@ -33,10 +33,10 @@ def average(grey: np.ndarray, longest: int) -> np.ndarray:
 
 
 def is_dark_on_light(grey: np.ndarray, invert: str = "auto") -> bool:
-    """Whether the ink of a picture (h, w) in [0, 1] is darker than its ground.
+    """Return whether the strokes of a picture (h, w) in [0, 1] are darker than the ground.
 
-    Where the border is evenly lit, its brightness says so; else the skewness of what is left when
-    the local median is taken away, for ink is rarer than paper.
+    If the border is evenly lit, its brightness decides; else the skewness of the difference to the
+    local median, as strokes cover less area than paper.
 
     Parameters
     ----------
@@ -60,10 +60,9 @@ def is_dark_on_light(grey: np.ndarray, invert: str = "auto") -> bool:
 
 
 def find_sheet(grey: np.ndarray) -> tuple[slice, slice] | None:
-    """Rows and columns of a light sheet with dark ink that lies on something dark, if there is one.
+    """Return rows and columns of a light sheet with dark strokes on a dark table, or None.
 
-    It is the largest light piece of a picture (h, w), covers a good part of it, and goes all around
-    what is in it.
+    The sheet is the largest light piece of a picture (h, w), and surrounds its content.
     """
     labels, count = ndimage.label(grey > otsu(grey))
     if count == 0:
@@ -85,10 +84,10 @@ def _shrink(side: slice) -> slice:
 
 
 def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bright ink (h, w) on any ground -> the ink alone (h, w) in [0, 1], and where it is (h, w).
+    """Separate bright strokes (h, w) from any ground: strokes (h, w) in [0, 1], and their mask.
 
-    What stands out of the ground is cut at Otsu's threshold; half of it counts as no ink, the
-    median of what is above it as full ink.
+    The difference to the ground is cut at Otsu's threshold: half of the threshold is mapped to 0,
+    the median above it to 1.
 
     Raises
     ------
@@ -96,7 +95,7 @@ def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     above = stands_out(bright)
     if above.max() < CONTRAST:
-        raise ValueError("the picture shows no ink: nothing differs from its background")
+        raise ValueError("the picture is empty: nothing differs from its background")
     threshold = otsu(above)
     mask = _without_dirt(above > threshold)
     full = np.median(above[mask])
@@ -106,7 +105,7 @@ def find_strokes(bright: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stands_out(bright: np.ndarray) -> np.ndarray:
-    """How far each pixel (h, w) is above its ground, which is what a wide grey opening leaves."""
+    """Return each pixel's (h, w) difference to its ground, which is a wide grey opening."""
     smooth = (
         ndimage.median_filter(bright, 3, mode="nearest") if max(bright.shape) >= FINE else bright
     )
@@ -116,7 +115,7 @@ def stands_out(bright: np.ndarray) -> np.ndarray:
 
 
 def otsu(values: np.ndarray, bins: int = 256) -> float:
-    """Threshold that leaves the least variance within the two sides (Otsu 1979)."""
+    """Return the threshold with the least variance within both sides (Otsu 1979)."""
     counts, edges = np.histogram(values, bins)
     middles = (edges[:-1] + edges[1:]) / 2
     below = counts.cumsum()[:-1]
@@ -127,7 +126,7 @@ def otsu(values: np.ndarray, bins: int = 256) -> float:
 
 
 def _without_dirt(mask: np.ndarray) -> np.ndarray:
-    """Only pieces that are large, and off the border if one of those is large enough."""
+    """Keep large pieces, and only those off the border if one of them is large enough."""
     labels, _ = ndimage.label(mask, np.ones((3, 3)))
     areas = np.bincount(labels.ravel())
     areas[0] = 0
@@ -139,7 +138,7 @@ def _without_dirt(mask: np.ndarray) -> np.ndarray:
 
 
 def pieces(strokes: np.ndarray) -> int:
-    """How many pieces of bright ink (h, w) in [0, 1] are apart from one another, dirt left out."""
+    """Count unconnected pieces of bright strokes (h, w) in [0, 1], without dirt."""
     return ndimage.label(_without_dirt(strokes > FULL), np.ones((3, 3)))[1]
 
 

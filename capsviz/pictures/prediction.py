@@ -1,4 +1,4 @@
-"""What a network says of a user's pictures, file by file, and whether it knows their kind."""
+"""Predict the classes of a user's pictures, and whether they are unlike the training data."""
 
 from __future__ import annotations
 
@@ -8,37 +8,36 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
 from capsviz import pictures
 from capsviz.nn.functional import reconstruction_loss
-from capsviz.pictures import foreground
+from capsviz.pictures import foreground, opening
 from capsviz.statistics.detection import Limits
 from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
-from capsviz.tracing.reconstruction import distance as distance_of
+from capsviz.tracing.outputs import distance as distance_of
 
-BATCH = 64  # pictures that are taken at a time, at most
-STEP_PX = 200  # longest side of the steps that are kept to be drawn
+BATCH = 64  # pictures at a time, at most
+STEP_PX = 200  # longest side of the steps as they are drawn
 
 
 class Prediction(NamedTuple):
-    """One image, as a network reads it."""
+    """The prediction for one image."""
 
     classes: list[str]  # names, that of the longest capsule first
     lengths: list[float]  # of their capsules; probabilities, for a network without capsules
     sse: float | None  # to the winning capsule's reconstruction; None without a decoder
-    unlike: bool | None  # beyond what 95 % of validation images keep to; None: not known
-    reasons: list[str] = []  # measures by which it is, of `detection.REASONS`
+    unlike: bool | None  # outside the limits of 95 % of validation images; None: not known
+    reasons: list[str] = []  # of `detection.REASONS`
 
 
 class Reading(NamedTuple):
-    """One picture of a user."""
+    """The prediction for one picture file."""
 
     path: Path
     prediction: Prediction
-    steps: dict  # name -> (h, w) or (h, w, 3): from the picture to its reconstruction, made small
-    pieces: int | None = None  # of ink, apart from one another; None where no ink is sought
+    steps: dict  # name -> (h, w) or (h, w, 3): from the picture to its reconstruction, downsized
+    pieces: int | None = None  # unconnected pieces of stroke; None if strokes are not looked for
 
 
 def predict(
@@ -49,13 +48,13 @@ def predict(
     top: int = 3,
     limits: Limits | None,
 ) -> tuple[list[Prediction], Tensor | None]:
-    """Classes, lengths and reconstruction error of images (N, C, H, W) in [0, 1].
+    """Predict classes, lengths and reconstruction errors of images (N, C, H, W) in [0, 1].
 
     Parameters
     ----------
     classes  names of the network's J classes.
     top      how many of them to name for each image, 1 to J.
-    limits   beyond which an image is unlike the training data; None: not known.
+    limits   outside which an image is unlike the training data; None: not known.
 
     Returns
     -------
@@ -64,7 +63,7 @@ def predict(
     Raises
     ------
     ValueError      for a `top` outside 1 to J, and for images that `trace` refuses.
-    NotFiniteError  for lengths that are no numbers.
+    NotFiniteError  for infinite or NaN lengths.
     """
     if not 1 <= top <= len(classes):
         raise ValueError(f"expected 1 to {len(classes)} classes to name, got {top}")
@@ -103,14 +102,13 @@ def of_files(
     centre: bool | None = None,
     failed: Callable[[str], None],
 ) -> Iterator[Reading]:
-    """What a network with a card says of picture files, in their order, a batch at a time.
+    """Predict picture files with a network that has a card, in their order, in batches.
 
     Parameters
     ----------
-    top, limits  as `predict` takes them.
-    invert       "yes", "no" or "auto", as `pictures.prepare` takes it.
-    centre       whether ink is scaled and centred as MNIST's; None: if `pictures.Frame.centred`.
-    failed       is given one line for each file that cannot be read; the others go on.
+    top, limits     as for `predict`.
+    invert, centre  as for `pictures.prepare`.
+    failed          called with one line for each file that cannot be read.
     """
     frame = pictures.frame(model)
     numbers = [str(k) for k in range(model.config["classes"])]
@@ -142,14 +140,14 @@ def _batch(model, waiting, classes, top, limits) -> Iterator[Reading]:
 
 
 def find(names: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Files for the paths, folders and patterns that a user named.
+    """Return the files of the paths, folders and patterns that a user named.
 
-    A folder stands for all pictures in it and below, by their endings; hidden ones are left out. A
-    pattern (`*`, `?`, `[...]`, `**` for any depth) stands for the files and folders that match.
+    A folder stands for all pictures in it and below, see `opening.listing`. A pattern (`*`, `?`,
+    `[...]`, `**` for any depth) stands for the files and folders that match.
 
     Returns
     -------
-    The files, each once, those of a folder or pattern sorted; and what stands for no file.
+    The files, each once, those of a folder or pattern sorted; and names without any file.
     """
     files: dict[Path, None] = {}  # in order, each once
     nothing = []
@@ -158,17 +156,12 @@ def find(names: Sequence[str]) -> tuple[list[Path], list[str]]:
         matches = [path]
         if glob.has_magic(name) and not path.exists():
             matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
-        own = [file for match in matches for file in (_below(match) if match.is_dir() else [match])]
+        own = [
+            file
+            for match in matches
+            for file in (sorted(opening.listing(match)[0]) if match.is_dir() else [match])
+        ]
         files |= dict.fromkeys(own)
         if not own:
             nothing.append(name)
     return list(files), nothing
-
-
-def _below(folder: Path) -> list[Path]:
-    known = Image.registered_extensions()  # PDF among them, which can be written alone
-    endings = {ending for ending, kind in known.items() if kind in Image.OPEN}
-    below = (p for p in folder.rglob("*") if p.suffix.lower() in endings and p.is_file())
-    return sorted(
-        p for p in below if not any(n.startswith(".") for n in p.relative_to(folder).parts)
-    )

@@ -1,4 +1,4 @@
-"""Where the evidence for a class comes from: additive maps over places, and in pixels."""
+"""Evidence for a class: additive maps over positions, and in pixels."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from capsviz.nn.quantity import ALONG_POSE, Quantity
-from capsviz.nn.routing import summary
-from capsviz.tracing.construction import routing_name
 from capsviz.tracing.record import PER_ITERATION, Trace
 
 PARTS = ("votes", "couplings", "weights", "evidence", "poses")  # of a trace, for these maps
@@ -18,19 +16,19 @@ OWN = Quantity("evidence", "the network's own evidence", "its sum", "its sum")  
 
 
 def has_places(grid: tuple[int, int, int] | None) -> bool:
-    """Whether children lie at several places, so that there is a map to draw."""
+    """Return whether children lie at several positions, so that there is a map to draw."""
     return grid is not None and grid[1] * grid[2] > 1
 
 
 def quantity(traced: Trace) -> Quantity:
-    """What the evidence of a trace is, in words: its routing's own, or the length along a pose."""
+    """Return what the evidence of a trace is, in words: by default the length along a pose."""
     if traced.evidence is None:
         return ALONG_POSE
     return OWN if traced.quantity is None else traced.quantity
 
 
 def of_image(traced: Trace, index: int) -> Trace:
-    """The same of one image alone: what evidence is made of, by views."""
+    """Return what evidence is made of, of one image alone, as views."""
     some = slice(index, index + 1)
     pieces = {name: getattr(traced, name) for name in PARTS}
     for name, value in pieces.items():
@@ -40,7 +38,7 @@ def of_image(traced: Trace, index: int) -> Trace:
 
 
 def of_children(traced: Trace, iteration: int = -1) -> Tensor:
-    """What each child adds to each parent: the `quantity` of a trace, in float64.
+    """Return what each child adds to each parent: the `quantity` of a trace, in float64.
 
     Where a routing has no decomposition of its own, that is c_ij (û_ij · v̂_j), c_ij being what the
     votes are multiplied by and v̂_j the pose v_j / |v_j|: the sum over children is (Σ_i c_ij û_ij) ·
@@ -53,7 +51,7 @@ def of_children(traced: Trace, iteration: int = -1) -> Tensor:
 
     Returns
     -------
-    (N, I, J), or (N, Q, I, J) of a layer with Q places that see some children.
+    (N, I, J), or (N, Q, I, J) of a layer with Q positions that see some children.
     """
     if traced.evidence is not None:
         return traced.evidence[iteration].double()
@@ -64,43 +62,43 @@ def of_children(traced: Trace, iteration: int = -1) -> Tensor:
 
 
 def additive_map(traced: Trace, iteration: int = -1, *, place: int | None = None) -> Tensor:
-    """What each place of the children adds to each parent: `of_children`, summed over types.
+    """Return what each position of the children adds to each parent: `of_children`, over types.
 
     Parameters
     ----------
     traced     with `PARTS`, of a layer whose children have a grid.
     iteration  of routing, an index.
-    place      of parents that see some children alone, row by row; None: what all places get.
+    place      of parents that see some children alone, row by row; None: all positions together.
 
     Returns
     -------
-    (N, J, rows, columns) double, which sums over places to what the parent gets.
+    (N, J, rows, columns) double, which sums over positions to what the parent gets.
 
     Raises
     ------
-    ValueError  for children without places, or a place that is not there.
+    ValueError  for children without positions, or a position that does not exist.
     """
     if traced.grid is None:
-        raise ValueError("the children of this layer have no places: there is no map")
+        raise ValueError("the children of this layer have no positions: there is no map")
     parts = of_children(traced, iteration)
     if traced.links is not None:
         parts = at_children(parts, traced.links, place)
     elif place not in (None, 0):
-        raise ValueError(f"all parents of this layer are at one place, got place {place}")
+        raise ValueError(f"all parents of this layer are at one position, got position {place}")
     return parts.unflatten(1, traced.grid).sum(1).movedim(-1, 1)
 
 
 def at_children(parts: Tensor, links, place: int | None = None) -> Tensor:
-    """Parts of slots (N, Q, I, J), of all places or one, added up child by child: (N, count, J).
+    """Add up parts of slots (N, Q, I, J), of all positions or one, child by child: (N, count, J).
 
     Raises
     ------
-    ValueError  for a place that is not there.
+    ValueError  for a position that does not exist.
     """
     child = links.child.to(parts.device)
     if place is not None:
         if not 0 <= place < len(child):
-            raise ValueError(f"place {place}: expected 0 to {len(child) - 1}")
+            raise ValueError(f"position {place}: expected 0 to {len(child) - 1}")
         parts, child = parts[:, place : place + 1], child[place : place + 1]
     mask = child.flatten() >= 0
     total = parts.new_zeros(len(parts), links.count, parts.shape[-1])
@@ -108,10 +106,10 @@ def at_children(parts: Tensor, links, place: int | None = None) -> Tensor:
 
 
 def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:
-    """Place maps (B, rows, columns) in pixels: (B, H, W) double.
+    """Return maps over positions (B, rows, columns) in pixels: (B, H, W) double.
 
-    Each place's value is divided among the pixels that it sees, in proportion to how far they are
-    from black, summed over channels; evenly where all that it sees is black. The sum is kept.
+    The value of a position is divided among the pixels of its receptive field in proportion to
+    their brightness, summed over channels; equally if all are black. The sum stays the same.
 
     Parameters
     ----------
@@ -128,7 +126,7 @@ def in_pixels(maps: Tensor, images: Tensor, fields: Tensor) -> Tensor:
 
 
 def fields_of_places(model) -> Tensor:
-    """Which pixels each place of a network's grid sees: (rows, columns, H, W) double, 0 or 1."""
+    """Return the pixels in the field of each position: (rows, columns, H, W) double, 0 or 1."""
     _, rows, columns = model.grid
     _, height, width = model.config["image_shape"]
     fields = torch.zeros(rows, columns, height, width, dtype=torch.double)
@@ -138,9 +136,3 @@ def fields_of_places(model) -> Tensor:
             top, left = max(0, down.start), max(0, across.start)
             fields[r, c, top : max(top, down.stop), left : max(left, across.stop)] = 1
     return fields
-
-
-def routing_words(model) -> str:
-    """How a network routes, in a line: that of its routing's file."""
-    name = routing_name(model)
-    return "a routing of its own" if name is None else summary(name)

@@ -1,12 +1,13 @@
-"""Results that are no numbers are refused: NaN would be read as the first class."""
+"""Refuse results that are NaN or infinite: the largest of them would be the first class."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from capsviz.tracing.network import abilities
 from capsviz.tracing.record import PER_ITERATION
 
-READ = {  # parts of a trace that are read as they are, in words
+CHECKED = {  # parts of a trace, in words
     "last": "activations",
     "activations": "activations",
     "children": "children",
@@ -21,12 +22,11 @@ class NotFiniteError(ArithmeticError, ValueError):
 
 
 def require_finite(values: Tensor, what: str) -> Tensor:
-    """The values (N, ...), if all of them are numbers.
+    """Return the values (N, ...), if all of them are finite.
 
     Raises
     ------
-    NotFiniteError  an ArithmeticError and ValueError, for others, with their number and the place
-                    of the first.
+    NotFiniteError  with the number of images that have others, and the first of these images.
     """
     wrong = ~values.flatten(1 if values.dim() > 1 else 0).isfinite()
     wrong = (wrong.any(1) if wrong.dim() > 1 else wrong).nonzero().flatten()
@@ -39,19 +39,15 @@ def require_finite(values: Tensor, what: str) -> Tensor:
 
 
 def require_finite_parts(parts: dict[str, Tensor], model) -> None:
-    """NotFiniteError, with the network's name, for parts of a trace of which one is no number.
+    """Raise NotFiniteError, with the network's name, for parts of a trace that are not finite.
 
-    Votes, logits, weights and evidence are not looked at: what becomes of them is.
+    Votes, logits, weights and evidence are not checked: what is computed from them is.
     """
-    for part, words in READ.items():
+    for part, words in CHECKED.items():
         values = parts.get(part)
         if values is None or values.sum().isfinite():  # NaN and infinity are still in the sum
             continue
         require_finite(
-            values.movedim(int(part in PER_ITERATION), 0), f"the {words} of {name(model)}"
+            values.movedim(int(part in PER_ITERATION), 0),
+            f"the {words} of the network '{abilities(model).name}'",
         )
-
-
-def name(model) -> str:
-    """A network in an error message."""
-    return f"the network '{(getattr(model, 'card', None) or {}).get('name', type(model).__name__)}'"

@@ -11,14 +11,14 @@ from torch import Tensor
 from capsviz import memory
 from capsviz.nn.images import check_images, like_of
 from capsviz.nn.quantity import Quantity
-from capsviz.tracing import record, verification
+from capsviz.tracing import record
 from capsviz.tracing.finite import require_finite_parts
 from capsviz.tracing.interventions import OF_OWN, control_couplings, of_some
 from capsviz.tracing.modes import inference
-from capsviz.tracing.places import extent, grids
+from capsviz.tracing.network import abilities, check_look, extent, is_trusted
 from capsviz.tracing.record import KEEP, PER_ITERATION, Trace
 from capsviz.tracing.remembered import of_one, recalled
-from capsviz.tracing.requests import check_look, whole_number
+from capsviz.validation import whole_number
 
 CHUNK_BYTES = 128 << 20  # of one chunk's trace; the temporaries of routing are a few times that
 CHUNK_IMAGES = 256  # at most
@@ -74,7 +74,7 @@ def trace(
     chunk = None if chunk is None else whole_number("chunk", chunk)
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk must be at least 1 image, got {chunk}")
-    if layer in (-1, len(grids(model)) - 1):
+    if layer in (-1, len(abilities(model).grids) - 1):
         layer = -1  # by another index: a network that shows one layer takes none
     if iterations is not None:
         iterations = whole_number("routing iterations", iterations)
@@ -93,7 +93,8 @@ class _Pass:
     def __init__(self, model, parts, *, layer, couplings, iterations, seed):
         if isinstance(model, str):
             raise TypeError(f"expected a network, got '{model}': capsviz.load('{model}') loads one")
-        if not hasattr(model, "look"):
+        self.able = abilities(model)
+        if not self.able.has_capsules:
             raise ValueError(
                 f"a {type(model).__name__} does not say what is inside, by a `look`: where it has "
                 "capsules, capsviz.wrap(network, image_shape, classes) finds them; networks "
@@ -108,8 +109,11 @@ class _Pass:
 
     def over(self, images: Tensor, chunk: int | None, *, required: Sequence[str]) -> Trace:
         """Trace images (N, C, H, W); ValueError if the network lacks a part that is required."""
+        if not is_trusted(self.model):
+            from capsviz.tracing.verification import verify
+
+            verify(self.model, images)
         with inference(self.model):
-            verification.once(self.model, images)
             values = self.of_one(images)
             first = record.parts_from(values, self.parts)
             kept = [_bytes(value) for value in first.values()]
@@ -144,16 +148,16 @@ class _Pass:
         require_finite_parts(joined, self.model)
         return Trace(
             images=images.detach().cpu(),
-            grid=_grid(self.model, self.layer),
+            grid=self.able.grids[self.layer],
             pose_shape=self.pose_shape(values),
-            links=values.get("links", getattr(self.model, "links", None)),
-            extent=_extent(self.model, self.layer),
+            links=values.get("links", self.able.links),
+            extent=self.extent(),
             quantity=cast("Quantity | None", values.get("quantity")),
             **joined,
         )
 
     def of_one(self, images: Tensor) -> dict[str, Tensor]:
-        """What the network shows of the first image, or of an earlier one of many of this shape."""
+        """Return what the network shows of the first image, or of an earlier one of this shape."""
         key = (images.shape[1:], self.parts, *self.options.items())
 
         def look():
@@ -181,14 +185,14 @@ class _Pass:
             yield record.parts_from(values, self.parts)
 
     def look(self, images: Tensor, names, couplings: Tensor | None = None) -> dict[str, Tensor]:
-        """What the network shows of a batch."""
+        """Return what the network shows of a batch."""
         options = dict(self.options)
         if couplings is not None:
             options["couplings"] = couplings.to(self.like)
         return self.model.look(images.to(self.like), keep=names, **options)
 
     def look_at_each(self, images: Tensor, names, couplings: Tensor) -> dict[str, Tensor]:
-        """What it shows with couplings (R, B, I, J) of its own: entry r with those of r."""
+        """Return what it shows with couplings (R, B, I, J): entry r with those of r."""
         values = self.look(images, names, couplings[-1])
         per_iteration = [name for name in PER_ITERATION if name in record.names_for(self.parts)]
         if len(couplings) == 1 or not per_iteration:
@@ -199,44 +203,34 @@ class _Pass:
         return values
 
     def own(self, images: Tensor) -> Tensor:
-        """The network's own couplings (R, B, I, J)."""
+        """Return the network's own couplings (R, B, I, J)."""
         values = self.look(images, ("couplings",))
         if "couplings" not in values:
             raise ValueError("the network's `look` gave no couplings, so none can be replaced")
         return values["couplings"].cpu()
 
     def pose_shape(self, values: dict[str, Tensor]) -> tuple[int, ...] | None:
-        """How a pose is laid out, if that is known."""
+        """Return the shape of a pose, if it is known."""
         flat = tuple(values["poses"].shape[-1:]) if "poses" in values else None
-        shape = getattr(self.model, "pose_shape", None)
-        return flat if shape is None else tuple(shape)
+        return flat if self.able.pose_shape is None else self.able.pose_shape
+
+    def extent(self) -> tuple[float, float, float, float] | None:
+        """Return where the children lie on the image; None if the network does not say it."""
+        try:
+            left, right, bottom, top = extent(self.model, self.layer)
+        except ValueError:
+            return None
+        return left, right, bottom, top
 
 
 def images_at_a_time(model) -> int:
-    """How many images a forward pass should take: fewer where a network says they are large."""
-    return min(CHUNK_IMAGES, max(1, PASS_BYTES // getattr(model, "image_bytes", 1)))
+    """Return how many images a forward pass should take: fewer if a network says they are large."""
+    return min(CHUNK_IMAGES, max(1, PASS_BYTES // abilities(model).image_bytes))
 
 
 def _even(images: int, most: int) -> int:
-    """How many at a time, none of the pieces being much smaller than another: few pay less."""
+    """Return how many at a time, so that no piece is much smaller than another."""
     return max(1, -(-images // max(1, -(-images // most))))
-
-
-def _grid(model, layer: int) -> tuple[int, int, int] | None:
-    grid = grids(model)[layer]
-    if grid is None:
-        return None
-    types, rows, columns = grid
-    return types, rows, columns
-
-
-def _extent(model, layer: int) -> tuple[float, float, float, float] | None:
-    """Where the children lie on the image; None where a network does not say it of this layer."""
-    try:
-        left, right, bottom, top = extent(model, layer)
-    except ValueError:
-        return None
-    return left, right, bottom, top
 
 
 def _repeated(own: Tensor, count: int) -> Tensor:

@@ -1,6 +1,6 @@
 """Interventions on routing: couplings that replace a network's own, and how far they spread.
 
-    "uniform"   each child spreads evenly what it gives away: 1/J
+    "uniform"   each child gives all parents the same: 1/J
     "random"    uniform on the simplex over parents, another draw for each image
     "shuffled"  the image's own couplings, exchanged among its children
     "matched"   random, with what each child gives and the standard deviation of the image's own
@@ -31,7 +31,7 @@ OF_OWN = ("shuffled", "matched")  # those that need each image's own couplings
 
 
 def coupling_totals(couplings: Tensor) -> Tensor:
-    """What each child gives to all parents together: couplings (R, N, I, J) -> (I, 1) double.
+    """Return what each child gives all parents together: couplings (R, N, I, J) -> (I, 1) double.
 
     Of the first iteration, and exactly 1 for couplings of 1/J; of the last one where all children
     and images give one number there, and another in the first.
@@ -53,7 +53,7 @@ def _times_even(first: Tensor) -> Tensor:
 
 
 def even_couplings(own: Tensor) -> Tensor:
-    """Couplings (I, J) by which each child spreads evenly what it gives (`coupling_totals`).
+    """Return uniform couplings (I, J): each child gives all parents the same (`coupling_totals`).
 
     `own` are the network's, (R, N, I, J): 1/J but for routings in which children give less;
     in their type.
@@ -63,7 +63,7 @@ def even_couplings(own: Tensor) -> Tensor:
 
 
 def coupling_sd(couplings: Tensor) -> Tensor:
-    """How far couplings spread about even ones: about the mean of each child's.
+    """Return how far couplings deviate from uniform ones, which are the mean of each child's.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def coupling_sd(couplings: Tensor) -> Tensor:
 
 
 def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Tensor:
-    """Couplings that replace those of B images.
+    """Return couplings that replace those of B images.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Ten
 
     Raises
     ------
-    ValueError  for another kind, or more than "uniform" for a layer whose places see some children.
+    ValueError  for another kind, or any but "uniform" for a layer that is not fully connected.
     """
     if kind not in INTERVENTIONS:
         raise ValueError(unknown("couplings", str(kind), list(INTERVENTIONS)))
@@ -115,7 +115,7 @@ def control_couplings(kind: str, own: Tensor, generator: torch.Generator) -> Ten
 
 
 def _matched(own: Tensor, draws: Tensor) -> Tensor:
-    """Draws (B, I, J) nearer to even ones, or to one parent for each child, until their standard
+    """Return draws (B, I, J), moved towards uniform or one-hot ones until their standard
     deviation is that of `own` (R, B, I, J), exactly; each child gives what it gives in `own`.
     """
     even = own.mean(-1, keepdim=True)
@@ -131,7 +131,7 @@ def _matched(own: Tensor, draws: Tensor) -> Tensor:
 
 
 def of_some(couplings: Tensor, rows: slice, n: int, shape: Iterable[int]) -> Tensor:
-    """Of couplings (N, *shape) or (*shape), given for n images, those of some of the images.
+    """Select the couplings of some images, from (N, *shape) or (*shape) given for n images.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Couplings of many images, and images in couples, for analyses that compare them."""
+"""Couplings of many images, and pairs of images, for analyses that compare them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from capsviz.statistics.words import TIE
 from capsviz.tracing.forward import CHUNK_IMAGES, trace
 from capsviz.tracing.interventions import even_couplings
 
-ROUNDS = 100  # of attempts to part couples of equal class
+ROUNDS = 100  # of attempts to part pairs of equal class
 
 
 def last_couplings(
     model, images: Tensor, *, layer: int = -1, iterations: int | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Own couplings (N, I, J) of the last iteration, even ones (I, J), and classes read (N,).
+    """Return couplings (N, I, J) of the last iteration, uniform ones (I, J), and predictions (N,).
 
-    Of another `layer` than the last its parents are read; `iterations` in place of the network's.
+    For another `layer` than the last the predictions are its parents; `iterations` replace the
+    network's own.
     """
     own, read = [], []
     for batch in images.split(CHUNK_IMAGES):
@@ -33,7 +34,7 @@ def last_couplings(
 
 
 def winners(activations: Tensor) -> Tensor:
-    """The class (...) of the largest activation (..., J); -1 where another's is as large."""
+    """Return the class (...) of the largest activation (..., J); -1 where another is as large."""
     largest, classes = activations.topk(min(2, activations.shape[-1]))
     first, second = largest[..., 0], largest[..., 1:]
     tied = (first[..., None] - second <= TIE * first.abs()[..., None]).any(-1)
@@ -41,7 +42,7 @@ def winners(activations: Tensor) -> Tensor:
 
 
 def require_all_to_all(couplings: Tensor) -> None:
-    """ValueError for couplings of a layer whose places see some children only."""
+    """Raise ValueError for couplings of a layer whose positions see only some children."""
     if couplings.dim() != 4:
         raise ValueError(
             "couplings are exchanged child by child, expected a layer in which all parents see all "
@@ -50,7 +51,7 @@ def require_all_to_all(couplings: Tensor) -> None:
 
 
 def couples(read: Tensor, generator: torch.Generator) -> Tensor:
-    """Disjoint couples (C, 2) of images of unlike class, at random, as many as can be found."""
+    """Return random disjoint pairs (C, 2) of images with different predictions."""
     order = torch.randperm(len(read), generator=generator)
     pairs = order[: len(order) // 2 * 2].view(-1, 2)
     for _ in range(ROUNDS):
@@ -68,7 +69,7 @@ def couples(read: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def of_like_class(read: Tensor) -> Tensor:
-    """For each image (N,) the next one that is read as the same class, itself where none is."""
+    """Return for each image (N,) the next one predicted as the same class, or itself."""
     following = torch.arange(len(read))
     for k in read.unique():
         places = (read == k).nonzero().flatten()

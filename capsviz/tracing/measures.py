@@ -18,7 +18,7 @@ from capsviz.tracing import evidence
 from capsviz.tracing.evidence import has_places
 from capsviz.tracing.record import Trace
 
-INSIDE = ("votes", "couplings", "weights", "poses", "activations")
+INSIDE = ("votes", "couplings", "weights", "poses", "activations")  # parts of a trace
 
 
 def entropy(couplings: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def entropy(couplings: Tensor) -> Tensor:
 
 
 def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
-    """Mean over the places of each capsule type: (..., I, J) -> (..., types, J).
+    """Mean over the positions of each capsule type: (..., I, J) -> (..., types, J).
 
     Without a grid each child is a type of its own.
     """
@@ -44,7 +44,7 @@ def by_type(couplings: Tensor, grid: tuple[int, int, int] | None) -> Tensor:
 def agreement(votes: Tensor, couplings: Tensor, poses: Tensor) -> Tensor:
     """Mean over children of cos(û_ij, v_j), weighted by c_ij: (R, B, J) in [-1, 1].
 
-    A coupling below zero, which some routings can learn, turns its vote round: the cosine is that
+    A coupling below zero, which some routings can learn, reverses its vote: the cosine is that
     of what arrives, c_ij û_ij, and its weight |c_ij|.
     """
     tiny = torch.finfo(votes.dtype).tiny
@@ -64,10 +64,10 @@ def along_pose(total: Tensor, poses: Tensor) -> Tensor:
 
 
 class Evidence(NamedTuple):
-    """Of one image, for J classes, after the last iteration."""
+    """Evidence in one image, for J classes, after the last iteration."""
 
-    maps: np.ndarray | None  # (J, rows, columns); None: no places
-    types: np.ndarray | None  # (types, J) without places; without a grid (I, J)
+    maps: np.ndarray | None  # (J, rows, columns); None: no positions
+    types: np.ndarray | None  # (types, J) without positions; without a grid (I, J)
     sums: np.ndarray  # (J,) over all children
     quantity: dict[str, str] | None  # what it is, in words; None: `ALONG_POSE`
 
@@ -89,3 +89,93 @@ def evidence_of(traced: Trace) -> Evidence:
         sums = along_pose(total_input(votes, factors[-1]), poses[-1])[0]
     quantity = evidence.quantity(traced)._asdict() if own else None
     return Evidence(maps, types, sums.numpy(), quantity)
+
+
+def by_parent_type(traced: Trace) -> Trace:
+    """Return what each child gives and adds to all parents of a type, as if they were one.
+
+    Couplings (R, N, I, types) are what a child gives to the parents of a type at all positions that
+    see it, as a share of all it gives, where a coupling below zero counts by its size; evidence (R,
+    N, I, types) is what it adds to them, a sum; activations (R, N, types) are means over positions.
+    What has no such sum is not there: votes, poses. Rows of children without parents are zero.
+
+    Parameters
+    ----------
+    traced  with `INSIDE` and its evidence, of a layer with `links`.
+
+    Raises
+    ------
+    ValueError  for a layer in which all parents see all children.
+    """
+    if traced.links is None:
+        raise ValueError(
+            "all parents of this layer see all children: there is nothing to sum over positions"
+        )
+    assert traced.couplings is not None and traced.activations is not None
+    rounds = range(len(traced.couplings))
+    shares = _each(traced.couplings, traced.links)
+    return Trace(
+        images=traced.images,
+        grid=traced.grid,
+        couplings=normalize(shares, p=1, dim=-1, eps=torch.finfo(shares.dtype).tiny),
+        evidence=torch.stack(
+            [evidence.at_children(evidence.of_children(traced, r), traced.links) for r in rounds]
+        ),
+        activations=traced.activations.mean(-2),
+        extent=traced.extent,
+        quantity=evidence.quantity(traced),
+    )
+
+
+def mean_agreement(traced: Trace) -> Tensor:
+    """Mean cosine of votes and pose, weighted by coupling, over children and positions: (R, N, J).
+
+    As `agreement`, also of layers with `links`.
+    """
+    assert traced.votes is not None and traced.couplings is not None and traced.poses is not None
+    if traced.links is None:
+        return agreement(traced.votes, traced.couplings, traced.poses)
+    images, places = traced.votes.shape[:2]
+    couplings = traced.couplings.flatten(1, 2)
+    each = agreement(traced.votes.flatten(0, 1), couplings, traced.poses.flatten(1, 2))
+    mass = couplings.abs().sum(2)
+    each, mass = (one.unflatten(1, (images, places)) for one in (each, mass))
+    return (each * mass).sum(2) / mass.sum(2).clamp_min(torch.finfo(mass.dtype).tiny)
+
+
+def input_norms(traced: Trace) -> Tensor:
+    """|s_j|, the norm of what a parent gets before any bias, its mean over positions: (N, J)."""
+    assert traced.votes is not None and traced.factors is not None
+    votes, factors = traced.votes, traced.factors[-1]
+    if traced.links is None:
+        return total_input(votes, factors).norm(dim=-1)
+    total = total_input(votes.flatten(0, 1), factors.flatten(0, 1))
+    return total.norm(dim=-1).unflatten(0, votes.shape[:2]).mean(1)
+
+
+def type_means(couplings: Tensor, grid: tuple[int, int, int] | None, linked: Tensor) -> Tensor:
+    """Mean over the positions of each child type, of children that are `linked` (I,) alone.
+
+    As `by_type`: (..., I, J) -> (..., types, J).
+    """
+    share = by_type(linked[:, None].to(couplings.dtype), grid)
+    return by_type(couplings * linked[:, None], grid) / share.clamp_min(1e-12)
+
+
+def with_parents(traced: Trace) -> Tensor:
+    """Return which children any parent sees: (I,) bool."""
+    if traced.links is None:
+        assert traced.couplings is not None
+        return torch.ones(traced.couplings.shape[2], dtype=torch.bool)
+    return _linked(traced.links)
+
+
+def _linked(links) -> Tensor:
+    """Return which children stand in a slot: (count,) bool."""
+    child = links.child.flatten().cpu()  # -1: an empty slot
+    return torch.zeros(links.count, dtype=torch.bool).index_fill_(0, child[child >= 0], True)
+
+
+def _each(couplings: Tensor, links) -> Tensor:
+    """Couplings of slots (R, N, Q, I, J), child by child: (R, N, count, J) double."""
+    return torch.stack([evidence.at_children(one.double(), links) for one in couplings])

@@ -14,7 +14,7 @@ _under_way: WeakKeyDictionary = WeakKeyDictionary()  # network -> [number of loo
 def evaluating(model):
     """Evaluation mode; every module's mode is put back, also after an error.
 
-    Of several threads that look at one network at a time the last one puts it back.
+    If several threads look at one network at a time, the last one puts it back.
     """
     with _lock:
         training = [module for module in model.modules() if module.training]

@@ -1,51 +1,75 @@
-"""What an analysis needs of a network, told before anything is computed.
+"""Needs of an analysis, and measures that follow from the definition of a routing.
 
-An analysis says so by NEEDS, a tuple of parts of a trace, "grid" (its children have places),
-"decode", "iterations" (more than one pass can be asked for), "interventions" (it takes other
-couplings) and "from_children" (its children can be replaced). None at all: scores are enough, and
+An analysis names its needs in NEEDS: parts of a trace, "grid" (its children have positions),
+"decode", "iterations" (another number can be asked for), "interventions" (couplings can be
+replaced) and "from_children" (children can be replaced). With none at all, scores are enough, and
 networks without capsules will do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from capsviz.tracing.outputs import reconstructs
-from capsviz.tracing.record import ALIASES, PARTS
+from capsviz.nn.routing import summary
+from capsviz.tracing.network import abilities
 
 WORDS = {
     "capsules": "capsules",
-    "grid": "places of its capsules (its grid is None)",
+    "grid": "positions of its capsules (its grid is None)",
     "decode": "decoder",
     "iterations": "iterations that can be asked for",
     "interventions": "couplings that can be replaced",
     "from_children": "way from other children to its classes (`from_children`)",
 }
 
+# Routing -> measures that follow from its definition, whatever its network has learned, by column
+# of the leaderboard. Couplings of uniform routing are uniform; activations of self-routing are
+# shares of couplings, so that with uniform couplings all classes are equal.
+BY_DEFINITION = {
+    "uniform": ("transplant", "parents", "even", "shuffled", "matched"),
+    "self_routing": ("transplant", "even", "matched"),
+}
+REASONS = {
+    "uniform": "couplings of uniform routing are uniform",
+    "self_routing": "activations of self-routing are shares of its couplings, in which votes have "
+    "no say",
+}
 
-def missing(model, needs: Sequence[str]) -> list[str]:
-    """Those of the needs that a network does not have, by name; nothing is computed for it."""
+
+def missing(model: Any, needs: Sequence[str]) -> list[str]:
+    """Return the needs that a network does not have, by name; nothing is computed."""
     if not needs:
         return []
-    if not hasattr(model, "look"):
+    able = abilities(model)
+    if not able.has_capsules:
         return ["capsules"]
-    parts = set(getattr(model, "parts", {*PARTS, *ALIASES}))  # a wrapped network knows its own
-    parts |= {ALIASES[name] for name in ALIASES if name in parts}
-    replaceable = getattr(model, "replaceable", {"couplings", "iterations", "children"})
     presence = {
-        "grid": getattr(model, "grid", None) is not None,
-        "decode": reconstructs(model),
-        "iterations": "iterations" in replaceable and getattr(model, "iterations", 1) is not None,
-        "interventions": "couplings" in replaceable,
-        "from_children": hasattr(model, "from_children") and "children" in replaceable,
+        "grid": able.grid is not None,
+        "decode": able.decodes,
+        "iterations": able.replaceable_iterations,
+        "interventions": able.replaceable_couplings,
+        "from_children": able.replaceable_children,
     }
-    return [name for name in needs if not presence.get(name, name in parts)]
+    return [name for name in needs if not presence.get(name, able.gives(name))]
 
 
-def require(model, needs: Sequence[str], what: str) -> None:
-    """ValueError, in one line, for a network that lacks what an analysis needs."""
+def require(model: Any, needs: Sequence[str], what: str) -> None:
+    """Raise ValueError, in one line, for a network that lacks what an analysis needs."""
     if lacks := missing(model, needs):
         words = ", no ".join(WORDS.get(name, name) for name in lacks)
         raise ValueError(
             f"this network has no {words}: {what} needs {'one' if lacks == ['decode'] else 'them'}"
         )
+
+
+def reason(model: Any, measure: str) -> str | None:
+    """Return why a measure follows from a network's routing; None if it is a result."""
+    name = abilities(model).routing
+    return REASONS[name] if name and measure in BY_DEFINITION.get(name, ()) else None
+
+
+def routing_words(model: Any) -> str:
+    """Return how a network routes, in the line that the file of its routing begins with."""
+    name = abilities(model).routing
+    return "a routing of its own" if name is None else summary(name)

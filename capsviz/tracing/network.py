@@ -1,4 +1,4 @@
-"""What a network offers to be looked into: the protocol, and `abilities`, which answers for it.
+"""The protocol of a network that can be looked into, and `abilities`, which says what one offers.
 
 A network needs `look` and nothing else; the optional parts are listed in `Network`. Nobody but
 `abilities` probes a network for them.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from torch import Tensor, nn
 
-from capsviz.tracing.record import ALIASES, PARTS
+from capsviz.nn import models
+from capsviz.tracing.record import ALIASES
 
 Grid = tuple[int, int, int]  # (types, rows, columns) of the children of a layer
 
@@ -66,11 +69,11 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a network offers, found without running it: the answers of `abilities`."""
+    """Answers of `abilities`: what a network offers, found without running it."""
 
     name: str  # of its card, or of its class
     has_capsules: bool  # it has `look`; without it nothing below but config and card is filled in
-    parts: frozenset[str] = frozenset()  # names of the parts of a trace that it can give
+    parts: frozenset[str] | None = None  # of a trace that it can give; None: it does not say
     decodes: bool = False  # poses into images
     grids: tuple[Grid | None, ...] = (None,)  # of the children of each routed layer
     has_receptive_fields: bool = False  # it says which pixels a capsule depends on
@@ -86,6 +89,10 @@ class Abilities:
     image_bytes: int = 1
     config: Mapping[str, Any] = field(default_factory=dict)
     card: Mapping[str, Any] = field(default_factory=dict)
+
+    def gives(self, part: str) -> bool:
+        """Return whether it can give a part of a trace; true where it does not say."""
+        return self.has_capsules and (self.parts is None or part in self.parts)
 
     @property
     def grid(self) -> Grid | None:
@@ -117,8 +124,9 @@ def abilities(model: Any) -> Abilities:
     size = getattr(model, "image_bytes", 1)
     if not callable(getattr(model, "look", None)):
         return Abilities(name, False, image_bytes=size, config=config, card=card)
-    parts = frozenset(getattr(model, "parts", {*PARTS, *ALIASES}))
-    parts |= {ALIASES[alias] for alias in ALIASES if alias in parts}
+    parts = getattr(model, "parts", None)
+    if parts is not None:
+        parts = frozenset({*parts, *(ALIASES[name] for name in ALIASES if name in parts)})
     children = getattr(model, "from_children", None)
     replaceable = getattr(model, "replaceable", None)
     if replaceable is None:
@@ -160,3 +168,108 @@ def takes(function: Callable, name: str) -> bool:
     """Return whether a function has an argument of that name."""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+_trusted: WeakSet = WeakSet()
+
+
+def is_trusted(model: Any) -> bool:
+    """Return whether a network was verified, or comes with capsviz in all its parts."""
+    if model not in _trusted and models.of_capsviz(model):
+        _trusted.add(model)
+    return model in _trusted
+
+
+def trust(model: Any) -> None:
+    """Note that a network was verified."""
+    _trusted.add(model)
+
+
+def check_layer(model: Any, layer: int, function: Callable) -> None:
+    """Raise ValueError for a layer that a network does not have, or a function does not take."""
+    layers = len(abilities(model).grids)
+    if layers > 1 and layer not in range(-layers, layers):
+        raise ValueError(
+            f"this network has {layers} routed layers: expected layer 0 to {layers - 1}, "
+            f"got {layer}"
+        )
+    if layer != -1 and not takes(function, "layer"):
+        raise ValueError(
+            f"this network shows one routed layer, expected layer 0 or -1, got {layer}"
+        )
+
+
+def check_look(model: Any, layer: int, couplings: str | Tensor | None) -> None:
+    """Raise ValueError for a layer or couplings that a network's `look` does not take."""
+    check_layer(model, layer, model.look)
+    if isinstance(couplings, Tensor) and not couplings.isfinite().all():
+        raise ValueError("expected finite couplings, got some that are not finite")
+    if couplings is not None and not takes(model.look, "couplings"):
+        raise ValueError(
+            "this network's couplings cannot be replaced: its `look` takes no `couplings`"
+        )
+
+
+def below_classes(model: Any, layer: int | None) -> int | None:
+    """Return a routed layer's number from 0; None for that of the classes, by whatever index.
+
+    A number that does not exist is returned as it is: `trace` refuses it.
+    """
+    count = len(abilities(model).grids)
+    if layer is None or layer in (-1, count - 1):
+        return None
+    return layer % count if -count <= layer < count else layer
+
+
+def children_words(model: Any) -> str:
+    """Return what to call the children of the classes in a caption."""
+    return "capsules below the classes" if len(abilities(model).grids) > 1 else "primary capsules"
+
+
+def extent(model: Any, layer: int = -1) -> list[float]:
+    """Return where a grid lies on the image: left, right, bottom and top in pixels, for `imshow`.
+
+    Each position is drawn at the centre of its whole receptive field, also where the border cuts
+    the field off, and is as large as the step to the next. Where there is no step (one position, or
+    equal fields), the field is divided evenly.
+
+    Parameters
+    ----------
+    layer  index of the routed layer whose children are meant.
+
+    Raises
+    ------
+    ValueError  for a network whose children have no positions, or that does not say those of a
+                layer.
+    """
+    able = abilities(model)
+    grid = able.grids[layer]
+    if grid is None or not able.has_receptive_fields:
+        raise ValueError("the capsules of this network have no positions: its grid is None")
+    field = model.receptive_field
+    if takes(field, "layer"):
+        field = partial(field, layer=layer)
+    elif layer not in (-1, len(able.grids) - 1):
+        raise ValueError(f"this network says the positions of its last layer, not of {layer}")
+    _, rows, columns = grid
+    top, bottom = _ends([field(row, 0)[0] for row in range(rows)])
+    left, right = _ends([field(0, column)[1] for column in range(columns)])
+    return [left, right, bottom, top]
+
+
+def _ends(fields: list[slice]) -> tuple[float, float]:
+    """Return the outer edges of a row of positions with these receptive fields.
+
+    Fields that are shorter than others are cut off at the border of the image: their positions
+    follow from those of whole fields.
+    """
+    centres = [(one.start + one.stop - 1) / 2 for one in fields]
+    low, high, count = centres[0], centres[-1], len(fields)
+    sizes = [one.stop - one.start for one in fields]
+    whole = [k for k, size in enumerate(sizes) if size == max(sizes)]
+    if 1 < len(whole) < count and (span := centres[whole[-1]] - centres[whole[0]]) > 0:
+        step = span / (whole[-1] - whole[0])
+        low = centres[whole[0]] - step * whole[0]
+        high = low + step * (count - 1)
+    half = (high - low) / (count - 1) / 2 if high > low else sizes[0] / 2
+    return low - half, high + half

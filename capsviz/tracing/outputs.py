@@ -1,25 +1,37 @@
-"""What a network says of images and makes of poses, with capsules or without."""
+"""Scores, features and reconstructions of images, by networks with capsules or without."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from capsviz.nn.images import check_images, like_of
-from capsviz.tracing.finite import name, require_finite
+from capsviz.tracing.finite import require_finite
 from capsviz.tracing.forward import CHUNK_IMAGES, images_at_a_time, trace
 from capsviz.tracing.modes import inference
+from capsviz.tracing.network import abilities
+from capsviz.tracing.record import last_activations
 
 LENGTH = "capsule length"
 
 
-def reconstructs(model) -> bool:
-    """Whether a network has capsules, and decodes them."""
-    return hasattr(model, "look") and getattr(model, "decoder", model) is not None
+def reconstructs(model: Any) -> bool:
+    """Return whether a network has capsules and a decoder for them."""
+    return abilities(model).decodes
 
 
-def require_decoder(model) -> None:
-    """ValueError for a network whose poses cannot be drawn, before anything is computed."""
+def require_capsules(model: Any) -> None:
+    """Raise ValueError for a network without capsules."""
+    if not abilities(model).has_capsules:
+        raise ValueError(
+            "this network has no capsules, so none can win: expected a capsule network"
+        )
+
+
+def require_decoder(model: Any) -> None:
+    """Raise ValueError for a network without a decoder, before anything is computed."""
     if not reconstructs(model):
         raise ValueError(
             "this network has no decoder, so its poses cannot be drawn: expected a capsule network "
@@ -27,10 +39,17 @@ def require_decoder(model) -> None:
         )
 
 
-def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
-    """What a network says of images, with capsules or without: (N, J) in [0, 1], on the CPU.
+def require_reconstruction(reconstruction: Tensor | None) -> Tensor:
+    """Return a reconstruction; raise ValueError if the network made none."""
+    if reconstruction is None:
+        raise ValueError("this network has no decoder, so there is no reconstruction to compare")
+    return reconstruction
 
-    Activations of the class capsules, or probabilities. The class is the largest one.
+
+def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
+    """Return the scores of images, (N, J) in [0, 1], on the CPU; the largest is the prediction.
+
+    They are activations of the class capsules, or probabilities of a network without capsules.
 
     Parameters
     ----------
@@ -41,7 +60,8 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
     ------
     NotFiniteError  an ArithmeticError and ValueError, for scores that are NaN or infinite.
     """
-    if hasattr(model, "look"):
+    able = abilities(model)
+    if able.has_capsules:
         values = trace(model, images, keep=("lengths",), chunk=chunk).lengths
         assert values is not None
     else:
@@ -51,22 +71,23 @@ def scores(model, images: Tensor, *, chunk: int | None = None) -> Tensor:
             parts = images.split(chunk or images_at_a_time(model))
             pieces = [model(part.to(like)).lengths.cpu() for part in parts]
         values = torch.cat(pieces)  # outside: no inference tensor
-    return require_finite(values, f"the scores of {name(model)}")
+    return require_finite(values, f"the scores of the network '{able.name}'")
 
 
 def score_name(model, images: Tensor | None = None) -> str:
-    """What the scores of a network are: "capsule length", "activation" or "probability".
+    """Return what the scores of a network are: "capsule length", "activation" or "probability".
 
-    A score is a length where it is the norm of the pose, as it is of dynamic routing, and not of EM
-    or self-routing; the first of the images (N, C, H, W) tells, without any one of noise.
+    A score is a length if it is the norm of the pose, as in dynamic routing; in EM or self-routing
+    it is not. The first of the images (N, C, H, W) decides; without images, one of noise does.
     """
-    if not hasattr(model, "look"):
+    able = abilities(model)
+    if not able.has_capsules:
         return "probability"
-    if "poses" not in getattr(model, "parts", ("poses",)):  # a wrapped network without
+    if not able.gives("poses"):
         return "activation"
     if images is None:
         noise = torch.Generator().manual_seed(0)
-        images = torch.rand(1, *model.config["image_shape"], generator=noise)
+        images = torch.rand(1, *able.config["image_shape"], generator=noise)
     traced = trace(model, images[:1], keep=("poses", "lengths"))
     assert traced.poses is not None and traced.lengths is not None
     norms = traced.poses[-1].float().norm(dim=-1)
@@ -77,7 +98,7 @@ def score_name(model, images: Tensor | None = None) -> str:
 
 
 def decode(model, poses: Tensor, classes: Tensor) -> Tensor:
-    """Reconstructions (N, C, H, W), on the CPU, from poses (N, J, E) of `classes` (N,)."""
+    """Return reconstructions (N, C, H, W), on the CPU, from poses (N, J, E) of `classes` (N,)."""
     like = like_of(model)
     with inference(model):
         parts = [
@@ -87,3 +108,54 @@ def decode(model, poses: Tensor, classes: Tensor) -> Tensor:
             )
         ]
     return torch.cat(parts)
+
+
+def features(model, images: Tensor, classes: Tensor) -> Tensor:
+    """Return vectors (N, F) in float64, on the CPU, that N images (N, C, H, W) are classified by.
+
+    They are the pose of one class (`classes`, (N,)) after the last iteration, or the input of the
+    last linear layer of a network without capsules.
+
+    Raises
+    ------
+    ValueError  for a network that has neither.
+    """
+    if abilities(model).has_capsules:
+        poses = trace(model, images, keep=("poses",)).poses
+        assert poses is not None  # `trace` raises for what it cannot keep
+        return poses[-1][torch.arange(len(classes)), classes.cpu()].double()
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not linear:
+        raise ValueError("this network has neither capsules nor a linear layer at its end")
+    inputs: list[Tensor] = []
+    hook = linear[-1].register_forward_pre_hook(
+        lambda module, arguments: inputs.append(arguments[0].flatten(1).double().cpu())
+    )
+    try:
+        scores(model, images)
+    finally:
+        hook.remove()
+    return torch.cat(inputs)
+
+
+def distance(images: Tensor, reconstructions: Tensor) -> Tensor:
+    """Return the L2 distance (N,) of images and reconstructions, both (N, C, H, W)."""
+    return (images - reconstructions).flatten(1).norm(dim=1)
+
+
+def activations_and_distance(model: Any, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return activations (N, J) and the distance (N,) to the winning capsule's reconstruction.
+
+    Frosst, Sabour & Hinton (2018), arXiv:1811.06969: an image that is far from its reconstruction
+    is suspect. Gradients reach the images, unless they are switched off.
+
+    Raises
+    ------
+    ValueError  for a network without capsules or without a decoder.
+    """
+    require_capsules(model)
+    parts = model.look(images, keep=("lengths", "reconstruction"))
+    reconstruction = require_reconstruction(parts.get("reconstruction"))
+    activations = last_activations(parts)
+    assert activations is not None
+    return activations, distance(images, reconstruction)

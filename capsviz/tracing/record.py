@@ -1,4 +1,4 @@
-"""Trace: what one forward pass shows, part by part, and what of it is kept."""
+"""Trace: the parts of one forward pass, and which of them are kept."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from capsviz.nn.quantity import Quantity
 
 @dataclass(frozen=True)
 class Trace:
-    """What one forward pass of N images shows of one routed layer, on the CPU.
+    """One forward pass of N images through one routed layer, on the CPU.
 
     Parts that were not kept, or that the network does not have, are None. Where `grid` is given,
-    child i is of the type and at the place for which i = (type * rows + row) * columns + column.
+    child i is of the type and at the position for which i = (type * rows + row) * columns + column.
     Iterations are numbered from 1; entry R of an axis R (index -1) is the result. Of dynamic
     routing entry 1 (index 0) holds zero logits and uniform couplings. A layer with `links` has an
-    axis of places, Q, after N.
+    axis of positions, Q, after N.
     """
 
     images: Tensor  # (N, C, H, W) in [0, 1]
     grid: tuple[int, int, int] | None  # (types, rows, columns) of the children; None: no grid
     pose_shape: tuple[int, ...] | None = None  # of a parent's pose: (E,) or (4, 4); None: unknown
-    links: object | None = None  # which children each place sees; None: all see all
+    links: object | None = None  # which children each position sees; None: all
     children: Tensor | None = None  # (N, I, D); of the first layer the primary capsules
     child_activations: Tensor | None = None  # (N, I); lengths, where nothing else is known
     votes: Tensor | None = None  # (N, I, J, E)
@@ -45,7 +45,7 @@ class Trace:
         shown = []
         for field in fields(self):
             value = getattr(self, field.name)
-            value = getattr(value, "child", value)  # of links: numbers, places by slots
+            value = getattr(value, "child", value)  # of links: numbers, positions by slots
             if isinstance(value, Tensor):
                 value = tuple(value.shape)
             if value is not None:
@@ -64,7 +64,7 @@ class Trace:
 
     @property
     def factors(self) -> Tensor | None:
-        """What the votes are multiplied by, (R, N, I, J): the weights, or else the couplings."""
+        """Factors of the votes, (R, N, I, J): the weights, or else the couplings."""
         return self.couplings if self.weights is None else self.weights
 
 
@@ -75,7 +75,7 @@ KEEP = tuple(name for name in PARTS if name != "last")  # everything
 PER_ITERATION = (  # their batch axis is the second
     "logits", "couplings", "weights", "evidence", "poses", "activations",
 )  # fmt: skip
-OPTIONAL = ("weights", "evidence", "reconstruction")  # what a network may do without
+OPTIONAL = ("weights", "evidence", "reconstruction")  # parts that a network need not have
 
 # What `look` is asked for to have a part, which it may give by another name, or in other parts.
 SOURCES = {
@@ -103,12 +103,12 @@ def fields_of(keep: Sequence[str]) -> tuple[str, ...]:
 
 
 def names_for(parts: Sequence[str]) -> tuple[str, ...]:
-    """What `look` is asked to keep for these fields of a trace."""
+    """Return what `look` is asked to keep for these fields of a trace."""
     return tuple(dict.fromkeys(name for part in parts for name in SOURCES.get(part, (part,))))
 
 
 def parts_from(values: dict[str, Tensor], parts: Sequence[str]) -> dict[str, Tensor]:
-    """Fields of a trace from what `look` gave; those are missing that it has nothing for.
+    """Return fields of a trace from what `look` gave, as far as it gave them.
 
     Activations that were not given are the norms of poses; the last of them are the `lengths`,
     where those were given.

@@ -1,4 +1,4 @@
-"""Traces that are asked for again, answered from the first one."""
+"""Remember traces: equal ones are answered from the first."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def remember():
 
 
 def of_one(model, key: tuple, look: Callable[[], dict]) -> dict:
-    """What a network shows of one image, whose sizes tell those of many; looked at once."""
+    """Return what a network shows of one image, from which the sizes for many follow."""
     shown = _shown.get()
     if shown is None:
         return look()
@@ -98,18 +98,18 @@ def recalled(
 
 
 def digest(images: Tensor) -> tuple:
-    """What tells images (N, C, H, W) from all others: shape, kind of numbers, and a hash."""
+    """Return what identifies images (N, C, H, W): shape, type of numbers, and a hash."""
     numbers = images.detach().cpu().contiguous().view(torch.uint8).numpy().data
     return images.shape, images.dtype, hashlib.blake2b(numbers, digest_size=16).digest()
 
 
 def _content(tensor: Tensor) -> int:
-    """Of its numbers: fused optimisers, and what writes to `data`, count no version."""
+    """Return a hash of a tensor: fused optimisers, and what writes to `data`, count no version."""
     return int(torch.hash_tensor(tensor.detach()).view(torch.int64)) if tensor.numel() else 0
 
 
 def covers(kept: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether a trace that kept some parts can answer for others."""
+    """Return whether a trace that kept some parts can answer for others."""
     return set(parts) - {"last"} <= set(kept) and (
         "last" not in parts or bool({"last", "activations"} & set(kept))
     )

@@ -1,8 +1,8 @@
-"""What a network says under other couplings, or of other children: children are made once.
+"""Route the same children again: with other couplings, others of them, or with gradients.
 
-A network whose `encode` gives its children, and whose `capsules` route them, is asked for these
-once a chunk of images, and routed as often as there are couplings, or children left out. Any other
-is traced anew for each.
+A network whose `encode` gives its children, and whose `capsules` route them, makes its children
+once for a chunk of images, and routes them as often as there are couplings. Any other is traced
+anew for each.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from capsviz.nn.functional import lengths
 from capsviz.nn.images import check_images
+from capsviz.nn.models import Output
 from capsviz.nn.routing import Parents
 from capsviz.tracing.finite import require_finite_parts
 from capsviz.tracing.forward import images_at_a_time, trace
 from capsviz.tracing.interventions import of_some
-from capsviz.tracing.modes import inference
+from capsviz.tracing.modes import evaluating, inference
 from capsviz.tracing.needs import require
-from capsviz.tracing.places import grids
-from capsviz.tracing.requests import check_layer
+from capsviz.tracing.network import abilities, check_layer
 
 
 def routes_again(model) -> bool:
-    """Whether a network's children can be routed again without its stem."""
-    capsules = getattr(model, "capsules", None)
-    return hasattr(model, "encode") and hasattr(capsules, "route_votes")
+    """Return whether a network's children can be routed again without its stem."""
+    return abilities(model).routes_again
 
 
 def parents_under(
@@ -38,7 +38,7 @@ def parents_under(
     iterations: int | None = None,
     progress=iter,
 ) -> Parents:
-    """Poses (K, N, J, E) and activations (K, N, J) of the classes under K couplings.
+    """Return poses (K, N, J, E) and activations (K, N, J) of the classes under K couplings.
 
     Parameters
     ----------
@@ -80,14 +80,14 @@ def parents_under(
 
 
 def _check(several: Sequence[Tensor | None]) -> None:
-    """ValueError for no couplings, or some that are not finite; TypeError for what is no tensor."""
+    """Raise ValueError for no couplings, or NaN among them; TypeError for what is no tensor."""
     if len(several) == 0:
         raise ValueError("expected couplings, or None where the network routes: got an empty list")
     for one in several:
         if not (one is None or isinstance(one, Tensor)):
             raise TypeError(f"expected couplings as tensors or None, got {type(one).__name__}")
         if one is not None and not one.isfinite().all():
-            raise ValueError("expected couplings that are numbers, got some that are not finite")
+            raise ValueError("expected finite couplings, got some that are not finite")
 
 
 def under_couplings(
@@ -98,7 +98,7 @@ def under_couplings(
     iterations: int | None = None,
     progress=iter,
 ) -> Tensor:
-    """Activations (K, N, J) alone, as `parents_under` has them; poses are not asked for."""
+    """Return the activations (K, N, J) of `parents_under`; no poses are needed for them."""
     if routes_again(model):
         routed = parents_under(model, images, several, iterations=iterations, progress=progress)
         return routed.activations
@@ -119,7 +119,7 @@ def from_children(
     layer: int = -1,
     couplings: Tensor | Sequence[Tensor | None] | None = None,
 ) -> Tensor:
-    """Activations (N, J) of the classes, of children that need not be those of an image.
+    """Return activations (N, J) of the classes, for children that need not come from an image.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def from_children(
                 activations or couplings of another shape.
     """
     require(model, ("from_children",), "an exchange of children")
-    layer = -1 if layer == len(grids(model)) - 1 else layer
+    layer = -1 if layer == len(abilities(model).grids) - 1 else layer
     check_layer(model, layer, model.from_children)
     if children.dim() != 3 or not (activations is None or activations.shape == children.shape[:2]):
         form = None if activations is None else tuple(activations.shape)
@@ -169,9 +169,37 @@ def from_children(
 def chunks(
     model, images: Tensor, progress: Callable = iter
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """Rows, children (B, I, D) and their activations (B, I) or None, a chunk after the other."""
+    """Yield rows, children (B, I, D) and their activations (B, I) or None, chunk by chunk."""
     like, size = next(model.parameters()), images_at_a_time(model)
     with inference(model):
         for start in progress(range(0, len(images), size)):
             rows = slice(start, start + size)
             yield rows, *model.encode(images[rows].to(like))
+
+
+def child_gradients(model, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients that would reach children in training, in evaluation mode.
+
+    Returns
+    -------
+    Squared norms (N, I) of the gradient of the training loss with respect to each child's vector,
+    image by image; the children's largest activations (I,) over images; whether each image (N,) is
+    classified correctly.
+    """
+    squares, largest, right = [], [], []
+    with evaluating(model):
+        for rows, primary, active in chunks(model, images):
+            activations = lengths(primary) if active is None else active
+            largest.append(activations.amax(0).cpu())
+            with torch.inference_mode(False), torch.enable_grad():
+                u = primary.clone().requires_grad_()
+                gates = None if active is None else active.clone()
+                batch = images[rows].to(u)
+                truth = labels[rows].to(u.device)
+                parents = model.capsules.couple(u, gates)
+                output = Output(parents.activations, parents.poses, u)
+                loss = model.objective(output, batch, truth).loss * len(batch)
+                (slope,) = torch.autograd.grad(loss, u)
+            squares.append(slope.detach().square().sum(2).double().cpu())
+            right.append((parents.activations.argmax(1) == truth).cpu())
+    return torch.cat(squares), torch.stack(largest).amax(0), torch.cat(right)

@@ -1,8 +1,10 @@
-"""What a run leaves at its end: weights, their card and their recipe; and whether all is there."""
+"""The files of a trained network: weights, their card and, of a run, the recipe."""
 
 from __future__ import annotations
 
 import copy
+import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -11,47 +13,103 @@ import torch
 from torch import nn
 
 from capsviz import checkpoint
+from capsviz.data import Dataset
 from capsviz.files import write_text
+from capsviz.nn import models
+from capsviz.nn.random_state import seeded
 from capsviz.provenance import hardware, provenance
+from capsviz.tracing import abilities
 from capsviz.tracing.finite import NotFiniteError
 from capsviz.training.evaluate import evaluate
+from capsviz.training.history import best_epoch, stopped_early
 from capsviz.training.recipe import Recipe, differing, resolve_precision, to_toml
-from capsviz.training.record import best_epoch, stopped_early
 from capsviz.training.thresholds import thresholds
+from capsviz.wrapping.environment import as_written
 
-HALF_MAY_COST = 0.0005  # of validation accuracy, which is worth half the size of the weights
+HALF_MAY_COST = 0.0005  # of validation accuracy, for weights of half the size
+
+
+def save(
+    model: nn.Module, path: str | os.PathLike, dataset: Dataset, *, options: Mapping | None = None
+) -> Path:
+    """Save a network that you trained: `capsviz.load` and every `--checkpoint` open it again.
+
+    Parameters
+    ----------
+    model    a `CapsNet`, or another network of `capsviz.nn.models`. For a module of your own, save
+             the `state_dict` by torch and use `--network FILE.py:FUNCTION --weights FILE`.
+    path     a folder, "runs/mine", for runs/mine/mine.safetensors; or the name of that file. A card
+             in JSON is written beside the weights. Existing files are overwritten.
+    dataset  the network's training data; name, classes and image shape are saved.
+    options  that the data set was loaded with, {"image_size": 32} or {"pad_px": 2}: commands load
+             it the same way.
+
+    Returns
+    -------
+    The path of the weights.
+
+    Raises
+    ------
+    ValueError  for a network that is not capsviz's, is for other images or classes, or whose
+                weights have other names, as with `weight_norm`.
+    """
+    model = as_written(model)
+    kind = type(model)
+    config = abilities(model).config
+    if models.name_for(model) is None or not config:
+        raise ValueError(
+            f"a {kind.__name__} is not a network of capsviz.nn.models: save its weights by "
+            "torch.save(model.state_dict(), FILE), and open them by --network FILE.py:FUNCTION "
+            "--weights FILE"
+        )
+    expected = (tuple(config["image_shape"]), config["classes"])
+    if expected != (dataset.image_shape, len(dataset.classes)):
+        raise ValueError(
+            f"the network is for images {expected[0]} of {expected[1]} classes, but "
+            f"{dataset.name} has {dataset.image_shape} of {len(dataset.classes)}"
+        )
+    with seeded(0):
+        fresh = models.of_config(str(models.name_for(model)), config)
+    if strange := sorted(fresh.state_dict().keys() ^ model.state_dict().keys()):
+        raise ValueError(
+            f"the names of its weights are not a {kind.__name__}'s ({strange[0]}): remove "
+            "parametrizations first (torch.nn.utils.parametrize.remove_parametrizations)"
+        )
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        path = path / f"{path.name}.safetensors"
+    card = {
+        "name": path.stem,
+        "dataset": _about_data(dataset, dict(options or {})),
+        "training": {"images": len(dataset)},
+        "provenance": provenance(None, str(next(model.parameters()).device)),
+    }
+    return checkpoint.save(path, model, card, dtype=None)
 
 
 def stored(path: Path, recipe: Recipe, splits) -> dict | None:
-    """The card of a run that ended: its test set is not read a second time."""
+    """Return the card of a run that ended with all its files, else None."""
     try:
         card = checkpoint.read_card(path)
         whole = card["weights"].get("sha256") == checkpoint.sha256(path)
-    except (FileNotFoundError, ValueError):  # it was killed before all was written
-        return None
-    images = card["dataset"].get("images")
-    if images is not None and images != _images(splits):
+    except (FileNotFoundError, ValueError):  # the run was killed while it wrote them
         return None
     whole = whole and "results" in card and path.with_suffix(".toml").is_file()
-    return card if whole and not differing(card.get("recipe", {}), recipe) else None
-
-
-def _images(splits) -> dict[str, str]:
-    """What tells the images of each split from others."""
-    return {split: part.digest for split, part in splits.items()}
+    same = card["dataset"].get("images") == _digests(splits)
+    return card if whole and same and not differing(card.get("recipe", {}), recipe) else None
 
 
 def store(
     path: Path, model: nn.Module, recipe: Recipe, splits, history, device, *, processes: int = 1
 ) -> dict:
-    """Write weights, card and recipe; float16 unless that costs much validation accuracy.
+    """Write weights, card and recipe; in float16 unless that costs much validation accuracy.
 
-    The card's results are those of the weights as they are stored.
+    The results in the card are those of the weights as they are stored.
     """
     test, validation = splits["test"], splits["validation"]
     validated, dtype = evaluate(model, validation), None
     half = copy.deepcopy(model).half().float()
-    with suppress(NotFiniteError):  # of a number too large for float16
+    with suppress(NotFiniteError):  # from numbers too large for float16
         rounded = evaluate(half, validation)
         if rounded.accuracy >= validated.accuracy - HALF_MAY_COST:
             model, validated, dtype = half, rounded, torch.float16
@@ -76,21 +134,31 @@ def store(
 
 
 def describe(path: Path, recipe: Recipe, splits, device, training: dict) -> dict:
-    """What can be said of weights before they are evaluated."""
-    test = splits["test"]
+    """Return the card of a run before its evaluation."""
     return {
         "name": path.stem,
         "dataset": {
+            **_about_data(splits["test"], recipe.data_options),
             "name": recipe.dataset,
-            "classes": list(test.classes),
-            "image_shape": list(test.image_shape),
-            "whole": list(splits["train"].image_shape),  # before a centre is cut out of it
-            "things": 1 if test.parts is None else test.parts.shape[1],  # to be told in each image
-            "options": recipe.data_options,
-            "images": _images(splits),
-            "notice": test.notice,
+            "whole": list(splits["train"].image_shape),  # before the centre is cropped
+            "images": _digests(splits),
         },
         "recipe": asdict(recipe),
         "training": training,
         "provenance": provenance(None, str(device)),
     }
+
+
+def _about_data(dataset: Dataset, options: dict) -> dict:
+    return {
+        "name": dataset.name,
+        "classes": list(dataset.classes),
+        "image_shape": list(dataset.image_shape),
+        "things": 1 if dataset.parts is None else dataset.parts.shape[1],  # in each image
+        "options": options,
+        "notice": dataset.notice,
+    }
+
+
+def _digests(splits) -> dict[str, str]:
+    return {split: part.digest for split, part in splits.items()}

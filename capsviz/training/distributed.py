@@ -1,9 +1,9 @@
 """One run on several GPUs or hosts: `torchrun --nproc-per-node=N -m capsviz train ...`.
 
-PyTorch's distributed engine through Accelerate. Every process draws the same batches and takes its
-share of each; gradients are averaged, so all hold the same weights. The first process alone reads
-what a run left, evaluates, decides and writes, and tells the others: they need no common folder.
-The data are to lie on each host.
+This uses PyTorch's distributed engine through Accelerate. Every process draws the same batches and
+computes its share of each; gradients are averaged, so all processes have the same weights. The
+first process alone reads the state of a run, evaluates, decides and writes, so that hosts need no
+common folder. Each host needs the data.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 
 class Team:
-    """The processes of a run; by itself, the only one.
+    """The processes of a run: here a single one.
 
     Attributes
     ----------
-    rank  of this process, from 0.
+    rank  number of this process, from 0.
     size  number of processes.
     """
 
@@ -32,40 +32,40 @@ class Team:
 
     @property
     def leads(self) -> bool:
-        """Whether this process is the one that writes."""
+        """Return whether this process evaluates and writes."""
         return self.rank == 0
 
     def prepare(self, model: nn.Module) -> nn.Module:
-        """A module to call in the network's place, whose gradients are those of all processes."""
+        """Return a module to call in the network's place, which averages gradients."""
         return model
 
     def smallest(self, images: int) -> int:
-        """How many images of a batch the process with the fewest takes."""
+        """Return the smallest share of a batch, in images."""
         return images
 
     def share(self, batch: Tensor) -> tuple[Tensor, float]:
-        """This process's part of a batch (B,), and what its mean loss weighs in the sum of all."""
+        """Return this process's share of a batch (B,), and its mean loss's weight in the sum."""
         return batch, 1.0
 
     def alone(self, prepared: nn.Module):
-        """A context for a backward pass whose gradients are not exchanged yet."""
+        """Return a context for a backward pass without an exchange of gradients."""
         return nullcontext()
 
     def sum(self, value: Tensor) -> Tensor:
-        """The sum over all processes."""
+        """Return the sum over all processes."""
         return value
 
     def agree(self, value):
-        """What the first process says, in all of them; anything that can be pickled."""
+        """Return the first process's value in all of them; anything that can be pickled."""
         return value
 
     def wait(self) -> None:
-        """Until every process is here."""
+        """Wait until every process calls this."""
 
     def in_turn(self, load: Callable):
-        """What `load` gives; on each host one process before the others: it may download something.
+        """Return `load()`, called by one process of each host first, as it may download something.
 
-        Whatever it raises in one is raised in all.
+        An error in one process is raised in all.
         """
         return load()
 
@@ -78,7 +78,7 @@ class _Several(Team):
     def prepare(self, model):
         from accelerate import DistributedDataParallelKwargs
 
-        if leaves_some(model):  # else PyTorch would warn of each run that none is left
+        if has_unused_weights(model):  # PyTorch warns if the option is set without need
             self.accelerator.ddp_handler = DistributedDataParallelKwargs(
                 find_unused_parameters=True
             )
@@ -89,7 +89,7 @@ class _Several(Team):
 
     def share(self, batch):
         mine = batch[self.rank :: self.size]
-        if len(mine) == 0:  # all must take part in each step
+        if len(mine) == 0:  # every process must take part in each step
             return batch[:1], 0.0
         return mine, self.size * len(mine) / len(batch)
 
@@ -128,21 +128,21 @@ class _Several(Team):
 
 @contextmanager
 def team(device: torch.device):
-    """The team of this run, and the device of this process, for as long as the run lasts.
+    """Within this context, yield the team of this run and the device of this process.
 
     Parameters
     ----------
-    device  that was asked for; where there are several GPUs, each process gets its own.
+    device  the requested one; with several GPUs, each process gets its own.
 
     Raises
     ------
-    ValueError       for a WORLD_SIZE that is no number.
-    ImportError      if there are several processes, but no Accelerate.
-    ConnectionError  if another process of the run ended before its time.
+    ValueError       for a WORLD_SIZE that is not a number.
+    ImportError      for several processes without Accelerate.
+    ConnectionError  if another process of the run ended early.
     """
     count = os.environ.get("WORLD_SIZE", "1")
     if not count.isdecimal():
-        raise ValueError(f"WORLD_SIZE is the number of processes, got '{count}'")
+        raise ValueError(f"$WORLD_SIZE must be the number of processes, got '{count}'")
     if int(count) < 2:
         yield Team(), device
         return
@@ -165,9 +165,9 @@ def team(device: torch.device):
     several.accelerator.end_training()
 
 
-def leaves_some(model: nn.Module) -> bool:
-    """Whether some weights have no say in the loss: of poses, by self-routing without a decoder."""
-    network: Any = copy.deepcopy(model).cpu().eval()  # dropout would draw
+def has_unused_weights(model: nn.Module) -> bool:
+    """Return whether some weights get no gradient, as those of poses that nothing uses."""
+    network: Any = copy.deepcopy(model).cpu().eval()  # dropout would use random numbers
     images = torch.zeros(2, *network.config["image_shape"])
     labels = torch.zeros(2, dtype=torch.long)
     network.objective(network(images), images, labels).loss.backward()
@@ -175,7 +175,7 @@ def leaves_some(model: nn.Module) -> bool:
 
 
 def _lost(error: Exception) -> bool:
-    """Whether an error of PyTorch's engine says that another process is gone."""
+    """Return whether an error of PyTorch's engine means that another process ended."""
     text = str(error).lower()
     return isinstance(error, torch.distributed.DistError) or any(
         words in text for words in ("connection closed", "connection reset", "broken pipe")

@@ -1,4 +1,4 @@
-"""Evaluation: accuracy with its interval, confusion, and losses per image, over a whole split."""
+"""Evaluation on a whole split: accuracy with its interval, confusion, and losses per image."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from capsviz.transforms.augment import to_float
 
 
 class Evaluation(NamedTuple):
-    """What a network does on n images. Nothing here is given the true class but the scores.
+    """Scores of a network on n images; the true class is used for scoring alone.
 
-    Where each image shows K things, the classes of the K longest capsules are what is predicted,
-    and an image is right if they are its K classes, in any order.
+    If each image shows K things, the predictions are the classes of the K longest capsules, and an
+    image is correct if they are its K classes, in any order.
     """
 
     n: int
     accuracy: float
     accuracy_ci95: tuple[float, float]  # Wilson score interval
     error_percent: float
-    per_class: dict[str, float]  # of the images that show a class, those in which it is predicted
-    confusion: list[list[int]] | None  # row: true class, column: predicted; None for several
-    margin_loss: float  # mean over images; with the paper's margins, whatever was minimised
+    per_class: dict[str, float]  # recall of each class
+    confusion: list[list[int]] | None  # row: true class, column: predicted; None for K > 1
+    margin_loss: float  # mean over images; with the paper's margins, whatever the objective
     reconstruction_sse: float | None  # mean over images, decoded from the predicted classes
 
 
 def evaluate(
     model: nn.Module, dataset: Dataset, *, batch_size: int | None = None, progress=iter
 ) -> Evaluation:
-    """Run a network over a split; it is left in the mode it was found in.
+    """Evaluate a network on a split; its training mode is restored.
 
     Parameters
     ----------
     model       any of `capsviz.nn.models`.
     dataset     the split; its images must have the size the network was built for.
-    batch_size  images at a time; the result does not depend on it. None: by their size.
+    batch_size  images at a time; the result does not depend on it. None: chosen by image size.
     progress    wraps the batches, for a progress bar.
 
     Raises
     ------
-    ValueError      for images of another size, or another number of classes, than the network's.
-    NotFiniteError  for lengths or reconstruction errors that are no numbers.
+    ValueError      for another image shape, or number of classes, than the network's.
+    NotFiniteError  for infinite or NaN lengths or reconstruction errors.
     """
     answers, margins, sses = [], [], []
     batch_size = batch_size or images_at_a_time(model)
@@ -61,7 +61,7 @@ def evaluate(
             output = model(images)
             if output.lengths.shape[1] != classes:
                 raise ValueError(
-                    f"the network knows {output.lengths.shape[1]} classes, "
+                    f"the network has {output.lengths.shape[1]} classes, "
                     f"but {dataset.name} has {classes}"
                 )
             require_finite(output.lengths, "the lengths of the capsules")
@@ -100,12 +100,12 @@ def evaluate(
 
 
 def longest(lengths: Tensor, k: int) -> Tensor:
-    """The classes of the k longest capsules, the longest first: lengths (B, J) -> (B, k)."""
+    """Return the classes (B, k) of the k longest capsules, the longest first; lengths (B, J)."""
     return predict(lengths)[:, None] if k == 1 else lengths.topk(k, 1).indices
 
 
 def all_right(lengths: Tensor, labels: Tensor) -> Tensor:
-    """Whether the K longest capsules are those of the K true classes, in any order: (B,) bool.
+    """Return whether the K longest capsules are the K true classes, in any order: (B,) bool.
 
     Parameters
     ----------
@@ -118,10 +118,10 @@ def all_right(lengths: Tensor, labels: Tensor) -> Tensor:
 
 
 def paired(winners: Tensor, truth: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """How to compare what was predicted with what is there: two orders (B, K), place by place.
+    """Return two orders (B, K) that pair predicted classes with true ones.
 
-    What was predicted rightly comes first and stands beside its own class; then a wrong class
-    stands beside a missed one, both by their numbers.
+    Correct predictions come first, paired with their class; then each wrong class is paired with a
+    missed one, both in order of their numbers.
     """
     same = winners[:, :, None] == truth[:, None]
     wrong, missed = ~same.any(2), ~same.any(1)
@@ -129,7 +129,7 @@ def paired(winners: Tensor, truth: Tensor, classes: int) -> tuple[Tensor, Tensor
 
 
 def _sse(model, poses: Tensor, winners: Tensor, labels: Tensor, alone: Tensor) -> Tensor:
-    """Mean over K of the SSE of what is decoded from each winner (B, K), beside its part."""
+    """Return the mean over K of the SSE between each winner's reconstruction and its part."""
     ours, theirs = paired(winners, labels, poses.shape[1])
     winners, image = winners.gather(1, ours), torch.arange(len(alone), device=alone.device)
     each = [
@@ -145,7 +145,7 @@ def _columns(labels: Tensor) -> Tensor:
 
 
 def confusion_matrix(labels: Tensor, predicted: Tensor, classes: int) -> Tensor:
-    """Counts (classes, classes): row true, column predicted."""
+    """Return counts (classes, classes): row true, column predicted."""
     return torch.bincount(labels.cpu() * classes + predicted.cpu(), minlength=classes**2).view(
         classes, classes
     )

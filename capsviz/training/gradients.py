@@ -1,10 +1,15 @@
-"""The gradients of a training step: a batch in pieces, or on a GPU whole and as one graph."""
+"""The gradients of a training step: in parts that fit into memory, or as one CUDA graph.
+
+A CUDA graph launches forward pass, loss and backward pass at once, where a GPU would otherwise
+launch some two hundred kernels. The numbers are the same.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from inspect import signature
 from typing import Any
 
@@ -14,21 +19,22 @@ from torch import Tensor, nn
 from capsviz.nn import models
 from capsviz.training.distributed import Team
 from capsviz.training.evaluate import all_right
-from capsviz.training.graph import Graph
+
+WARM = 3  # calls before the recording, in which libraries choose kernels and allocate memory
 
 
 class Gradients:
-    """Adds up the gradients of a process's part of a step, a piece of its images at a time.
+    """Accumulates the gradients of a process's share of a step, `part` images at a time.
 
     Parameters
     ----------
     model   the network, whose objective is minimised.
-    shared  what stands in its place among the processes of `team`.
+    shared  the module to call in its place, which averages gradients over the processes of `team`.
     part    images at a time.
-    batch   images of a whole batch: on one GPU, and in one piece, those steps are one graph; None:
-            no step is. Parts of one's own may do something else in each step: there is none then.
+    batch   images of a whole batch: on one GPU, and in one part, steps of that size are one graph;
+            None: no graph. Networks with custom parts, which may vary between steps, have none.
     bf16    autocast to it.
-    report  is given a line if there can be no graph.
+    report  is called with a line if no graph can be recorded.
     """
 
     def __init__(
@@ -38,24 +44,24 @@ class Gradients:
         self.model, self.shared, self.team = model, shared, team
         self.part, self.bf16, self.report = part, bf16, report
         whole = batch is not None and team.size == 1 and part >= batch
-        alike = whole and next(model.parameters()).is_cuda and models.of_capsviz(model)
-        self.recorded = batch if alike else None
+        recordable = whole and next(model.parameters()).is_cuda and models.of_capsviz(model)
+        self.recorded = batch if recordable else None
         self.graph: Graph | None = None
 
     def __call__(
         self, images: Tensor, targets: Tensor, labels: Tensor, weight: float, terms: dict
     ) -> tuple[Tensor, Tensor]:
-        """Of images (B, C, H, W), to be reconstructed as `targets`, with their labels.
+        """Add the gradients of images (B, C, H, W), reconstructed as `targets`, with their labels.
 
         Parameters
         ----------
-        weight  of this process's mean loss in the sum of all.
+        weight  of this process's mean loss in the sum over processes.
         terms   of `objective`: the reconstruction's factor, the share of training that is done.
 
         Returns
         -------
-        Loss, margin loss and reconstruction loss (3,), means times the weight, NaN where there is
-        none; how many images are read right.
+        Loss, margin loss and reconstruction loss (3,), means times the weight, NaN for one that the
+        network lacks; and the number of correct predictions.
         """
         if len(images) == self.recorded:
             values = [images.new_full((), value) for value in terms.values()]
@@ -64,8 +70,8 @@ class Gradients:
                 self._record(inputs, weight, list(terms))
             if self.graph is not None:
                 return self.graph(*inputs)
-        pieces = zip(*(x.split(self.part) for x in (images, targets, labels)), strict=True)
-        return self._of(list(pieces), weight, terms)
+        parts = zip(*(x.split(self.part) for x in (images, targets, labels)), strict=True)
+        return self._of(list(parts), weight, terms)
 
     def _record(self, inputs: list[Tensor], weight: float, names: list[str]) -> None:
         def whole(images, targets, labels, *values):
@@ -74,24 +80,24 @@ class Gradients:
 
         try:
             self.graph = Graph(whole, self.model, inputs)
-        except RuntimeError as error:  # whatever the driver says of an operation that waits
+        except RuntimeError as error:  # from the driver, for an operation that synchronises
             self.recorded = None
             why = str(error).partition("\n")[0]
             self.report(f"training steps cannot be one CUDA graph, so they are slower: {why}")
 
-    def _of(self, pieces: list, weight: float, terms: dict) -> tuple[Tensor, Tensor]:
-        images = sum(len(some) for some, _, _ in pieces)
+    def _of(self, parts: list, weight: float, terms: dict) -> tuple[Tensor, Tensor]:
+        count = sum(len(images) for images, _, _ in parts)
         means: Any = 0
         right: Any = 0
-        for number, (some, target, truth) in enumerate(pieces, 1):
-            of_step = weight * len(some) / images
-            last = number == len(pieces)
+        for number, (images, target, truth) in enumerate(parts, 1):
+            share = weight * len(images) / count
+            last = number == len(parts)
             with contextlib.nullcontext() if last else self.team.alone(self.shared):
-                with torch.autocast(some.device.type, torch.bfloat16, enabled=self.bf16):
-                    output = self.shared(some)
+                with torch.autocast(images.device.type, torch.bfloat16, enabled=self.bf16):
+                    output = self.shared(images)
                     objective = _objective(self.model, output, target, truth, terms)
-                (objective.loss * of_step).backward()
-            means = means + _means(objective) * of_step
+                (objective.loss * share).backward()
+            means = means + _means(objective) * share
             right = right + all_right(output.lengths, truth).sum()
         return means, right
 
@@ -104,6 +110,78 @@ def _means(objective: models.Objective) -> Tensor:
 
 
 def _objective(model, output, images: Tensor, labels: Tensor, terms: dict) -> models.Objective:
-    """A network's objective; `terms` that its signature does not name it need not know of."""
+    """Call a network's objective with those of `terms` that its signature names."""
     known = signature(model.objective).parameters
     return model.objective(output, images, labels, **{k: v for k, v in terms.items() if k in known})
+
+
+class Graph:
+    """A function that adds gradients to parameters, recorded on a GPU as one CUDA graph.
+
+    Recording leaves no trace: no gradients, batch norm statistics or random numbers.
+
+    Parameters
+    ----------
+    function    of tensors on one GPU, returns tensors. It must not synchronise with the CPU, and
+                must do the same for all inputs of these shapes.
+    model       whose parameters get gradients.
+    inputs      example inputs of the function.
+
+    Raises
+    ------
+    RuntimeError  if the function synchronises, in the driver's words.
+    """
+
+    def __init__(self, function: Callable, model: nn.Module, inputs: Sequence[Tensor]):
+        self.inputs = [tensor.clone() for tensor in inputs]
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        try:
+            self._record(function)
+            self.gradients = [p.grad for p in self.parameters]
+        finally:
+            self._clear_gradients()
+            for name, buffer in model.named_buffers():
+                buffer.copy_(buffers[name])
+
+    def _record(self, function: Callable) -> None:
+        device = self.inputs[0].device
+        with torch.random.fork_rng(devices=[device]), torch.cuda.device(device):
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for call in range(WARM):
+                    self._clear_gradients()
+                    with contextlib.nullcontext() if call == 0 else _no_synchronisation():
+                        function(*self.inputs)
+            torch.cuda.current_stream().wait_stream(stream)
+            self._clear_gradients()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.outputs = function(*self.inputs)
+
+    def _clear_gradients(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def __call__(self, *inputs: Tensor):
+        """Set the parameters' gradients; return the output, which the next call overwrites."""
+        for recorded, new in zip(self.inputs, inputs, strict=True):
+            recorded.copy_(new)
+        self.graph.replay()
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            parameter.grad = gradient
+        return self.outputs
+
+
+@contextlib.contextmanager
+def _no_synchronisation() -> Iterator[None]:
+    """Raise RuntimeError for operations that wait for the GPU, before they spoil a recording."""
+    earlier = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this is a prototype
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode(earlier)

@@ -1,10 +1,16 @@
-"""The state of a run on disk: its record, and the weights and moments that it resumes from."""
+"""The history of a run: one record an epoch, and the state on disk that training resumes from.
+
+The state holds the weights, Adam's moments and averaged weights, if any; with them recipe,
+precision and the records of all finished epochs. It can be opened as a checkpoint, too.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from glob import escape
 from inspect import signature
 from pathlib import Path
@@ -14,34 +20,94 @@ import torch
 from torch import nn
 
 from capsviz import checkpoint, files
+from capsviz.checkpoint import STATE
 from capsviz.checkpoint import tensors as stored
-from capsviz.checkpoint import unfinished
-from capsviz.checkpoint.unfinished import STATE
 from capsviz.nn import objectives
+from capsviz.tracing import abilities
 from capsviz.training.optimisation import Average, parameters
 from capsviz.training.recipe import Recipe, differing, resolve_precision
-from capsviz.training.record import Epoch, best_epoch, epochs, to_csv
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The record of one epoch; losses and accuracies are means over images."""
+
+    epoch: int  # from 1
+    train_loss: float
+    train_accuracy: float
+    validation_accuracy: float
+    validation_margin_loss: float
+    validation_sse: float | None
+    learning_rate: float  # of the last step
+    seconds: float
+    commit: str | None = None  # of the code, if it ran from a checkout
+    hardware: str | None = None
+    train_margin_loss: float | None = None
+    train_reconstruction_loss: float | None = None  # before its weight; None without a decoder
+
+
+def best_epoch(history: list[Epoch]) -> int:
+    """Return the epoch with the highest validation accuracy; of equals, the lowest loss."""
+    best = max(history, key=lambda e: (e.validation_accuracy, -e.validation_margin_loss))
+    return best.epoch
+
+
+def stopped_early(recipe: Recipe, history: list[Epoch]) -> bool:
+    """Return whether the last `early_stop` epochs brought no better one."""
+    if recipe.early_stop is None or not 0 < len(history) < recipe.epochs:
+        return False
+    return len(history) - best_epoch(history) >= recipe.early_stop
+
+
+def finished(recipe: Recipe, history: list[Epoch]) -> bool:
+    """Return whether a run has nothing left to train."""
+    return len(history) >= recipe.epochs or stopped_early(recipe, history)
+
+
+def epochs(run: Mapping) -> list[Epoch]:
+    """Return the finished epochs of a run; ValueError for fields of another version."""
+    try:
+        return [Epoch(**line) for line in run["history"]]
+    except TypeError as error:
+        raise ValueError(
+            f"the run was begun by another version of capsviz ({error}): end it with that version, "
+            "or choose another --output"
+        ) from error
+
+
+def to_csv(history: list[Epoch]) -> str:
+    """Return the history as a table, one line an epoch."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Epoch)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(epoch) for epoch in history)
+    return text.getvalue()
+
+
+def write_csv(output: Path, history: list[Epoch]) -> None:
+    """Write `epochs.csv`."""
+    files.write_text(output / "epochs.csv", to_csv(history))
 
 
 def read_about(output: Path) -> dict | None:
-    """Recipe, precision and history of the run in a folder; None if there is none."""
+    """Return recipe, precision and history of the run in a folder; None if there is no run."""
     path = output / STATE
-    return unfinished.run(path, stored.read_about(path)) if path.exists() else None
+    return checkpoint.run_of_state(path, stored.read_about(path)) if path.exists() else None
 
 
 def read_history(output: Path) -> list[Epoch]:
-    """The finished epochs of the run in a folder; none if there is no run."""
+    """Return the finished epochs of the run in a folder; none if there is no run."""
     run = read_about(output)
     return [] if run is None else epochs(run)
 
 
 def best_path(output: Path, history: list[Epoch]) -> Path:
-    """Weights of the best epoch so far; each epoch's have their own name, so none stands for it."""
+    """Return the path of the best epoch's weights; every epoch has a file name of its own."""
     return output / f"best-{best_epoch(history)}.safetensors"
 
 
 def clear(output: Path, name: str | None = None) -> None:
-    """Remove what a run, and its weights by a name, have left that was killed while it wrote."""
+    """Remove temporary files of a run that was killed while it wrote, and of its weights `name`."""
     files.clear(output, STATE, "best-*.safetensors", "epochs.csv")
     if name is not None:
         files.clear(output, *(f"{escape(name)}.{end}" for end in ("safetensors", "json", "toml")))
@@ -49,18 +115,18 @@ def clear(output: Path, name: str | None = None) -> None:
 
 
 def keep_best(output: Path, model: nn.Module, history: list[Epoch]) -> None:
-    """Write a network's weights if the last epoch is the best so far; to be followed by `save`."""
+    """Write a network's weights if the last epoch is the best so far; call `save` next."""
     if best_epoch(history) == len(history):
         stored.write_tensors(best_path(output, history), model.state_dict())
 
 
 def read(output: Path) -> tuple[dict[str, torch.Tensor], dict] | None:
-    """What `save` left in a folder: tensors, and recipe and history; None if there is no run."""
+    """Return what `save` wrote: tensors, and recipe and history; None if there is no run."""
     path = output / STATE
     if not path.exists():
         return None
     tensors, about = stored.read_tensors(path)
-    return tensors, unfinished.run(path, about)
+    return tensors, checkpoint.run_of_state(path, about)
 
 
 def save(
@@ -74,7 +140,7 @@ def save(
 ) -> None:
     """Write all that `restore` needs, and `epochs.csv`; then remove weights of worse epochs.
 
-    With the run's `card` as it is before the end, the state can be opened as a checkpoint.
+    With the `card` of the run before its evaluation, the state can be opened as a checkpoint.
     """
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()}
     for number, state in optimiser.state_dict()["state"].items():
@@ -86,18 +152,12 @@ def save(
         "precision": _precision(recipe, model),
         "history": [asdict(epoch) for epoch in history],
     }
+    strings = {}
     if card is not None:
         about["images"] = card["dataset"].get("images")
-    strings = {"run": json.dumps(about)}
-    if card is not None:
-        strings["card"] = unfinished.describe(
-            card,
-            checkpoint.network(model),
-            sum(p.numel() for p in model.parameters()),
-            epoch=best_epoch(history) if recipe.keep == "best" else len(history),
-            epochs=len(history),
-        )
-    stored.write_tensors(output / STATE, tensors, strings)
+        epoch = best_epoch(history) if recipe.keep == "best" else len(history)
+        strings["card"] = checkpoint.state_card(card, model, epoch=epoch, epochs=len(history))
+    stored.write_tensors(output / STATE, tensors, {"run": json.dumps(about), **strings})
     write_csv(output, history)
     for old in set(output.glob("best-*.safetensors")) - {best_path(output, history)}:
         old.unlink()
@@ -112,21 +172,20 @@ def restore(
     average: Average | None,
     card: Mapping | None = None,
 ) -> list[Epoch]:
-    """Bring a network, its optimiser and its average to the last finished epoch; the record.
+    """Restore network, optimiser and average as of the last finished epoch; return the history.
 
     Parameters
     ----------
-    state   what `read` found in the folder `output`.
-    card    as `save` takes it.
+    state   what `read` returned for the folder `output`.
+    card    as for `save`.
 
     Raises
     ------
-    ValueError  if the run is by a recipe that would have trained otherwise, in a precision that
-                "auto" does not mean here, or of other images than the card tells of.
+    ValueError  if the run has another recipe, precision or images: it would have trained otherwise.
     """
     tensors, run = state
-    _same_images(output, run.get("images"), card)
-    _agree(output, recipe, run, _precision(recipe, model), endless=not _has_end(recipe, model))
+    _require_same_images(output, run.get("images"), card)
+    _require_same_recipe(output, recipe, run, model)
     kinds: dict[str, dict[str, torch.Tensor]] = {"model": {}, "adam": {}, "ema": {}}
     ordered = parameters(optimiser)
     for key, value in tensors.items():
@@ -135,7 +194,7 @@ def restore(
     adam: dict[int, dict[str, torch.Tensor]] = {}
     for name, value in kinds["adam"].items():
         number, _, field = name.partition(".")
-        if value.dim():  # laid out in memory as its parameter, which the file does not tell
+        if value.dim():  # with the memory layout of its parameter, which the file does not hold
             value = torch.empty_like(ordered[int(number)]).copy_(value)
         adam.setdefault(int(number), {})[field] = value
     model.load_state_dict(kinds["model"])
@@ -145,52 +204,44 @@ def restore(
     return epochs(run)
 
 
-def write_csv(output: Path, history: list[Epoch]) -> None:
-    """Write `epochs.csv`: a kill may come between the state and its last line."""
-    files.write_text(output / "epochs.csv", to_csv(history))
-
-
 def _precision(recipe: Recipe, model: nn.Module) -> str:
     return resolve_precision(recipe.precision, next(model.parameters()).device)
 
 
-def _same_images(output: Path, earlier: Mapping | None, card: Mapping | None) -> None:
-    """ValueError where digests of both are there and differ; a state may be older than they are."""
+def _require_same_images(output: Path, earlier: Mapping | None, card: Mapping | None) -> None:
     now = None if card is None else card["dataset"].get("images")
     if not earlier or not now:
         return
     if changed := [split for split in now if earlier.get(split) != now[split]]:
         raise ValueError(
-            f"{output} holds a run on other images than these (of {', '.join(changed)}): "
-            "what it has been trained on might be what it is tested on; choose another --output"
+            f"{output} holds a run on other images ({', '.join(changed)}), so that test images may "
+            "have been trained on: choose another --output"
         )
 
 
-def _has_end(recipe: Recipe, model: nn.Module) -> bool:
-    """Whether an epoch depends on how many there are: by its rate, its decoder or its loss."""
-    if recipe.schedule not in ("exponential", "constant") or recipe.reconstruction_anneal != 1:
-        return True
-    objective: Any = model.objective
-    if "progress" not in signature(objective).parameters:
-        return False
-    name = getattr(getattr(model, "settings", None), "objective", None)
-    return name not in objectives.NAMES or name in objectives.WITH_PROGRESS
-
-
-def _agree(output: Path, recipe: Recipe, run: dict, precision: str, *, endless: bool) -> None:
-    earlier = run.get("precision", precision)  # of a state older than this field
+def _require_same_recipe(output: Path, recipe: Recipe, run: dict, model: nn.Module) -> None:
+    earlier, precision = run["precision"], _precision(recipe, model)
     if earlier != precision:
         raise ValueError(
             f"{output} holds a run in {earlier}, which would go on in {precision}: "
             f"resume with --precision {earlier}, or choose another --output"
         )
-    names = differing(run["recipe"], recipe)
-    names -= {"precision"} & set(run)  # what it came to was compared
-    names -= {"early_stop"}  # no epoch depends on how many follow
-    if endless and recipe.epochs >= len(run["history"]):
-        names -= {"epochs"}  # nor here on how many there may be: a run can be lengthened
+    names = differing(run["recipe"], recipe) - {"precision", "early_stop"}
+    if not _depends_on_length(recipe, model) and recipe.epochs >= len(run["history"]):
+        names -= {"epochs"}  # the run can be lengthened
     if names:
         raise ValueError(
             f"{output} holds a run by another recipe (it differs in {', '.join(sorted(names))}): "
             "resume with the same settings, or choose another --output"
         )
+
+
+def _depends_on_length(recipe: Recipe, model: nn.Module) -> bool:
+    """Return whether an epoch depends on their number: by learning rate, decoder or loss."""
+    if recipe.schedule not in ("exponential", "constant") or recipe.reconstruction_anneal != 1:
+        return True
+    objective: Any = model.objective
+    if "progress" not in signature(objective).parameters:
+        return False
+    name = abilities(model).config.get("objective")
+    return name not in objectives.NAMES or name in objectives.WITH_PROGRESS

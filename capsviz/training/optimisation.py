@@ -1,4 +1,4 @@
-"""Optimisation: Adam's groups of weights, what changes with progress, and averaged weights."""
+"""Adam's groups of weights, learning rate schedules, and averaged weights."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ FLOOR = 1e-6  # of learning rates, as in the authors' code
 
 
 def build_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
-    """Adam; the decoder has a group of its own where its rate or weight decay differ.
+    """Return Adam; the decoder is a separate group if its learning rate or weight decay differ.
 
-    Weight decay is Adam's own (weight_decay * w is added to the gradient of w before its moments),
-    as in HoangPham3003/Capsule-Network-in-Pytorch, not AdamW's. Each group's full rate, before
-    schedule and warm-up, is its "initial_lr".
+    Weight decay is Adam's L2 penalty (weight_decay * w is added to the gradient of w before its
+    moments), not AdamW's. Each group's rate before schedule and warm-up is its "initial_lr".
     """
-    own, decoder = (recipe.learning_rate, recipe.weight_decay), getattr(model, "decoder", None)
+    own, decoder = (
+        (recipe.learning_rate, recipe.weight_decay),
+        dict(model.named_children()).get("decoder"),
+    )
     rate, decay = recipe.decoder_learning_rate, recipe.decoder_weight_decay
     other = (own[0] if rate is None else rate, own[1] if decay is None else decay)
     groups = [(list(model.parameters()), *own)]
@@ -40,14 +42,14 @@ def build_optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Adam:
 
 
 def parameters(optimiser: torch.optim.Optimizer) -> list[nn.Parameter]:
-    """All parameters, in the order of the optimiser's own numbers for them."""
+    """Return all parameters in the optimiser's order."""
     return [p for group in optimiser.param_groups for p in group["params"]]
 
 
 def set_learning_rates(
     optimiser: torch.optim.Optimizer, recipe: Recipe, progress: float, steps: int
 ) -> None:
-    """Give each group its own rate after `progress` epochs of `steps` steps."""
+    """Set each group's rate after `progress` epochs of `steps` steps."""
     for group in optimiser.param_groups:
         group["lr"] = learning_rate(recipe, progress, steps, full=group["initial_lr"])
 
@@ -55,14 +57,15 @@ def set_learning_rates(
 def learning_rate(
     recipe: Recipe, progress: float, steps: int, *, full: float | None = None
 ) -> float:
-    """The rate after `progress` epochs (a fraction counts), of what is `full` before any schedule.
+    """Return the rate after `progress` epochs, which may be a fraction.
 
-    `full` is the recipe's learning rate, where it is None. During the warm-up, the schedule's rate
-    is multiplied by the share of the warm-up that is over. No rate falls below 1e-6.
+    During the warm-up, the schedule's rate is multiplied by the elapsed share of the warm-up. No
+    rate falls below 1e-6.
 
     Parameters
     ----------
-    steps  of an epoch: an exponential decay counts them, for the authors' is 0.96^(step / 2000).
+    steps  in an epoch: the exponential decay of the authors is 0.96^(step / 2000).
+    full   the rate before schedule and warm-up; None: the recipe's.
     """
     full = recipe.learning_rate if full is None else full
     if recipe.schedule == "linear":
@@ -81,17 +84,16 @@ def learning_rate(
 
 
 def reconstruction_factor(recipe: Recipe, progress: float) -> float:
-    """Times the reconstruction's weight after `progress` epochs: geometric from 1."""
+    """Return the reconstruction's factor after `progress` epochs: geometric, from 1."""
     return recipe.reconstruction_anneal ** (progress / recipe.epochs)
 
 
 class Average:
     """Exponential moving average of a network's weights: a <- decay * a + (1 - decay) * w.
 
-    It starts at the network's weights as they are, and forgets them soon: after step t, the decay
-    is at most (1 + t) / (10 + t), as in TensorFlow's ExponentialMovingAverage with `num_updates`.
-    Running statistics of batch norm are averaged likewise; whole numbers, as their count of
-    batches, are copied.
+    It starts at the current weights. After step t, the decay is at most (1 + t) / (10 + t), as in
+    TensorFlow's ExponentialMovingAverage with `num_updates`. Running statistics of batch norm are
+    averaged likewise; integers are copied.
     """
 
     def __init__(self, model: nn.Module, decay: float):
@@ -99,7 +101,7 @@ class Average:
         self.decay = decay
 
     def update(self, model: nn.Module, step: int) -> None:
-        """Take the network's weights in, after a step; steps count from 1 over all epochs."""
+        """Add the network's weights after a step; steps count from 1 over all epochs."""
         averaged, current = [], []
         for name, value in model.state_dict().items():
             if value.is_floating_point():
@@ -111,13 +113,13 @@ class Average:
         get_ema_multi_avg_fn(decay)(averaged, current, None)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from an average that was stored."""
+        """Continue from a stored average."""
         for name, value in self.tensors.items():
             value.copy_(tensors[name])
 
     @contextlib.contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
-        """The network has the averaged weights inside, and its own again after."""
+        """Give the network the averaged weights within this context."""
         own = {name: value.clone() for name, value in model.state_dict().items()}
         model.load_state_dict(self.tensors)
         try:
@@ -127,5 +129,5 @@ class Average:
 
 
 def weights_that_count(model: nn.Module, average: Average | None):
-    """Within, the network has its averaged weights, if they are kept: those to be evaluated."""
+    """Give the network the weights to evaluate within this context: averaged ones, if there are."""
     return contextlib.nullcontext() if average is None else average.applied(model)

@@ -1,4 +1,4 @@
-"""A whole run: recipe and flags -> training -> one reading of the test set -> checkpoint."""
+"""A whole run: recipe and options -> training -> one evaluation on the test set -> checkpoint."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from capsviz import checkpoint, data, discovery
 from capsviz.files import locked
 from capsviz.training.cards import describe, store, stored
 from capsviz.training.distributed import Team
-from capsviz.training.history import read_about
-from capsviz.training.recipe import Recipe, as_begun, read_recipe
-from capsviz.training.record import Epoch, epochs, finished
+from capsviz.training.history import Epoch, finished, read_history
+from capsviz.training.recipe import Recipe, read_recipe
 from capsviz.training.tensorboard import Writer
 from capsviz.training.train import fit
 
-SHOW_STEPS = 20  # steps between updates of the progress bar's numbers: each one waits
+NAMED = 10  # classes that are listed by name
+SHOW_STEPS = 20  # steps between updates of the progress bar: each waits for the GPU
 
 
 def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
-    """Name and recipe from a name in `trained/`, a TOML file or nothing, with flags laid over it.
+    """Return name and recipe: a shipped one, a TOML file's or the defaults, changed by flags.
 
-    Flags that are None leave the recipe as it is; those that no recipe has go to the network. The
-    tables "options" and "dataset_options" are laid over the recipe's, name by name. Another model
-    than the recipe's is given none of the recipe's options.
+    Flags that are None change nothing; those that are not fields of a recipe go to the network.
+    The tables "options" and "dataset_options" are merged with the recipe's, name by name. For
+    another model than the recipe's, the recipe's options are dropped.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
         weight = {**flags, **flags.get("options", {})}.get("reconstruction_weight")
         if weight:
             raise ValueError(
-                f"no reconstruction, and a reconstruction_weight of {weight}: expected one of them"
+                f"--no-reconstruction and a reconstruction_weight of {weight}: choose one of them"
             )
         flags["reconstruction_weight"] = 0.0
     elif decoder and recipe.options.get("reconstruction_weight") == 0:
@@ -67,10 +67,7 @@ def prepare(source: str | None, flags: dict) -> tuple[str, Recipe]:
 
 
 def load(recipe: Recipe, split: str, root=None) -> data.Dataset:
-    """A split as a run takes it: "train" whole, for training cuts its own windows out of it.
-
-    `root` is as in `data.load`, and so is what is raised.
-    """
+    """Load a split for a run; "train" uncropped, as training crops at random. See `data.load`."""
     options = recipe.training_data_options if split == "train" else recipe.data_options
     return data.load(recipe.dataset, split, root, **options)
 
@@ -87,17 +84,17 @@ def run(
     team: Team | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[Path, dict]:
-    """Train, then evaluate the stored weights on the test set once.
+    """Train, then evaluate the weights as stored on the test set, once.
 
     Parameters
     ----------
     splits      "train", "validation" and "test", as `load` gives them.
     output      folder of the run: state, CSV, TensorBoard events, and at the end NAME.safetensors,
                 NAME.json and NAME.toml.
-    save_every  number of epochs: the weights of each such one are kept as well, in float32 and with
-                a card, as `epochs/NAME-EPOCH.safetensors`; None: of none.
-    team        as `train.fit` takes it; the first process evaluates and writes.
-    report      is given one line for each epoch, and those of `train.fit`.
+    save_every  keep the weights of every such epoch as well, in float32 and with a card, as
+                `epochs/NAME-EPOCH.safetensors`; None: of no epoch.
+    team        as for `train.fit`; the first process evaluates and writes.
+    report      called with a line for each epoch, and the lines of `train.fit`.
 
     Returns
     -------
@@ -107,7 +104,7 @@ def run(
     ------
     BlockingIOError  if another process trains in this folder.
     ValueError       for a `save_every` below 1, a name that other files of a run have, splits of
-                     unlike sizes or classes, and as `train.fit` raises it.
+                     different sizes or classes, and as from `train.fit`.
     """
     _require_alike(recipe, splits)
     if save_every is not None and save_every < 1:
@@ -116,14 +113,12 @@ def run(
     path, team = output / f"{name}.safetensors", team or Team()
     checkpoint.require_name(path)
     with locked(output) if team.leads else nullcontext():
-        begun = team.agree(read_about(output) if resume and team.leads else None)
-        past = [] if begun is None else epochs(begun)
-        recipe = recipe if begun is None else as_begun(recipe, begun["recipe"])
+        past = team.agree(read_history(output) if resume and team.leads else [])
         ended = team.leads and finished(recipe, past)
         card = stored(path, recipe, splits) if ended else None
         if (card := team.agree(card)) is not None:
             if save_every is not None and team.leads:
-                report("this run has ended: the weights of its past epochs are not kept any more")
+                report("this run has ended: --save-every cannot keep weights of past epochs")
             return path, card
 
         def keep(epoch: Epoch, model: nn.Module) -> None:
@@ -142,26 +137,40 @@ def run(
 
 
 def _require_alike(recipe: Recipe, splits: dict[str, data.Dataset]) -> None:
-    """ValueError for images or classes that the network could not be evaluated on in the end."""
+    """Raise ValueError unless all splits have the same classes and image shape."""
     shape = splits["train"].first(1).crop(recipe.crop_px).image_shape
     classes = list(splits["train"].classes)
     for name, split in splits.items():
         if name != "train" and split.image_shape != shape:
             raise ValueError(
-                f"images of {split.name}'s {name} split are {tuple(split.image_shape)}, those to "
-                f"train on {tuple(shape)}: expected equal (C, H, W)"
+                f"images of {split.name}'s {name} split are {tuple(split.image_shape)}, training "
+                f"images {tuple(shape)}: expected equal (C, H, W)"
             )
         if list(split.classes) != classes:
             raise ValueError(f"the {name} split of {split.name} has other classes than train")
 
 
+def _about_data(splits: dict[str, data.Dataset], limit: int | None) -> list[str]:
+    """Return lines about the data: classes, images of each split, and what was left out."""
+    train = splits["train"]
+    names, count = ", ".join(train.classes[:NAMED]), len(train.classes)
+    line = (
+        f"{train.name}: {count} classes ({names}{', ...' if count > NAMED else ''}); "
+        f"{len(train.first(limit)):,} training, {len(splits['validation']):,} validation and "
+        f"{len(splits['test']):,} test images"
+    )
+    return list(dict.fromkeys([line, *(p.left_out for p in splits.values() if p.left_out)]))
+
+
 def _fit(recipe, splits, output, past, device, resume, team, report, keep, card):
-    """`train.fit` with a bar, TensorBoard and a line for each epoch."""
+    """Call `train.fit` with a progress bar, TensorBoard and a line for each epoch."""
     steps = -(-len(splits["train"].first(recipe.limit)) // recipe.batch_size)
     bar = _bar(recipe.epochs * steps, len(past) * steps, visible=team.leads)
-    writer = None
+    writer, about = None, _about_data(splits, recipe.limit) if team.leads else []
 
     def on_step(epoch, step, steps, loss, accuracy):
+        while about:  # all checks are passed
+            report(about.pop(0))
         bar.update()
         if step % SHOW_STEPS == 0 and not bar.disable:
             bar.set_postfix_str(

@@ -1,4 +1,4 @@
-"""TensorBoard: scalars and histograms of every epoch, inputs above their reconstructions."""
+"""TensorBoard: scalars and histograms of every epoch, and reconstructions below their inputs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ VALUES = 100_000  # values of a tensor in its histogram, at most: all of them ta
 
 
 class Writer:
-    """Writes event files that TensorBoard reads; call it with an epoch's record and the network.
+    """Writes TensorBoard's event files; call it with an epoch's record and the network.
 
     Parameters
     ----------
     folder   of the event files.
     dataset  whose first images are drawn.
-    past     records of earlier epochs of the same run. Scalars that the files in the folder lack
-             are written: a process may have been killed between an epoch and its pictures.
+    past     records of earlier epochs. Their scalars are written if the files lack them: a process
+             may have been killed between an epoch and its events.
     """
 
     def __init__(self, folder: Path, dataset: Dataset, past: Sequence):
@@ -62,7 +62,7 @@ class Writer:
 
 
 def _epochs(folder: Path) -> int:
-    """How many epochs the event files of a folder hold."""
+    """Return the last epoch in the event files of a folder, 0 without any."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     kinds = ("scalars", "histograms", "compressedHistograms", "images")
@@ -73,17 +73,17 @@ def _epochs(folder: Path) -> int:
 
 
 def _sample(values: Tensor) -> Tensor:
-    """At most `VALUES` finite values, evenly spread over the tensor."""
+    """Return at most `VALUES` finite values, evenly spread over the tensor."""
     values = values.detach().flatten()
     values = values[:: -(-len(values) // VALUES)].cpu()
     return values[values.isfinite()]
 
 
 def reconstructions(model, images: Tensor, objects: int = 1) -> Tensor | None:
-    """Inputs above their reconstructions (C, (1 + things) * H, N * W); None without a decoder.
+    """Return inputs above their reconstructions (C, (1 + K) * H, N * W); None without a decoder.
 
-    Of what is neither grey nor in colour, the first channel (C = 1). Where an image shows several
-    things, that of the longest capsule comes first.
+    If an image shows several things, the reconstruction of the longest capsule comes first. Images
+    that are neither grey nor RGB are reduced to their first channel.
     """
     if not reconstructs(model):
         return None
@@ -93,4 +93,4 @@ def reconstructions(model, images: Tensor, objects: int = 1) -> Tensor | None:
         winners = longest(output.lengths, objects)
         decoded = [model.decode(output.poses, winners[:, k]) for k in range(objects)]
     sheet = torch.cat([torch.cat(list(rows), 2) for rows in (images, *decoded)], 1).cpu()
-    return sheet if len(sheet) in (1, 3) else sheet[:1]  # the first of two eyes, not an alpha
+    return sheet if len(sheet) in (1, 3) else sheet[:1]

@@ -1,8 +1,8 @@
-"""Which images are unlike the training data: limits from validation images, kept in a card.
+"""Limits beyond which an image is unlike the training data, from validation images.
 
-Two measures, each given the same chance: the length of the longest capsule (of a network without
-capsules, its largest probability), and the distance to that capsule's reconstruction. Together they
-flag one validation image in twenty.
+There are two measures with equal weight: the length of the longest capsule (without capsules, the
+largest probability), and the distance to its reconstruction. Together they flag one validation
+image in twenty.
 """
 
 from __future__ import annotations
@@ -16,18 +16,12 @@ from capsviz import data
 from capsviz.statistics import detection
 from capsviz.statistics.detection import Limits
 from capsviz.tracing import images_at_a_time, reconstructs, scores, trace
-from capsviz.tracing.reconstruction import distance as distance_of
+from capsviz.tracing.outputs import distance as distance_of
 from capsviz.transforms.augment import to_float
-
-DISTANCE = "reconstruction_distance"  # in cards of before 0.2: the 95th percentile, of it alone
 
 
 def thresholds(model: nn.Module, validation: data.Dataset, *, progress=iter) -> dict:
-    """The part of a card that says which images are unlike the training data.
-
-    Parameters
-    ----------
-    validation  its split; all of it is looked at.
+    """Return the limits of a network as its card holds them, from a whole validation split.
 
     Returns
     -------
@@ -55,27 +49,20 @@ def _measures(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
 
 
 def limits(model) -> tuple[Limits | None, str | None]:
-    """What an image of a network's training data keeps to.
-
-    From its card; without it there, from the validation images, if they are at hand.
+    """Return the limits of a network from its card, or else from its validation images.
 
     Returns
     -------
-    The limits, or None; and what is not known of them, and why, or None.
+    The limits, or None; and why there are none, or None.
     """
     stored: Mapping = model.card.get("thresholds", {})
     if "length" not in stored and "network" in model.card:
-        return None, "what a network of one's own was trained on is not known"
+        return None, "the training data of a custom network are not known"
     if "length" not in stored:
         try:
-            computed = thresholds(model, data.here(model.card["dataset"], "validation"))
+            stored = thresholds(model, data.here(model.card["dataset"], "validation"))
         except (FileNotFoundError, ValueError) as error:
-            why = f"its card has no threshold, and there are no validation images: {error}"
-            if DISTANCE not in stored:
-                return None, why
-            distance = float(stored[DISTANCE]["value"])
-            return Limits(distance=distance), f"by the lengths of capsules: {why}"
-        if not computed:
+            return None, f"its card has no limits, and there are no validation images: {error}"
+        if not stored:
             return None, "its images show several things each"
-        stored = computed
     return Limits(*(stored.get(name) for name in Limits._fields)), None

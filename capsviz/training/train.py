@@ -1,7 +1,8 @@
-"""Training: a loop that resumes to the same weights, and a record of every epoch."""
+"""The training loop: epochs of optimiser steps, resumed to the same weights, recorded on disk."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,31 +18,33 @@ from capsviz.nn.random_state import seeded
 from capsviz.provenance import commit, hardware
 from capsviz.training import history
 from capsviz.training.distributed import Team
-from capsviz.training.epoch import train_epoch
 from capsviz.training.evaluate import evaluate
 from capsviz.training.gradients import Gradients
-from capsviz.training.history import best_path
+from capsviz.training.history import Epoch, best_epoch, best_path, finished, stopped_early
 from capsviz.training.optimisation import (
     Average,
     build_optimiser,
     learning_rate,
+    parameters,
+    reconstruction_factor,
+    set_learning_rates,
     weights_that_count,
 )
-from capsviz.training.recipe import Recipe, as_begun, resolve_precision
-from capsviz.training.record import Epoch, best_epoch, finished, stopped_early
+from capsviz.training.recipe import Recipe, resolve_precision
 from capsviz.training.transfer import start_from
+from capsviz.transforms.augment import Augmentation
 
 
 def build_model(recipe: Recipe, dataset: data.Dataset) -> nn.Module:
-    """The recipe's network for this data set, initialised from the recipe's seed.
+    """Build the recipe's network for a data set, initialised from the recipe's seed.
 
-    ValueError for shifts that may leave nothing of an image, and as `build` of the network says.
+    ValueError for shifts as large as the images, and as from the network's `build`.
     """
     with seeded(recipe.seed):
         shape = dataset.first(1).crop(recipe.crop_px).image_shape
         if recipe.shift_px >= min(shape[1:]):
             raise ValueError(
-                f"shift_px must be below the {min(shape[1:])} pixels of a side of the images, "
+                f"shift_px must be below the {min(shape[1:])} pixels of an image's side, "
                 f"got {recipe.shift_px}"
             )
         return models.build(recipe.model, shape, len(dataset.classes), **recipe.options)
@@ -67,33 +70,32 @@ def fit(
     """Train by a recipe; every finished epoch is on disk and can be resumed from.
 
     The randomness of an epoch depends on the seed and the epoch's number alone, so a resumed run
-    reaches the weights of an uninterrupted one (bit-equal on a CPU with as many threads, unless
-    memory was short for one of them).
+    reaches the weights of an uninterrupted one: bit-equal on a CPU with as many threads, unless
+    memory was short for one of them.
 
     Parameters
     ----------
-    train       whole images, which `recipe.crop_px` cuts out of at random.
-    validation  images of the size that the network sees.
+    train       whole images, from which `recipe.crop_px` crops at random.
+    validation  images of the size that the network takes.
     output      folder for `epochs.csv`, the state to resume from and the best weights so far.
-    model       a network to train instead of the recipe's own.
-    average     of its weights, to look at while it is trained, instead of one by `recipe.ema`.
+    model       a network to train instead of the recipe's.
+    average     moving average of its weights, instead of one by `recipe.ema`.
     resume      go on from the state in `output`, if there is one.
     team        the processes that share each batch, all of which call this; the first one reads,
                 evaluates, calls `on_epoch` and writes.
-    card        what is said of the run before it is evaluated: with it the state of a run that has
-                not ended can be opened as a checkpoint.
-    keep        called as `on_epoch`, but before the epoch counts as finished: what it writes is
-                there of every epoch that is not trained again.
-    report      is given a line when memory is short: batches are then computed in parts, whose
-                gradients add up to the same step, but for rounding. And a line for what
-                `recipe.init_from` gave, and one if the run stops early.
+    card        the run's card before its evaluation: with it the state can be opened as a
+                checkpoint.
+    keep        called like `on_epoch`, but before the epoch counts as finished.
+    report      called with a line when memory is short (batches are then computed in parts, whose
+                gradients add up to the same step, but for rounding), for the weights taken from
+                `recipe.init_from`, and if the run stops early.
     on_step     called with (epoch, step, steps, loss, accuracy of the epoch so far).
-    on_epoch    called with the record of the epoch and the network: the weights that were
+    on_epoch    called with the record of the epoch and the network: it has the weights that were
                 evaluated, and the gradients of the last step.
 
     Returns
     -------
-    The network with the weights that `recipe.keep` asks for, and the record.
+    The network with the weights that `recipe.keep` asks for, and the history.
 
     Raises
     ------
@@ -112,8 +114,6 @@ def fit(
         history.clear(output, card["name"] if card is not None else None)
         state = history.read(output)
     state = team.agree(state)
-    if state is not None:
-        recipe = as_begun(recipe, state[1]["recipe"])
     if state is not None and not resume:
         raise ValueError(
             f"{output} holds an earlier run: go on with --resume, or choose another --output"
@@ -129,7 +129,7 @@ def fit(
             history.write_csv(output, record)
     elif team.leads:
         output.mkdir(parents=True, exist_ok=True)
-    del state  # its tensors
+    del state  # frees its tensors
     bf16 = resolve_precision(recipe.precision, device) == "bf16"
     gradients = Gradients(
         model, team.prepare(model), team, part=part, batch=_graphed(recipe, model, device),
@@ -139,7 +139,7 @@ def fit(
 
     while not finished(recipe, record):
         epoch, start = len(record) + 1, time.perf_counter()
-        trained = train_epoch(
+        trained = _train_epoch(
             recipe, model, gradients, team, optimiser, average, train, epoch, on_step
         )
         if team.leads:
@@ -179,6 +179,64 @@ def fit(
     return model.eval(), record
 
 
+def _train_epoch(recipe, model, gradients, team, optimiser, average, train, epoch, on_step) -> dict:
+    """Train for one epoch; return its losses and accuracy as fields of `Epoch`."""
+    device = train.images.device
+    generator = torch.Generator().manual_seed(recipe.seed * 1_000_003 + epoch)
+    order = torch.randperm(len(train), generator=generator).to(device)
+    batches = order.split(recipe.batch_size)
+    augmentation = Augmentation(
+        recipe.shift_px, recipe.crop_px, recipe.flip, recipe.brightness, recipe.contrast
+    )
+    draws = augmentation.draw(len(train), train.image_shape, generator=generator).to(device)
+    total, right, trained = torch.zeros(3, device=device), torch.zeros((), device=device), 0
+    model.train()
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(recipe.seed * 1_000_003 + epoch + (team.rank << 40))  # for dropout
+        for step, whole in enumerate(batches):
+            progress = epoch - 1 + step / len(batches)
+            batch, weight = team.share(whole)
+            set_learning_rates(optimiser, recipe, progress, len(batches))
+            terms = {
+                "reconstruction_factor": reconstruction_factor(recipe, progress),
+                "progress": progress / recipe.epochs,
+            }
+            parts = None if train.parts is None else train.parts[batch]
+            images, parts = augmentation.apply_with_parts(
+                train.images[batch], parts, draws.take(batch)
+            )
+            targets = images if parts is None else parts
+            optimiser.zero_grad(set_to_none=True)
+            means, correct = gradients(images, targets, train.labels[batch], weight, terms)
+            total += means * len(whole)
+            right += correct * (weight > 0)
+            if recipe.clip_norm is not None:
+                nn.utils.clip_grad_norm_(parameters(optimiser), recipe.clip_norm)
+            optimiser.step()
+            if average is not None:
+                average.update(model, (epoch - 1) * len(batches) + step + 1)
+            trained += len(whole)
+            if on_step is not None:
+                on_step(
+                    epoch, step + 1, len(batches), total[0] / trained, team.size * right / trained
+                )
+    loss, margin, reconstruction = (team.sum(total) / team.size / trained).tolist()
+    advice = ": the last good epoch is kept; try a lower --learning-rate or --precision fp32"
+    require_finite_loss(loss, epoch, advice)
+    return {
+        "train_loss": loss,
+        "train_accuracy": float(team.sum(right)) / trained,
+        "train_margin_loss": margin,
+        "train_reconstruction_loss": None if math.isnan(reconstruction) else reconstruction,
+    }
+
+
+def require_finite_loss(loss: float, epoch: int, advice: str = "") -> None:
+    """Raise ArithmeticError for a loss that is infinite or not a number."""
+    if not math.isfinite(loss):
+        raise ArithmeticError(f"the loss is {loss} in epoch {epoch}{advice}")
+
+
 def _put(dataset: data.Dataset, device: torch.device) -> data.Dataset:
     parts = None if dataset.parts is None else dataset.parts.to(device)
     images, labels = dataset.images.to(device), dataset.labels.to(device)
@@ -186,16 +244,20 @@ def _put(dataset: data.Dataset, device: torch.device) -> data.Dataset:
 
 
 def _graphed(recipe, model, device) -> int | None:
-    """Images of a step that is to be one graph: it holds its memory while others are evaluated."""
+    """Return the batch size of a step to record as one graph, None if memory is too short for it.
+
+    A graph holds its memory while the network is evaluated.
+    """
     batch = recipe.batch_size
-    room = hasattr(model, "training_bytes") and memory.available(device)
-    return batch if not room or 2 * model.training_bytes(batch) <= room else None
+    needed, room = models.training_bytes(model, batch), memory.available(device)
+    return batch if needed is None or not room or 2 * needed <= room else None
 
 
 def _images_at_a_time(recipe, model, images: int, team: Team, device, report) -> int:
+    """Return how many images of a batch fit into memory at once."""
     whole = min(recipe.batch_size, images)
     batch, left = -(-whole // team.size), images % recipe.batch_size or whole
-    if getattr(model, "whole_batches", False):
+    if models.needs_whole_batches(model):
         if min(team.smallest(whole), team.smallest(left)) < 2:
             raise ValueError(
                 f"batch norm needs at least 2 images at a time, but batches of {recipe.batch_size} "
@@ -205,10 +267,10 @@ def _images_at_a_time(recipe, model, images: int, team: Team, device, report) ->
         what = f"a training step of {batch} images"
         memory.require(model.training_bytes(batch), what, "choose a smaller --batch-size", device)
         return batch
-    if not hasattr(model, "training_bytes"):
+    if models.training_bytes(model, batch) is None:
         return batch
     free = memory.available(device)
-    if recipe.ema is not None:  # the average, and the weights in its place while it is evaluated
+    if recipe.ema is not None:  # the average, and a copy of the weights during evaluation
         free -= 8 * sum(p.numel() for p in model.parameters())
     part = batch
     while part > 1 and model.training_bytes(part) > free:

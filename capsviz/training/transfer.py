@@ -1,4 +1,4 @@
-"""Start from another network's weights: what has an equal name and shape is taken."""
+"""Start from another network's weights: tensors of equal name and shape are copied."""
 
 from __future__ import annotations
 
@@ -9,45 +9,41 @@ from torch import nn
 
 from capsviz import checkpoint
 
-NAMED = 4  # tensors that a report names before it counts the others
+NAMED = 4  # tensors that a message names before it counts the others
 
 
 def start_from(
     model: nn.Module, name: str, report: Callable[[str], None] = lambda line: None
 ) -> list[str]:
-    """Copy the weights of a checkpoint into a network, as far as they fit.
+    """Copy those weights of a checkpoint that fit into a network; return their names.
 
     Parameters
     ----------
     name    of shipped weights, or the path of a `.safetensors` file or of a folder with one.
-    report  is given one line: how much was taken, and what was not.
-
-    Returns
-    -------
-    The names of the tensors taken.
+    report  called with one line that says which tensors were copied.
 
     Raises
     ------
-    ValueError  for a checkpoint that is not there, or none of whose weights fits.
+    ValueError  for a missing checkpoint, or one without weights that fit.
     """
     path = checkpoint.find(name)
     stored, own = checkpoint.read_weights(path), model.state_dict()
     names = [k for k, v in own.items() if k in stored and stored[k].shape == v.shape]
     if not set(names) & {k for k, _ in model.named_parameters()}:
         raise ValueError(
-            f"no weights of {path} fit this network: none has the name and the shape of one of "
-            f"its own, such as {_shapes(own)}; the file has {_shapes(stored)}"
+            f"no weights of {path} fit this network: expected names and shapes such as "
+            f"{_shapes(own)}, got {_shapes(stored)}"
         )
     with torch.no_grad():
         for k in names:
             own[k].copy_(stored[k])
     line = f"{len(names)} of {len(own)} tensors start from {path}"
     if unlike := [k for k in own if k in stored and k not in names]:
-        line += f"; drawn anew, as shapes differ: {_list(unlike)}"
+        line += f"; initialised at random, as shapes differ: {_list(unlike)}"
     if fresh := [k for k in own if k not in stored]:
-        line += f"; drawn anew, as only this network has them: {_list(fresh)}"
+        line += f"; initialised at random, as the file lacks them: {_list(fresh)}"
     if unused := [k for k in stored if k not in own]:
-        line += f"; not taken, as only the file has them: {_list(unused)}"
+        line += f"; not used, as only the file has them: {_list(unused)}"
     report(line)
     return names
 

@@ -1,4 +1,4 @@
-"""Images in batches: float and uint8, and what training does to each image by its own draw."""
+"""Conversion of images between float and uint8, and random changes of training images."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ LUMA = (0.2989, 0.587, 0.114)  # grey of red, green and blue, as torchvision has
 
 
 def to_float(images: Tensor) -> Tensor:
-    """uint8 (N, C, H, W) -> float32 in [0, 1]."""
+    """Convert uint8 (N, C, H, W) to float32 in [0, 1]."""
     return images / 255
 
 
 def to_uint8(images: Tensor) -> np.ndarray:
-    """Images in [0, 1], of any shape and device, -> uint8 array, rounded."""
+    """Convert images in [0, 1], of any shape and device, to a rounded uint8 array."""
     return (images * 255).round().byte().cpu().numpy()
 
 
 class Draws(NamedTuple):
-    """What is done to each of N images; None where nothing of that kind is."""
+    """Random changes of N images; None for changes that are switched off."""
 
     offsets: Tensor  # (2, N) rows and columns, for `cut`
     mirrored: Tensor | None = None  # (N,) bool
@@ -31,14 +31,14 @@ class Draws(NamedTuple):
     contrast: Tensor | None = None  # (N,) factors
 
     def take(self, index: Tensor) -> Draws:
-        """Those of some of the images."""
+        """Return the draws of some of the images."""
         offsets, *others = self
         return Draws(
             offsets[:, index], *(None if drawn is None else drawn[..., index] for drawn in others)
         )
 
     def to(self, device) -> Draws:
-        """The same on another device."""
+        """Return the draws on another device."""
         offsets, *others = self
         return Draws(
             offsets.to(device), *(None if drawn is None else drawn.to(device) for drawn in others)
@@ -47,11 +47,11 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random changes of training images, each image by its own draw.
+    """Random changes of training images, drawn for each image.
 
-    In this order: a window from the image padded with zeros, its mirror image, brightness, contrast
-    (the last two as torchvision's `adjust_brightness` and `adjust_contrast`, on images in [0, 1],
-    each with a factor drawn uniformly from 1 - strength ... 1 + strength and clamped to [0, 1]).
+    In this order: a window of the image padded with zeros, mirroring, brightness and contrast. The
+    last two are torchvision's `adjust_brightness` and `adjust_contrast` on images in [0, 1], each
+    with a factor drawn uniformly from 1 - strength ... 1 + strength, clamped to [0, 1].
     """
 
     shift_px: int = 0  # zeros around the image before a window is cut out of it
@@ -63,7 +63,7 @@ class Augmentation:
     def draw(
         self, n: int, image_shape: tuple[int, int, int], *, generator: torch.Generator | None = None
     ) -> Draws:
-        """Draws for n images (C, H, W), on the CPU: the same ones for every device."""
+        """Draw changes for n images (C, H, W), on the CPU: the same ones for every device."""
         size, (_, height, width) = self.crop_px, image_shape
         room = (0, 0) if size is None else (height - size, width - size)
         offsets = draw_offsets(n, self.shift_px, room=room, generator=generator)
@@ -84,7 +84,7 @@ class Augmentation:
     def apply_with_parts(
         self, images: Tensor, parts: Tensor | None, draws: Draws
     ) -> tuple[Tensor, Tensor | None]:
-        """`apply`, and the same done to the parts (B, K, C, H, W) of each image, if there are any.
+        """Apply draws to images and to their parts (B, K, C, H, W), if there are any.
 
         A part's contrast changes about its image's mean, so that equal pixels stay equal.
         """
@@ -105,7 +105,7 @@ class Augmentation:
 
 
 def _mean_grey(images: Tensor) -> Tensor:
-    """(B, C, H, W) -> (B, 1, 1, 1); colours weigh as the eye sees them, other channels equally."""
+    """Return the mean (B, 1, 1, 1): colours by luminance, other channels equally weighted."""
     mean = images.mean((2, 3), keepdim=True)
     if images.shape[1] != len(LUMA):
         return mean.mean(1, keepdim=True)
@@ -114,7 +114,7 @@ def _mean_grey(images: Tensor) -> Tensor:
 
 
 def shift(images: Tensor, max_px: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Move each image by its own whole number of pixels, filling with zeros.
+    """Shift each image by a random integer number of pixels, filling with zeros.
 
     Parameters
     ----------
@@ -137,19 +137,19 @@ def draw_offsets(
     room: tuple[int, int] = (0, 0),
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Where `cut` takes n images from: integers (2, n), rows and columns, 0 ... 2 * max_px + room.
+    """Draw offsets for `cut`: integers (2, n), rows and columns, 0 ... 2 * max_px + room.
 
-    `room` is how many rows and columns larger the images are than what is cut out of them.
+    `room` is the number of rows and columns by which images are larger than windows.
     """
     drawn = (torch.randint(0, 2 * max_px + more + 1, (n,), generator=generator) for more in room)
     return torch.stack(tuple(drawn))
 
 
 def cut(images: Tensor, offsets: Tensor, max_px: int, size: int | None = None) -> Tensor:
-    """Images (B, C, H, W), padded by max_px, cut at their offsets (2, B).
+    """Pad images (B, C, H, W) by max_px, and cut windows at their offsets (2, B).
 
-    To squares of `size` pixels, or for None to their old size. Where everything is on a GPU,
-    nothing waits for it.
+    Windows are squares of `size` pixels, or for None as large as the images. Nothing synchronises
+    with a GPU.
     """
     if max_px == 0 and size is None:
         return images

@@ -1,4 +1,4 @@
-"""Affine warps: parameters -> one matrix per image -> one warp of the original (kornia)."""
+"""Affine warps: one matrix per image from its parameters, one bilinear warp (kornia)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from capsviz.discovery import unknown
 
 
 class Family(NamedTuple):
-    """Warps of one parameter: which of `matrix` it sets, and the sizes that are looked at."""
+    """Warps by one parameter: the arguments of `matrix` that it sets, and its range."""
 
     parameters: tuple[str, ...]
     start: float
     stop: float
     step: float
-    neutral: float  # the size that changes nothing
+    neutral: float  # the value that changes nothing
     unit: str  # after a number, "" for none
     label: str  # of an axis
 
@@ -32,14 +32,14 @@ FAMILIES = {
 
 
 def family(name: str) -> Family:
-    """One of `FAMILIES`; ValueError for an unknown name."""
+    """Return one of `FAMILIES`; ValueError for an unknown name."""
     if name not in FAMILIES:
         raise ValueError(unknown("warp", name, list(FAMILIES)))
     return FAMILIES[name]
 
 
 def family_matrix(name: str, size: float, image_size: tuple[int, int]) -> Tensor:
-    """The matrix (1, 2, 3) of a warp of `FAMILIES` of one size, in its unit.
+    """Return the matrix (1, 2, 3) of a warp of `FAMILIES` for a parameter in its unit.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def matrix(
     shift_x_px: Tensor | float = 0.0,
     shift_y_px: Tensor | float = 0.0,
 ) -> Tensor:
-    """Matrices that rotate, then shear, then scale about the centre, then shift.
+    """Return matrices that rotate, then shear, then scale about the centre, then shift.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def matrix(
 
     Returns
     -------
-    (B, 2, 3), which map a pixel (x, y) of the original to its place in the warped image.
+    (B, 2, 3), which map a pixel (x, y) of the original to its position in the warped image.
     """
     terms = (angle_deg, shear, scale_x, scale_y, shift_x_px, shift_y_px)
     values = [torch.as_tensor(v, dtype=torch.float64).reshape(-1) for v in terms]
@@ -91,7 +91,7 @@ def matrix(
 
 
 def warp(images: Tensor, matrices: Tensor) -> Tensor:
-    """Warp each image once, bilinearly, with zeros outside.
+    """Warp each image bilinearly, with zeros outside.
 
     Parameters
     ----------

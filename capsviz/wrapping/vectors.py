@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from capsviz.tracing.shapes import allowed
+from capsviz.tracing.verification import allowed
 from capsviz.wrapping.flow import (
     SUMS,
     Flow,

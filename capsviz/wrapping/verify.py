@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from capsviz.tracing.batches import apart
-from capsviz.tracing.shapes import allowed
+from capsviz.tracing.verification import allowed, apart
 from capsviz.wrapping.environment import draws, one_line
 from capsviz.wrapping.layers import Recorded
 from capsviz.wrapping.network import Bare, Fact, Verified, Wrapped

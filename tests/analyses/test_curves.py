@@ -13,7 +13,7 @@ from capsviz import checkpoint, results
 from capsviz.analyses import curves
 from capsviz.analyses.curves import measure as files
 from capsviz.cli import main
-from capsviz.training import history, record
+from capsviz.training import history
 
 
 def make(folder, accuracy=(0.5, 0.9, 0.8), sse=True, **more):
@@ -48,7 +48,7 @@ def test_the_record_that_training_writes_is_read_whole(tmp_path):
         history.Epoch(k, 1 / k, 0.1 * k, 0.2 * k, 0.3 / k, None, 1e-3, 2.0, "c0ffee")
         for k in (1, 2, 3)
     ]
-    (tmp_path / "epochs.csv").write_text(record.to_csv(epochs))
+    (tmp_path / "epochs.csv").write_text(history.to_csv(epochs))
     ((name, columns),) = files.read([tmp_path]).items()
     assert name == tmp_path.name and set(columns) == set(files.COLUMNS)
     for column, values in columns.items():

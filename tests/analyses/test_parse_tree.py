@@ -24,8 +24,8 @@ from capsviz.inputs.samples import Others
 from capsviz.nn.functional import squash
 from capsviz.nn.models import Output
 from capsviz.tracing import from_children, parents_under, trace, under_couplings
-from capsviz.tracing.child_gradients import child_gradients
 from capsviz.tracing.finite import NotFiniteError
+from capsviz.tracing.rerouting import child_gradients
 
 CLASSES = noise.CLASSES
 GRID = (2, 3, 2)

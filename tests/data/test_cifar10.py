@@ -16,7 +16,7 @@ from torchvision.datasets import CIFAR10
 from capsviz import checkpoint, data
 from capsviz.data import cifar10
 from capsviz.data.cifar10 import ARCHIVE, CLASSES, NOTICE
-from capsviz.inputs import opening as inputs
+from capsviz.inputs.opening import open_inputs
 from capsviz.nn import models
 
 
@@ -121,7 +121,7 @@ def test_whoever_looks_at_jpeg_is_told(tmp_path):
     model = models.build("capsnet", (3, 32, 32), 10, **small)
     card = {"name": "x", "dataset": {"name": "cifar10", "classes": list(CLASSES)}}
     checkpoint.save(tmp_path / "x.safetensors", model, card)
-    opened = inputs.open_inputs(
+    opened = open_inputs(
         checkpoint=str(tmp_path / "x.safetensors"), data_dir=tmp_path, device="cpu"
     )
     assert opened.notice == NOTICE

@@ -7,17 +7,14 @@ import shutil
 import socket
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from helpers.mnist_files import FOLDERS, write_idx
-from PIL import Image
 
 from capsviz import data, discovery
 from capsviz.data import _torchvision, multimnist
-from capsviz.inputs.opening import open_inputs
 
 IDX = ("mnist", "fashion_mnist", "kmnist", "emnist_digits")
 FETCHED = (*IDX, "svhn", "cifar10")
@@ -184,123 +181,9 @@ def test_a_folder_that_is_not_there_is_a_slip_with_the_digits_too(tmp_path):
         data.load("digits", "test", tmp_path / "nowhere")
 
 
-def test_digits_are_always_there_and_their_splits_do_not_overlap():
-    parts = [data.load("digits", split) for split in data.SPLITS]
-    assert [len(p) for p in parts] == [1257, 180, 360]
-    seen = torch.cat([p.images.flatten(1) for p in parts])
-    assert len(torch.unique(seen, dim=0)) == len(seen)
-    for part in parts:
-        counts = torch.bincount(part.labels)
-        assert counts.min() > 0.09 * len(part) and part.image_shape == (1, 28, 28)
-        assert part.images[:, :, :3].max() == 0, "a margin is left for shifts"
-    assert torch.equal(data.load("digits", "test").images, parts[2].images)
-
-
-def make_folder(root: Path, counts, size=(40, 30), mode="RGB"):
-    for name, n in counts.items():
-        (root / name).mkdir(parents=True)
-        for k in range(n):
-            Image.new(mode, size, color=k * 3).save(root / name / f"{k}.png")
-
-
-def test_a_data_set_without_weights_or_recipe_says_how_to_train_some(tmp_path):
-    make_folder(tmp_path, {"cat": 20, "dog": 40})
-    with pytest.raises(ValueError, match=r"`capsviz train --dataset folder`.* runs/folder"):
-        open_inputs(dataset="folder", data_dir=tmp_path)
-
-
-def test_class_folders_are_split_by_class_and_always_the_same_way(tmp_path):
-    make_folder(tmp_path, {"cat": 20, "dog": 40})
-    parts = {s: data.load("folder", s, tmp_path, image_size=20) for s in data.SPLITS}
-    assert {s: len(p) for s, p in parts.items()} == {"train": 42, "validation": 6, "test": 12}
-    assert parts["test"].classes == ("cat", "dog")
-    assert torch.bincount(parts["test"].labels).tolist() == [4, 8]
-    assert parts["train"].image_shape == (1, 20, 20)
-    again = data.load("folder", "train", tmp_path, image_size=20)
-    assert torch.equal(again.images, parts["train"].images)
-
-
-def test_a_folder_that_is_split_already_keeps_its_split(tmp_path):
-    make_folder(tmp_path / "train", {"a": 20, "b": 20})
-    make_folder(tmp_path / "test", {"a": 3, "b": 4})
-    sizes = {s: len(data.load("folder", s, tmp_path)) for s in data.SPLITS}
-    assert sizes == {"train": 36, "validation": 4, "test": 7}
-
-
-def test_of_many_classes_one_picture_each_is_set_aside_at_least(tmp_path):
-    """A tenth of 60 pictures is 6, and there are 20 classes."""
-    for name in ("train", "test"):
-        make_folder(tmp_path / name, {f"c{k:02d}": 3 for k in range(20)})
-    part = data.load("folder", "validation", tmp_path)
-    assert torch.bincount(part.labels).tolist() == [1] * 20
-    assert len(data.load("folder", "train", tmp_path)) == 40
-
-
-def test_too_few_pictures_of_a_class_to_split_are_refused_in_words(tmp_path):
-    make_folder(tmp_path, {"a": 2, "b": 30})
-    with pytest.raises(ValueError, match="expected at least 3 of each class, got 2 of one"):
-        data.load("folder", "train", tmp_path)
-
-
 def test_a_data_set_is_shown_without_its_images():
     text = repr(data.load("digits", "test"))
     assert text == "Dataset('digits', 'test', 360 images (1, 28, 28), 10 classes)"
-
-
-def test_the_first_pictures_of_a_folder_are_of_all_classes(tmp_path):
-    for name in data.SPLITS:
-        make_folder(tmp_path / name, {"a": 4, "b": 2, "c": 3}, mode="L")
-    part = data.load("folder", "train", tmp_path)
-    assert part.labels.tolist() == [0, 1, 2, 0, 1, 2, 0, 2, 0]
-    assert part.images[:, 0, 0, 0].tolist() == [0, 0, 0, 3, 3, 3, 6, 6, 9]
-
-
-def test_a_test_folder_with_other_classes_is_refused(tmp_path):
-    make_folder(tmp_path / "train", {"cat": 20, "dog": 20})
-    make_folder(tmp_path / "test", {"dog": 3, "fox": 4})
-    with pytest.raises(ValueError, match=r"'dog', 'fox'.*'cat', 'dog'"):
-        data.load("folder", "test", tmp_path)
-
-
-def test_deep_transparent_and_turned_pictures_are_read_as_they_look(tmp_path):
-    make_folder(tmp_path / "train", {"a": 10, "b": 10})
-    folder = tmp_path / "test"
-    for name in "ab":
-        (folder / name).mkdir(parents=True)
-    ramp = np.linspace(0, 65535, 784).astype(np.uint16).reshape(28, 28)
-    Image.fromarray(ramp).save(folder / "a" / "deep.png")
-    clear = Image.new("LA", (28, 28), (0, 0))
-    clear.paste((0, 255), (0, 0, 14, 28))
-    clear.save(folder / "a" / "ink.png")
-    turned = Image.new("L", (28, 28))
-    turned.paste(255, (0, 0, 28, 5))  # bright at the top, to be shown a quarter turn to the right
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    turned.save(folder / "b" / "turned.jpg", exif=exif)
-    deep, upright, ink = data.load("folder", "test", tmp_path).images[:, 0].float()
-    assert abs(deep - torch.from_numpy(ramp / 257).float()).max() < 1.5
-    assert ink[:, 2].max() == 0 and ink[:, 25].min() == 255
-    assert upright[14, 26] > 200 and upright[1, 2] < 50
-
-
-def test_colour_folders_keep_three_channels(tmp_path):
-    make_folder(tmp_path, {"a": 10, "b": 10})
-    part = data.load("folder", "train", tmp_path, channels=3, image_size=24)
-    assert part.image_shape == (3, 24, 24)
-
-
-def test_a_folder_without_classes_or_with_a_broken_picture_is_refused(tmp_path):
-    for kind in (FileNotFoundError, ValueError):
-        with pytest.raises(kind, match="needs --data-dir"):
-            data.load("folder", "train")
-        with pytest.raises(kind, match="no folder of class folders"):
-            data.load("folder", "train", tmp_path)
-    make_folder(tmp_path, {"a": 10, "b": 10})
-    for path in (tmp_path / "a").iterdir():
-        path.write_bytes(b"no picture")
-    Image.new("LA", (30, 30), (0, 0)).save(tmp_path / "b" / "0.png")
-    with pytest.raises(ValueError, match=r"a/\d+.png' is not a picture"):
-        data.load("folder", "train", tmp_path)
 
 
 def test_unknown_names_and_splits_list_the_known_ones():
@@ -400,34 +283,6 @@ def test_of_several_things_in_an_image_a_data_loader_gets_all_classes():
     assert torch.equal(labels, pairs.labels[0]) and image.shape == pairs.image_shape
     batch = next(iter(torch.utils.data.DataLoader(pairs, batch_size=5)))
     assert torch.equal(batch[1], pairs.labels[:5])
-
-
-def test_every_split_of_a_folder_has_every_class(tmp_path):
-    make_folder(tmp_path, {"many": 200, "few": 4, "fewer": 4})
-    parts = {s: data.load("folder", s, tmp_path, image_size=12) for s in data.SPLITS}
-    counts = {s: torch.bincount(part.labels).tolist() for s, part in parts.items()}
-    assert counts == {"train": [2, 2, 140], "validation": [1, 1, 20], "test": [1, 1, 40]}
-    assert parts["test"].labels[:3].tolist() == [0, 1, 2]  # one of each class after another
-
-
-def test_a_picture_that_is_added_leaves_the_others_in_their_splits(tmp_path):
-    def colours(split):
-        part = data.load("folder", split, tmp_path, image_size=12)
-        return set(zip(part.labels.tolist(), part.images[:, 0, 0, 0].tolist(), strict=True))
-
-    make_folder(tmp_path, {"a": 40, "b": 40}, mode="L")
-    before = {split: colours(split) for split in data.SPLITS}
-    Image.new("L", (40, 30), color=250).save(tmp_path / "a" / "one more.png")
-    after = {split: colours(split) for split in data.SPLITS}
-    assert sum(len(before[split] - after[split]) for split in data.SPLITS) <= 2
-    assert len(before["train"]) == 56 and sum(map(len, after.values())) == 81
-
-
-def test_val_is_a_name_of_the_validation_folder(tmp_path):
-    for name, n in (("train", 20), ("val", 3), ("test", 4)):
-        make_folder(tmp_path / name, {"a": n, "b": n})
-    assert len(data.load("folder", "validation", tmp_path)) == 6
-    assert len(data.load("folder", "train", tmp_path)) == 40
 
 
 def test_a_digest_tells_images_labels_and_shapes_apart():

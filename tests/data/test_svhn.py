@@ -64,11 +64,6 @@ def test_too_few_training_images_are_called_damaged(write, tmp_path):
         data.load("svhn", "train", tmp_path)
 
 
-def test_a_missing_file_says_where_it_belongs(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"not in .*put its files \(test_32x32.mat\) in"):
-        data.load("svhn", "test", tmp_path, download=False)
-
-
 @pytest.fixture
 def server(tmp_path_factory):
     """A folder, and the address that its files are served at."""

@@ -8,7 +8,7 @@ from conftest import build_tiny
 
 from capsviz import checkpoint
 from capsviz.experiments import attacks
-from capsviz.tracing.reconstruction import look
+from capsviz.tracing.outputs import activations_and_distance
 
 LABELS = torch.arange(8) % 3
 EVERY = [attacks.fgsm, attacks.pgd, attacks.reconstructive_pgd]
@@ -124,7 +124,7 @@ def test_the_adaptive_attack_is_misread_and_nearer_than_pgd(trained, digits):
     for attack in (attacks.pgd, attacks.reconstructive_pgd):
         found = attack(trained, images, labels, eps=0.3, steps=8)
         with torch.no_grad():
-            lengths, distances = look(trained, found)
+            lengths, distances = activations_and_distance(trained, found)
         wrong = lengths.argmax(1) != labels
         assert wrong.float().mean() >= 0.5
         far[attack] = float(distances[wrong].mean())

@@ -7,7 +7,7 @@ B, I, J, D, E = 2, 3, 5, 4, 7
 
 def draw(*shape, seed=0, dtype=torch.float64):
     """A normal draw that is the same in every run."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def inputs(dtype=torch.float64, children=I, biased=True):

@@ -2,12 +2,10 @@
 
 import asyncio
 import threading
-from functools import partial
 
 import pytest
 import torch
 from conftest import build_strong
-from helpers.random_tensors import draw
 
 import capsviz
 from capsviz.nn import capsule_layer, functional, models, routing
@@ -55,45 +53,6 @@ def test_the_literal_path_has_no_function_of_our_own(model, images):
     ours = [{type(n).__name__ for n in nodes if hasattr(n, "saved_tensors")} for nodes in
             (plain, fast)]  # fmt: skip
     assert ours[0] == set() and ours[1] == {"_AttendBackward"}
-
-
-def test_grad_and_jacrev_and_vmap_of_the_literal_path(model, images):
-    expected = torch.autograd.functional.jacobian(partial(activations, model), images)
-    expected = torch.stack([expected[b, :, b] for b in range(3)])  # an image acts on itself alone
-
-    def single(image):
-        return activations(model, image[None])[0]
-
-    with literal():
-        close(torch.func.grad(lambda x: single(x)[1])(images[0]), expected[0, 1])
-        close(torch.func.jacrev(single)(images[0]), expected[0])
-        close(torch.func.vmap(single)(images), activations(model, images))
-        close(torch.func.vmap(torch.func.jacrev(single))(images), expected)
-
-
-def test_gradients_of_each_image_by_vmap_over_a_functional_call(model, images):
-    weights = dict(model.named_parameters())
-
-    def loss(weights, image):
-        output = torch.func.functional_call(model, weights, (image[None],))
-        return output.lengths.square().sum()
-
-    with literal():
-        actual = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, images)
-    for b in range(3):
-        one = activations(model, images[b : b + 1]).square().sum()
-        (expected,) = torch.autograd.grad(one, model.capsules.weight)
-        close(actual["capsules.weight"][b], expected)
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch's own, in jvp
-def test_jvp_of_the_literal_path(model, images):
-    direction = draw(*images.shape, seed=3)
-    jacobian = torch.autograd.functional.jacobian(partial(activations, model), images)
-    with literal():
-        value, actual = torch.func.jvp(partial(activations, model), (images,), (direction,))
-    close(value, activations(model, images))
-    close(actual, torch.einsum("bjncyx,ncyx->bj", jacobian, direction))
 
 
 def exported(model, images):
@@ -294,29 +253,6 @@ def test_stand_ins_of_an_exporter_leave_no_trace_in_convolutions():
         with FakeTensorMode(allow_non_fake_inputs=True):
             assert model(torch.rand(20, 1, 28, 28)).lengths.shape == (20, 10)
         assert type(model(images).lengths) is torch.Tensor
-
-
-def test_self_routing_is_transformed_literally():
-    votes, children = draw(2, 4, 3, 5, seed=0), draw(2, 4, 6, seed=1)
-    known = {"activations": draw(2, 4, seed=2).abs(), "weight": draw(4, 3, 6, seed=3)}
-    route = routing.get("self_routing").route
-
-    def total(children):
-        return route(votes, children=children, **known).activations[-1].square().sum()
-
-    with literal():
-        actual = torch.func.grad(total)(children)
-    (expected,) = torch.autograd.grad(total(children.requires_grad_()), children)
-    close(actual, expected)
-
-
-@pytest.mark.parametrize("name", ["efficient_capsnet", "resnet", "cnn"])
-def test_networks_of_every_stem_are_mapped_over_images_literally(name):
-    model = models.build(name, (1, 28, 28), 10).eval()
-    images = torch.rand(3, 1, 28, 28)
-    with literal(), torch.no_grad():
-        actual = torch.func.vmap(lambda image: model(image[None]).lengths[0])(images)
-        close(actual, model(images).lengths, 1e-5)
 
 
 @ROUTINGS

@@ -102,7 +102,7 @@ def test_a_thin_line_is_thickened_to_what_mnist_shows(width):
 
 @pytest.mark.parametrize("grey", [0, 0.5, 1])
 def test_an_empty_sheet_is_refused(grey):
-    with pytest.raises(ValueError, match="no ink"):
+    with pytest.raises(ValueError, match="is empty"):
         centring.mnist_style(np.full((50, 60), grey))
 
 
@@ -121,4 +121,4 @@ def test_the_smallest_pictures_are_read_or_refused_in_words(digits):
             seen = centring.mnist_style(np.asarray(picture)).input
             assert seen.shape == (28, 28) and np.isfinite(seen).all()
         except ValueError as error:
-            assert "no ink" in str(error)
+            assert "is empty" in str(error)

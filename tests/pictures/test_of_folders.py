@@ -9,8 +9,7 @@ from PIL import Image
 
 import capsviz
 from capsviz import data, pictures
-from capsviz.pictures.of_folders import square
-from capsviz.pictures.opening import load
+from capsviz.pictures.opening import load, square
 
 
 @pytest.fixture

@@ -31,23 +31,10 @@ def test_a_drawing_is_scaled_and_centred_as_mnist_was(tmp_path):
     assert abs(float(columns.float().mean()) - 13.5) <= 0.6
 
 
-def test_dark_ink_on_light_paper_gives_the_same_as_its_inverse(tmp_path):
-    one = pictures.read(save(tmp_path, stroke()), SHAPE)
-    other = pictures.read(save(tmp_path, stroke(ink=0, ground=255)), SHAPE)
-    assert abs(one - other).max() < 1e-6
-
-
 def test_inversion_can_be_forced_either_way(tmp_path):
     path = save(tmp_path, stroke((28, 28), ink=0, ground=255, where=(9, 5, 12, 22)))
     forced, kept = (pictures.read(path, SHAPE, invert=how) for how in ("yes", "no"))
     assert forced.mean() < 0.5 and abs(forced - (1 - kept)).max() < 1e-6
-
-
-def test_a_picture_of_the_networks_size_is_left_where_it_is(tmp_path):
-    pixels = np.zeros((28, 28), np.uint8)
-    pixels[2:5, 3:9] = 255
-    image = pictures.read(save(tmp_path, Image.fromarray(pixels)), SHAPE)
-    assert np.allclose(image[0, 0], pixels / 255)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "1", "LA", "CMYK"])
@@ -126,7 +113,7 @@ def test_grey_values_of_any_depth_are_read_alike(tmp_path, top):
 def test_values_that_are_no_numbers_are_refused(tmp_path):
     pixels = np.zeros((40, 40), np.float32)
     pixels[3, 3] = np.nan
-    with pytest.raises(ValueError, match="no numbers"):
+    with pytest.raises(ValueError, match="not numbers"):
         pictures.read(save(tmp_path, Image.fromarray(pixels), "x.tif"), SHAPE)
 
 
@@ -143,7 +130,7 @@ def test_a_missing_file_a_folder_and_an_empty_sheet_are_refused(tmp_path):
     with pytest.raises(ValueError, match="is not a picture"):
         pictures.read(tmp_path, SHAPE)
     for grey in (0, 128, 255):
-        with pytest.raises(ValueError, match="no ink"):
+        with pytest.raises(ValueError, match="is empty"):
             pictures.read(save(tmp_path, Image.new("L", (50, 50), grey)), SHAPE)
 
 

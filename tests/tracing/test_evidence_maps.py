@@ -94,8 +94,8 @@ def test_maps_along_the_pose_are_what_they_were(tiny_images):
 
 def test_what_is_not_there_is_said(tiny_images):
     local = capsviz.trace(matrix(), tiny_images[:1].double(), layer=0)
-    with pytest.raises(ValueError, match="place 99: expected 0 to"):
+    with pytest.raises(ValueError, match="position 99: expected 0 to"):
         evidence.additive_map(local, place=99)
     dense = capsviz.trace(matrix(), tiny_images[:1].double())
-    with pytest.raises(ValueError, match="at one place, got place 3"):
+    with pytest.raises(ValueError, match="at one position, got position 3"):
         evidence.additive_map(dense, place=3)

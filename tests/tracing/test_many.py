@@ -1,10 +1,10 @@
-"""Many images: which class is read, and where none is; where places lie, and their names."""
+"""Many images: which class is read, and where none is; where positions lie, and their names."""
 
 import torch
 
 from capsviz.tracing import extent
 from capsviz.tracing.many import winners
-from capsviz.tracing.places import children_words
+from capsviz.tracing.network import children_words
 
 
 def test_the_largest_activation_is_read_and_none_where_another_is_as_large():
@@ -17,15 +17,18 @@ def test_the_largest_activation_is_read_and_none_where_another_is_as_large():
 
 
 class Padded:
-    """5 places, each of 7 pixels, every 4 pixels of 17, from 3 pixels before the border."""
+    """5 positions, each of 7 pixels, every 4 pixels of 17, from 3 pixels before the border."""
 
     grid = (2, 5, 5)
+
+    def look(self, images, *, keep):
+        raise AssertionError("nothing is computed")
 
     def receptive_field(self, row, column):
         return tuple(slice(max(0, 4 * k - 3), min(17, 4 * k + 4)) for k in (row, column))
 
 
-def test_places_cut_off_at_the_border_lie_a_step_from_the_others():
+def test_positions_cut_off_at_the_border_lie_a_step_from_the_others():
     assert extent(Padded()) == [-2, 18, 18, -2]
 
 

@@ -176,7 +176,7 @@ def test_couplings_of_another_layer_are_refused_with_both_shapes(tiny, tiny_imag
     for shape in ((13, 3), (12, 4), (3, 12), (7, 12, 3), (36,)):
         with pytest.raises(ValueError, match=r"expected couplings \(8, 12, 3\), got"):
             trace(tiny, tiny_images, couplings=torch.full(shape, 1 / 3))
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="expected finite couplings"):
         trace(tiny, tiny_images, couplings=torch.full((12, 3), torch.nan))
 
 

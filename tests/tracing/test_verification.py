@@ -9,8 +9,7 @@ from torch import nn
 import capsviz
 from capsviz.nn import routing
 from capsviz.tracing import trace, verification
-from capsviz.tracing.construction import reason
-from capsviz.tracing.evidence import routing_words
+from capsviz.tracing.needs import reason, routing_words
 
 J, D, E, GRID = 3, 4, 6, (2, 3, 4)
 
@@ -100,7 +99,7 @@ MISTAKES = {
     "grid of another size": (Honest(grid=(2, 4, 4)), r"the grid \(2, 4, 4\) has 32 .* are 24"),
     "grid in another order": (
         Honest(by_place=True),
-        "the grid is in another order: capsules come place by place, expected type by type",
+        "the grid is in another order: capsules come position by position",
     ),
     "couplings over children": (
         Honest(over_children=True),

@@ -23,7 +23,7 @@ from helpers.distributed_ranks import Ranks, capsviz
 from capsviz.cli import main
 from capsviz.cli.errors import errors
 from capsviz.nn import models
-from capsviz.training.distributed import Team, _Several, leaves_some, team
+from capsviz.training.distributed import Team, _Several, has_unused_weights, team
 
 needs_accelerate = pytest.mark.skipif(
     importlib.util.find_spec("accelerate") is None, reason="Accelerate is not installed"
@@ -92,10 +92,6 @@ def test_shares_are_the_whole_batch_and_their_weights_make_its_mean(n, size):
     values = torch.rand(n)
     mean_over_processes = sum(w * values[share].mean() for share, w in shares) / size
     torch.testing.assert_close(mean_over_processes, values.mean())
-
-
-def test_only_the_first_process_leads():
-    assert [of(rank, 3).leads for rank in range(3)] == [True, False, False]
 
 
 @needs_accelerate
@@ -219,7 +215,9 @@ def test_what_one_host_lacks_ends_the_run_in_the_same_words_on_all(tmp_path):
 def test_weights_of_poses_have_no_say_by_self_routing_without_a_decoder():
     size = {"types": [2, 2, 2], "channels": 8}
     left = {
-        name: leaves_some(models.build("matrix_capsnet", (1, 20, 20), 10, routing=name, **size))
+        name: has_unused_weights(
+            models.build("matrix_capsnet", (1, 20, 20), 10, routing=name, **size)
+        )
         for name in ("dynamic", "em", "self_routing")
     }
     assert left == {"dynamic": False, "em": False, "self_routing": True}

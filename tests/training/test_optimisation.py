@@ -30,7 +30,7 @@ def test_the_authors_decay_is_096_every_2000_steps_whatever_the_batch(batch):
         assert rate == pytest.approx(1e-3 * 0.96 ** (step / 2000), rel=1e-12)
 
 
-def test_a_recipe_of_before_decays_per_epoch_whatever_the_steps():
+def test_a_decay_per_epoch_does_not_depend_on_the_steps():
     recipe = Recipe(lr_decay=0.9, lr_decay_steps=None)
     for steps in (1, STEPS):
         assert learning_rate(recipe, 2.5, steps) == 1e-3 * 0.9**2.5

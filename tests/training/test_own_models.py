@@ -108,6 +108,6 @@ def test_a_compiled_network_is_saved_as_what_it_was_and_a_parametrized_one_refus
     again = capsviz.load(capsviz.save(torch.compile(model), tmp_path / "a", embedded("train")))
     assert torch.equal(again.conv1.weight, model.conv1.weight)
     torch.nn.utils.parametrizations.weight_norm(model.conv1)
-    with pytest.raises(ValueError, match="its weights are not called as the CapsNet's"):
+    with pytest.raises(ValueError, match="parametrizations"):
         capsviz.save(model, tmp_path / "b", embedded("train"))
     assert not (tmp_path / "b").exists()

@@ -11,7 +11,6 @@ from capsviz.training import run as pipeline
 from capsviz.training.recipe import (
     MOST_SEED,
     Recipe,
-    as_begun,
     differing,
     read_option,
     read_recipe,
@@ -33,15 +32,6 @@ def test_a_recipe_survives_toml(tmp_path):
     assert read_recipe(path) == recipe
 
 
-def test_a_recipe_that_is_older_than_a_field_has_its_default(tmp_path):
-    path = tmp_path / "x.toml"
-    path.write_text("epochs = 3\n\n[options]\ntypes = 8\n")
-    recipe = read_recipe(path)
-    assert recipe == Recipe(epochs=3, options={"types": 8})
-    unused = (recipe.crop_px, recipe.early_stop, recipe.clip_norm, recipe.ema, recipe.init_from)
-    assert unused == (None,) * 5 and not recipe.flip and recipe.reconstruction_anneal == 1
-
-
 @pytest.mark.parametrize("name", checkpoint.shipped())
 def test_every_shipped_weight_file_has_its_recipe(name):
     recipe = read_recipe(folder("capsviz.trained") / f"{name}.toml")
@@ -56,18 +46,11 @@ def test_every_shipped_weight_file_has_its_recipe(name):
         ("epochs = 'three'", "x.toml"),
         ("learning_rate = -1", "learning_rate must be greater than 0, got -1"),
         ("schedule = 'steps'", "unknown schedule 'steps', expected one of: exponential, linear"),
-        ("schedule = 'linaer'", "(did you mean 'linear'?)"),
-        ("schedule = 3", "schedule must be"),
         ("epochs = ", "not a TOML file"),
         ("epochs = 2.5", "epochs must be a valid integer, got 2.5"),
         ("seed = true", "seed must be a valid integer, got True"),
         ("flip = 1", "flip must be a valid boolean, got 1"),
-        ("ema = true", "ema must be a valid number, got True"),
         ("ema = 1", "ema must be less than 1, got 1"),
-        ("init_from = 3", "init_from must be a valid string, got 3"),
-        ("crop_px = 0", "crop_px must be"),
-        ("early_stop = 0", "early_stop must be"),
-        ("lr_decay_steps = 0", "lr_decay_steps must be"),
         ("clip_norm = 0.0", "clip_norm must be"),
         ("clip_norm = inf", "clip_norm must be a finite number, got inf"),
         ("reconstruction_anneal = 0", "reconstruction_anneal must be"),
@@ -75,8 +58,8 @@ def test_every_shipped_weight_file_has_its_recipe(name):
         ("decoder_weight_decay = nan", "decoder_weight_decay must be"),
         ("decoder_learning_rate = 2", "decoder_learning_rate must be"),
         ("brightness = 1.5", "brightness must be at most 1, got 1.5"),
-        ("[options]\nclasses = 3", "classes comes from the data set and is no option"),
-        ("[dataset_options]\npad_px = 1", "pad_px is no option of a data set: it is a field"),
+        ("[options]\nclasses = 3", "classes comes from the data set: drop"),
+        ("[dataset_options]\npad_px = 1", "use --pad-px"),
         ("[dataset_options]\nroot = '/x'", "root is no option of a data set: drop it"),
         ("dataset_options = 3", "dataset_options must be a valid dictionary, got 3"),
         (f"seed = {10**20}", "seed must be from -4398046511104 to 4398046511104, got 1000"),
@@ -91,7 +74,7 @@ def test_a_wrong_recipe_says_what_is_wrong(tmp_path, text, message):
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_recipe_of_before_decays_per_epoch_and_a_new_one_per_2000_steps(tmp_path):
+def test_a_file_with_a_decay_alone_decays_per_epoch(tmp_path):
     path = tmp_path / "x.toml"
     path.write_text("lr_decay = 0.9\n")
     old = read_recipe(path)
@@ -103,28 +86,19 @@ def test_a_recipe_of_before_decays_per_epoch_and_a_new_one_per_2000_steps(tmp_pa
     assert read_recipe(path) == Recipe()
 
 
-OLD = {k: v for k, v in asdict(Recipe(lr_decay=0.9912)).items() if k != "lr_decay_steps"}
-
-
-def test_a_run_of_before_goes_on_as_it_was():
-    begun = as_begun(Recipe(), OLD)
-    assert (begun.lr_decay, begun.lr_decay_steps) == (0.9912, None)
-    assert differing(OLD, Recipe()) == set() == differing(OLD, begun)
-    assert differing(OLD, Recipe(lr_decay=0.9)) == {"lr_decay", "lr_decay_steps"}
-    assert differing(asdict(Recipe(lr_decay_steps=None)), Recipe()) == {"lr_decay_steps"}
-    assert as_begun(Recipe(), asdict(Recipe(lr_decay=0.5))) == Recipe()
-
-
-def test_a_decay_that_is_not_used_does_not_tell_recipes_apart():
-    old = OLD | {"schedule": "linear"}
-    assert differing(old, Recipe(schedule="linear", lr_decay=0.5)) == set()
+def test_recipes_differ_in_unknown_fields_and_in_a_decay_only_if_both_schedules_use_it():
+    old = asdict(Recipe(schedule="linear", lr_decay=0.5))
+    assert differing(old, Recipe(schedule="linear")) == set()
     assert differing(old, Recipe()) == {"schedule"}
+    assert differing(asdict(Recipe(lr_decay=0.5)), Recipe()) == {"lr_decay"}
+    del old["lr_decay_steps"], old["ema"]
+    assert differing({**old, "colour": 1}, Recipe(schedule="linear")) == {"colour"}
 
 
 @pytest.mark.parametrize("how", [{"reconstruction_weight": 0.1},
                                  {"options": {"reconstruction_weight": 0.1}}])  # fmt: skip
 def test_no_reconstruction_with_a_weight_of_it_is_refused(how):
-    with pytest.raises(ValueError, match=r"no reconstruction, and a reconstruction_weight of 0\.1"):
+    with pytest.raises(ValueError, match=r"--no-reconstruction and .* 0\.1"):
         pipeline.prepare("digits", {"reconstruction": False, **how})
     _, recipe = pipeline.prepare("digits", {"reconstruction": False, "reconstruction_weight": 0.0})
     assert recipe.options["reconstruction_weight"] == 0
@@ -158,11 +132,6 @@ def test_another_model_is_given_none_of_the_recipes_options():
     assert (recipe.model, recipe.options) == ("resnet", {"blocks": 1})
     same = pipeline.prepare("mnist", {"model": "capsnet"})[1]
     assert same == pipeline.prepare("mnist", {})[1] and same.options
-
-
-def test_an_unknown_recipe_names_the_shipped_ones():
-    with pytest.raises(ValueError, match=r"unknown recipe 'nmist'.*digits"):
-        pipeline.prepare("nmist", {})
 
 
 @pytest.mark.parametrize(("fast", "meant"), [(True, "bf16"), (False, "fp32")])

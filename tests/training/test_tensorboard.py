@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from capsviz.data import Dataset
 from capsviz.nn import models
 from capsviz.training import tensorboard
-from capsviz.training.record import Epoch
+from capsviz.training.history import Epoch
 from capsviz.training.tensorboard import Writer, reconstructions
 from capsviz.transforms.augment import to_float, to_uint8
 

@@ -12,8 +12,7 @@ from capsviz import checkpoint
 from capsviz.nn.models.capsnet import CapsNet
 from capsviz.training import train
 from capsviz.training.evaluate import evaluate
-from capsviz.training.history import read_history
-from capsviz.training.record import best_epoch, finished
+from capsviz.training.history import best_epoch, finished, read_history
 from capsviz.training.train import build_model, fit
 from capsviz.transforms.augment import to_float
 

@@ -33,7 +33,7 @@ def test_every_weight_of_the_same_network_is_taken(tmp_path):
     assert set(taken) == set(stored)
     assert all(torch.equal(v, stored[k]) for k, v in model.state_dict().items())
     assert len(lines) == 1 and f"{len(stored)} of {len(stored)} tensors start from" in lines[0]
-    assert "drawn anew" not in lines[0] and "not taken" not in lines[0]
+    assert "at random" not in lines[0] and "not used" not in lines[0]
 
 
 def test_tensors_of_other_shapes_keep_what_was_drawn_and_are_named(tmp_path):
@@ -46,7 +46,9 @@ def test_tensors_of_other_shapes_keep_what_was_drawn_and_are_named(tmp_path):
     assert {"conv1.weight", "conv1.bias"} <= set(taken) and "capsules.weight" in unlike
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name] if name in unlike else stored[name]), name
-    assert set(lines[0].split("; drawn anew, as shapes differ: ")[1].split(", ")) == unlike
+    assert (
+        set(lines[0].split("; initialised at random, as shapes differ: ")[1].split(", ")) == unlike
+    )
 
 
 def test_a_network_that_shares_nothing_is_refused(tmp_path):
@@ -63,7 +65,7 @@ def test_a_long_list_of_tensors_is_cut(tmp_path):
     taken = start_from(other, tmp_path, lines.append)
     fresh = [k for k in other.state_dict() if k not in taken]
     assert len(fresh) > 4
-    shown = lines[0].split("; drawn anew, as shapes differ: ")[1]
+    shown = lines[0].split("; initialised at random, as shapes differ: ")[1]
     assert shown == f"{', '.join(fresh[:4])} and {len(fresh) - 4} more"
 
 
@@ -71,11 +73,11 @@ def test_a_tensor_that_only_one_side_has_is_named_once_and_where_it_is(tmp_path)
     plain, biased, lines = build_tiny(), build_tiny(routing_bias=True), []
     store(plain, tmp_path / "a.safetensors")
     start_from(biased, str(tmp_path / "a.safetensors"), lines.append)
-    assert lines[0].endswith("; drawn anew, as only this network has them: capsules.bias")
+    assert lines[0].endswith("; initialised at random, as the file lacks them: capsules.bias")
     store(biased, tmp_path / "b.safetensors")
     start_from(plain, str(tmp_path / "b.safetensors"), lines.append)
-    assert lines[1].endswith("; not taken, as only the file has them: capsules.bias")
-    assert "drawn anew" not in lines[1]
+    assert lines[1].endswith("; not used, as only the file has them: capsules.bias")
+    assert "at random" not in lines[1]
 
 
 def test_what_is_no_checkpoint_is_refused():

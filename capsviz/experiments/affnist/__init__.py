@@ -1,12 +1,12 @@
-"""Train on MNIST placed at random on 40x40, stop at a matched accuracy, score on affine maps of it.
+"""Train on shifted MNIST, stop at a matched accuracy, and score on affine variants of it.
 
 The affNIST protocol of Sabour, Frosst & Hinton 2017 (arXiv:1710.09829), section 5.2, for every
 network of `NETWORKS`: 28x28 digits padded by 6 pixels and shifted by up to 6 in training, and
-nothing else. "Matched": the weights at the first check of the held-out accuracy that reaches the
-target. "Full": those of the last epoch. Held out are MNIST's validation images, each shifted once
-as in training; as the first of many checks above a line, the matched held-out accuracy flatters,
-and how well networks match is to be read from the shifted test images. Every result is a JSON of
-its own, so an interrupted series goes on where it stopped.
+nothing else. "Matched" weights are those of the first check whose held-out accuracy reaches the
+target, "full" ones those of the last epoch. Held-out images are MNIST's validation images, each
+shifted once as in training. The matched held-out accuracy is optimistic, as the first of many
+checks above a line: compare networks by shifted test images. Every result is a JSON file, so that
+an interrupted series goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -24,14 +24,6 @@ from capsviz import data
 from capsviz.checkpoint.tensors import read_tensors, write_tensors
 from capsviz.data import affnist_like
 from capsviz.discovery import unknown
-from capsviz.experiments.affnist.results import (
-    NETWORKS,
-    agree,
-    begin,
-    complete,
-    read,
-    result_path,
-)
 from capsviz.experiments.affnist.scores import (
     ORIGINALS,
     SHIFT_PX,
@@ -41,29 +33,39 @@ from capsviz.experiments.affnist.scores import (
     right,
     score,
 )
-from capsviz.files import clear, locked, write_text
+from capsviz.files import LOCK, clear, locked, write_text
 from capsviz.provenance import hardware, provenance
+from capsviz.training.history import Epoch
 from capsviz.training.optimisation import Average, weights_that_count
 from capsviz.training.recipe import Precision, Recipe, resolve_precision
-from capsviz.training.record import Epoch
 from capsviz.training.train import build_model, fit
 
-__all__ = ["NETWORKS", "STATES", "Plan", "read", "recipe", "result_path", "run", "terms"]
-
+NETWORKS: dict[str, tuple[str, dict]] = {  # name -> model, and its options
+    "capsnet": ("capsnet", {"iterations": 3, "reconstruction_weight": 0.01}),
+    "capsnet-1": ("capsnet", {"iterations": 1, "reconstruction_weight": 0.01}),
+    "cnn": ("cnn", {"kernel": 5}),
+    "cnn-9": ("cnn", {"kernel": 9, "padding": "valid"}),
+    "average": ("average", {}),
+    "resnet": ("resnet", {}),
+}
+KEYS = (
+    "network", "seed", "state", "terms", "parameters", "held_out", "test", "affnist_like",
+    "affnist",
+)  # of a result  # fmt: skip
 STATES = ("matched", "full")
-APART = ("epochs", "limit")  # terms in which a run may go on otherwise than it began
+APART = ("epochs", "limit")  # terms in which a run may continue differently
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a series shares; each result holds its `terms`."""
+    """Settings of a series; each result holds its `terms`."""
 
-    folder: Path  # of the results, and below it of the runs
-    target: float = 0.9923  # held-out accuracy at which "matched" weights are taken
-    checks: int = 4  # of it, in each epoch
+    folder: Path  # of results and runs
+    target: float = 0.9923  # held-out accuracy at which "matched" weights are kept
+    checks: int = 4  # of that accuracy in each epoch
     epochs: int = 50  # of a full training
-    batch_size: int = 128  # the authors'; smaller ones take fewer epochs to the target
-    ema: float | None = None  # decay of averaged weights; they take fewer epochs to the target
+    batch_size: int = 128  # as the authors; smaller ones reach the target in fewer epochs
+    ema: float | None = None  # decay of averaged weights, which need fewer epochs
     full: bool = True  # train on after the target is reached
     limit: int | None = None  # images of affnist_like, of 320,000; None: all
     train_limit: int | None = None  # training images, for trials
@@ -86,17 +88,17 @@ class Plan:
 
 
 def terms(plan: Plan, device: torch.device | str) -> dict:
-    """What a result depends on, beside network and seed."""
+    """Return what a result depends on, beside network and seed."""
     shared = {k: v for k, v in vars(plan).items() if k not in ("folder", "full")}
     return shared | {"precision": resolve_precision(plan.precision, torch.device(device))}
 
 
-class _Reached(Exception):  # noqa: N818 - no error: a way out of the training loop
+class _Reached(Exception):  # noqa: N818 - not an error: it ends the training loop
     """The target was reached."""
 
 
 def recipe(network: str, seed: int, plan: Plan) -> Recipe:
-    """How a contender is trained; ValueError for an unknown one."""
+    """Return the recipe of a network; ValueError for an unknown one."""
     if network not in NETWORKS:
         raise ValueError(unknown("network", network, list(NETWORKS)))
     model, options = NETWORKS[network]
@@ -117,19 +119,19 @@ def run(
     report: Callable[[str], None] = lambda line: None,
     on_step: Callable = lambda *values: None,
 ) -> None:
-    """Train one contender from one seed and score it; what is there already is not made again.
+    """Train one network from one seed and score it, unless its results exist.
 
     Parameters
     ----------
     root     folder of the data; None as in `data.load`.
-    report   is given a line for each check, epoch and result.
-    on_step  as `train.fit` calls it.
+    report   called with a line for each check, epoch and result.
+    on_step  as for `train.fit`.
 
     Raises
     ------
-    ValueError       if the folder holds results, or a run begun, on other terms; a full training
+    ValueError       if the folder holds results, or a begun run, on other terms; a full training
                      may be lengthened.
-    BlockingIOError  if another process is training this contender there.
+    BlockingIOError  if another process is training this network there.
     """
     settings, output = recipe(network, seed, plan), plan.folder / "runs" / f"{network}-{seed}"
     with locked(output):
@@ -137,19 +139,18 @@ def run(
 
 
 def _run(network, seed, plan, settings, output, root, device, report, on_step) -> None:
-    """`run`, in a folder that no other process writes to."""
     conditions, weights = terms(plan, device), output / "matched.safetensors"
     matched, full = (result_path(plan.folder, network, seed, state) for state in STATES)
     clear(output, weights.name, "terms.json")
     clear(plan.folder, matched.name, full.name)
-    have_matched = complete(matched, conditions, ("epochs",))
-    have_full = not plan.full or complete(full, conditions, ())
+    have_matched = _complete(matched, conditions, ("epochs",))
+    have_full = not plan.full or _complete(full, conditions, ())
     if have_matched and have_full:
         return
     train = data.load("mnist", "train", root, **settings.data_options)
     validation = held_out("validation", root)
-    real(plan.limit, root)  # whatever is wrong with its files is said now
-    begin(output, conditions, APART)
+    real(plan.limit, root)  # reports damaged files before training
+    _begin(output, conditions)
 
     def trained(to_the_end: bool) -> tuple[nn.Module, list[Epoch]]:
         model = build_model(settings, train).to(device)
@@ -178,7 +179,7 @@ def _run(network, seed, plan, settings, output, root, device, report, on_step) -
         if weights.exists():
             tensors, about = read_tensors(weights)
             about = json.loads(about["about"])
-            agree(weights, about["terms"], conditions, APART)
+            _require_equal(weights, about["terms"], conditions, APART)
             model = build_model(settings, train).to(device)
             model.load_state_dict(tensors)
             store(matched, "matched", model, about["training"])
@@ -191,7 +192,7 @@ def _run(network, seed, plan, settings, output, root, device, report, on_step) -
 
 
 class _Check:
-    """Given to `fit` as `on_step`: the first weights that reach the target are kept."""
+    """The `on_step` of `fit` that keeps the first weights to reach the target."""
 
     def __init__(self, model, average, validation, terms, weights, to_the_end, report, on_step):
         self.model, self.average, self.validation = model, average, validation
@@ -223,3 +224,61 @@ def _line(epoch: Epoch) -> str:
         f"epoch {epoch.epoch}, loss {epoch.train_loss:.4f}, "
         f"held-out accuracy {epoch.validation_accuracy:.2%}, {epoch.seconds:.0f} s"
     )
+
+
+def result_path(folder: Path, network: str, seed: int, state: str) -> Path:
+    """Return the path of the result of one network and seed."""
+    return folder / f"{network}-{seed}-{state}.json"
+
+
+def read(folder: Path) -> list[dict]:
+    """Return the results in a folder, in the order of `NETWORKS`, then seed, then state."""
+    results = [_read_one(path) for path in sorted(folder.glob("*-*-*.json"))]
+    names = list(NETWORKS)
+    return sorted(results, key=lambda r: (names.index(r["network"]), r["seed"], r["state"]))
+
+
+def _read_one(path: Path) -> dict:
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a result of this series: {error}") from error
+    missing = [k for k in KEYS if not isinstance(result, dict) or k not in result]
+    if missing or result["network"] not in NETWORKS:
+        what = f"it lacks {missing[0]}" if missing else f"unknown network {result['network']}"
+        raise ValueError(f"{path} is not a result of this series: {what}")
+    return result
+
+
+def _complete(path: Path, conditions: dict, apart: tuple[str, ...]) -> bool:
+    """Return whether a result with these terms exists, and not of a shorter training."""
+    if not path.exists():
+        return False
+    stored = _read_one(path)["terms"]
+    if "epochs" not in apart and stored["epochs"] < conditions["epochs"]:
+        return False
+    _require_equal(path, stored, conditions, apart)
+    return True
+
+
+def _begin(folder: Path, conditions: dict) -> None:
+    """Write the terms of a run into its folder; ValueError if it was begun on others."""
+    path = folder / "terms.json"
+    if {other.name for other in folder.iterdir()} <= {path.name, LOCK}:  # nothing is trained yet
+        write_text(path, json.dumps(conditions) + "\n")
+    elif path.exists():
+        try:
+            stored = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path} holds no terms of a run: {error}") from error
+        _require_equal(folder, stored, conditions, APART)
+
+
+def _require_equal(path: Path, stored: dict, conditions: dict, apart: tuple[str, ...]) -> None:
+    """Raise ValueError for a file that was made on other terms, but for those named apart."""
+    for name in conditions:
+        if name not in apart and stored.get(name) != conditions[name]:
+            raise ValueError(
+                f"{path} was made with {name} {stored.get(name)}, got {conditions[name]}: "
+                "choose the same, or another --folder"
+            )

@@ -1,4 +1,4 @@
-"""What the affNIST protocol scores: shifted MNIST, affnist_like, and affNIST where it is."""
+"""Scores of the affNIST protocol: on shifted MNIST, affnist_like, and affNIST if available."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from capsviz.transforms.augment import shift, to_float
 
 SHIFT_PX = affnist_like.PAD_PX
 HELD_OUT_SEED = 1  # of the shifts of validation and test images
-ORIGINALS = 10_000  # MNIST's test images, each of which affnist_like varies in turn
-VARIANTS = 32  # of each
+ORIGINALS = 10_000  # test images of MNIST
+VARIANTS = 32  # of each in affnist_like
 CHUNK = 2000  # images that are float at a time
 
 
 @functools.cache
 def held_out(split: str, root=None) -> data.Dataset:
-    """Validation or test images of MNIST on 40x40, each shifted once as in training."""
+    """Return validation or test images of MNIST on 40x40, each shifted once as in training."""
     part = data.load("mnist", split, root, pad_px=affnist_like.PAD_PX)
     generator = torch.Generator().manual_seed(HELD_OUT_SEED)
     return replace(part, images=shift(part.images, SHIFT_PX, generator=generator))
 
 
 def right(model: nn.Module, dataset: data.Dataset) -> np.ndarray:
-    """Which images are read as their class: bool (N,)."""
+    """Return which images are classified correctly: bool (N,)."""
     parts = zip(dataset.images.split(CHUNK), dataset.labels.split(CHUNK), strict=True)
     hits = [predict(scores(model, to_float(images))) == labels for images, labels in parts]
     return torch.cat(hits).numpy()
 
 
 def score(model: nn.Module, limit: int | None, root=None) -> dict:
-    """What a result says of trained weights: held-out, test and affine accuracy."""
+    """Return held-out, test and affine accuracy of a network, as a result holds them."""
     result: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters())}
     for name, split in (("held_out", "validation"), ("test", "test")):
         result[name] = _accuracy(right(model, held_out(split, root)))
@@ -54,7 +54,7 @@ def score(model: nn.Module, limit: int | None, root=None) -> dict:
 
 @functools.cache
 def real(limit: int | None, root=None) -> data.Dataset | None:
-    """The first test images of affNIST itself, or None where its files are not."""
+    """Return the first test images of affNIST, or None without its files."""
     try:
         whole = data.load("affnist", "test", root)
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def real(limit: int | None, root=None) -> data.Dataset | None:
 
 @functools.cache
 def like(limit: int | None, root=None) -> data.Dataset:
-    """The first images of affnist_like's test split: one of each original, then another."""
+    """Return the first images of affnist_like's test split: one of each original, then another."""
     n = len(data.load("mnist", "test", root))
     whole = VARIANTS * n if limit is None else limit
     return data.load("affnist_like", "test", root, variants=max(1, -(-whole // n))).first(whole)
@@ -76,10 +76,10 @@ def _accuracy(hits: np.ndarray) -> dict:
 
 
 def pack(hits: np.ndarray) -> str:
-    """bool (N,) as base64, eight images to a byte."""
+    """Return bool (N,) as base64, eight images a byte."""
     return base64.b64encode(np.packbits(hits).tobytes()).decode()
 
 
 def unpack(text: str, n: int) -> np.ndarray:
-    """What `pack` packed: bool (n,)."""
+    """Return the bool (n,) that `pack` encoded."""
     return np.unpackbits(np.frombuffer(base64.b64decode(text), np.uint8))[:n].astype(bool)

@@ -1,7 +1,7 @@
-"""The numbers behind each image of affnist_like: drawn from MNIST, or read where they are stored.
+"""The transforms of each image of affnist_like: drawn from MNIST, or read from a file.
 
-How far an image may move depends on its ink, so the numbers cannot be drawn without MNIST; a series
-stores them beside its results, as `transforms.npz`, and can be tabulated without it.
+How far an image may be shifted depends on its foreground, so they cannot be drawn without MNIST. A
+series stores them beside its results, as `transforms.npz`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = affnist_like.Transforms._fields
 
 
 def draw(n: int, root=None) -> dict[str, np.ndarray]:
-    """The fields of `affnist_like.Transforms` for the first n test images, each (n,) float32.
+    """Return fields of `affnist_like.Transforms` for the first n test images, each (n,) float32.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def draw(n: int, root=None) -> dict[str, np.ndarray]:
 
 
 def store(folder: Path, n: int, root=None) -> Path:
-    """Write the numbers of the first n images beside a series, unless they are there."""
+    """Write the transforms of the first n images beside a series, unless they exist."""
     path = folder / FILE
     if _read(path, n) is None:
         content = io.BytesIO()
@@ -49,7 +49,7 @@ def store(folder: Path, n: int, root=None) -> Path:
 
 
 def read(folder: Path, n: int, root=None) -> dict[str, np.ndarray] | None:
-    """The numbers of the first n images: from a folder, as shipped, or drawn; None without MNIST.
+    """Return the first n transforms: from a folder, as shipped, or drawn; None without MNIST.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def read(folder: Path, n: int, root=None) -> dict[str, np.ndarray] | None:
 
 
 def _read(path: Path, n: int) -> dict[str, np.ndarray] | None:
-    """What a file says of the first n images; None if there is no file, or it says less."""
+    """Return the first n transforms of a file; None if it does not exist or has fewer."""
     if not path.exists():
         return None
     try:

@@ -13,7 +13,7 @@ from capsviz.nn.functional import mask
 
 
 def available() -> list[str]:
-    """Names of the decoders."""
+    """Return the names of the decoders."""
     return names("capsviz.nn.decoders")
 
 
@@ -82,7 +82,7 @@ class Decoder(nn.Module):
 
     @property
     def activations(self) -> int:
-        """How many numbers are held of one image, at most about: each map as if of full size."""
+        """Return the numbers that are held for one image, at most about."""
         _, height, width = self.image_shape
         units = sum(m.out_features for m in self.layers if isinstance(m, nn.Linear))
         maps = [m for m in self.layers if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)]

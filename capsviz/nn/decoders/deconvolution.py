@@ -37,8 +37,13 @@ def _rectified(maps: int, norm: bool) -> list[nn.Module]:
 
 def _doubling(before: int, after: int, size: list[int], norm: bool) -> nn.ConvTranspose2d:
     """From half of `size`, rounded up, to `size`."""
-    even = [1 - side % 2 for side in size]
-    padding = KERNEL // 2
+    rows, columns = (1 - side % 2 for side in size)
     return nn.ConvTranspose2d(
-        before, after, KERNEL, stride=2, padding=padding, output_padding=even, bias=not norm
+        before,
+        after,
+        KERNEL,
+        stride=2,
+        padding=KERNEL // 2,
+        output_padding=(rows, columns),
+        bias=not norm,
     )

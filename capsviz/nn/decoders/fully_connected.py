@@ -19,7 +19,7 @@ def layers(
 ) -> nn.Sequential:
     """Layers of `hidden` units, each a ReLU, then one sigmoid unit for each pixel."""
     sizes = [inputs, *hidden]
-    stack = []
+    stack: list[nn.Module] = []
     for before, after in pairwise(sizes):
         stack.append(nn.Linear(before, after, bias=not norm))
         stack += [nn.BatchNorm1d(after), nn.ReLU()] if norm else [nn.ReLU()]

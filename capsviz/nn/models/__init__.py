@@ -6,7 +6,7 @@ A file offers `build(image_shape, classes, **options) -> Module`. The module tak
     forward(images) -> Output            an output that names its parts, `lengths` (B, J) at least
     objective(output, images, labels, [reconstruction_factor=1.0, progress=1.0])
                                          -> Objective, what training minimises
-and, if it is a capsule network, `look` and `decode` (see `capsviz.tracing`).
+and, if it is a capsule network, `look` and `decode` (see `capsviz.tracing.network`).
 
 The labels of `objective` are (B,), or (B, K) where each image shows K things; `images` are what is
 to be reconstructed: the images themselves, or (B, K, C, H, W), each thing alone.
@@ -17,7 +17,7 @@ not fit is computed in parts. One with batch norm says no such thing, or that it
 `whole_batches`: the statistics of a part are not those of the batch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from capsviz.discovery import entries, load, name_of, names
 
 PACKAGE = "capsviz.nn.models"
-PARTS = {  # what a network names of files that may be somebody's own
+PARTS = {  # options of a network that name files, which may be plug-ins
     "routing": "capsviz.nn.routing",
     "decoder": "capsviz.nn.decoders",
     "stem": "capsviz.nn.stems",
@@ -33,7 +33,7 @@ PARTS = {  # what a network names of files that may be somebody's own
 
 
 class Output(NamedTuple):
-    """What a capsule network says of images."""
+    """Output of a capsule network."""
 
     lengths: Tensor  # (B, J) one score in [0, 1] per class
     poses: Tensor | None = None  # (B, J, E)
@@ -41,7 +41,7 @@ class Output(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """What a network without capsules says of images."""
+    """Output of a network without capsules."""
 
     lengths: Tensor  # (B, J) probabilities: what a capsule's length is to a capsule network
     logits: Tensor  # (B, J) before the softmax
@@ -56,12 +56,12 @@ class Objective(NamedTuple):
 
 
 def available() -> list[str]:
-    """Names of the networks."""
+    """Return the names of the networks."""
     return names(PACKAGE)
 
 
 def of_capsviz(model: nn.Module) -> bool:
-    """Whether a network comes with capsviz, and so do its routing, decoder and stem."""
+    """Return whether a network comes with capsviz, and so do its routing, decoder and stem."""
     package, _, name = type(model).__module__.rpartition(".")
     if package != PACKAGE:
         return False
@@ -93,6 +93,17 @@ def of_config(name: str, config: Mapping) -> nn.Module:
     """`build` from what a network's `config` says."""
     settings = dict(config)
     return build(name, settings.pop("image_shape"), settings.pop("classes"), **settings)
+
+
+def training_bytes(model: nn.Module, batch: int) -> int | None:
+    """Return the memory of a training step, at most about; None if a network has no estimate."""
+    estimate: Callable[[int], int] | None = getattr(model, "training_bytes", None)
+    return None if estimate is None else estimate(batch)
+
+
+def needs_whole_batches(model: nn.Module) -> bool:
+    """Return whether a batch must not be computed in parts, as with batch norm."""
+    return bool(getattr(model, "whole_batches", False))
 
 
 def name_for(model: nn.Module) -> str | None:

@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 from capsviz.discovery import unknown
 from capsviz.nn import decoders, objectives
-from capsviz.nn.models._class_poses import METRICS
+from capsviz.nn.models._bases import METRICS
 from capsviz.validation import check
 
 
@@ -27,7 +27,7 @@ def settings_from(kind: type, name: str, image_shape, classes: int, options: dic
 
 
 def require_positive(settings, *names: str) -> None:
-    """ValueError unless each named setting, or each number in it, is at least 1."""
+    """Raise ValueError unless each named setting, or each number in it, is at least 1."""
     for name in names:
         value = getattr(settings, name)
         if min(value if isinstance(value, tuple) else (value,), default=0) < 1:
@@ -35,7 +35,7 @@ def require_positive(settings, *names: str) -> None:
 
 
 def require_shared(settings) -> None:
-    """ValueError for classes, weights, margins, temperatures or names that no network can have.
+    """Raise ValueError for classes, weights, margins, temperatures or names out of range.
 
     What all networks of capsules share; a setting that a network lacks, or that is None, is fine.
     """
@@ -63,7 +63,7 @@ def require_shared(settings) -> None:
 
 
 def require_known(settings, **known: list[str]) -> None:
-    """ValueError unless each named setting is one of the names that are known of it."""
+    """Raise ValueError unless each named setting is one of the names that are known of it."""
     for name, names in known.items():
         if getattr(settings, name) not in names:
             raise ValueError(unknown(name, getattr(settings, name), names))

@@ -1,15 +1,15 @@
-"""ConvNet with average pooling: CapsNet's own two convolutions, the mean over places, ten classes.
+"""ConvNet with average pooling: CapsNet's two convolutions, the mean over positions, ten classes.
 
 The fair baseline of Gu, Tresp & Hu 2021 (arXiv:2103.15459), about 5.3 M parameters: 9x9 kernels as
-CapsNet has them, and no weight that knows a place. They find it more robust to affine changes than
-CapsNet.
+CapsNet has them, and no weight that knows a position. They find it more robust to affine changes
+than CapsNet.
 """
 
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._classifier import PlainClassifier
+from capsviz.nn.models._bases import PlainClassifier
 from capsviz.nn.models._settings import require_positive, settings_from
 
 
@@ -30,7 +30,7 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "Averag
 
 
 class AverageConvNet(PlainClassifier):
-    """Two convolutions with ReLU, the average over all places, one linear layer."""
+    """Two convolutions with ReLU, the average over all positions, one linear layer."""
 
     def __init__(self, settings: Config):
         super().__init__(settings)

@@ -8,16 +8,19 @@ Two presets, because paper and code differ:
 """
 
 from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from capsviz import memory
+from capsviz.discovery import unknown
 from capsviz.nn import (
     allocator,
     children,
     convolution,
-    decoders,
     functional,
     routing,
     stems,
@@ -26,26 +29,135 @@ from capsviz.nn.children import Capsules
 from capsviz.nn.class_capsules import ClassCapsules
 from capsviz.nn.computation import without_autocast
 from capsviz.nn.convolution import convolve
-from capsviz.nn.evidence import by_round
 from capsviz.nn.models import Output
-from capsviz.nn.models._capsnet_config import (
-    KERNEL,
-    PRESETS,
-    Config,
-    check,
-    preset_values,
-    routing_values,
+from capsviz.nn.models._bases import ClassPoses
+from capsviz.nn.models._settings import (
+    require_known,
+    require_positive,
+    require_shared,
+    settings_from,
 )
-from capsviz.nn.models._class_poses import ClassPoses
-from capsviz.nn.models._settings import settings_from
 from capsviz.nn.primary_capsules import PrimaryCapsules
 from capsviz.nn.routing import Parents
-from capsviz.nn.routing_layer import initial_std
-
-__all__ = ["PRESETS", "CapsNet", "build"]
+from capsviz.nn.routing_layer import by_round, initial_std
 
 # Parts of a trace that need its votes
 INSIDE_ROUTING = {"votes", "logits", "couplings", "weights", "evidence", "poses"}
+
+KERNEL = 9  # pixels, of both convolutions
+PRESETS = ("paper", "authors")
+STEM_TYPES = {"slim": 16, "resnet": 8}  # capsule types where none are named
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that fixes a CapsNet, its losses included."""
+
+    image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
+    classes: int = 10
+    preset: str = "paper"  # or "authors": initial weights and the scale of primary votes
+    standardised: bool = (
+        False  # each image to mean 0 and deviation 1 first, as the authors' CIFAR-10
+    )
+    stem: str = "paper"  # or a file in capsviz/nn/stems: "slim", "resnet"
+    channels: int = 256  # of the paper's first convolution
+    types: int = 32  # primary capsule types
+    primary_dimensions: int = 8  # D
+    class_dimensions: int = 16  # E
+    primary: str = "auto"  # what makes capsules of features, see nn/children.py; the routing's own
+    routing: str = "dynamic"  # a file in capsviz/nn/routing
+    transform: str = "own"  # votes' matrices: "own" for each child, one for each "type", "shared"
+    vote_std: float | None = None  # standard deviation of their initial weights; None: the layer's
+    iterations: int = 3  # of routing
+    routing_bias: bool = False  # learn a bias of s_j inside routing
+    detach_routing: bool = False  # gradients flow through the last iteration only
+    final_temperature: float | None = None  # of EM routing; left out: J/I; None: the authors' 0.01
+    floor: float | None = None  # of EM's variances, see its file; None: 0.0005
+    leaky: bool = False  # children may couple to no class: "none of the above" in the softmax
+    decoder: str = "fully_connected"  # a file in capsviz/nn/decoders
+    decoder_norm: bool = False  # batch norm in its hidden layers
+    hidden: tuple[int, ...] = (512, 1024)  # units of the fully connected decoder
+    objective: str = "auto"  # "margin", "spread" or "cross_entropy"; the routing's own
+    reconstruction_metric: str = "l2"  # sum of squared differences; "l1": of absolute ones
+    reconstruction_weight: float = 0.0005  # of that sum, beside the margin loss; 0: no decoder
+    margin_present: float = 0.9  # m+: the length that the capsule of a present class should exceed
+    margin_absent: float = 0.1  # m-: the length that those of absent classes should stay below
+    absent_weight: float = 0.5  # lambda, of absent classes in the margin loss
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """(types, rows, columns) of the primary capsules."""
+        layers = stems.layers(self.stem)
+        rows, columns = (stems.places(side, layers) for side in self.image_shape[1:])
+        return self.types, rows, columns
+
+    @property
+    def children(self) -> int:
+        """I, the number of primary capsules."""
+        types, rows, columns = self.grid
+        return types * rows * columns
+
+
+def routing_values(config: Config, options: dict) -> dict:
+    """Return settings that follow from routing and stem where no others are given."""
+    module = routing.get(config.routing)
+    takes = signature(module.route).parameters
+    one_pass, mixture = "iterations" not in takes, "final_temperature" in takes
+    values = {
+        "iterations": 1 if one_pass and "iterations" not in options else config.iterations,
+        "types": options.get("types", STEM_TYPES.get(config.stem, config.types)),
+        "primary": _own(config.primary, getattr(module, "CHILDREN", "squash")),
+        "objective": _own(config.objective, getattr(module, "OBJECTIVE", "margin")),
+    }
+    if mixture and "final_temperature" not in options:
+        children = replace(config, types=values["types"]).children
+        values["final_temperature"] = config.classes / max(children, 1)
+    return values
+
+
+def _own(choice: str, own: str) -> str:
+    return own if choice == "auto" else choice
+
+
+def preset_values(preset: str, classes: int) -> dict:
+    """Return what a preset sets; raise ValueError for an unknown one."""
+    if preset == "paper":
+        return {}
+    if preset == "authors":
+        # Their margin loss is halved and averaged over J classes, so beside a sum over classes
+        # their 0.0005 weighs 0.0005 * 2J: 0.01 for ten classes. Of several things in one image
+        # they add the reconstruction losses up, here it is their mean: half as much for two.
+        return {"routing_bias": True, "reconstruction_weight": 0.001 * classes}
+    raise ValueError(unknown("preset", preset, list(PRESETS)))
+
+
+def check(config: Config) -> None:
+    """Raise ValueError for settings that make no network, MemoryError for too large ones."""
+    channels, height, width = config.image_shape
+    smallest = 2 * KERNEL - 1
+    if config.stem != "paper" and config.preset != "paper":
+        raise ValueError(f"the preset '{config.preset}' has the paper's stem, not '{config.stem}'")
+    if config.primary != "squash" and config.preset != "paper":
+        raise ValueError(
+            f"the preset '{config.preset}' is of squashed capsules, not '{config.primary}'"
+        )
+    if config.stem == "paper" and (min(height, width) < smallest or channels < 1):
+        raise ValueError(
+            f"images of {channels} x {height} x {width} are too small for two {KERNEL}x{KERNEL} "
+            f"convolutions: expected at least 1 x {smallest} x {smallest}; enlarge or pad them"
+        )
+    require_shared(config)
+    require_positive(
+        config, "channels", "types", "primary_dimensions", "class_dimensions", "hidden"
+    )
+    require_known(config, stem=stems.available(), primary=["auto", *children.KINDS])
+    per_child = config.classes * config.class_dimensions * config.primary_dimensions
+    size = torch.finfo(torch.get_default_dtype()).bits // 8
+    memory.require(
+        config.children * per_child * size,
+        f"the transformation of {config.children:,} primary into {config.classes} class capsules",
+        "use fewer capsule types, fewer classes or smaller images",
+    )
 
 
 def build(image_shape: tuple[int, int, int], classes: int, **options) -> "CapsNet":
@@ -60,7 +172,7 @@ class CapsNet(ClassPoses):
     ----------
     image_shape  (C, H, W) of its images.
     classes      how many.
-    options      fields of `capsviz/nn/models/_capsnet_config.py`, e.g. routing="em", types=8; a
+    options      fields of `Config`, e.g. routing="em", types=8; a
                  preset's values hold where none is given.
 
     Raises
@@ -69,6 +181,8 @@ class CapsNet(ClassPoses):
                  than two classes, or images too small.
     MemoryError  if the weights alone would not fit.
     """
+
+    settings: Config
 
     def __init__(
         self, image_shape: tuple[int, int, int] = (1, 28, 28), classes: int = 10, **options
@@ -112,31 +226,18 @@ class CapsNet(ClassPoses):
             final_temperature=config.final_temperature,
             floor=config.floor,
         )
-        self.decoder = None
-        if config.reconstruction_weight > 0:
-            shape = (config.classes, config.class_dimensions, config.image_shape)
-            sizes = {"hidden": config.hidden} if config.decoder == "fully_connected" else {}
-            self.decoder = decoders.Decoder(
-                config.decoder, *shape, norm=config.decoder_norm, **sizes
-            )
+        self.decoder = self.build_decoder(config.class_dimensions)
         if config.preset == "authors":
             self._initialise_as_authors()
 
     @property
-    def config(self) -> dict:
-        """What `build` needs to make this network again, as plain data for a card."""
-        return asdict(self.settings)
-
-    @property
     def of_paper(self) -> bool:
-        """Whether the stem is the paper's, fast, with squashed capsules."""
+        """Return whether the stem is the paper's, fast, with squashed capsules."""
         return self.settings.stem == "paper" and self.settings.primary == "squash"
 
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, D), and their activations if they have."""
-        expected = self.settings.image_shape
-        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+        self.require_images(images)
         if self.settings.standardised:
             images = functional.standardise(images)
         if self.of_paper:
@@ -169,18 +270,18 @@ class CapsNet(ClassPoses):
         keep: Collection[str],
         couplings: Tensor | None = None,
         iterations: int | None = None,
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, Any]:
         """One forward pass for `capsviz.tracing`; votes only where asked for."""
         primary, active = self.encode(images)
+        parts: dict[str, Any] = {"primary": primary}
         if couplings is None and iterations is None and not INSIDE_ROUTING & set(keep):
             poses, activations = self.capsules.couple(primary, active)
-            parts = {"primary": primary}
         else:
             votes, routed = self.capsules.route(
                 primary, activations=active, couplings=couplings, iterations=iterations
             )
             poses, activations = routed.poses[-1], routed.activations[-1]
-            parts = {"primary": primary, "votes": votes, **routed._asdict()}
+            parts |= {"votes": votes, **routed._asdict()}
         parts["lengths"] = activations
         children = functional.lengths(primary) if active is None else active
         parts["child_activations"] = children
@@ -199,7 +300,7 @@ class CapsNet(ClassPoses):
         return self.settings.grid
 
     def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
-        """Rows and columns of the image that the primary capsules of one place can see."""
+        """Rows and columns of the image that the primary capsules of one position can see."""
         if not self.of_paper:
             return self.stem.receptive_field(row, column)
         size = 2 * KERNEL - 1

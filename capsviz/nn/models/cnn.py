@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._classifier import PlainClassifier
+from capsviz.nn.models._bases import PlainClassifier
 from capsviz.nn.models._settings import require_positive, settings_from
 
 
@@ -41,7 +41,7 @@ class CNN(PlainClassifier):
         super().__init__(settings)
         rows, columns = _check(settings)
         image_channels = settings.image_shape[0]
-        layers = []
+        layers: list[nn.Module] = []
         for before, after in pairwise((image_channels, *settings.channels)):
             layers += [nn.Conv2d(before, after, settings.kernel, padding=settings.padding)]
             layers += [nn.ReLU()]

@@ -1,34 +1,123 @@
 """Matrix capsules with EM routing (Hinton, Sabour & Frosst 2018): three routed layers.
 
 A 5x5 convolution, primary capsules of it, two convolutional capsule layers of 3x3 windows, class
-capsules that see all places and are told where their children are. Poses are matrices of 4x4, each
+capsules that see all positions and add where their children are. Poses are matrices of 4x4, each
 with an activation beside it. By default A = 64 channels and B, C, D = 8, 16, 16 types, as in
 published reruns; the paper has 32 of each. Initial transformations are the authors'. EM's betas are
 not: they start as in any layer, beta_u at 1.42 and beta_a at 0, where the authors have 0.71 and
--1250, for the classes 2.84 and -2500. Nor is the temperature: an activation is read from a cost
+-1250, for the classes 2.84 and -2500. Nor is the temperature: an activation follows from a cost
 that grows with a parent's mass, so with fewer capsules all activations would stay near 1/2; here
 its limit is J/I, parents' types by children, of each layer. Another routing may be given; where it
 asks for batch norm of parents, each layer has one.
 """
 
-from collections.abc import Collection
-from dataclasses import asdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from capsviz.nn import children, decoders, functional, routing, stems
+from capsviz import memory
+from capsviz.nn import children, functional, routing, stems
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.children import Capsules
 from capsviz.nn.computation import without_autocast
-from capsviz.nn.evidence import by_round
 from capsviz.nn.models import Output
-from capsviz.nn.models._class_poses import ClassPoses
-from capsviz.nn.models._matrix_config import KERNELS, Config, chosen, temperature
-from capsviz.nn.parent_norm import ParentNorm
+from capsviz.nn.models._bases import ClassPoses
+from capsviz.nn.models._settings import require_positive, require_shared, settings_from
 from capsviz.nn.routing import Parents, Routing
+from capsviz.nn.routing_layer import ParentNorm, by_round
 
 STDS = (0.3, 0.3, 0.01)  # of the initial transformations, layer by layer
+KERNELS = ((5, 2, 2), (1, 1, 0), (3, 2, 0), (3, 1, 0))  # (kernel, stride, padding) to the classes
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that fixes a matrix capsule network, its losses included."""
+
+    image_shape: tuple[int, int, int] = (1, 28, 28)  # C, H, W
+    classes: int = 10
+    channels: int = 64  # A, of the convolution
+    types: tuple[int, int, int] = (8, 16, 16)  # B, C, D: primary and convolutional capsules
+    pose: tuple[int, int] = (4, 4)  # rows and columns of all poses
+    routing: str = "em"  # a file in capsviz/nn/routing
+    iterations: int = 2  # of routing, in every layer
+    final_temperature: float | None = None  # of EM routing, in every layer; None: J/I of each
+    objective: str = "auto"  # "margin", "spread" or "cross_entropy"; the routing's own
+    decoder: str = "fully_connected"  # a file in capsviz/nn/decoders
+    decoder_norm: bool = False  # batch norm in its hidden layers
+    hidden: tuple[int, ...] = (512, 1024)  # units of the fully connected decoder
+    reconstruction_metric: str = "l2"  # sum of squared differences; "l1": of absolute ones
+    reconstruction_weight: float = 0.0  # of that sum, beside the loss; 0: no decoder, as published
+    margin_present: float = 0.9  # m+ of the margin loss
+    margin_absent: float = 0.1  # m-
+    absent_weight: float = 0.5  # lambda
+
+    @property
+    def grids(self) -> list[tuple[int, int, int]]:
+        """(types, rows, columns) of the children of each routed layer."""
+        height, width = self.image_shape[1:]
+        layers = [KERNELS[: n + 2] for n in range(len(self.types))]
+        return [
+            (types, stems.places(height, before), stems.places(width, before))
+            for types, before in zip(self.types, layers, strict=True)
+        ]
+
+
+def check(config: Config) -> None:
+    """Raise ValueError for settings that make no network, MemoryError for too large ones."""
+    require_positive(config, "channels", "types", "hidden")
+    require_shared(config)
+    if min(config.pose) < 2:
+        raise ValueError(
+            f"pose must be rows and columns of a matrix, at least 2, got {config.pose}"
+        )
+    if config.pose[0] != config.pose[1]:
+        raise ValueError(
+            f"a pose is multiplied by matrices of its size: got {config.pose}, no square"
+        )
+    sides = [min(grid[1:]) for grid in config.grids]
+    channels, height, width = config.image_shape
+    if channels < 1 or min(height, width) < 1 or sides[1] < KERNELS[3][0] - 2 or sides[2] < 1:
+        raise ValueError(
+            f"images of {channels} x {height} x {width} are too small for two capsule layers of "
+            "3x3 windows: expected at least 1 x 13 x 13; enlarge or pad them"
+        )
+    _, parents, last = config.types
+    slots = 9 * (config.types[0] * parents + parents * last)
+    memory.require(
+        16 * config.pose[0] ** 2 * (slots + last * config.classes),
+        "the transformations of the capsules",
+        "use fewer capsule types",
+    )
+
+
+def chosen(image_shape: tuple[int, int, int], classes: int, options: dict) -> Config:
+    """The settings that options ask for, a routing's own where they do not.
+
+    Raises as `matrix_capsnet.build` does.
+    """
+    config = settings_from(Config, "matrix_capsnet", image_shape, classes, options)
+    module = routing.get(config.routing)
+    if "iterations" not in signature(module.route).parameters and "iterations" not in options:
+        config = replace(config, iterations=1)
+    if config.objective == "auto":
+        config = replace(config, objective=getattr(module, "OBJECTIVE", "margin"))
+    check(config)
+    return config
+
+
+def temperature(config: Config, grid: tuple, parents: int, kernel: int | None) -> dict[str, float]:
+    """Return what the routing of a layer takes as its temperature, by name, if it takes any."""
+    if "final_temperature" not in signature(routing.get(config.routing).route).parameters:
+        return {}
+    types, rows, columns = grid
+    slots = types * (rows * columns if kernel is None else kernel**2)
+    final = config.final_temperature
+    return {"final_temperature": parents / slots if final is None else final}
 
 
 def build(image_shape: tuple[int, int, int], classes: int, **options) -> "MatrixCapsNet":
@@ -46,7 +135,9 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "Matrix
 class MatrixCapsNet(ClassPoses):
     """Figure 1 of the paper, with a decoder if it is asked for."""
 
+    settings: Config
     pose_shape: tuple[int, int]
+    layers: Sequence[CapsuleLayer]  # an nn.ModuleList, as `norms` is
 
     def __init__(self, config: Config):
         super().__init__()
@@ -64,45 +155,35 @@ class MatrixCapsNet(ClassPoses):
         self.to_capsules = children.build(kind, types, numbers)
         parents = (*config.types[1:], config.classes)
         kernels, strides = (KERNELS[2][0], KERNELS[3][0], None), (KERNELS[2][1], KERNELS[3][1], 1)
-        self.layers = nn.ModuleList(
-            CapsuleLayer(
-                grid,
-                parents[n],
-                child_pose=config.pose,
-                parent_pose=config.pose,
-                kernel=kernels[n],
-                stride=strides[n],
-                transform="type" if n == 2 else "own",
-                coordinates=n == 2,
-                routing=config.routing,
-                iterations=config.iterations,
-                std=STDS[n],
-                **temperature(config, grid, parents[n], kernels[n]),
-            )
-            for n, grid in enumerate(config.grids)
+        self.layers = cast(
+            "Sequence[CapsuleLayer]",
+            nn.ModuleList(
+                CapsuleLayer(
+                    grid,
+                    parents[n],
+                    child_pose=config.pose,
+                    parent_pose=config.pose,
+                    kernel=kernels[n],
+                    stride=strides[n],
+                    transform="type" if n == 2 else "own",
+                    coordinates=n == 2,
+                    routing=config.routing,
+                    iterations=config.iterations,
+                    std=STDS[n],
+                    **temperature(config, grid, parents[n], kernels[n]),
+                )
+                for n, grid in enumerate(config.grids)
+            ),
         )
         self.norms = nn.ModuleList(
             ParentNorm(J) if routing.norms_parents(config.routing) else nn.Identity()
             for J in parents
         )
-        self.decoder = None
-        if config.reconstruction_weight > 0:
-            sizes = {"hidden": config.hidden} if config.decoder == "fully_connected" else {}
-            self.decoder = decoders.Decoder(
-                config.decoder, config.classes, numbers, config.image_shape,
-                norm=config.decoder_norm, **sizes,
-            )  # fmt: skip
-
-    @property
-    def config(self) -> dict:
-        """What `build` needs to make this network again, as plain data for a card."""
-        return asdict(self.settings)
+        self.decoder = self.build_decoder(numbers)
 
     def encode(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W) -> primary capsules (B, I, 16) and their activations (B, I)."""
-        expected = self.settings.image_shape
-        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
-            raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+        self.require_images(images)
         features = self.conv1(images).relu()
         exact = torch.promote_types(images.dtype, torch.float32)
         poses = self.poses(features).to(exact)
@@ -128,10 +209,10 @@ class MatrixCapsNet(ClassPoses):
 
         Couplings are put in, in that layer alone; ValueError for a layer that is not there.
         """
-        parents = Parents(children, activations)
-        for n in range(self._number(layer), len(self.layers)):
-            parents = self._normed(n, self.layers[n](*parents, couplings))
-            couplings = None
+        first, active = self._number(layer), activations
+        parents = self._normed(first, self.layers[first](children, active, couplings))
+        for n in range(first + 1, len(self.layers)):
+            parents = self._normed(n, self.layers[n](*parents))
         return parents
 
     def look(
@@ -142,7 +223,7 @@ class MatrixCapsNet(ClassPoses):
         layer: int = -1,
         couplings: Tensor | None = None,
         iterations: int | None = None,
-    ) -> dict[str, Tensor]:
+    ) -> dict[str, Any]:
         """One forward pass for `capsviz.tracing`, which shows one routed layer of the three.
 
         Couplings are put in, and iterations changed, in that layer alone; ValueError for a layer
@@ -155,7 +236,7 @@ class MatrixCapsNet(ClassPoses):
             poses, active = self._normed(n, self.layers[n](poses, active))
         active = functional.lengths(poses) if active is None else active
         votes, routed = capsules.route(poses, active, couplings=couplings, iterations=iterations)
-        parts = {"primary": poses, "child_activations": active, "votes": votes}
+        parts: dict[str, Any] = {"primary": poses, "child_activations": active, "votes": votes}
         routed = self._each_normed(number, routed)
         parts |= routed._asdict()
         if capsules.links is not None:
@@ -186,7 +267,7 @@ class MatrixCapsNet(ClassPoses):
         return layer % count
 
     def _normed(self, layer: int, parents: Parents) -> Parents:
-        """Parents of a layer (B, J * places, E), with batch norm by type where the routing asks."""
+        """Parents of a layer (B, J * positions, E), with batch norm by type if the routing asks."""
         norm = self.norms[layer]
         if isinstance(norm, nn.Identity):
             return parents
@@ -197,7 +278,7 @@ class MatrixCapsNet(ClassPoses):
         return Parents(normed.poses.view_as(parents.poses), normed.activations.flatten(1))
 
     def _each_normed(self, layer: int, routed: Routing) -> Routing:
-        """The same of what happened in each iteration: poses (R, B, [Q,] J, E)."""
+        """Return the same of what happened in each iteration: poses (R, B, [Q,] J, E)."""
         if isinstance(self.norms[layer], nn.Identity):
             return routed
         poses, active = routed.poses.transpose(-3, -2), routed.activations.transpose(-2, -1)
@@ -224,10 +305,10 @@ class MatrixCapsNet(ClassPoses):
         return self.grids[-1]
 
     def receptive_field(self, row: int, column: int, layer: int = -1) -> tuple[slice, slice]:
-        """Rows and columns of the image that votes for a layer's children come from, at a place.
+        """Rows and columns of the image that votes for a layer's children come from, at a position.
 
-        Where the places of a layer compete for its children, as in EM routing, what lies elsewhere
-        has its say in how votes are shared out.
+        If the positions of a layer compete for its children, as in EM routing, the couplings depend
+        on the rest of the image too.
         """
         layers = KERNELS[: 2 + layer % len(self.layers)]
         return stems.window(layers, self.settings.image_shape, row, column)

@@ -1,4 +1,4 @@
-"""A stem of the capsule networks without capsules: the average over places, one linear layer.
+"""A stem of the capsule networks without capsules: the average over positions, one linear layer.
 
 What a routing is compared with on the same stem: its features before the last layer, which makes
 the capsules.
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from capsviz.nn import stems
-from capsviz.nn.models._classifier import Classifier
+from capsviz.nn.models._bases import Classifier
 from capsviz.nn.models._settings import require_positive, settings_from
 
 
@@ -30,7 +30,7 @@ def build(image_shape: tuple[int, int, int], classes: int, **options) -> "Pooled
 
 
 class Pooled(Classifier):
-    """Features of a stem, their average over all places, one linear layer."""
+    """Features of a stem, their average over all positions, one linear layer."""
 
     def __init__(self, settings: Config):
         super().__init__(settings)

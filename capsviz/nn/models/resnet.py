@@ -1,15 +1,16 @@
 """A small residual network: torchvision's basic blocks, 16, 32 and 64 channels wide.
 
 The CIFAR network of He, Zhang, Ren & Sun 2016 (arXiv:1512.03385), section 4.2: a 3x3 convolution,
-three groups of `blocks` basic blocks at full, half and quarter size, the average over places. Three
-blocks make ResNet-20, 0.27 M parameters. Its shortcuts are 1x1 convolutions where sizes change.
+three groups of `blocks` basic blocks at full, half and quarter size, the average over positions.
+Three blocks make ResNet-20, 0.27 M parameters. Its shortcuts are 1x1 convolutions where sizes
+change.
 """
 
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from capsviz.nn.models._classifier import Classifier
+from capsviz.nn.models._bases import Classifier
 from capsviz.nn.models._settings import require_positive, settings_from
 from capsviz.nn.stems.resnet import residual_groups
 

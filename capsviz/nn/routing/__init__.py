@@ -10,8 +10,8 @@ and may offer
     weights(couplings, activations) -> (..., I, J)
                         the share of each vote in its parent; default: the couplings
     evidence(votes, routing, activations, **parameters) -> (B, I, J)
-                        what each vote adds to what the parent's activation is read from, said in
-                        words by QUANTITY; default: `weights` times the vote's part along the
+                        what each vote adds to the quantity that decides the parent's activation,
+                        which QUANTITY names; default: `weights` times the vote's part along the
                         parent's pose
 `couplings` replace its own in every iteration; one that iterates takes a list of them, too, None
 where it couples by itself.
@@ -20,7 +20,7 @@ one pass), `activations` (B, I) of the children, `children` (B, I, D) themselves
 and the options `bias`, `detach` and `leaky`.
 CHILDREN and OBJECTIVE name what makes the children of features and what training asks of the
 parents (`nn.children`, `nn.objectives`), if not "squash" and "margin". PARENTS = "batch_norm" asks
-for batch norm of the class capsules (`nn.parent_norm`). PECULIAR = {"sums": why} says that
+for batch norm of the class capsules (`nn.routing_layer`). PECULIAR = {"sums": why} says that
 couplings are not meant to sum to 1 over parents, or other things that verification would call
 mistakes (`tracing.verification`).
 To add one, add a file: its name is what `--routing` takes, and the law tests find it by themselves.
@@ -66,7 +66,7 @@ ITERATIONS = 3  # the paper's
 
 
 class Routing(NamedTuple):
-    """What happened in each iteration; index -1 is the result."""
+    """All iterations of a routing; index -1 is the result."""
 
     logits: Tensor  # (R, B, I, J) b_ij, before the iteration's softmax
     couplings: Tensor  # (R, B, I, J) c_ij, which sum to 1 over J; if leaky, to less; of max_min not
@@ -82,7 +82,7 @@ class Parents(NamedTuple):
 
 
 def available() -> list[str]:
-    """Names of the routings."""
+    """Return the names of the routings."""
     return names(PACKAGE)
 
 
@@ -100,22 +100,22 @@ def get(name: str) -> ModuleType:
 
 
 def has_evidence(name: str) -> bool:
-    """Whether the evidence of a routing is a decomposition of its own."""
+    """Return whether the evidence of a routing is a decomposition of its own."""
     return hasattr(get(name), "evidence")
 
 
 def quantity(name: str) -> Quantity:
-    """What the evidence of a routing is, in words."""
+    """Return what the evidence of a routing is, in words."""
     return getattr(get(name), "QUANTITY", ALONG_POSE)
 
 
 def summary(name: str) -> str:
-    """How a routing couples, in a line."""
+    """Return how a routing couples, in a line."""
     return discovery.summary(PACKAGE, name).rstrip(".")
 
 
 def norms_parents(name: str) -> bool:
-    """Whether a routing asks for batch norm of its class capsules."""
+    """Return whether a routing asks for batch norm of its class capsules."""
     return getattr(get(name), "PARENTS", None) == "batch_norm"
 
 
@@ -124,8 +124,8 @@ def stack(history: Sequence[tuple[Tensor, ...]]) -> Routing:
 
     Where activations are left out, they are the lengths of the poses.
     """
-    stacked = [torch.stack(values) for values in zip(*history, strict=True)]
-    return Routing(*stacked) if len(stacked) == 4 else Routing(*stacked, lengths(stacked[2]))
+    logits, couplings, poses, *activations = map(torch.stack, zip(*history, strict=True))
+    return Routing(logits, couplings, poses, activations[0] if activations else lengths(poses))
 
 
 def check_votes(votes: Tensor, iterations: int) -> None:
@@ -136,7 +136,7 @@ def check_votes(votes: Tensor, iterations: int) -> None:
 
 
 def rounds(name: str, iterations: int | None) -> int:
-    """How often a routing is to iterate if so many are asked for; None: 3, or its one pass.
+    """Return how often a routing is to iterate if so many are asked for; None: 3, or its one pass.
 
     ValueError for fewer than one, or for more of a routing that has one pass.
     """
@@ -172,5 +172,5 @@ def like_logits(couplings: Tensor, logits: Tensor) -> Tensor:
 
 
 def of_round(couplings: Tensor | Sequence[Tensor | None] | None, iteration: int) -> Tensor | None:
-    """What replaces the couplings of a round, from 0, where one for each is listed; or None."""
-    return couplings[iteration] if isinstance(couplings, list | tuple) else couplings
+    """Return what replaces the couplings of an iteration, from 0; None if nothing does."""
+    return couplings if isinstance(couplings, Tensor | None) else couplings[iteration]

@@ -61,8 +61,8 @@ def attend(
 ) -> Tensor:
     """Sum of the votes, each by its coupling; never under autocast.
 
-    `torch.compile` takes it whole (PyTorch 2.11 to 2.13: in parts); `torch.func` transforms are
-    refused by PyTorch: see `capsviz.nn.computation.literal`.
+    `torch.compile` takes it whole (PyTorch 2.11 to 2.13: in parts). Inside a transform of
+    `torch.func` layers do not come here: they route on votes (`capsviz.nn.computation.is_literal`).
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def _of_logits(couplings: Tensor, dc: Tensor, divisor: Tensor | None) -> Tensor:
 
 
 def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
-    """Those of u, W, q and b."""
+    """Return the gradients of u, W, q and b."""
     u, weight, query, shift, couplings, spread = ctx.saved_tensors
     I, J, E, D = weight.shape
     B = u.shape[2]
@@ -206,7 +206,7 @@ def _gradients(ctx, ds: Tensor) -> tuple[Tensor | None, ...]:
         else:
             torch.bmm(w[block], u[block], out=votes.flatten(1, 2))
             dc = torch.mul(votes, ds, out=along).sum(2)
-            if shift is not None:
+            if dshift is not None:
                 dshift[block] = dc.sum(2)
             dl = _of_logits(p, dc, None if spread is None else spread[block])
             if ctx.detach:
@@ -225,17 +225,20 @@ def _graph_of_gradients(ctx, ds: Tensor) -> list[Tensor | None]:
     with torch.enable_grad():
         # Views: the query comes from the children too, and its part of their gradient is not ours.
         tensors = [x if x is None else x.view_as(x) for x in ctx.saved_tensors[:4]]
-        result = _literally(*tensors, *ctx.how, ctx.detach)
-        positions = [n for n, needed in enumerate(ctx.needs_input_grad[:4]) if needed]
+        u, weight, query, shift = tensors
+        leaky, stretched = ctx.how
+        result = _literally(u, weight, query, shift, leaky, stretched, ctx.detach)
+        needed = zip(tensors, ctx.needs_input_grad[:4], strict=True)
+        leaves = {n: x for n, (x, need) in enumerate(needed) if need and x is not None}
         gradients = torch.autograd.grad(
-            result, [tensors[n] for n in positions], ds, create_graph=True, allow_unused=True
+            result, list(leaves.values()), ds, create_graph=True, allow_unused=True
         )
-    by_input = dict(zip(positions, gradients, strict=True))
+    by_input = dict(zip(leaves, gradients, strict=True))
     return [by_input.get(n) for n in range(4)]
 
 
 def _literally(u, weight, query, shift, leaky: bool, stretched: bool, detach: bool) -> Tensor:
-    """The same sum, literally."""
+    """Return the same sum, literally."""
     votes = einsum("ijed,idb->ijeb", weight, u)
     if query is None:
         return votes.sum(0) / (weight.shape[1] + leaky)

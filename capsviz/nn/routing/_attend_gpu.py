@@ -84,7 +84,7 @@ def _back(
 
 
 def takes(u: Tensor, weight: Tensor) -> bool:
-    """Whether the kernels can: float32 on a GPU, capsules not too wide, and not too many."""
+    """Return whether the kernels can: float32 on a GPU, capsules not too wide, and not too many."""
     if not u.is_cuda or not u.dtype == weight.dtype == torch.float32:
         return False
     B, _, across = _images(u)

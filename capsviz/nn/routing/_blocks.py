@@ -14,7 +14,7 @@ def workspace_bytes(device: torch.device) -> int:
 
 
 def in_blocks(children: int, bytes_per_child: int, device: torch.device) -> list[slice]:
-    """Of as many children as the memory of a processor is meant for, at least one."""
+    """Return blocks of children, as large as the processor's memory is meant for, at least one."""
     budget = CPU_BLOCK_BYTES if device.type == "cpu" else GPU_BLOCK_BYTES
     step = max(1, budget // max(1, bytes_per_child))
     if torch.compiler.is_compiling():  # which unrolls the blocks

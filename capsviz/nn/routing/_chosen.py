@@ -83,7 +83,7 @@ class _Chosen(torch.autograd.Function):
 
 
 def _gradients(u, weight, couplings, a, dmass, dfirst) -> tuple[Tensor, ...]:
-    """Those of u, W, the logits and a."""
+    """Return the gradients of u, W, the logits and a."""
     I, J, E, D = weight.shape
     w = weight.reshape(I, J * E, D)
     du, da, dlogits = torch.empty_like(u), torch.empty_like(a), torch.empty_like(couplings)

@@ -31,11 +31,11 @@ class Alone:
         return logits.softmax(1)
 
     def total(self, values: Tensor, block: slice) -> Tensor:
-        """What is summed over the parents of a place, (n, P), summed over all that compete."""
+        """Add what is summed over the parents of a position, (n, P), over all that compete."""
         return values
 
     def sharers(self, parents: int, block: slice) -> Tensor | int:
-        """How many parents share a child."""
+        """Return how many parents share a child."""
         return parents
 
 
@@ -100,16 +100,16 @@ class Slots(NamedTuple):
 
     mask: Tensor  # is there a child
     child: Tensor  # its number
-    count: int  # of how many
+    count: int  # type: ignore[assignment]  # of how many
     places: Tensor  # how many see it
 
 
-# What is read off the links alone is kept: a GPU would be waited for in every round.
+# Kept, because it follows from the links alone: a GPU would be waited for in every iteration.
 
 
 @lru_cache(256)
 def _ends(links: Links) -> tuple[int, ...]:
-    """Where runs of slots end of which no child is in two."""
+    """Return where runs of slots end of which no child is in two."""
     child = links.child.cpu()
     first = child.masked_fill(child < 0, links.count).amin(0)
     after = first.flip(0).cummin(0).values.flip(0)[1:].tolist()

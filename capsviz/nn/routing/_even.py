@@ -1,4 +1,4 @@
-"""Moments of votes whose shares are even, the votes never held: a mixture's first round.
+"""Moments of votes with uniform shares, the votes never held: a mixture's first iteration.
 
 Their sum is one matrix product, and one pass over blocks of children gives the variance about their
 mean. The backward pass makes the votes anew; where its own derivative is asked for, it holds them.
@@ -18,7 +18,7 @@ from capsviz.nn.routing._parts import per_mass
 def even_moments(
     children: Tensor, weight: Tensor, activations: Tensor, competition: Alone = ALONE
 ) -> Moments:
-    """Moments of the votes where each child is shared out evenly, about their mean.
+    """Return moments of the votes about their mean, each child divided equally among parents.
 
     Parameters are those of `mixture`.
     """
@@ -81,7 +81,7 @@ class _Even(torch.autograd.Function):
 
 
 def _gradients(competition, sharers, u, weight, a, centre, dfirst, dsecond) -> tuple[Tensor, ...]:
-    """Those of u, W and a: a unit of a child's share adds û·dfirst + (û - centre)²·dsecond."""
+    """Return gradients of u, W, a: a unit of share adds û·dfirst + (û - centre)²·dsecond."""
     I, J, E, D = weight.shape
     share = a / sharers
     w = weight.reshape(I, J * E, D)
@@ -101,7 +101,7 @@ def _gradients(competition, sharers, u, weight, a, centre, dfirst, dsecond) -> t
 
 
 def _literally(sharers, u, weight, a, centre):
-    """The same sums, literally."""
+    """Return the same sums, literally."""
     votes = torch.einsum("ijed,idb->ijeb", weight, u)
     part = (a / sharers)[:, None, None]
     return (part * votes).sum(0), (part * (votes - centre).square()).sum(0)

@@ -23,12 +23,12 @@ def fused_rounds(
     activations: Tensor | None,
     links: Links | None,
 ) -> Parents:
-    """Parents after all rounds; with links the result has a Q after B.
+    """Return the parents after all iterations; with links the result has a Q after B.
 
     Parameters
     ----------
     routing    its name, for errors.
-    posterior  number of the round from 0, mass (B, J), mean of the votes and scatter
+    posterior  number of the iteration from 0, mass (B, J), mean of the votes and scatter
                Σ_i w (û - mean)² (B, J, E) -> pose and precision (B, J, E), and what the log density
                has beside the distance, and activation (B, J).
     others     as the routing's `fused` takes them.
@@ -40,9 +40,11 @@ def fused_rounds(
     check_iterations(iterations)
     inputs, moments = first_pass(routing, children, weight, activations, links)
     for iteration in range(iterations):
-        pose, *density, activation = posterior(iteration, moments.mass, *moments.about_mean())
+        mean, scatter = moments.about_mean()
+        pose, precision, constant, activation = posterior(iteration, moments.mass, mean, scatter)
         if iteration + 1 < iterations:
-            moments = mixture(*inputs[:3], pose, *density, inputs[3])
+            u, w, active, competition = inputs
+            moments = mixture(u, w, active, pose, precision, constant, competition)
     return of_places(Parents(pose, activation), links)
 
 
@@ -53,18 +55,18 @@ def first_pass(
     activations: Tensor | None,
     links: Links | None = None,
 ):
-    """What `mixture` takes of the children, and the moments of even couplings.
+    """Return what `mixture` takes of the children, and the moments of uniform couplings.
 
     Returns
     -------
-    (children, weight, activations, competition), and the moments. With links places are folded into
-    the batch.
+    (children, weight, activations, competition), and the moments. With links, positions are folded
+    into the batch.
 
     Raises
     ------
     ValueError  in the name of the routing, for activations that are missing or not (B, I).
     """
-    require(routing, "activations", activations, "(B, I)")
+    active = require(routing, "activations", activations, "(B, I)")
     size, competition = children.shape[:2], ALONE
     if links is not None:
         competition = Places(links)
@@ -72,24 +74,25 @@ def first_pass(
     children, weight = batch_last(children, weight)
     check_shape("activations", activations, "B, I", size)
     if links is not None:
-        activations = of_slots(activations, links).flatten(0, 1)
-    activations = activations.to(children).T.contiguous().T  # as every round takes them
-    inputs = children, weight, activations, competition
+        active = of_slots(active, links).flatten(0, 1)
+    active = active.to(children).T.contiguous().T  # as every iteration takes them
+    inputs = children, weight, active, competition
     return inputs, even_moments(*inputs)
 
 
 def check_votes(
     routing: str, votes: Tensor, activations: Tensor | None, iterations: int, links: Links | None
-) -> None:
-    """ValueError for what the routing's `route` does not take, but for its parameters."""
+) -> Tensor:
+    """Return the activations; raise ValueError for what the routing's `route` does not take."""
     check_links(votes, links)
     check_iterations(iterations)
-    require(routing, "activations", activations, "(B, I)")
-    count = votes.shape[-3] if links is None else links.count
-    check_shape("activations", activations, "B, I", (votes.shape[0], count))
+    active = require(routing, "activations", activations, "(B, I)")
+    size = votes.shape[-3] if links is None else links.count
+    check_shape("activations", active, "B, I", (votes.shape[0], size))
+    return active
 
 
 def check_betas(beta_u: Tensor | None, beta_a: Tensor | None, parents: int) -> None:
-    """ValueError for costs of another shape than (J); None passes."""
+    """Raise ValueError for costs of another shape than (J); None passes."""
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         check_shape(name, beta, "J", (parents,))

@@ -1,6 +1,6 @@
 """Moments of votes under a mixture of Gaussians, the votes never held: exact, block by block.
 
-A round of EM or variational routing weighs the vote û_ij by w_ij = a_i softmax_j(constant_j -
+An iteration of EM or variational routing weighs the vote û_ij by w_ij = a_i softmax_j(constant_j -
 ½ Σ_h precision_jh (û_ijh - centre_jh)²), and asks for the weights' sum and the weighted votes' mean
 and variance. One pass over blocks of children, their votes made anew by a small matrix product,
 gives all three: the E-step and the M-step after it. The variance is taken about the centre of the
@@ -114,7 +114,7 @@ class _Mixture(torch.autograd.Function):
 def _gradients(
     competition, u, weight, a, centre, precision, constant, shares, first, dmass, dfirst, dsecond
 ) -> tuple[Tensor, ...]:
-    """Those of all inputs; `first` is the weighted sum of the votes about the centre."""
+    """Return the gradients of all inputs; `first`: the weighted sum of votes about the centre."""
     I, J, E, D = weight.shape
     w = weight.reshape(I, J * E, D)
     du, da = torch.empty_like(u), torch.empty_like(a)
@@ -154,7 +154,7 @@ def spaces(competition: Alone, count: int, u: Tensor, weight: Tensor) -> list[tu
 
 
 def _literally(competition, u, weight, a, centre, precision, constant):
-    """The same sums, literally."""
+    """Return the same sums, literally."""
     votes = torch.einsum("ijed,idb->ijeb", weight, u)
     squared = (votes - centre).square()
     logits = constant - (squared * precision).sum(2) / 2

@@ -1,4 +1,4 @@
-"""A routing of somebody's own: what goes wrong in it, or is no routing's, is told in a line."""
+"""Check a user's own routing: errors and wrong results are reported in one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from capsviz import discovery
-from capsviz.discovery import plugins
 from capsviz.nn import children, objectives
 
 PACKAGE = "capsviz.nn.routing"
@@ -54,7 +53,7 @@ class _Function:
         if torch.compiler.is_compiling():
             return self.function(*arguments, **options)
         oom = torch.cuda.OutOfMemoryError
-        with plugins.guarded(PACKAGE, self.routing, what="routing", but=(oom,)):
+        with discovery.guarded(PACKAGE, self.routing, what="routing", but=(oom,)):
             result = self.function(*arguments, **options)
         for mistake in self.mistakes(result, *arguments[:2], **options):
             path = discovery.source(PACKAGE, self.routing)
@@ -62,7 +61,7 @@ class _Function:
         return result
 
     def mistakes(self, result, first=None, second=None, **options) -> Iterator[str]:
-        """What is wrong with what it gave for these arguments, in words."""
+        """Return what is wrong with what it gave for these arguments, in words."""
         if self.name == "parameters":
             if not (isinstance(result, dict) and all(map(torch.is_tensor, result.values()))):
                 yield f"gives a {type(result).__name__}, expected tensors by their names"

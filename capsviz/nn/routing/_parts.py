@@ -57,14 +57,15 @@ def shares(couplings: Tensor, activations: Tensor) -> Tensor:
 
 
 def check_shape(name: str, value: Tensor | None, axes: str, shape: tuple[int, ...]) -> None:
-    """ValueError for a tensor of another shape than `axes`, as "I, J", have; None passes."""
+    """Raise ValueError for a tensor of another shape than `axes`, as "I, J", have; None passes."""
     if value is not None and tuple(value.shape) != tuple(shape):
         raise ValueError(
             f"{name} must be ({axes}) = {tuple(shape)}, got the shape {tuple(value.shape)}"
         )
 
 
-def require(routing: str, name: str, value: Tensor | None, axes: str) -> None:
-    """ValueError if what a routing needs of the children is not there."""
+def require(routing: str, name: str, value: Tensor | None, axes: str) -> Tensor:
+    """Return what a routing needs of the children; raise ValueError if it is missing."""
     if value is None:
         raise ValueError(f"{routing} routing needs the children's {name} {axes}: got none")
+    return value

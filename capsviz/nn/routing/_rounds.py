@@ -1,4 +1,4 @@
-"""Rounds of couplings and parents on votes that exist."""
+"""Iterations of couplings and parents on votes that exist."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,19 +17,19 @@ def iterate(
     parents: Callable[[Tensor, int], tuple[Sequence[Tensor], Sequence[Tensor]]],
     logits: Callable[..., Tensor],
 ) -> Routing:
-    """Couplings of the logits, at first zero, parents of the couplings, new logits of the parents.
+    """Iterate: couplings of the logits, at first zero; parents of these; new logits of the parents.
 
     Parameters
     ----------
     votes, iterations
              as a routing's `route` takes them.
     couplings
-             (B, I, J), or a shape that broadcasts to it, for every round; or a list of one for
-             each round, None where the logits' shares are its couplings.
+             (B, I, J), or a shape that broadcasts to it, for every iteration; or a list of one
+             for each, None where the logits' shares are its couplings.
     shares   (..., I, J) of logits -> couplings.
-    parents  of the couplings and the number of the round, from 0: their poses and activations
+    parents  of the couplings and the number of the iteration, from 0: their poses and activations
              (without, these are lengths), and what `logits` reads of them.
-    logits   those of a round, and what it reads of the parents -> those of the next.
+    logits   those of an iteration, and what it needs of the parents -> those of the next.
     """
     current = torch.zeros_like(votes[..., 0])
     history = []

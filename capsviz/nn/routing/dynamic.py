@@ -41,7 +41,7 @@ def route(
     Parameters
     ----------
     votes       (B, I, J, E) what child i predicts for parent j.
-    iterations  rounds of agreement, at least 1; the paper uses 3.
+    iterations  of agreement, at least 1; the paper uses 3.
     bias        (J, E) added to every parent's input in each iteration, as the authors' code does.
     couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
                 the softmax of the logits: an intervention; or a list, of one for each iteration,
@@ -90,7 +90,7 @@ def fused(
     detach: bool = False,
     leaky: bool = False,
 ) -> Parents:
-    """What `route` finds on the votes `weight @ children`, in float32 at least.
+    """Return what `route` finds on the votes `weight @ children`, in float32 at least.
 
     Parameters
     ----------

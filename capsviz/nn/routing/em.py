@@ -50,7 +50,7 @@ def parameters(
 def class_parameters(
     parents: int, final_temperature: float, floor: float = FLOOR
 ) -> dict[str, Tensor]:
-    """The same (J), as the authors' code begins with them in its class layer.
+    """Return initial `beta_u` and `beta_a` (J) of the class layer, as in the authors' code.
 
     A parent that explains nothing is off: its activation is 0.14 after three iterations, not 1/2,
     from where a few thousand steps do not lead away. One whose variances are all `floor` is on.
@@ -84,7 +84,7 @@ def route(
     Parameters
     ----------
     votes              (B, I, J, E) what child i predicts for parent j.
-    iterations         rounds, at least 1; the E-step comes before each but the first.
+    iterations         at least 1; the E-step comes before each but the first.
     activations        (B, I) of the children, in [0, 1].
     beta_u, beta_a     (J); None: (1 + ln 2π)/2 and 0.
     final_temperature  λ's limit, an inverse temperature. Costs grow with a parent's mass, as I/J:
@@ -93,23 +93,23 @@ def route(
     floor              added to each variance. Where few children belong to a parent it keeps one
                        child from being explained perfectly by a parent of its own, which then
                        learns nothing: some times the variance of the first votes serves.
-    links              which child each of Q places sees: votes (B, Q, I, J, E), and all results
+    links              which child each of Q positions sees: votes (B, Q, I, J, E), and all results
                        with a Q after B; activations (B, count).
     couplings          (B, I, J), or a shape that broadcasts to it, to use in every iteration in
                        place of the child's shares. The logits are still recorded.
 
     Returns
     -------
-    Routing. Logits are ln a_j p_ij, at first zero, so couplings are then even; they sum to 1 over
-    all parents of a child.
+    Routing. Logits are ln a_j p_ij, at first zero, so couplings are then uniform; they sum to 1
+    over all parents of a child.
 
     Raises
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    check_votes("EM", votes, activations, iterations, links)
+    active = check_votes("EM", votes, activations, iterations, links)
     beta_u, beta_a = betas(beta_u, beta_a, votes)
-    active = of_slots(activations.to(votes), links)
+    active = of_slots(active.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
         mean, variance, mass = maximised(votes, coupling * active[..., None], floor)
@@ -159,8 +159,10 @@ def fused(
         score = scored(mass, variance, *betas(beta_u, beta_a, mean), warmth)
         return mean, 1 / variance, constant(score, variance), score.sigmoid()
 
-    sizes = {"iterations": iterations, "activations": activations, "links": links}
-    return fused_rounds("EM", posterior, children, weight, **sizes)
+    return fused_rounds(
+        "EM", posterior, children, weight,
+        iterations=iterations, activations=activations, links=links,
+    )  # fmt: skip
 
 
 def evidence(
@@ -173,7 +175,7 @@ def evidence(
     final_temperature: float = FINAL_TEMPERATURE,
     floor: float = FLOOR,
 ) -> Tensor:
-    """What each child adds to the logit of its parent's activation: (B, I, J).
+    """Return what each child adds to the logit of its parent's activation: (B, I, J).
 
     λ w_ij Σ_h -(beta_u + ln σ_jh). Exact: the sum over children is the logit less λ beta_a.
     """

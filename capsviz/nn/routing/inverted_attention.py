@@ -36,7 +36,7 @@ NORM_EPSILON = 1e-5  # added to the variance in the layer normalisation, as the 
 def parameters(
     children: int, parents: int, child_dimensions: int, parent_dimensions: int
 ) -> dict[str, Tensor]:
-    """Of the layer normalisation `gain`, `shift` (E); of the head `head_weight` (E), `head_bias`.
+    """Return `gain`, `shift` (E) of the layer norm, and `head_weight` (E), `head_bias` of the head.
 
     The head starts at random, as a linear layer does.
     """
@@ -60,7 +60,7 @@ def route(
     head_bias: Tensor | None = None,
     couplings: Tensor | None = None,
 ) -> Routing:
-    """Couple children to parents by the agreement of votes with the parents of the round before.
+    """Couple children to parents by the agreement of votes with the parents of the last iteration.
 
     As in arXiv:2002.04764: logits û_ij · p_j / √E are made anew in each iteration, not
     accumulated.
@@ -68,7 +68,7 @@ def route(
     Parameters
     ----------
     votes        (B, I, J, E) what child i predicts for parent j.
-    iterations   rounds, at least 1, the first of them with even couplings.
+    iterations   at least 1, the first of them with uniform couplings.
     gain, shift  (E) of the layer normalisation; None for ones, zeros.
     head_weight  (E) what reads a score from a pose; None in hidden layers, which have none.
     head_bias    () or (1), added to the scores: without effect on their softmax.
@@ -164,7 +164,7 @@ def evidence(
     head_weight: Tensor | None = None,
     head_bias: Tensor | None = None,
 ) -> Tensor:
-    """What each vote adds to the score that the head reads from its parent: (B, I, J).
+    """Return what each vote adds to the score that the head reads from its parent: (B, I, J).
 
     Exact: the sum over children is the score less head_weight · shift + head_bias. Without a head,
     what each vote adds to the parent's input along its pose.

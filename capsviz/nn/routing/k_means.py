@@ -27,7 +27,7 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     Parameters
     ----------
     votes       (B, I, J, E) what child i predicts for parent j.
-    iterations  rounds, at least 1.
+    iterations  at least 1.
     couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
                 the softmax of the logits. The logits are still recorded.
 
@@ -61,7 +61,7 @@ def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
     children  (B, I, D) child capsules.
     weight    (I, J, E, D) what turns child i into its vote for parent j.
     iterations
-              rounds, at least 1.
+              at least 1.
 
     Raises
     ------

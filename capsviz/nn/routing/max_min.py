@@ -26,7 +26,7 @@ def route(votes: Tensor, *, iterations: int = 3, couplings: Tensor | None = None
     Parameters
     ----------
     votes       (B, I, J, E) what child i predicts for parent j.
-    iterations  rounds, at least 1.
+    iterations  at least 1.
     couplings   (B, I, J), or a shape that broadcasts to it, to use in every iteration in place of
                 the normalised logits. The logits are still recorded.
 
@@ -59,7 +59,7 @@ def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
     children  (B, I, D) child capsules.
     weight    (I, J, E, D) what turns child i into its vote for parent j.
     iterations
-              rounds, at least 1.
+              at least 1.
 
     Raises
     ------
@@ -67,9 +67,9 @@ def fused(children: Tensor, weight: Tensor, *, iterations: int = 3) -> Parents:
     """
     check_iterations(iterations)
     u, weight = batch_last(children, weight)
-    total, query = weight.shape[1] * attend(u, weight), 0  # all couplings are 1 at first
+    total, query = weight.shape[1] * attend(u, weight), None  # all couplings are 1 at first
     for _ in range(iterations - 1):
-        query = query + squash(total, 1)
+        query = squash(total, 1) if query is None else query + squash(total, 1)
         total = attend(u, weight, query, stretched=True)
     poses = squash(total.permute(2, 0, 1))
     return Parents(poses, lengths(poses))

@@ -53,7 +53,7 @@ def route(
     activations  (B, I) of the children, from 0 on.
     children     (B, I, D) their poses u.
     weight       (I, J, D) and
-    bias         (I, J) of the classifiers; None for zeros: even couplings.
+    bias         (I, J) of the classifiers; None for zeros: uniform couplings.
     couplings    (B, I, J), or a shape that broadcasts to it, to use in place of the softmax.
 
     Returns
@@ -66,14 +66,14 @@ def route(
     """
     check_votes(votes, 1)
     B, I, J, _ = votes.shape
-    require("self_routing", "poses as children", children, "(B, I, D)")
-    check_shape("children", children, "B, I, D", (B, I, children.shape[-1]))
-    _check(activations, children, weight, bias, J)
-    logits = classified(children.to(votes).permute(1, 2, 0), weight, bias, J).permute(2, 0, 1)
+    u = require("self_routing", "poses as children", children, "(B, I, D)")
+    check_shape("children", u, "B, I, D", (B, I, u.shape[-1]))
+    active = _check(activations, u, weight, bias, J).to(votes)
+    logits = classified(u.to(votes).permute(1, 2, 0), weight, bias, J).permute(2, 0, 1)
     coupling = logits.softmax(2) if couplings is None else like_logits(couplings, logits)
-    mass = coupling * activations.to(votes)[..., None]
+    mass = coupling * active[..., None]
     poses = summed(per_mass(mass, mass.sum(1, keepdim=True)), votes)
-    presence = per_mass(mass.sum(1), activations.to(votes).sum(1, keepdim=True))
+    presence = per_mass(mass.sum(1), active.sum(1, keepdim=True))
     return stack([(logits, coupling, poses, presence)])
 
 
@@ -103,8 +103,7 @@ def fused(
     """
     u, matrices = batch_last(children, matrices)
     J = matrices.shape[1]
-    _check(activations, children, weight, bias, J)
-    active = activations.to(u).T
+    active = _check(activations, children, weight, bias, J).to(u).T
     mass, first = chosen(u, matrices, classified(u, weight, bias, J), active)
     poses = per_mass(first, mass[:, None])
     return Parents(poses.permute(2, 0, 1), per_mass(mass, active.sum(0)).T)
@@ -116,12 +115,14 @@ def _check(
     weight: Tensor | None,
     bias: Tensor | None,
     parents: int,
-) -> None:
-    require("self_routing", "activations", activations, "(B, I)")
+) -> Tensor:
+    """Return the activations; raise ValueError for missing ones, or shapes that do not fit."""
+    active = require("self_routing", "activations", activations, "(B, I)")
     B, I, D = children.shape
-    check_shape("activations", activations, "B, I", (B, I))
+    check_shape("activations", active, "B, I", (B, I))
     check_shape("weight", weight, "I, J, D", (I, parents, D))
     check_shape("bias", bias, "I, J", (I, parents))
+    return active
 
 
 def classified(children: Tensor, weight: Tensor | None, bias: Tensor | None, J: int) -> Tensor:
@@ -142,6 +143,6 @@ def evidence(
     weight: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """What each child adds to its parent's activation, a_i c_ij / Σ_i a_i: (B, I, J)."""
+    """Return what each child adds to its parent's activation, a_i c_ij / Σ_i a_i: (B, I, J)."""
     mass = routing.couplings[-1] * activations[..., None]
     return per_mass(mass, activations.sum(-1)[..., None, None])

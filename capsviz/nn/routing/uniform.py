@@ -17,7 +17,7 @@ __all__ = ["fused", "route"]
 
 @exact
 def route(votes: Tensor, *, couplings: Tensor | None = None) -> Routing:
-    """Couple children to parents evenly, in one pass.
+    """Couple children to parents uniformly, in one pass.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from capsviz.nn.routing._rounds import iterate
 __all__ = ["evidence", "fused", "parameters", "route", "weights"]
 CHILDREN = "batch_norm"  # see nn/children.py
 OBJECTIVE = "cross_entropy"  # see nn/objectives.py
-PARENTS = "batch_norm"  # see nn/parent_norm.py
+PARENTS = "batch_norm"  # see nn/routing_layer.py
 QUANTITY = Quantity(
     r"$-a_i c_{ij}/m_j\,\exp(E\ln\pi_j)H_j$",
     "−(a c / Σ a c) exp(E ln π) H",
@@ -61,11 +61,11 @@ def route(
     Parameters
     ----------
     votes           (B, I, J, E) what child i predicts for parent j.
-    iterations      rounds, at least 1; new couplings come before each but the first.
+    iterations      at least 1; new couplings come before each but the first.
     activations     (B, I) of the children, in [0, 1].
     beta_u, beta_a  (J); None for zeros.
-    links           which child each of Q places sees: votes (B, Q, I, J, E), and all results with
-                    a Q after B; activations (B, count). Proportions are those of a place.
+    links           which child each of Q positions sees: votes (B, Q, I, J, E), and all results
+                    with a Q after B; activations (B, count). Proportions are those of a position.
     couplings       (B, I, J), or a shape that broadcasts to it, to use in every iteration in place
                     of the child's shares. The logits are still recorded.
 
@@ -78,8 +78,8 @@ def route(
     ------
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
-    check_votes("variational", votes, activations, iterations, links)
-    active = of_slots(activations.to(votes), links)
+    active = check_votes("variational", votes, activations, iterations, links)
+    active = of_slots(active.to(votes), links)
 
     def parents(coupling: Tensor, iteration: int):
         mass = coupling * active[..., None]
@@ -123,16 +123,18 @@ def fused(
     ValueError  if shapes do not fit, activations are missing or `iterations` < 1.
     """
 
-    def inferred(iteration: int, *moments: Tensor):
-        *posed, score = posterior(*moments, beta_u, beta_a)
+    def inferred(iteration: int, mass: Tensor, mean: Tensor, scatter: Tensor):
+        *posed, score = posterior(mass, mean, scatter, beta_u, beta_a)
         return *posed, score.sigmoid()
 
-    sizes = {"iterations": iterations, "activations": activations, "links": links}
-    return fused_rounds("variational", inferred, children, weight, **sizes)
+    return fused_rounds(
+        "variational", inferred, children, weight,
+        iterations=iterations, activations=activations, links=links,
+    )  # fmt: skip
 
 
 def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters: Tensor) -> Tensor:
-    """What the votes add to the logit of a parent's activation, divided by mass: (B, I, J).
+    """Return what the votes add to the logit of a parent's activation, divided by mass: (B, I, J).
 
     The sum over children is the logit less beta_a - beta_u, exactly, but the division among them is
     by their shares of the parent's mass: the entropy of a posterior is no sum over children.
@@ -148,7 +150,7 @@ def evidence(votes: Tensor, routing: Routing, activations: Tensor, **parameters:
 def posterior(
     mass: Tensor, mean: Tensor, scatter: Tensor, beta_u: Tensor | None, beta_a: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What the priors and the votes say of each parent.
+    """Return what the priors and the votes say of each parent.
 
     From mass (..., J), mean of the votes (..., J, E) and their scatter Σ_i w (û - mean)²: pose and
     expected precision (..., J, E), and what the log density has beside the distance, and the logit

@@ -14,10 +14,10 @@ from capsviz.discovery import load, names
 class Stem(nn.Module):
     """Images (B, C, H, W) -> features (B, types * dimensions, rows, columns)."""
 
-    types: int  # capsule types at each place
+    types: int  # capsule types at each position
     dimensions: int  # numbers of a capsule, D
     layers: tuple[tuple[int, int, int], ...]  # (kernel, stride, padding) from the image on: LAYERS
-    inner: int  # channels before the last layer, for what else is read from there
+    inner: int  # channels before the last layer, for layers that start there
 
     def __init__(self, image_shape: tuple[int, int, int]):
         super().__init__()
@@ -32,7 +32,7 @@ class Stem(nn.Module):
         raise NotImplementedError
 
     def without_last(self) -> "Stem":
-        """The same stem with no weights in its last layer, which `before` does not need."""
+        """Return the same stem with no weights in its last layer, which `before` does not need."""
         raise NotImplementedError
 
     def forward(self, images: Tensor) -> Tensor:
@@ -46,12 +46,12 @@ class Stem(nn.Module):
         return self.types, rows, columns
 
     def receptive_field(self, row: int, column: int) -> tuple[slice, slice]:
-        """Rows and columns of the image that the capsules of one place can see."""
+        """Rows and columns of the image that the capsules of one position can see."""
         return window(self.layers, self.image_shape, row, column)
 
 
 def available() -> list[str]:
-    """Names of the stems."""
+    """Return the names of the stems."""
     return names("capsviz.nn.stems")
 
 
@@ -74,14 +74,14 @@ def layers(name: str) -> tuple[tuple[int, int, int], ...]:
 
 
 def places(side: int, layers) -> int:
-    """How many places are left of `side` pixels after layers of (kernel, stride, padding)."""
+    """Return the positions left of `side` pixels after layers of (kernel, stride, padding)."""
     for kernel, stride, padding in layers:
         side = (side + 2 * padding - kernel) // stride + 1
     return side
 
 
 def field(layers) -> tuple[int, int, int]:
-    """First pixel that place 0 sees, pixels from a place to the next, pixels that it sees."""
+    """First pixel that position 0 sees, pixels from a position to the next, pixels that it sees."""
     start, jump, size = 0, 1, 1
     for kernel, stride, padding in layers:
         start -= padding * jump
@@ -91,7 +91,7 @@ def field(layers) -> tuple[int, int, int]:
 
 
 def window(layers, image_shape, row: int, column: int) -> tuple[slice, slice]:
-    """Rows and columns of images (C, H, W) that a place after the layers sees."""
+    """Rows and columns of images (C, H, W) that a position after the layers sees."""
     start, jump, size = field(layers)
     rows, columns = (
         slice(max(0, start + place * jump), min(side, start + place * jump + size))

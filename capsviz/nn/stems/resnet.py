@@ -2,7 +2,7 @@
 
 He, Zhang, Ren & Sun 2016 (arXiv:1512.03385), section 4.2, as the network `resnet` without its
 average and its classes: 16, 32, 64 channels at full, half and quarter size. A capsule is
-`dimensions` channels of the last map at one place, after a 1x1 convolution that gives them signs.
+`dimensions` channels of the last map at one position, after a 1x1 convolution gives them signs.
 """
 
 import torch
@@ -54,7 +54,7 @@ class Residual(Stem):
         return self
 
     def last(self, features: Tensor) -> Tensor:
-        """Capsules' numbers at each place of it."""
+        """Capsules' numbers at each position of it."""
         return self.capsules(features)
 
 

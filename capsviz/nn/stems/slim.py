@@ -40,7 +40,7 @@ class Slim(Stem):
         self.body = nn.Sequential(*body)
         self.depthwise = nn.Conv2d(width, width, KERNEL, groups=width)
         for module in self.modules():
-            if isinstance(module, nn.Conv2d):
+            if isinstance(module, nn.Conv2d) and module.bias is not None:
                 nn.init.kaiming_normal_(module.weight)
                 nn.init.zeros_(module.bias)
         self.to(memory_format=torch.channels_last)

@@ -9,7 +9,7 @@ from capsviz.results.leaderboard.rows import Cell, Row
 from capsviz.results.leaderboard.sources import NONE
 from capsviz.statistics.estimate import Estimate
 from capsviz.statistics.words import in_a_row
-from capsviz.tracing.construction import BY_CONSTRUCTION
+from capsviz.tracing.needs import BY_DEFINITION
 
 CONSTRUCTED = "†"  # what a routing does by construction
 SEVERAL = 3  # training runs, of each network: what is said of fewer would be of these weights
@@ -52,13 +52,13 @@ def _cell(cell: Cell | None, column: Column, row: Row) -> str:
 
 def is_constructed(row: Row, column: Column) -> bool:
     """Whether a number is its routing's by construction, and no result of training."""
-    return column.title in BY_CONSTRUCTION.get(row.network.routing or "", ())
+    return column.title in BY_DEFINITION.get(row.network.routing or "", ())
 
 
 def _may_be_constructed(row: Row, column: Column) -> bool:
     """Of a network whose routing is not known: what some routing does by construction."""
     if row.network.routing is None:
-        return any(column.title in titles for titles in BY_CONSTRUCTION.values())
+        return any(column.title in titles for titles in BY_DEFINITION.values())
     return is_constructed(row, column)
 
 

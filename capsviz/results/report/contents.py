@@ -15,7 +15,7 @@ from capsviz import checks, discovery, results
 from capsviz.provenance import provenance
 from capsviz.results import pieces, sets
 from capsviz.results.report import accuracy, words
-from capsviz.tracing import needs, remember
+from capsviz.tracing import abilities, needs, remember
 
 NOT_OF_A_NETWORK = ("affnist",)  # its figures are of networks that it trains itself
 OF_EACH = ("routing", "reconstruct", "transplant")  # where several networks are compared
@@ -132,7 +132,7 @@ def collect(
 
 def _network(one, first, settings: sets.Settings) -> Network:
     check = unchecked = None
-    if hasattr(one.model, "look"):
+    if abilities(one.model).has_capsules:
         shape, classes = one.dataset.image_shape, len(one.dataset.classes)
         try:
             check = checks.run(one.model, shape, classes)._replace(network=one.name)

@@ -1,11 +1,11 @@
 """The 15 corruptions of MNIST-C (Mu & Gilmer 2019, arXiv:1906.02337): each file here is one.
 
-A file offers `corrupt(images, generator) -> images`, (B, 1, H, W) float32 on the CPU, of one
-strength: the one that the authors published their data at. The definitions and their numbers are
-those of the authors' program (google-research/mnist-c), written anew for batches in torch and
-kornia; a file's docstring says where ours differs. The random numbers are others, so that the
-images are not those of MNIST-C, but draws of the same distribution. Sizes in pixels are MNIST's,
-28 x 28; for other sizes what refers to an edge moves with it.
+A file has a function `corrupt(images, generator) -> images`, (B, 1, H, W) float32 on the CPU, with
+the severity of the published data. Definitions and numbers are those of the authors' program
+(google-research/mnist-c), implemented for batches in torch and kornia; a file's docstring says
+where ours differs. The random numbers differ, so that the images are not those of MNIST-C, but
+draws of the same distribution. Sizes in pixels are MNIST's, 28 x 28; for other image sizes,
+positions at an edge move with it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,17 @@ CHUNK = 250  # images at a time; fixed, as the draws of an image depend on it
 
 
 def names() -> list[str]:
-    """Names of the corruptions, those of plugins too."""
+    """Return the names of the corruptions, with plugins."""
     return discovery.names(PACKAGE)
 
 
 def published() -> list[str]:
-    """Names of MNIST-C's, which come with capsviz."""
+    """Return the names of MNIST-C's corruptions."""
     return sorted(name for name, entry in discovery.entries(PACKAGE).items() if entry.ours)
 
 
 def choose(only) -> list[str]:
-    """The named corruptions, sorted; MNIST-C's for an empty choice; ValueError for an unknown one.
-
-    Parameters
-    ----------
-    only  names.
-    """
+    """Return the named corruptions, sorted; MNIST-C's for none; ValueError for an unknown one."""
     known = names()
     for name in only:
         if name not in known:
@@ -45,13 +40,13 @@ def choose(only) -> list[str]:
 
 
 def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
-    """Corrupt each image by a draw of its own.
+    """Corrupt each image by its own random draw.
 
     Parameters
     ----------
     name       a file in `capsviz/transforms/corruptions`.
     images     (N, 1, H, W) float in [0, 1], at least 8 x 8 pixels, on any device.
-    generator  of everything random, on the CPU: the same draws on every device.
+    generator  on the CPU: the same draws on every device.
 
     Returns
     -------
@@ -60,8 +55,7 @@ def apply(name: str, images: Tensor, generator: torch.Generator) -> Tensor:
 
     Raises
     ------
-    ValueError  for an unknown name, images of another shape or range, or a file that has no such
-                function.
+    ValueError  for an unknown name, images of another shape or range, or a file without `corrupt`.
     """
     module = discovery.load(PACKAGE, name, what="corruption")
     _check(images)

@@ -9,7 +9,7 @@ from capsviz.transforms.warps import warp
 
 
 def signs(n: int, generator: torch.Generator) -> Tensor:
-    """n draws (n,) of -1 or 1, each as likely."""
+    """Draw n values (n,), -1 or 1 with equal probability."""
     return torch.randint(0, 2, (n,), generator=generator) * 2.0 - 1
 
 
@@ -28,9 +28,9 @@ def gaussian(images: Tensor, sigma: float, *, axes="yx", border="replicate") -> 
 
 
 def pull(images: Tensor, linear: Tensor) -> Tensor:
-    """Warp (B, 1, H, W): a pixel of the output comes from `linear` times its place in the input.
+    """Warp (B, 1, H, W): a pixel of the output comes from `linear` times its position.
 
-    Places (x, y), y down, are measured from the centre. Bilinear, zeros outside.
+    Positions (x, y), y down, are relative to the centre. Bilinear, zeros outside.
 
     Parameters
     ----------
@@ -44,10 +44,10 @@ def pull(images: Tensor, linear: Tensor) -> Tensor:
 
 
 def line(x0: Tensor, y0: Tensor, x1: Tensor, y1: Tensor, size: tuple[int, int]) -> Tensor:
-    """A soft line from (x0, y0) to (x1, y1), x0 <= x1, in each of B images: ink (B, 1, H, W).
+    """Draw a soft line from (x0, y0) to (x1, y1), x0 <= x1, in each of B images (B, 1, H, W).
 
-    Ink falls with the vertical distance d to the line as 1 + log(1 - d / 2.3), not below 0, in the
-    columns from floor(x0) to ceil(x1) - 1. A line of no width has none.
+    Brightness falls with the vertical distance d to the line as 1 + log(1 - d / 2.3), not below 0,
+    in the columns from floor(x0) to ceil(x1) - 1. A line of no width is not drawn.
 
     Parameters
     ----------

@@ -9,5 +9,5 @@ ANGLE_DEG = math.degrees(0.4)  # severity 2
 
 
 def corrupt(images, generator):
-    """Turn each image."""
+    """Rotate each image."""
     return warps.rotate(images, ANGLE_DEG * signs(len(images), generator))

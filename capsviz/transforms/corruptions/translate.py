@@ -8,6 +8,6 @@ SHIFT_PX = 3  # severity 3
 
 
 def corrupt(images, generator):
-    """Move each image along a diagonal."""
+    """Shift each image along a diagonal."""
     corners = torch.randint(0, 2, (2, len(images)), generator=generator)
     return cut(images, corners * 2 * SHIFT_PX, SHIFT_PX)

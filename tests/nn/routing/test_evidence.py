@@ -10,8 +10,8 @@ from scipy.special import digamma
 from capsviz.nn import routing
 from capsviz.nn.capsule_layer import CapsuleLayer
 from capsviz.nn.class_capsules import ClassCapsules
-from capsviz.nn.evidence import by_round, evidence
 from capsviz.nn.quantity import ALONG_POSE
+from capsviz.nn.routing_layer import by_round, evidence
 
 ROUNDS = 3
 

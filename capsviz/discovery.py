@@ -1,9 +1,8 @@
-"""What a package offers: names and help lines of its modules, found without importing them.
+"""Find the modules of a package, and plugins of its kind, by name and without importing them.
 
-A module is a file NAME.py, or a folder NAME with an `__init__.py`. Beside capsviz's own there are
-those of users, for every package that is looked through by name ("analyses", "routing", "data",
-"decoders", "models", "corruptions", "reproductions", "pitfalls", "commands": its last name is the
-kind):
+A module is a file NAME.py, or a folder NAME with an `__init__.py`. Users add plugins of any kind
+("analyses", "routing", "data", "decoders", "models", "corruptions", "reproductions", "pitfalls",
+"commands": the last name of the package) by
 
     $CAPSVIZ_PLUGINS   folders (separated as in $PATH) that hold KIND/NAME.py or KIND/NAME/
     entry points       of installed distributions, group "capsviz.KIND", NAME = dotted.module
@@ -14,33 +13,36 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import NamedTuple
 
 PLUGINS = "CAPSVIZ_PLUGINS"
-CAPSVIZ = Path(__file__).resolve().parent.parent
+CAPSVIZ = Path(__file__).resolve().parent
 QUOTES = '"""'
 COMMANDS = ("commands", "analyses")  # kinds whose modules are commands
-BESIDE = ("analyses", "trained")  # at the top of the repository, installed inside of capsviz
+BESIDE = ("analyses", "trained")  # at the top of the repository; installed, within capsviz
 
 
 class Entry(NamedTuple):
     """One module that a package offers."""
 
     module: str  # the dotted name that it is imported by
-    path: Path | None  # its source file; None: known once its distribution is asked
+    path: Path | None  # its source file; None for an entry point
     ours: bool  # whether it comes with capsviz
 
 
 def root() -> Path:
-    """The folder that holds the package capsviz: the checkout, if it runs from one."""
+    """Return the folder that holds the package capsviz: the checkout, if it runs from one."""
     return CAPSVIZ.parent
 
 
 def folder(package: str) -> Path:
-    """The folder of one of capsviz's own packages, never imported."""
+    """Return the folder of one of capsviz's packages, without importing it."""
     _, *parts = package.split(".")
     inside = CAPSVIZ.joinpath(*parts)
     if parts and parts[0] in BESIDE and not inside.exists():
@@ -49,12 +51,12 @@ def folder(package: str) -> Path:
 
 
 def names(package: str) -> list[str]:
-    """Sorted module names that a package offers, leaving out those that start with "_"."""
+    """Return the sorted module names of a package, without those that start with "_"."""
     return sorted(entries(package))
 
 
 def source(package: str, name: str) -> Path:
-    """The source file of a module."""
+    """Return the source file of a module."""
     from importlib.util import find_spec
 
     entry = entries(package)[name]
@@ -62,21 +64,21 @@ def source(package: str, name: str) -> Path:
         return entry.path
     spec = find_spec(entry.module)
     if spec is None or spec.origin is None:
-        raise ValueError(f"'{name}' is said to be {entry.module}, which is not installed")
+        raise ValueError(f"the plugin '{name}' is {entry.module}, which is not installed")
     return Path(spec.origin)
 
 
 def summary(package: str, name: str) -> str:
-    """First line of a module's docstring, read without importing it."""
+    """Return the first line of a module's docstring, without importing it."""
     try:
         text = source(package, name).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         return f"(cannot be read: it is not UTF-8, byte {error.start})"
-    except Exception as error:  # a dangling link, a package that is gone or raises: others are fine
+    except Exception as error:  # a dangling link or a broken package must not hide the others
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
         return f"(cannot be read: {reason})"
     line = text.partition("\n")[0].removeprefix(QUOTES)
-    if text.startswith(QUOTES) and "\\" not in line and line.strip():  # as all of ours: ast is slow
+    if text.startswith(QUOTES) and "\\" not in line and line.strip():  # ast is slow
         return line.partition(QUOTES)[0].strip()
     import ast
 
@@ -87,7 +89,7 @@ def summary(package: str, name: str) -> str:
 
 
 def parameters(function) -> tuple[str, ...]:
-    """Names of what a plugin's function takes; none of what is no function."""
+    """Return the parameter names of a function; none for anything else."""
     from inspect import signature
 
     return tuple(signature(function).parameters) if callable(function) else ()
@@ -104,8 +106,8 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
 
     Raises
     ------
-    ValueError  for a name that is not there, with the known ones, or that two plugins claim, and
-                for a plugin that cannot be imported.
+    ValueError  for an unknown name, one that two plugins have, and a plugin that cannot be
+                imported.
     """
     known = entries(package)
     if name not in known:
@@ -123,7 +125,7 @@ def load(package: str, name: str, *, what: str) -> ModuleType:
 
 
 def entries(package: str) -> dict[str, Entry]:
-    """What a package offers, by name; ValueError for a name that is there twice."""
+    """Return the modules of a package by name; ValueError for a name that is there twice."""
     return _entries(package, os.environ.get(PLUGINS, ""))
 
 
@@ -133,7 +135,7 @@ def _entries(package: str, plugins: str) -> dict[str, Entry]:
     offered = {name: Entry(f"{package}.{name}", p, True) for name, p in _modules(folder(package))}
     for number, place in enumerate(filter(None, plugins.split(os.pathsep))):
         if not Path(place).expanduser().is_dir():
-            raise ValueError(f"${PLUGINS} names '{place}', which is no folder")
+            raise ValueError(f"${PLUGINS} names '{place}', which is not a folder")
         for name, path in _modules(Path(place).expanduser().resolve() / kind):
             _add(offered, kind, name, Entry(f"capsviz_plugin_{kind}_{number}_{name}", path, False))
     for name, module in _entry_points(f"capsviz.{kind}"):
@@ -142,7 +144,7 @@ def _entries(package: str, plugins: str) -> dict[str, Entry]:
 
 
 def _entry_points(group: str) -> list[tuple[str, str]]:
-    """(name, module) that installed distributions offer."""
+    """Return (name, module) of installed entry points."""
     if not _extended():
         return []
     from importlib import metadata
@@ -152,7 +154,7 @@ def _entry_points(group: str) -> list[tuple[str, str]]:
 
 @cache
 def _extended() -> bool:
-    """Whether any distribution offers something: most often none, and `metadata` is slow to ask."""
+    """Return whether any distribution has entry points of ours, as `importlib.metadata` is slow."""
     folders = [Path(place) for place in sys.path if os.path.isdir(place or ".")]
     infos = [
         folder / name / "entry_points.txt"
@@ -166,9 +168,9 @@ def _extended() -> bool:
 def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
     place = entry.path or entry.module
     if not name.isidentifier():
-        raise ValueError(f"'{name}' of {place} is no name of a module: write it with underscores")
+        raise ValueError(f"'{name}' of {place} is not a module name: write it with underscores")
     taken = dict(offered)
-    if kind in COMMANDS:  # those of both are on one command line
+    if kind in COMMANDS:  # both are commands
         for other in COMMANDS:
             taken |= {n: Entry(n, p, True) for n, p in _modules(folder(f"capsviz.{other}"))}
     if name in taken:
@@ -178,13 +180,13 @@ def _add(offered: dict[str, Entry], kind: str, name: str, entry: Entry) -> None:
 
 
 def _modules(place: Path) -> list[tuple[str, Path]]:
-    """(name, source file) of the modules in a folder."""
+    """Return (name, source file) of the modules in a folder."""
     files = [(path.stem, path) for path in place.glob("[!_]*.py")]
     return files + [(path.parent.name, path) for path in place.glob("[!_]*/__init__.py")]
 
 
 def _load_file(name: str, path: Path) -> ModuleType:
-    """Import a source file by its path, once; a folder's own parts by `from . import part`."""
+    """Import a source file by its path, once; modules of a folder may import one another."""
     from importlib.util import module_from_spec, spec_from_file_location
 
     module = sys.modules.get(name)
@@ -203,12 +205,7 @@ def _load_file(name: str, path: Path) -> ModuleType:
 
 
 def name_of(package: str, module: str) -> str | None:
-    """The name by which a package offers a module, or what it is a part of; None if it does not.
-
-    Parameters
-    ----------
-    module  its dotted name.
-    """
+    """Return the name of the module of a package that is, or contains, `module`; or None."""
     parts = module.split(".")
     offered = {entry.module: name for name, entry in entries(package).items()}
     longest_first = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
@@ -216,9 +213,50 @@ def name_of(package: str, module: str) -> str | None:
 
 
 def unknown(what: str, name: str, known: list[str]) -> str:
-    """The one sentence for a name that is not known, with the nearest one if it is near."""
+    """Return the message for an unknown name: the known ones, and a similar one if there is one."""
     import difflib
 
     near = difflib.get_close_matches(name, known, 1)
     hint = f" (did you mean '{near[0]}'?)" if near else ""
     return f"unknown {what} '{name}', expected one of: {', '.join(known)}{hint}"
+
+
+@contextmanager
+def guarded(
+    package: str,
+    name: str,
+    *,
+    what: str,
+    fails: str = "fails",
+    but: tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
+    """Turn errors of a plugin within this context into a ValueError that names it.
+
+    ValueError, OSError and MemoryError pass unchanged, and so does any error of our own modules.
+
+    Parameters
+    ----------
+    what   what to call the module in the error.
+    fails  what it did, in the error.
+    but    more errors that pass unchanged.
+    """
+    try:
+        yield
+    except Exception as error:
+        passing: tuple[type[Exception], ...] = (ValueError, OSError, MemoryError, *but)
+        if isinstance(error, passing) or entries(package)[name].ours:
+            raise
+        path = source(package, name)
+        cause = " ".join(f"{type(error).__name__}: {error}{_line(error, path)}".split())
+        raise ValueError(f"the {what} '{name}' of {path} {fails} ({cause})") from error
+
+
+def _line(error: Exception, path: Path) -> str:
+    """Return the line of a source file, or of a file beside it, where an error arose."""
+    place = path.parent if path.name == "__init__.py" else path
+    files = [(Path(one.f_code.co_filename), number) for one, number in walk_tb(error.__traceback__)]
+    lines = [(file.name, number) for file, number in files if place in (file, *file.parents)]
+    if not lines:
+        return ""
+    file_name, number = lines[-1]
+    return f", line {number}" if file_name == path.name else f", line {number} of {file_name}"

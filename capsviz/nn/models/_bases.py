@@ -1,0 +1,165 @@
+"""Bases of the networks: their settings, and what training minimises."""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from capsviz.nn import functional, objectives
+from capsviz.nn.computation import channels_last
+from capsviz.nn.decoders import Decoder
+from capsviz.nn.functional import margin_loss, multi_hot
+from capsviz.nn.models import Objective, Output, Scores
+
+METRICS = {"l2": functional.reconstruction_loss, "l1": functional.reconstruction_loss_l1}
+
+
+class Network(nn.Module):
+    """A network that `settings` fix: a frozen dataclass, the `Config` of its file."""
+
+    settings: Any
+
+    @property
+    def config(self) -> dict:
+        """Return what `build` needs to make this network again, as plain data for a card."""
+        return asdict(self.settings)
+
+    def require_images(self, images: Tensor) -> None:
+        """Raise ValueError for images of another shape than (B, C, H, W) of the settings."""
+        expected = self.settings.image_shape
+        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
+            raise ValueError(f"expected images (B, {expected}), got {tuple(images.shape)}")
+
+
+class ClassPoses(Network):
+    """A network whose classes have poses, and a `decoder` of them, which may be None."""
+
+    decoder: Decoder | None
+
+    def build_decoder(self, numbers: int) -> Decoder | None:
+        """Return the decoder that the settings ask for, of poses of so many numbers."""
+        c = self.settings
+        if c.reconstruction_weight <= 0:
+            return None
+        sizes = {"hidden": c.hidden} if c.decoder == "fully_connected" else {}
+        shape = (c.classes, numbers, c.image_shape)
+        return Decoder(c.decoder, *shape, norm=c.decoder_norm, **sizes)
+
+    @property
+    def whole_batches(self) -> bool:
+        """Return whether a batch must be computed whole: parts would have other statistics."""
+        return any(isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) for module in self.modules())
+
+    def decode(self, poses: Tensor, classes: Tensor) -> Tensor:
+        """Reconstruct from the poses (B, J, E) of `classes` (B,): images (B, C, H, W) in [0, 1]."""
+        if self.decoder is None:
+            raise ValueError("this network was built without a decoder (reconstruction_weight 0)")
+        return self.decoder(poses, classes)
+
+    def objective(
+        self,
+        output: Output,
+        images: Tensor,
+        labels: Tensor,
+        reconstruction_factor: float = 1.0,
+        progress: float = 1.0,
+    ) -> Objective:
+        """The routing's loss plus weighted reconstruction loss, decoded from the true class.
+
+        Parameters
+        ----------
+        output  of `forward`, for the images of B examples.
+        images  (B, C, H, W) to be reconstructed; where K things are in one image, (B, K, C, H, W),
+                each thing alone: decoded from its own class, and averaged over K.
+        labels  (B,) classes; or (B, K), each of which is present.
+        reconstruction_factor
+                on the weight of the reconstruction.
+        progress
+                share of training that is done, for a loss that grows stricter.
+
+        Raises
+        ------
+        ValueError  if there is not one image to reconstruct for each label.
+        """
+        c = self.settings
+        margin = objectives.of(
+            c.objective,
+            output.lengths,
+            functional.multi_hot(labels, c.classes),
+            progress=progress,
+            present=c.margin_present,
+            absent=c.margin_absent,
+            down_weight=c.absent_weight,
+        )
+        if self.decoder is None or output.poses is None:
+            return Objective(margin.mean(), margin)
+        distance = self._distance(output.poses, images, labels)
+        weight = c.reconstruction_weight * reconstruction_factor
+        return Objective((margin + weight * distance).mean(), margin, distance)
+
+    def _distance(self, poses: Tensor, images: Tensor, labels: Tensor) -> Tensor:
+        """Reconstruction loss (B,) by the metric of the settings, a mean over an image's parts."""
+        if images.shape[:-3] != labels.shape:
+            raise ValueError(
+                f"expected one image (C, H, W) to reconstruct for each label {tuple(labels.shape)}"
+                f", got images {tuple(images.shape)}"
+            )
+        measure = METRICS[self.settings.reconstruction_metric]
+        if labels.dim() == 1:
+            return measure(images, self.decode(poses, labels))
+        # all parts at once: batch norm then sees one batch, not one for each k
+        reconstructions = self.decode(poses.repeat_interleave(labels.shape[1], 0), labels.flatten())
+        return measure(images.flatten(0, 1), reconstructions).view(labels.shape).mean(1)
+
+
+class Classifier(Network):
+    """A network whose `scores(images) -> (B, J)` become probabilities by a softmax."""
+
+    def __init__(self, settings):
+        super().__init__()
+        if settings.classes < 2:
+            raise ValueError(f"a classifier needs at least 2 classes, got {settings.classes}")
+        self.settings = settings
+
+    def scores(self, images: Tensor) -> Tensor:
+        """Images (B, C, H, W) -> logits (B, J)."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor) -> Scores:
+        """Images (B, C, H, W) in [0, 1] -> probabilities and logits (B, J), in float32."""
+        self.require_images(images)
+        logits = self.scores(channels_last(images))
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return Scores(logits.softmax(1), logits)
+
+    def objective(
+        self, output: Scores, images: Tensor, labels: Tensor, reconstruction_factor: float = 1.0
+    ) -> Objective:
+        """Cross entropy; the margin loss of the probabilities beside it, for comparison.
+
+        Probabilities sum to one, so they cannot all be near it: for K classes in each image, labels
+        (B, K), the target of the cross entropy is 1/K for each, and the margin loss, which asks
+        for 0.9 of each, cannot come to zero. Nothing is reconstructed here.
+        """
+        target = labels
+        if labels.dim() == 2:
+            target = one_hot(labels, output.logits.shape[1]).to(output.logits.dtype).mean(1)
+        present = multi_hot(labels, output.lengths.shape[1])
+        margin = margin_loss(output.lengths.detach(), present)
+        return Objective(cross_entropy(output.logits, target), margin)
+
+
+class PlainClassifier(Classifier):
+    """Convolutions of `settings.channels` and no batch norm: a batch may be computed in parts."""
+
+    @property
+    def image_bytes(self) -> int:
+        """Memory that one image takes on its way through the network and back, at most about."""
+        c, (_, height, width) = self.settings, self.settings.image_shape
+        return 4 * 4 * sum(c.channels) * height * width
+
+    def training_bytes(self, batch: int) -> int:
+        """Memory of training with a batch, at most about: weights, gradients, Adam, and a step."""
+        return 16 * sum(p.numel() for p in self.parameters()) + batch * self.image_bytes

@@ -1,0 +1,224 @@
+"""Class folders of a user's pictures: their splits, what is left out, and how pictures are read."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from PIL import Image
+
+from capsviz import data
+from capsviz.cli import main
+from capsviz.inputs.opening import open_inputs
+
+
+def make_folder(root: Path, counts, size=(40, 30), mode="RGB"):
+    for name, n in counts.items():
+        (root / name).mkdir(parents=True, exist_ok=True)
+        for k in range(n):
+            Image.new(mode, size, color=k * 3).save(root / name / f"{k}.png")
+
+
+def test_a_data_set_without_weights_or_recipe_says_how_to_train_some(tmp_path):
+    make_folder(tmp_path, {"cat": 20, "dog": 40})
+    with pytest.raises(ValueError, match=r"`capsviz train --dataset folder`.* runs/folder"):
+        open_inputs(dataset="folder", data_dir=tmp_path)
+
+
+def test_class_folders_are_split_by_class_and_always_the_same_way(tmp_path):
+    make_folder(tmp_path, {"cat": 20, "dog": 40})
+    parts = {s: data.load("folder", s, tmp_path, image_size=20) for s in data.SPLITS}
+    assert {s: len(p) for s, p in parts.items()} == {"train": 42, "validation": 6, "test": 12}
+    assert parts["test"].classes == ("cat", "dog")
+    assert torch.bincount(parts["test"].labels).tolist() == [4, 8]
+    assert parts["train"].image_shape == (1, 20, 20)
+    again = data.load("folder", "train", tmp_path, image_size=20)
+    assert torch.equal(again.images, parts["train"].images)
+
+
+def test_a_folder_that_is_split_already_keeps_its_split(tmp_path):
+    make_folder(tmp_path / "train", {"a": 20, "b": 20})
+    make_folder(tmp_path / "test", {"a": 3, "b": 4})
+    sizes = {s: len(data.load("folder", s, tmp_path)) for s in data.SPLITS}
+    assert sizes == {"train": 36, "validation": 4, "test": 7}
+
+
+def test_of_many_classes_one_picture_each_is_set_aside_at_least(tmp_path):
+    """A tenth of 60 pictures is 6, and there are 20 classes."""
+    for name in ("train", "test"):
+        make_folder(tmp_path / name, {f"c{k:02d}": 3 for k in range(20)})
+    part = data.load("folder", "validation", tmp_path)
+    assert torch.bincount(part.labels).tolist() == [1] * 20
+    assert len(data.load("folder", "train", tmp_path)) == 40
+
+
+def test_too_few_pictures_of_a_class_to_split_are_refused_in_words(tmp_path):
+    make_folder(tmp_path, {"a": 2, "b": 30})
+    with pytest.raises(ValueError, match="expected at least 3 of each class, got 2 of one"):
+        data.load("folder", "train", tmp_path)
+
+
+def test_the_first_pictures_of_a_folder_are_of_all_classes(tmp_path):
+    for name in data.SPLITS:
+        make_folder(tmp_path / name, {"a": 4, "b": 2, "c": 3}, mode="L")
+    part = data.load("folder", "train", tmp_path)
+    assert part.labels.tolist() == [0, 1, 2, 0, 1, 2, 0, 2, 0]
+    assert part.images[:, 0, 0, 0].tolist() == [0, 0, 0, 3, 3, 3, 6, 6, 9]
+
+
+def test_a_test_folder_with_other_classes_is_refused(tmp_path):
+    make_folder(tmp_path / "train", {"cat": 20, "dog": 20})
+    make_folder(tmp_path / "test", {"dog": 3, "fox": 4})
+    with pytest.raises(ValueError, match=r"'dog', 'fox'.*'cat', 'dog'"):
+        data.load("folder", "test", tmp_path)
+
+
+def test_deep_transparent_and_turned_pictures_are_read_as_they_look(tmp_path):
+    make_folder(tmp_path / "train", {"a": 10, "b": 10})
+    folder = tmp_path / "test"
+    for name in "ab":
+        (folder / name).mkdir(parents=True)
+    ramp = np.linspace(0, 65535, 784).astype(np.uint16).reshape(28, 28)
+    Image.fromarray(ramp).save(folder / "a" / "deep.png")
+    clear = Image.new("LA", (28, 28), (0, 0))
+    clear.paste((0, 255), (0, 0, 14, 28))
+    clear.save(folder / "a" / "ink.png")
+    turned = Image.new("L", (28, 28))
+    turned.paste(255, (0, 0, 28, 5))  # bright at the top, to be shown a quarter turn to the right
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned.save(folder / "b" / "turned.jpg", exif=exif)
+    deep, upright, ink = data.load("folder", "test", tmp_path).images[:, 0].float()
+    assert abs(deep - torch.from_numpy(ramp / 257).float()).max() < 1.5
+    assert ink[:, 2].max() == 0 and ink[:, 25].min() == 255
+    assert upright[14, 26] > 200 and upright[1, 2] < 50
+
+
+def test_colour_folders_keep_three_channels(tmp_path):
+    make_folder(tmp_path, {"a": 10, "b": 10})
+    part = data.load("folder", "train", tmp_path, channels=3, image_size=24)
+    assert part.image_shape == (3, 24, 24)
+
+
+def test_a_folder_without_classes_or_with_a_broken_picture_is_refused(tmp_path):
+    for kind in (FileNotFoundError, ValueError):
+        with pytest.raises(kind, match="needs --data-dir"):
+            data.load("folder", "train")
+        with pytest.raises(kind, match="no class folders"):
+            data.load("folder", "train", tmp_path)
+    make_folder(tmp_path, {"a": 10, "b": 10})
+    for path in (tmp_path / "a").iterdir():
+        path.write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"class 'a' can be read: .*a/\d+.png' is not a picture"):
+        data.load("folder", "train", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "test"),
+    [
+        ("Training", "Valid", "Testing"),
+        ("TRAIN", "VAL", "TEST"),
+        ("train", "Validation", "testing"),
+    ],
+)
+def test_split_folders_have_known_names_in_any_case(tmp_path, train, validation, test):
+    names = dict(zip(data.SPLITS, (train, validation, test), strict=True))
+    for n, split in enumerate(data.SPLITS, 3):
+        make_folder(tmp_path / names[split], {"a": n, "b": n})
+    parts = {split: data.load("folder", split, tmp_path) for split in data.SPLITS}
+    assert [len(parts[split]) for split in data.SPLITS] == [6, 8, 10]
+    assert {part.classes for part in parts.values()} == {("a", "b")}
+
+
+@pytest.mark.parametrize(
+    ("folders", "match"),
+    [
+        (["seg_train/a", "seg_train/b", "seg_test/a", "seg_test/b"], "named like splits"),
+        (["train_images/a", "train_images/b", "val_images/a", "val_images/b"], "named like splits"),
+        (["data/train/a", "data/train/b", "data/test/a"], "one class folder, 'data'"),
+        (["train/train/a", "train/train/b", "test/test/a"], "one class folder, 'train'"),
+        (["train/a", "train/b", "Training/a", "Training/b"], "are both train images"),
+        (["only"], "one class folder, 'only', expected two or more"),
+    ],
+)
+def test_folders_that_may_be_splits_are_not_taken_for_classes(tmp_path, folders, match):
+    for name in folders:
+        make_folder(tmp_path / name, {"": 10})
+    with pytest.raises(ValueError, match=match) as error:
+        data.load("folder", "train", tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_hidden_files_and_folders_are_ignored(tmp_path, split):
+    root = tmp_path / "train" if split else tmp_path
+    for name in (".ipynb_checkpoints", "__MACOSX", "a/.thumbnails"):
+        make_folder(root / name, {"": 3})
+    make_folder(root, {"a": 10, "b": 10})
+    for name in ("a/._0.png", "a/.DS_Store", ".Rhistory"):
+        (root / name).write_bytes(b"hidden")
+    parts = [data.load("folder", name, tmp_path) for name in ("train", "validation")]
+    parts += [] if split else [data.load("folder", "test", tmp_path)]
+    assert sum(map(len, parts)) == 20 and parts[0].classes == ("a", "b")
+    assert parts[0].left_out is None
+
+
+def test_what_is_left_out_of_a_folder_is_counted_in_one_line(tmp_path):
+    make_folder(tmp_path / "train", {"a": 6, "b": 6})
+    make_folder(tmp_path / "val", {"a": 1, "b": 1})
+    for name in ("a/notes.txt", "b/1.heic", "b/2.HEIC", "b/Thumbs.db"):
+        (tmp_path / "train" / name).write_bytes(b"other")
+    for name in ("a/0.png", "b/3.png"):
+        (tmp_path / "train" / name).write_bytes(b"broken")
+    part = data.load("folder", "train", tmp_path)
+    assert part.labels.bincount().tolist() == [5, 5]
+    assert "4 files that are not pictures (2 .heic, " in part.left_out
+    assert "2 of 12 pictures that cannot be read, e.g. " in part.left_out
+    assert "\n" not in part.left_out
+
+
+def test_gif_and_jfif_pictures_are_read(tmp_path):
+    make_folder(tmp_path, {"a": 10, "b": 10})
+    for number, ending in enumerate(("gif", "jfif", "webp")):
+        Image.new("RGB", (30, 30)).save(tmp_path / "a" / f"x{number}.{ending}")
+    assert sum(len(data.load("folder", split, tmp_path)) for split in data.SPLITS) == 23
+
+
+def test_training_says_classes_counts_and_what_was_left_out(tmp_path):
+    make_folder(tmp_path, {"cat": 10, "dog": 20})
+    (tmp_path / "dog" / "readme.md").write_text("dogs")
+    words = ["train", "--dataset", "folder", "--data-dir", tmp_path, "--epochs", 1, "--model"]
+    words += ["average", "--option", "channels=[2, 2]", "--output", tmp_path.parent / "run"]
+    run = CliRunner().invoke(main, list(map(str, words)))
+    assert run.exit_code == 0, run.output
+    assert "2 classes (cat, dog); 21 training, 3 validation and 6 test images" in run.stderr
+    assert run.stderr.count("1 files that are not pictures (1 .md)") == 1
+
+
+def test_every_split_of_a_folder_has_every_class(tmp_path):
+    make_folder(tmp_path, {"many": 200, "few": 4, "fewer": 4})
+    parts = {s: data.load("folder", s, tmp_path, image_size=12) for s in data.SPLITS}
+    counts = {s: torch.bincount(part.labels).tolist() for s, part in parts.items()}
+    assert counts == {"train": [2, 2, 140], "validation": [1, 1, 20], "test": [1, 1, 40]}
+    assert parts["test"].labels[:3].tolist() == [0, 1, 2]  # one of each class after another
+
+
+def test_a_picture_that_is_added_leaves_the_others_in_their_splits(tmp_path):
+    def colours(split):
+        part = data.load("folder", split, tmp_path, image_size=12)
+        return set(zip(part.labels.tolist(), part.images[:, 0, 0, 0].tolist(), strict=True))
+
+    make_folder(tmp_path, {"a": 40, "b": 40}, mode="L")
+    before = {split: colours(split) for split in data.SPLITS}
+    Image.new("L", (40, 30), color=250).save(tmp_path / "a" / "one more.png")
+    after = {split: colours(split) for split in data.SPLITS}
+    assert sum(len(before[split] - after[split]) for split in data.SPLITS) <= 2
+    assert len(before["train"]) == 56 and sum(map(len, after.values())) == 81
+
+
+def test_val_is_a_name_of_the_validation_folder(tmp_path):
+    for name, n in (("train", 20), ("val", 3), ("test", 4)):
+        make_folder(tmp_path / name, {"a": n, "b": n})
+    assert len(data.load("folder", "validation", tmp_path)) == 6
+    assert len(data.load("folder", "train", tmp_path)) == 40
