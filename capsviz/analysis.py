@@ -8,6 +8,7 @@ each kind of result; with two of them, the command measures one image by the fir
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import types
 import typing
@@ -98,8 +99,11 @@ class Analysis:
     usual_n: ClassVar[int] = 1000  # images where `--n` is not given, or all if there are fewer
     dataset: ClassVar[str | None] = None  # where neither network nor data set is named
     several_objects: ClassVar[bool] = False  # takes images that show several objects each
-    figure_set: ClassVar[dict[str, Any] | None] = {}  # options in `figures`; None: not part of it
+    extras: ClassVar[dict[str, str]] = {}  # {package: extra of capsviz that installs it}
+    figure_set: ClassVar[dict[str, Any] | tuple[dict[str, Any], ...] | None] = {}
+    # options in `capsviz figures`, several for several figures; None: not part of it
     slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
+    figure_set_images: ClassVar[tuple[int, int | None]] = (1, None)  # at least, at most
     headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print; None: all short ones
 
     def measure(self, *given, **options):
@@ -139,6 +143,18 @@ class Analysis:
 
     def check(self, **options) -> None:
         """Refuse options that make no sense, before anything is opened: ValueError in one line."""
+
+    def left_out(self, inputs) -> str:
+        """Return why a figure set of these inputs goes without it; "": it does not."""
+        return self.missing_extras()
+
+    def missing_extras(self) -> str:
+        """Return which packages it needs that are not installed, and the command that does."""
+        missing = [name for name in self.extras if importlib.util.find_spec(name) is None]
+        if not missing:
+            return ""
+        extras = ",".join(dict.fromkeys(self.extras[name] for name in missing))
+        return f"it needs {', '.join(missing)}: pip install 'capsviz[{extras}]'"
 
     def stem(self, base: str, result) -> str:
         """Name of the files of a result; `base` is "ANALYSIS-DATASET-N-images" or "ANALYSIS-IMAGE".

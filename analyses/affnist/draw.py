@@ -82,7 +82,10 @@ def _by_place(left, right, result, names, both) -> list:
     left.set_xlabel("accuracy on\naffnist_like, %")
     right.set_xlabel("accuracy minus\nCapsNet's, points")
     handles = [_mark("o", "0.4", "shifted test digits", fillstyle="none")]
-    handles += [_mark(m, "0.4", f"{place} trained places") for place, m in PLACES.items()]
+    handles += [
+        _mark(marker, "0.4", f"{side} the training shifts")
+        for side, marker in zip(("inside", "outside"), PLACES.values(), strict=True)
+    ]
     if both:
         handles += [_mark("o", colour, state) for state, (colour, _) in STATES.items()]
     return handles
@@ -122,7 +125,7 @@ def factors(result, width):
             axes.vlines(x, *ends, color=COLOURS[n], linewidth=0.7)
             (line,) = axes.plot(x, estimate.value, **look)
             lines.setdefault(TITLES.get(name, name), line)
-        axes.set_xlabel(f"{factor},\nwithin trained places" if k else factor)
+        axes.set_xlabel(f"{factor},\ninside the range" if k else factor)
         if k:
             axes.set_ylim(5 * (low // 5), 101)
         axes.grid(axis="y", linewidth=0.4, color="0.9")
@@ -141,7 +144,7 @@ def _mark(marker, colour, label, **more):
 
 
 def _without_places(result, width):
-    """Accuracy and gap alone, of a result that does not know the places of its images."""
+    """Accuracy and gap alone, of a result without the transforms of its images."""
     names = list(dict.fromkeys(result.networks))
     figure = Figure(figsize=(width, 0.9 + 0.32 * len(names)))
     left, right = figure.subplots(1, 2, sharey=True)
@@ -169,7 +172,7 @@ def _without_places(result, width):
     left.set_ylim(len(names) - 0.5, -0.5)
     left.set_xlabel("accuracy on\naffnist_like, %")
     right.axvline(0, color="0.5", linewidth=0.6)
-    right.set_xlabel("less CapsNet's,\npercentage points")
+    right.set_xlabel("minus CapsNet's,\npercentage points")
     for axes in (left, right):
         axes.grid(axis="x", linewidth=0.4, color="0.9")
         axes.tick_params(axis="y", length=0)
@@ -194,7 +197,7 @@ def variants(result, width):
 
 HEADER = (
     "Network", "Parameters", "Weights", "Seeds", "Held-out %", "Test %", "affnist_like %",
-    "Within %", "Beyond %", "Range over seeds", "Gap to CapsNet", "Gap within", "Lost to shift",
+    "Inside %", "Outside %", "Range over seeds", "Gap to CapsNet", "Gap inside", "Lost to shift",
     "to angle", "to shear", "to scale", "affNIST %",
 )  # fmt: skip
 

@@ -30,7 +30,8 @@ class Candidate:
     """The network that a check examines; a part that is missing raises `SkippedError`.
 
     Its parts are `caller` (how to call it), `inside` (a recorded pass), `capsules` (the class
-    capsules), `primary` (the primary capsules), `loss` and `decode`.
+    capsules), `lower` (the capsules whose votes they route), `primary` (the same, or those below
+    the first of several routed layers), `loss` and `decode`.
 
     Parameters
     ----------
@@ -73,6 +74,7 @@ class Candidate:
         self.given_scores, self.given_decode = scores, decode
         self.inside = Inside(caller, pair)
         self.capsules = Capsules(caller, self.inside, scores=scores)
+        self.lower = PrimaryCapsules(self.capsules)
         self.network, self.name, self.classes = caller.network, caller.name, caller.classes
         self.images, self.call, self.poses = caller.images, caller.call, self.capsules.poses
         with caller.still():
@@ -101,11 +103,11 @@ class Candidate:
     def primary(self) -> PrimaryCapsules:
         """The primary capsules, below the first routed layer; SkippedError if it is not read."""
         above = {id(one.layer): one for one in self.capsules.before}
-        primary = self.capsules.primary
+        primary = self.lower
         while (below := primary.below()) is not None:
             if id(below) not in above:
                 raise SkippedError(f"primary capsules are made by another routed layer: {below}")
-            primary = above[id(below)].primary
+            primary = PrimaryCapsules(above[id(below)])
         return primary
 
     @property

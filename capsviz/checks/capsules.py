@@ -9,7 +9,6 @@ from torch import Tensor
 
 from capsviz.checks.calling import Caller
 from capsviz.checks.inside import Inside
-from capsviz.checks.primary import PrimaryCapsules
 from capsviz.checks.verdict import SkippedError
 from capsviz.wrapping import infer, outputs
 from capsviz.wrapping.layers import Layer, Recorded, Round
@@ -65,11 +64,6 @@ class Capsules:
             and layer.rounds[-1].total.index in before
         ]
         return [one for one in others if one._couples()]
-
-    @cached_property
-    def primary(self) -> PrimaryCapsules:
-        """The capsules whose votes it routes."""
-        return PrimaryCapsules(self)
 
     @cached_property
     def own_look(self) -> Callable | None:

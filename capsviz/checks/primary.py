@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from capsviz.checks.capsules import Capsules
 from capsviz.checks.verdict import SkippedError
 from capsviz.wrapping import vectors
 from capsviz.wrapping.flow import Flow, Port, is_view
 from capsviz.wrapping.layers import Layer
 from capsviz.wrapping.network import Wrapped
 from capsviz.wrapping.recorder import Event, record
-
-if TYPE_CHECKING:
-    from capsviz.checks.capsules import Capsules
 
 MIXING = frozenset(
     ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear", "addmm",

@@ -67,7 +67,7 @@ def judge_finite(candidate: Candidate, change: Callable[[Tensor], Tensor]) -> Ju
         leaves.append(change(tensor).detach().requires_grad_())
         return leaves[-1]
 
-    mode = ChangePass(candidate.network, [], candidate.capsules.primary.features, put)
+    mode = ChangePass(candidate.network, [], candidate.lower.features, put)
     with torch.enable_grad():
         output = candidate.caller.run(mode, candidate.images(2))
         values = [t for t in tensors(output) if t.is_floating_point()]

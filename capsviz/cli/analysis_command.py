@@ -112,14 +112,12 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
 
 def _takes(analysis: Analysis, name: str, value) -> bool:
     """Whether an analysis has this option, and of a choice this value."""
-    if name in ONE:
-        return analysis.of_one_image
-    if name == "n":
-        return "images" in analysis.given or "n" in analysis.given
     for option in analysis.options:
         if option.name == name:
             return not option.choices or value in option.choices
-    return False
+    if name == "n":
+        return "images" in analysis.given or "n" in analysis.given
+    return name in ONE and analysis.of_one_image
 
 
 def _body(name: str, analyses: Sequence[Analysis]) -> Callable:

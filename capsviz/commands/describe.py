@@ -50,12 +50,14 @@ def command(recipe, checkpoint, data_dir, image_shape, classes, batch_size, as_j
     else:
         name, model, usual = _planned(recipe, data_dir, image_shape, classes, more, flags)
     description = describe(model, batch_size=batch_size or usual)
+    settings = {k: v for k, v in model.config.items() if k not in ("image_shape", "classes")}
     about = {
         "name": name,
+        "settings": settings,
         **description._asdict(),
         "layers": [row._asdict() for row in description.layers],
     }
-    click.echo(writing.to_json(about) if as_json else _table(name, description))
+    click.echo(writing.to_json(about) if as_json else _table(name, settings, description))
 
 
 def _trained(checkpoint: str):
@@ -121,7 +123,7 @@ def _images(recipe, data_dir) -> tuple[tuple[int, int, int], int]:
     return part.image_shape, len(part.classes)
 
 
-def _table(name: str, description) -> str:
+def _table(name: str, settings: dict, description) -> str:
     from capsviz.memory import gib
 
     C, H, W = description.image_shape
@@ -154,6 +156,9 @@ def _table(name: str, description) -> str:
             f"weights: {gib(description.weights_bytes)}",
             f"training step of {description.batch_size} images, with Adam's state: {step}",
             f"forward and backward pass of one image: {image}",
+            "",
+            "settings (--option): "
+            + ", ".join(f"{k}={v}" for k, v in settings.items() if v is not None),
             "",
             "Multiply-adds are those of a forward pass of one image. "
             f"Not counted: {description.not_counted}.",

@@ -15,7 +15,10 @@ WIDE = 10  # letters of a class name, at most, as the heading of a column
 
 @click.command(help=__doc__)
 @options.replicates
-@click.option("--split", default="test", show_default=True, metavar="train|validation|test")
+@click.option(
+    "--split", default="test", show_default=True, metavar="train|validation|test",
+    help="Part of the data set.",
+)  # fmt: skip
 @options.number("The first N images only.", "--limit", name="limit")
 @click.option(
     "--write-thresholds", "write", is_flag=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from capsviz.analysis import Analysis
@@ -86,8 +86,8 @@ def stem(analysis: Analysis, inputs: Inputs, result, *, n=None, picture=None) ->
     return analysis.stem(f"{name}-{inputs.dataset.name}-{images}-images", result)
 
 
-def measure(analysis: Analysis, inputs: Inputs, settings) -> tuple[str, NamedTuple]:
-    """Measure what an analysis gives to a figure set; return the name of the files and the result.
+def of_figure_set(analysis: Analysis, inputs: Inputs, settings) -> Iterator[tuple[str, NamedTuple]]:
+    """Measure what an analysis gives to a figure set; yield the name of the files and the result.
 
     Networks are compared with the shipped networks without capsules for the same data.
 
@@ -100,8 +100,13 @@ def measure(analysis: Analysis, inputs: Inputs, settings) -> tuple[str, NamedTup
     picture = None
     if analysis.of_one_image:
         picture = open_picture(inputs, digit=settings.digit, index=settings.index)
-    options = dict(analysis.figure_set or {})
-    if any(option.name == "seed" for option in analysis.options):
-        options["seed"] = settings.seed
-    n = settings.few if analysis.slow else settings.n
-    return measure_with(analysis, opened, options, n=n, picture=picture, progress=settings.progress)
+    shared = {"seed": settings.seed, "index": settings.index}
+    shared = {one.name: shared[one.name] for one in analysis.options if one.name in shared}
+    least, most = analysis.figure_set_images
+    n = max(least, settings.few if analysis.slow else settings.n)
+    n = n if most is None else min(n, most)
+    each = analysis.figure_set or {}
+    for options in each if isinstance(each, tuple) else (each,):
+        yield measure_with(
+            analysis, opened, options | shared, n=n, picture=picture, progress=settings.progress
+        )

@@ -4,8 +4,11 @@ A result is a NamedTuple. What its estimates are called and how they are written
 fields, by class attributes:
 
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
-                                                              a field that holds them, or the names
+                                                              a field that holds them, or the names;
+                                                              "sets[1:]": without the first,
+                                                              "networks, states": in pairs
     formats = {"accuracy": ".1%"}                             how its numbers are written
+    titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
 """
 
 from __future__ import annotations
@@ -55,8 +58,10 @@ class Row(NamedTuple):
 
     @property
     def paired(self) -> str:
-        """The difference with its interval; "" for none."""
+        """The difference with its interval; "" for none, and for that of the reference itself."""
         if self.difference is None or not np.isfinite(self.difference):
+            return ""
+        if self.difference == self.difference_low == self.difference_high == 0:
             return ""
         assert self.difference_low is not None and self.difference_high is not None
         ends = [written(end, self.form) for end in (self.difference_low, self.difference_high)]
@@ -83,7 +88,7 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
 
 def left_out(result: NamedTuple) -> list[str]:
     """Return the names of the estimates that are too long for a table."""
-    return [_plain(name) for name, _, one in _estimates(result) if one.value.size > LARGEST]
+    return [_title(result, name) for name, _, one in _estimates(result) if one.value.size > LARGEST]
 
 
 def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
@@ -158,7 +163,7 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     fields = result._asdict()
     axes = getattr(result, "axes", {}).get(name)
     if axes is not None and len(axes) == len(shape):
-        named = [fields[axis] if isinstance(axis, str) else axis for axis in axes]
+        named = [_named(fields, axis) if isinstance(axis, str) else axis for axis in axes]
     else:
         lists = [v for key, v in fields.items() if key != "classes" and _are_names(v)]
         fitting = [[v for v in lists if len(v) == size] for size in shape]
@@ -174,6 +179,16 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     ]
 
 
+def _named(fields: dict, axis: str) -> list[str]:
+    """Return the names in a field; by "sets[1:]" without the first, by "one, two" in pairs."""
+    if axis.endswith("[1:]"):
+        return fields[axis.removesuffix("[1:]")][1:]
+    several = [fields[name] for name in axis.split(", ")]
+    if len(several) == 1:
+        return several[0]
+    return [", ".join(pair) for pair in zip(*several, strict=True)]
+
+
 def _are_names(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
 
@@ -182,7 +197,9 @@ def _row(result: NamedTuple, name: str, condition: str, one: Estimate) -> Row:
     form = getattr(result, "formats", {}).get(name, ".4g")
     low, high = (float(end) for end in one.ci95)
     apart = one.difference
-    row = Row(_plain(name), condition, float(one.value), low, high, one.n, None, None, None, form)
+    row = Row(
+        _title(result, name), condition, float(one.value), low, high, one.n, None, None, None, form
+    )
     if apart is None:
         return row
     ends = (float(end) for end in apart.ci95)
@@ -191,5 +208,5 @@ def _row(result: NamedTuple, name: str, condition: str, one: Estimate) -> Row:
     )
 
 
-def _plain(name: str) -> str:
-    return name.replace("_", " ")
+def _title(result: NamedTuple, name: str) -> str:
+    return getattr(result, "titles", {}).get(name, name.replace("_", " "))

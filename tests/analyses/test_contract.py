@@ -59,7 +59,7 @@ def test_options_have_a_help_text_and_a_default_within_their_range(key):
 def test_axes_formats_and_rules_name_fields_of_the_result(key):
     result = MEASURING[key].Result
     fields = set(result._fields)
-    for name in ("axes", "formats", "over_runs"):
+    for name in ("axes", "formats", "titles", "over_runs"):
         assert set(getattr(result, name, None) or ()) <= fields, name
     assert set(MEASURING[key].headline or ()) <= fields
 

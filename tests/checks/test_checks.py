@@ -38,7 +38,7 @@ FAIL = {  # by check, the bugs that it must find
     "decoder_without_class": "NextClassDrawn",
     "wrong_iterations": "OneTooMany OneTooFew",
     "fails_on_single_image": "Squeezed",
-    "hardcoded_gpu": "OnGPU",
+    "hardcoded_gpu": "OnGPU OfGPUType",
     "not_repeatable": "Random KeptLogits",
     "nan_output": "NaNAlways",
     "detached_gradients": "VotesDetached",
@@ -46,11 +46,11 @@ FAIL = {  # by check, the bugs that it must find
 WARN = {
     "label_leak": "LabelTaken",
     "wrong_agreement": "OtherParent TenTimesTheLogits TenthOfTheLogits AddedTwice "
-    "AgreementBeforeSquash",
-    "wrong_class_squash": "NormForSquare EpsilonOfOne",
+    "AgreementBeforeSquash ReplacedLogits",
+    "wrong_class_squash": "NormForSquare EpsilonOfOne VanishingLengths",
     "shared_matrix": "OneMatrix",
     "decoder_without_class": "UntoldDecoder",
-    "detached_gradients": "Detached AgreementDetached",
+    "detached_gradients": "Detached AgreementDetached ChildrenDetached",
     "handwritten_softmax": "SoftmaxByHand",
 }
 BESIDE = {  # bugs beside the network

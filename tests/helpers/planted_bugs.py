@@ -253,6 +253,11 @@ class OtherParent(Correct):
         return super().agreed(logits, votes, v.roll(1, 1))
 
 
+class ReplacedLogits(Correct):
+    def agreed(self, logits, votes, v):
+        return (votes * v.unsqueeze(1)).sum(-1)
+
+
 class NeverRouted(Correct):
     def agreed(self, logits, votes, v):
         return logits
@@ -389,6 +394,11 @@ class UndividedSquash(NoClassSquash):
         return n2 / (1 + n2) * s
 
 
+class VanishingLengths(Correct):
+    def short(self, s):
+        return s / (1 + s.square().sum(-1, keepdim=True))
+
+
 class UnitLength(Correct):
     def routed(self, votes, logits):
         return functional.normalize(super().routed(votes, logits), dim=-1)
@@ -420,6 +430,11 @@ class Detached(Correct):
 class VotesDetached(Correct):
     def routed(self, votes, logits):
         return super().routed(votes.detach(), logits)
+
+
+class ChildrenDetached(Correct):
+    def capsules(self, features):
+        return super().capsules(features).detach()
 
 
 class AgreementDetached(Correct):
@@ -458,6 +473,11 @@ class SoftmaxByHand(Correct):
 class OnGPU(Correct):
     def zeros(self, u):
         return torch.zeros(len(u), I, J).cuda()
+
+
+class OfGPUType(Correct):
+    def zeros(self, u):
+        return torch.zeros(len(u), I, J).type(torch.cuda.FloatTensor)
 
 
 class UntoldDecoder(Correct):

@@ -261,3 +261,10 @@ def test_a_wrong_request_is_one_line(run, args, text):
     assert result.exit_code == 2 and isinstance(result.exception, SystemExit)
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("Error: ") and text in last and result.stdout == ""
+
+
+def test_the_command_lists_the_settings_that_option_takes():
+    run = CliRunner().invoke(main, ["describe", "digits", "--option", "class_dimensions=12"])
+    assert run.exit_code == 0 and "class_dimensions=12, " in run.stdout
+    settings = run.stdout.partition("settings (--option): ")[2].partition("\n")[0]
+    assert "types=8" in settings and "image_shape" not in settings

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -100,6 +101,18 @@ def test_a_figure_that_fails_is_named_and_loses_no_other(blank, tmp_path, monkey
     assert result.stderr.splitlines()[-1] == "Error: 1 failed: rotate"
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
     assert manifest["failed"] == {"rotate": "ValueError: no luck"} and len(manifest["figures"]) == 1
+
+
+def test_without_a_package_of_an_extra_the_set_leaves_its_analysis_out(
+    blank, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "foolbox", None)
+    asked = ["--only", "detect", "--only", "reconstruct", "--n", 5, "--format", "png"]
+    result = run(*asked, "--output", tmp_path)
+    assert "detect left out: it needs foolbox: pip install 'capsviz[attacks]'" in result.stderr
+    assert result.stdout.startswith("1 figures")
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["failed"] == {} and len(manifest["figures"]) == 1
 
 
 def test_a_set_that_is_stopped_leaves_the_latex_of_an_earlier_one(tmp_path, monkeypatch):

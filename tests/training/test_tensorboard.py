@@ -24,8 +24,12 @@ def epoch(number):
     return Epoch(number, 0.5 / number, 0.25, 0.75, 0.125, None, 0.001, 2.0, "abc", **parts)
 
 
-def written(folder):
-    """Everything in the event files of a folder."""
+def write(folder, part, model, *numbers, past=()):
+    """Log epochs by these numbers; return everything in the event files of the folder."""
+    writer = Writer(folder, part, past)
+    for number in numbers:
+        writer(epoch(number), model)
+    writer.close()
     events = EventAccumulator(str(folder), size_guidance={"histograms": 0, "images": 0})
     return events.Reload()
 
@@ -50,11 +54,7 @@ def part(generator):
 
 
 def test_scalars_of_every_epoch_are_read_back(model, part, tmp_path):
-    writer = Writer(tmp_path, part, [])
-    for number in (1, 2):
-        writer(epoch(number), model)
-    writer.close()
-    events = written(tmp_path)
+    events = write(tmp_path, part, model, 1, 2)
     assert [(e.step, e.value) for e in events.Scalars("train_loss")] == [(1, 0.5), (2, 0.25)]
     expected = {"train_loss", "train_accuracy", "validation_accuracy", "validation_margin_loss",
                 "train_margin_loss", "learning_rate", "seconds"}  # fmt: skip
@@ -64,10 +64,7 @@ def test_scalars_of_every_epoch_are_read_back(model, part, tmp_path):
 def test_histograms_of_weights_and_gradients_are_those_of_the_network(model, part, tmp_path):
     images = to_float(part.images)
     model.objective(model(images), images, part.labels).loss.backward()
-    writer = Writer(tmp_path, part, [])
-    writer(epoch(1), model)
-    writer.close()
-    events = written(tmp_path)
+    events = write(tmp_path, part, model, 1)
     names = {name for name, _ in model.named_parameters()}
     kinds = ("weights", "gradients")
     assert set(events.Tags()["histograms"]) == {f"{k}/{name}" for k in kinds for name in names}
@@ -87,10 +84,7 @@ def test_large_tensors_are_counted_in_part_and_what_is_not_finite_is_left_out(
     for p in model.parameters():
         p.grad = torch.full_like(p, float("nan"))
     model.conv1.bias.grad[:2] = torch.tensor([3.0, float("inf")])
-    writer = Writer(tmp_path, part, [])
-    writer(epoch(1), model)
-    writer.close()
-    events = written(tmp_path)
+    events = write(tmp_path, part, model, 1)
     counted = events.Histograms("weights/conv1.weight")[0].histogram_value
     every = model.conv1.weight.detach().flatten()[:: -(-405 // 10)]
     assert counted.num == len(every) <= 10 and counted.max == float(every.max())
@@ -100,10 +94,7 @@ def test_large_tensors_are_counted_in_part_and_what_is_not_finite_is_left_out(
 
 
 def test_inputs_lie_above_their_reconstructions(model, part, tmp_path):
-    writer = Writer(tmp_path, part, [])
-    writer(epoch(1), model)
-    writer.close()
-    (event,) = written(tmp_path).Images("input_and_reconstruction")
+    (event,) = write(tmp_path, part, model, 1).Images("input_and_reconstruction")
     picture = np.asarray(Image.open(io.BytesIO(event.encoded_image_string)).convert("L"))
     assert picture.shape == (2 * 21, 16 * 21)
     np.testing.assert_array_equal(picture[:21, 21:42], part.images[1, 0].numpy())
@@ -130,47 +121,30 @@ def test_of_several_things_each_is_reconstructed_the_longest_capsule_first(
             made = model.decode(output.poses, order[:, row])
             found = picture[:, 21 * (row + 1) : 21 * (row + 2)].unflatten(2, (5, 21))
             torch.testing.assert_close(found, made.permute(1, 2, 0, 3))
-    writer = Writer(tmp_path, several, [])
-    writer(epoch(1), model)
-    writer.close()
-    (event,) = written(tmp_path).Images("input_and_reconstruction")
+    (event,) = write(tmp_path, several, model, 1).Images("input_and_reconstruction")
     assert (event.height, event.width) == (3 * 21, 16 * 21)
 
 
 def test_a_network_without_decoder_shows_no_pictures(part, tmp_path, generator):
     images = torch.randint(0, 256, (4, 1, 21, 19), generator=generator, dtype=torch.uint8)
     data = Dataset(images, torch.zeros(4, dtype=torch.int64), ("a", "b", "c"), "x", "x")
-    writer = Writer(tmp_path, data, [])
-    writer(epoch(1), build_tiny(reconstruction_weight=0.0))
-    writer.close()
-    assert written(tmp_path).Tags()["images"] == []
+    events = write(tmp_path, data, build_tiny(reconstruction_weight=0.0), 1)
+    assert events.Tags()["images"] == []
 
 
 def test_a_resumed_run_keeps_all_of_its_epochs_and_writes_none_twice(model, part, tmp_path):
-    first = Writer(tmp_path, part, [])
-    first(epoch(1), model)
-    first(epoch(2), model)
-    first(epoch(3), model)  # of a state that was never written: it is trained again
-    first.close()
+    write(tmp_path, part, model, 1, 2, 3)  # the state of the third was never written
     wait_for_the_next_second()
-    second = Writer(tmp_path, part, [epoch(1), epoch(2)])
-    second(epoch(3), model)
-    second.close()
-    events = written(tmp_path)
+    events = write(tmp_path, part, model, 3, past=[epoch(1), epoch(2)])
     assert [e.step for e in events.Scalars("train_loss")] == [1, 2, 3]
     assert [e.step for e in events.Histograms("weights/conv1.weight")] == [1, 2, 3]
     assert [e.step for e in events.Images("input_and_reconstruction")] == [1, 2, 3]
 
 
 def test_a_resumed_run_writes_the_scalars_that_a_kill_left_out(model, part, tmp_path):
-    first = Writer(tmp_path, part, [])
-    first(epoch(1), model)
-    first.close()
+    write(tmp_path, part, model, 1)
     wait_for_the_next_second()
-    second = Writer(tmp_path, part, [epoch(1), epoch(2), epoch(3)])
-    second(epoch(4), model)
-    second.close()
-    events = written(tmp_path)
+    events = write(tmp_path, part, model, 4, past=[epoch(1), epoch(2), epoch(3)])
     assert [e.step for e in events.Scalars("train_loss")] == [1, 2, 3, 4]
     assert [e.step for e in events.Histograms("weights/conv1.weight")] == [1, 4]
 

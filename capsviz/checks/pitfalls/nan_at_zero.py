@@ -16,7 +16,7 @@ ABOUT = About(
 
 def examine(candidate: Candidate) -> Judgement:
     """Run a pass with features of zero, and take its gradients."""
-    capsules = candidate.capsules.primary.of(torch.zeros_like, candidate.images(2))
+    capsules = candidate.lower.of(torch.zeros_like, candidate.images(2))
     judgement = judge_finite(candidate, torch.zeros_like)
     if "outputs" in judgement.numbers:
         return judgement

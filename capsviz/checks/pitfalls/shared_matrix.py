@@ -41,7 +41,7 @@ def _noisy(candidate: Candidate) -> tuple[Tensor, Tensor]:
     layer = candidate.capsules
     count = 2 * layer.look(candidate.images(2), "primary")["primary"].shape[2] + 3
     _, readings = candidate.caller.changed(
-        layer.primary.features, noise(seed=8), candidate.images(count),
+        candidate.lower.features, noise(seed=8), candidate.images(count),
         layer.taps("primary", "votes"),
     )  # fmt: skip
     if not {"primary", "votes"} <= readings.keys():

@@ -1,7 +1,7 @@
 """The loss applies a softmax to the lengths."""
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.losses import Response
+from capsviz.checks.response import Response
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
 
 ABOUT = About(

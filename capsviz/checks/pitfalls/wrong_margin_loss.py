@@ -1,7 +1,7 @@
 """The margin loss is not squared, not summed over classes, or exchanges present and absent."""
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.losses import Response
+from capsviz.checks.response import Response
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
 
 ABOUT = About(

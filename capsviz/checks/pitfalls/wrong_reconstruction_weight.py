@@ -1,7 +1,7 @@
 """The reconstruction error weighs far less than in the paper, or differently."""
 
 from capsviz.checks.candidate import Candidate
-from capsviz.checks.losses import Response
+from capsviz.checks.response import Response
 from capsviz.checks.verdict import About, Judgement, SkippedError, fails, passes, warns
 
 ABOUT = About(

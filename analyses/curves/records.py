@@ -1,4 +1,4 @@
-"""Histories of training runs, read from the epochs.csv that `capsviz train` writes."""
+"""Records of training runs, read from the epochs.csv that `capsviz train` writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONAL = (  # empty for a network without a decoder, or not there in an older 
 
 
 def read(runs: Sequence[Path]) -> dict[str, dict[str, list]]:
-    """Columns of every run, by the run's name.
+    """Return the columns of every run, by the run's name.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def read(runs: Sequence[Path]) -> dict[str, dict[str, list]]:
 
     Raises
     ------
-    ValueError  for a run that is not there, is given twice, or whose file is no whole history.
+    ValueError  for a run that is not there, is given twice, or whose file is not a whole record.
     """
     files = [_file(Path(run)) for run in runs]
     places = [file.resolve() for file in files]
@@ -47,7 +47,7 @@ def _file(run: Path) -> Path:
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """The end of each path, without the usual name of the file, as long as it takes to differ."""
+    """Return the shortest ends of the paths that differ, without the usual name of the file."""
     paths = [file.parent if file.name == FILE else file.with_suffix("") for file in files]
     ends = []
     for own in paths:
