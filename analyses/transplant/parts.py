@@ -11,7 +11,7 @@ from torch import Tensor
 from capsviz.analyses.transplant.measure import over_pairs
 from capsviz.statistics.comparison import draw_resamples
 from capsviz.statistics.estimate import stack
-from capsviz.tracing import trace
+from capsviz.tracing import abilities, trace
 from capsviz.tracing.many import couples, last_couplings, winners
 
 SHARES = (0.25, 0.5, 0.75, 0.9)  # of the types, places or capsules
@@ -51,7 +51,7 @@ def by_parts(model, images: Tensor, *, seed: int) -> dict[str, tuple[Tensor, Ten
     pairs = couples(read, generator)[:COUPLES]
     voting, partner = pairs.flatten(), pairs.flip(1).flatten()
     outcomes = {}
-    for kind, groups in partitions(model.grid, own.shape[1]).items():
+    for kind, groups in partitions(abilities(model).grid, own.shape[1]).items():
         rows = []
         for share in SHARES:
             chosen = masks(groups, share, len(voting), generator)[..., None]
