@@ -76,13 +76,18 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
 
     Parameters
     ----------
-    names  of the estimates; None: all.
+    names  of the estimates; None: all. Of a longer one that is named, the first along its first
+           axis are shown: of several networks, the first.
     """
     found = []
     for name, key, one in _estimates(result):
-        if (names is None or name in names) and one.value.size <= most:
-            labels = _labels(result, name, one.value.shape)
-            for place in np.ndindex(one.value.shape):
+        shape = one.value.shape
+        places = list(np.ndindex(shape)) if one.value.size <= most else []
+        if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
+            places = [(0, *rest) for rest in np.ndindex(shape[1:])]
+        if places and (names is None or name in names):
+            labels = _labels(result, name, shape)
+            for place in places:
                 where = [key, *(labels[axis][k] for axis, k in enumerate(place))]
                 found.append(_row(result, name, ", ".join(filter(None, where)), one[place]))
     return found
@@ -94,7 +99,7 @@ def left_out(result: NamedTuple) -> list[str]:
 
 
 def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
-    """Return the numbers as aligned lines of text, one for each."""
+    """Return the numbers as aligned lines of text, one for each; none for no names."""
     table = rows(result, names, LARGEST if names else PRINTED)
     width = max((len(row.label) for row in table), default=0)
     return [

@@ -91,7 +91,7 @@ def test_an_analysis_says_what_it_needs_of_a_network(key):
 
 def test_what_a_network_lacks_is_told_before_anything_is_computed(monkeypatch):
     model = build_tiny(reconstruction_weight=0.0)
-    model.look = None  # nothing may be computed
+    model.look = lambda *_, **__: pytest.fail("computed")
     with pytest.raises(ValueError, match="has no decoder: capsviz perturb needs"):
         needs.require(model, contract.of("perturb")[0].needs, "capsviz perturb")
     with pytest.raises(ValueError, match="has no capsules: capsviz routing needs"):
