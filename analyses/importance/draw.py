@@ -7,13 +7,13 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from capsviz.analyses.importance.statistics import LABELS
 from capsviz.results import COLOURS
 from capsviz.results.panels import percent, picture, show
 
 WIDE = 6.0  # inches: a figure from here on has a page's layout, below it a column's
 SIGNED = "RdBu"
 RANDOM = "#7F7F7F"
+PLURALS = {"places": "positions", "children": "groups of capsules"}
 STYLES = ((RANDOM, "^"), (COLOURS[0], "o"), (COLOURS[1], "s"))  # of the orders
 
 
@@ -140,7 +140,7 @@ def _groups(axes, result, kind):
         axes.vlines(at, *control.ci95, color=RANDOM, linewidth=0.8)
         axes.plot(at, control.value, "D", color=RANDOM, markerfacecolor="white", markersize=3)
     axes.axhline(0, color="black", linewidth=0.5)
-    axes.set(xlabel=f"{LABELS[kind].split()[-1]}, sorted", ylabel="true activation")
+    axes.set(xlabel=f"{PLURALS.get(kind, kind)}, sorted", ylabel="true activation")
     axes.set_title("change without one", fontsize=6.5)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
 
@@ -157,7 +157,7 @@ def _curves(axes, result, kind):
         axes.plot(removed, value, f"{marker}-", color=colour, label=name, markersize=3)
         axes.fill_between(removed, low, high, color=colour, alpha=0.2, linewidth=0)
         areas.append(f"{100 * float(result.area_accuracy[kind].value[k]):.0f}")
-    axes.set(xlabel=f"{LABELS[kind].split()[-1]} removed", ylabel="accuracy", ylim=(0, 1.03))
+    axes.set(xlabel=f"{PLURALS.get(kind, kind)} removed", ylabel="accuracy", ylim=(0, 1.03))
     percent(axes.yaxis)
     random, least, most = areas
     axes.set_title(f"mean: random {random},\nleast {least}, most {most} %", fontsize=6.5)

@@ -30,22 +30,27 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict:
         model, images, labels, kinds, planned=planned, first=first, **options
     )
     counts, own = draw_resamples(len(images), seed=seed), _effects(outcomes)
+    fields: dict = {"base": _base(outcomes.base, counts)}
+    for what, name in enumerate(("activation", "accuracy")):
+        base, shares = outcomes.base[what], what == 1
+        for kind, members in kinds.items():
+            curves = outcomes.curves[kind][:, :, what]  # (3, S, N)
+            single, control = outcomes.single[kind][:, what], outcomes.control[kind][what][None]
+            for field, value in (
+                (f"{name}_change", _paired(single, base, counts, shares)),
+                (f"control_{name}_change", _paired(control, base, counts, shares)[0]),
+                (f"curve_{name}", _means(curves, counts, shares)),
+                (f"area_{name}", _area(curves, base, removal.steps(len(members)), counts, shares)),
+            ):
+                fields.setdefault(field, {})[kind] = value
     return {
+        **fields,
         "kinds": list(kinds),
-        "base": _base(outcomes.base, counts),
-        "activation_change": _changes(outcomes, 0, counts),
-        "accuracy_change": _changes(outcomes, 1, counts),
-        "control_activation_change": _controls(outcomes, 0, counts),
-        "control_accuracy_change": _controls(outcomes, 1, counts),
         "first": first,
         "first_activation_change": {k: _first(outcomes, k, first[k], counts) for k in kinds},
         "rank_agreement": {kind: rank_agreement(rank[kind], own[kind]) for kind in kinds},
         "orders": list(removal.ORDERS),
         "removed": {kind: np.array(removal.steps(len(rows))) for kind, rows in kinds.items()},
-        "curve_accuracy": {kind: _curve(outcomes, kind, 1, counts) for kind in kinds},
-        "curve_activation": {kind: _curve(outcomes, kind, 0, counts) for kind in kinds},
-        "area_accuracy": {kind: _area(outcomes, kinds, kind, 1, counts) for kind in kinds},
-        "area_activation": {kind: _area(outcomes, kinds, kind, 0, counts) for kind in kinds},
         "grid": grid,
         "how": removal.how(model),
         "others": others.name,
@@ -54,39 +59,24 @@ def estimates(model, images, labels, others, seed: int, progress) -> dict:
 
 
 def _effects(outcomes) -> dict[str, Tensor]:
-    """Mean loss of the true activation without each group (G,), by kind."""
+    """Return the mean loss of the true activation without each group (G,), by kind."""
     return {kind: (outcomes.base[0] - one[:, 0]).mean(1) for kind, one in outcomes.single.items()}
 
 
 def _base(base: Tensor, counts) -> Estimate:
-    """True activation and accuracy (2,)."""
+    """Return true activation and accuracy (2,)."""
     each = [compare_means(one[None], counts, shares=k == 1)[0] for k, one in enumerate(base)]
     return stack(Estimate(one.value, one.ci95, base.shape[1]) for one in each)
 
 
-def _paired(values: Tensor, base: Tensor, counts, *, shares: bool) -> Estimate:
-    """Means of values (G, N) less those of base (N,); `shares`: of what is 0 or 1."""
-    both = torch.cat([base[None], values.reshape(-1, base.shape[0])])
-    change = compare_means(both, counts, shares=shares).difference[1:]
+def _paired(values: Tensor, base: Tensor, counts, shares: bool) -> Estimate:
+    """Return means of values (G, N) less those of base (N,); `shares`: of what is 0 or 1."""
+    change = compare_means(torch.cat([base[None], values]), counts, shares=shares).difference[1:]
     return Estimate(change.value, change.ci95, len(base))
 
 
-def _changes(outcomes, what: int, counts) -> dict[str, Estimate]:
-    return {
-        kind: _paired(one[:, what], outcomes.base[what], counts, shares=what == 1)
-        for kind, one in outcomes.single.items()
-    }
-
-
-def _controls(outcomes, what: int, counts) -> dict[str, Estimate]:
-    return {
-        kind: _paired(one[what][None], outcomes.base[what], counts, shares=what == 1)[0]
-        for kind, one in outcomes.control.items()
-    }
-
-
 def _first(outcomes, kind: str, number: int, counts) -> Estimate:
-    """Change of the true activation (2,) without a group and without random ones of its norm."""
+    """Return the change (2,) of the true activation without a group, and without random ones."""
     own, control = outcomes.single[kind][number, 0], outcomes.matched[kind][0]
     each = torch.stack([own, control]) - outcomes.base[0]
     return compare_means(each, counts, shares=False)
@@ -101,25 +91,21 @@ def rank_agreement(one: Tensor, other: Tensor) -> float:
     return float(np.corrcoef(rankdata(torch.stack([one, other]).cpu(), axis=-1))[0, 1])
 
 
-def _curve(outcomes, kind: str, what: int, counts) -> Estimate:
-    """(3, S) by order and step."""
-    values = outcomes.curves[kind][:, :, what]
-    rows = [compare_means(one, counts, shares=what == 1) for one in values]
-    return stack(Estimate(one.value, one.ci95, values.shape[2]) for one in rows)
+def _means(curves: Tensor, counts, shares: bool) -> Estimate:
+    """Return means (3, S) of curves (3, S, N), by order and step."""
+    rows = [compare_means(one, counts, shares=shares) for one in curves]
+    return stack(Estimate(one.value, one.ci95, curves.shape[2]) for one in rows)
 
 
-def _area(outcomes, kinds, kind: str, what: int, counts) -> Estimate:
-    """Mean height of the curves (3,) from nothing removed to the last step, by trapezia."""
-    values = outcomes.curves[kind][:, :, what].double()
-    base = outcomes.base[what].double().expand(len(values), 1, -1)
-    places = torch.tensor([0, *removal.steps(len(kinds[kind]))]).double()
-    heights = torch.cat([base, values], 1)
-    areas = torch.trapezoid(heights, places, dim=1) / places[-1]
-    return compare_means(areas, counts, shares=what == 1)
+def _area(curves: Tensor, base: Tensor, steps: list[int], counts, shares: bool) -> Estimate:
+    """Return the mean height of the curves (3,), from nothing removed to the last step."""
+    heights = torch.cat([base.expand(len(curves), 1, -1), curves], 1).double()
+    x = torch.tensor([0, *steps]).double()
+    return compare_means(torch.trapezoid(heights, x, dim=1) / x[-1], counts, shares=shares)
 
 
 def _dictionaries(model, images, labels, counts, seed: int, generator) -> dict:
-    """The fields about dictionaries of couplings."""
+    """Return the fields about dictionaries of couplings."""
     own, _, predicted = last_couplings(model, images)
     levels = dictionaries.LEVELS
     result = dictionaries.dictionary(own, predicted)

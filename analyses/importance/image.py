@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from capsviz.analyses.importance.statistics import LABELS
+from capsviz.analyses.importance.statistics import LABELS, group
 from capsviz.analysis import Analysis, Seed
 
 
@@ -104,10 +104,3 @@ class OneImage(Analysis):
             "each group of lower-level capsules, or each dimension of their poses, is left out. "
             "Band: 5 to 95 % of random removals of equal norm."
         )
-
-
-def group(result, kind: str, k: int) -> str:
-    """Return the name of a group: its number, or row and column of a position."""
-    if kind == "places" and result.grid is not None:
-        return f"row {k // result.grid[2]}, column {k % result.grid[2]}"
-    return f"number {k}"

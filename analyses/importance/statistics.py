@@ -118,8 +118,6 @@ class OverImages(Analysis):
 
     def verdict(self, result) -> str:
         """Say for each kind whether importance orders it, and how many trees there are."""
-        from capsviz.analyses.importance.image import group
-
         lines = []
         for kind in result.kinds:
             _, least, most = result.area_accuracy[kind].difference
@@ -170,3 +168,10 @@ def ranking(least: Estimate, most: Estimate) -> str:
     if any(right):
         return "importance predicts only one end of the order"
     return "no order is better than a random one"
+
+
+def group(result, kind: str, k: int) -> str:
+    """Return the name of a group: its number, or row and column of a position."""
+    if kind == "places" and result.grid is not None:
+        return f"row {k // result.grid[2]}, column {k % result.grid[2]}"
+    return f"number {k}"

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from capsviz import results
-from capsviz.analyses.predict.result import Result, compute, remarks
+from capsviz.analyses.predict.remarks import remarks
+from capsviz.analyses.predict.result import Result, compute
 from capsviz.cli import options, writing
 
 PICTURES = 8  # files in the figure, at most

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
-from capsviz.analyses.predict.result import remarks
+from capsviz.analyses.predict.remarks import remarks
 from capsviz.results.panels import mosaic
 
 HEADS = {

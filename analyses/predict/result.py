@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from capsviz.analyses.predict.remarks import remarks
 from capsviz.analysis import Analysis
-from capsviz.statistics.detection import LOW, REASONS
 
 SIDE = 112  # pixels of a drawn step: four times those of MNIST
-USUAL_PIECES = 2  # of 5,000 validation digits of MNIST, 0.2 % have more
 
 
 class Result(NamedTuple):
@@ -127,16 +126,3 @@ def square(step: np.ndarray) -> np.ndarray:
     sheet = Image.new(picture.mode, (SIDE, SIDE), "white")
     sheet.paste(picture.resize(size, how), [(SIDE - side) // 2 for side in size])
     return np.moveaxis(np.atleast_3d(np.asarray(sheet)), 2, 0)
-
-
-def remarks(unlike: bool | None, reasons, pieces: int | None, score="length") -> list[str]:
-    """What is odd about a picture, in words; `score` is what a class gets, see `Result`."""
-    texts = []
-    if unlike:
-        named = REASONS | ({"length": LOW[score]} if score in LOW else {})
-        why = f" ({', '.join(named[name] for name in reasons)})" if reasons else ""
-        texts.append(f"unlike the training data{why}")
-    if pieces is not None and pieces > 1:
-        more = ": more than one digit?" if pieces > USUAL_PIECES else ""
-        texts.append(f"{pieces} separate pieces of ink{more}")
-    return texts

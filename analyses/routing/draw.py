@@ -13,11 +13,12 @@ from capsviz.results.maps import (
     COUPLING,
     GREY,
     RED,
-    SIGNED,
     are_short,
+    by_capsule,
     class_ticks,
     coupling_scale,
     coupling_ticks,
+    dumbbells,
     halfrange,
     one_map,
 )
@@ -261,21 +262,3 @@ def _evidence_title(result) -> str:
 def _changed(result, end: str) -> str:
     """Return what was changed in the network, if anything."""
     return f"{result.changed}{end}" if result.changed else ""
-
-
-def dumbbells(axes, at, routed, uniform):
-    """Draw values with routing and with uniform couplings, and the way between."""
-    axes.vlines(at, uniform, routed, color=GREY, linewidth=0.8)
-    axes.plot(at, routed, "o", color=RED, label="routed")
-    axes.plot(at, uniform, "o", color=BLUE, mfc="white", label="uniform")
-
-
-def by_capsule(grid, both, scale, child):
-    """Draw the evidence (types, J) of each capsule, routed and uniform; "_" is well below 0."""
-    for axes, values, name in zip(grid, both, ("routed", "uniform"), strict=True):
-        drawn = axes.imshow(values.T, cmap=SIGNED, norm=scale, aspect="auto", interpolation="none")
-        rows, columns = np.nonzero(-scale.halfrange / 5 > values.T)
-        axes.plot(columns, rows, linestyle="none", marker="_", color="black", markersize=3)
-        axes.set(title=name, xlabel=child)
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-    return drawn

@@ -7,15 +7,16 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.analyses.routing.draw import by_capsule, dumbbells
 from capsviz.results.maps import (
     BLUE,
     COUPLING,
     GREY,
     RED,
+    by_capsule,
     class_ticks,
     coupling_scale,
     coupling_ticks,
+    dumbbells,
     halfrange,
     one_map,
 )

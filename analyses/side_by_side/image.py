@@ -48,52 +48,54 @@ class OneImage(Analysis):
     figure_set = None
 
     def measure(self, networks, image, label=None, *, classes) -> Result:
-        """Look at one image in two networks, as `routing` does in each.
+        """Look at one image in two networks, routed and with uniform couplings.
 
         Raises
         ------
         ValueError  for other than 2 networks, or one that lacks what is drawn.
         """
-        import torch
-
-        from capsviz.analyses import routing
-        from capsviz.tracing import trace
+        from capsviz.tracing import coupling_sd, measures, trace
         from capsviz.tracing.many import require_all_to_all
         from capsviz.tracing.needs import routing_words
+        from capsviz.transforms.augment import to_uint8
 
         require_two_networks(networks)
-        image, looks, parents = image.cpu(), {}, []
+        image, keep, looks = image.cpu(), (*measures.INSIDE, "evidence"), {}
         for name, network in networks.items():
-            require_all_to_all(trace(network, image, keep=("couplings",)).couplings)
-            looks[name] = routing.OneImage().measure(network, image, label, classes=classes)
-            parents.append(torch.from_numpy(looks[name].entropy_nats[-1]).exp())
-
-        def stacked(field):
-            return np.stack([getattr(one, field) for one in looks.values()])
-
-        def named(field):
-            return {name: getattr(one, field) for name, one in looks.items()}
-
-        activations = stacked("activations")
+            routed = trace(network, image, keep=keep)
+            require_all_to_all(routed.couplings)
+            uniform = trace(network, image, keep=keep, couplings="uniform")
+            own, control = measures.evidence_of(routed), measures.evidence_of(uniform)
+            couplings = routed.couplings[-1, 0]
+            parents = measures.entropy(couplings).exp()
+            looks[name] = {
+                "couplings": measures.by_type(couplings, routed.grid).numpy(),
+                "effective": float(parents.mean()),
+                "effective_band": np.quantile(parents.numpy(), [0.05, 0.95]),
+                "coupling_sd": float(coupling_sd(couplings)),
+                "activations": routed.lengths[0].float().numpy(),
+                "uniform_activations": uniform.lengths[0].float().numpy(),
+                "maps": own.maps,
+                "uniform_maps": control.maps,
+                "type_evidence": own.types,
+                "uniform_type_evidence": control.types,
+                "sums": own.sums,
+                "uniform_sums": control.sums,
+                "quantities": words_of(own.quantity),
+                "extents_px": None if own.maps is None else list(routed.extent),
+            }
+        named = ("couplings", "maps", "uniform_maps", "type_evidence", "uniform_type_evidence",
+                 "quantities", "extents_px")  # fmt: skip
+        fields: dict = {}
+        for field in next(iter(looks.values())):
+            each = {name: look[field] for name, look in looks.items()}
+            fields[field] = each if field in named else np.stack(list(each.values()))
         return Result(
-            image=next(iter(looks.values())).image,
+            image=to_uint8(image[0]),
             networks=list(networks),
             words=[routing_words(network) for network in networks.values()],
-            couplings={name: one.couplings[-1] for name, one in looks.items()},
-            effective=np.array([float(one.mean()) for one in parents]),
-            effective_band=np.stack([np.quantile(one.numpy(), [0.05, 0.95]) for one in parents]),
-            coupling_sd=np.array([float(one.coupling_sd[-1]) for one in looks.values()]),
-            activations=activations,
-            uniform_activations=stacked("uniform_activations"),
-            maps=named("maps"),
-            uniform_maps=named("uniform_maps"),
-            type_evidence=named("type_evidence"),
-            uniform_type_evidence=named("uniform_type_evidence"),
-            sums=stacked("map_sums"),
-            uniform_sums=stacked("uniform_map_sums"),
-            quantities={name: words_of(one.quantity) for name, one in looks.items()},
-            extents_px=named("extent_px"),
-            shown=_two_classes(activations),
+            **fields,
+            shown=_two_classes(fields["activations"]),
             classes=list(classes),
             label=label,
         )

@@ -7,7 +7,6 @@ from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from capsviz.analyses.transplant.pairs_by_capsules import NOUNS
 from capsviz.results import COLOURS
 from capsviz.results.maps import SIGNED, coupling_scale, coupling_ticks, halfrange
 from capsviz.results.panels import percent, points, show
@@ -16,7 +15,12 @@ from capsviz.statistics.words import strongest
 OWN, PARTNER, NEITHER = COLOURS[0], COLOURS[1], "#7F7F7F"
 COUPLING = "cividis"
 CLASSES = ((PARTNER, "s", "donor's class"), (OWN, "o", "recipient's class"))
-DONORS = ((NEITHER, "^"), (COLOURS[2], "D"), (PARTNER, "s"))  # in the order of `Rounds.donors`
+DONORS = (  # in the order of `Rounds.donors`
+    (NEITHER, "^", "own, given back"),
+    (COLOURS[2], "D", "same-class donor"),
+    (PARTNER, "s", "other-class donor"),
+)
+PLURALS = {"types": "capsule types", "children": "groups of capsules"}
 IN_A_ROW = 6.5  # inches: all panels of parts side by side
 WIDE = 5.0  # inches: a figure from here on has a page's layout, below it a column's
 TITLES = (
@@ -220,7 +224,7 @@ def _changes(axes, result, kind):
         axes.vlines(x, one.low[order], one.high[order], color=colour, linewidth=0.8)
         axes.plot(x, one.value[order], marker, color=colour, markersize=2.5, label=name)
     axes.axhline(0, color="black", linewidth=0.5)
-    axes.set(xlabel=f"{NOUNS[kind]}s, sorted", ylabel="change of activation")
+    axes.set(xlabel=f"{PLURALS[kind]}, sorted", ylabel="change of activation")
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
 
 
@@ -242,18 +246,16 @@ def _shares(axes, result):
 
 def iterations(result, width):
     """Draw predictions by the iteration that has other couplings: in it alone, and from it on."""
-    from capsviz.analyses.transplant.pairs_by_iterations import DONORS as NAMES
-
     wide = width >= WIDE
     figure = Figure(figsize=(width, 2.3 if wide else 4.3))
     panels = figure.subplots(*((1, 2) if wide else (2, 1)), sharey=True)
     for axes, mode, words in zip(panels, result.own, ("in it alone", "from it on"), strict=True):
-        for k, (colour, marker) in enumerate(DONORS):
+        for k, (colour, marker, name) in enumerate(DONORS):
             for shares, line in ((result.own, "-"), (result.partner, "--")):
                 one = shares[mode][k]
                 x = np.arange(1, len(one) + 1) + 0.06 * (k - 1)
                 axes.vlines(x, one.low, one.high, color=colour, linewidth=0.8)
-                label = f"couplings: {NAMES[k]}" if line == "-" else None
+                label = f"couplings: {name}" if line == "-" else None
                 axes.plot(
                     x, one.value, f"{marker}{line}", color=colour, markersize=3.5, label=label
                 )

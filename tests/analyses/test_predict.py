@@ -13,7 +13,8 @@ from PIL import Image
 
 from capsviz import checkpoint, data, discovery, results
 from capsviz.analyses.predict import Predict
-from capsviz.analyses.predict.result import SIDE, compute, remarks, square
+from capsviz.analyses.predict.remarks import remarks
+from capsviz.analyses.predict.result import SIDE, compute, square
 from capsviz.cli import main
 from capsviz.statistics.detection import Limits
 from capsviz.training import thresholds
