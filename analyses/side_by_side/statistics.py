@@ -104,9 +104,9 @@ class OverImages(Analysis):
     def caption(self, result, part="") -> str:
         """Return what the picture shows, and what its bars are."""
         return (
-            f"{' and '.join(result.networks)} over {result.n:,} {result.dataset} test images: "
-            "accuracy with routing and with uniform couplings, the accuracy that uniform couplings "
-            "cost, and the effective number of parents. Bars: 95 % intervals over images."
+            f"The networks {' and '.join(result.networks)} over {result.n:,} {result.dataset} test "
+            "images: accuracy with routing and with uniform couplings, the accuracy that uniform "
+            "couplings cost, and effective parents. Bars: 95 % intervals over images."
         )
 
 
