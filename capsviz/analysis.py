@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from capsviz import discovery
 
 if TYPE_CHECKING:
+    import click
     from matplotlib.figure import Figure
 
 PACKAGE = "capsviz.analyses"
@@ -91,6 +92,7 @@ class Analysis:
         progress          wraps an iterable in a progress bar
         inputs, opened    the first network with its data (`capsviz.inputs.opening.Inputs`), and all
         picture           the image with its name, for analyses of one image
+        n, digit          the number of images that was asked for, and the class
     """
 
     Result: ClassVar[type]  # its kind of result, a NamedTuple whose fields say shape and unit
@@ -101,10 +103,12 @@ class Analysis:
     several_objects: ClassVar[bool] = False  # takes images that show several objects each
     extras: ClassVar[dict[str, str]] = {}  # {package: extra of capsviz that installs it}
     figure_set: ClassVar[dict[str, Any] | tuple[dict[str, Any], ...] | None] = {}
-    # options in `capsviz figures`, several for several figures; None: not part of it
+    # options in `capsviz figures`, or functions of the number of images that give them, several
+    # for several figures; None: not part of it
     slow: ClassVar[bool] = False  # looks at an image dozens of times: fewer images in a figure set
     figure_set_images: ClassVar[tuple[int, int | None]] = (1, None)  # at least, at most
-    headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print; None: all short ones
+    headline: ClassVar[tuple[str, ...] | None] = None  # estimates to print, of long ones the first
+    # along their first axis; None: all short ones
 
     def measure(self, *given, **options):
         """Measure, and return a `Result`: no files, prints or global seed; networks stay as found.
@@ -141,8 +145,16 @@ class Analysis:
         """Header, rows and caption of a table written beside the figure; None: no table."""
         return None
 
+    def at_hand(self, inputs, digit: int) -> int:
+        """Return how many images it can look at: a figure set asks for no more."""
+        return len(inputs.dataset)
+
     def check(self, **options) -> None:
         """Refuse options that make no sense, before anything is opened: ValueError in one line."""
+
+    def checkpoint(self, **options) -> str | None:
+        """Return the checkpoint that its options name, as a run by its folder; None: none."""
+        return None
 
     def left_out(self, inputs) -> str:
         """Return why a figure set of these inputs goes without it; "": it does not."""
@@ -165,6 +177,10 @@ class Analysis:
 
     def extra_files(self, result, path: Path, **options) -> list[Path]:
         """Write what else belongs beside the figure; `path` is that of its JSON."""
+        return []
+
+    def commands(self) -> list[click.Command]:
+        """Return commands below its own, as `capsviz primary train`."""
         return []
 
     @property

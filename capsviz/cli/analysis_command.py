@@ -37,9 +37,43 @@ def command_of(name: str) -> click.Command:
     inner = options.picture(inner) if takes & {"image", "picture"} else inner
     if takes & {"images", "n"}:
         inner = options.number(_help_of_n(analyses))(inner)
-    own = {option.name: option for one in analyses for option in one.options}
-    inner.__click_params__ += [_click_option(one) for one in reversed(own.values())]
-    return click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
+    inner.__click_params__ += [_click_option(one) for one in reversed(_merged(analyses))]
+    command = click.command(help=discovery.summary(contract.PACKAGE, name))(inner)
+    below = [one for analysis in analyses for one in analysis.commands()]
+    return _group(command, below) if below else command
+
+
+def _merged(analyses: Sequence[Analysis]) -> list[Option]:
+    """The options of all, each once, in the order that every analysis has them, all choices."""
+    merged: list[Option] = []
+    for one in analyses:
+        place = len(merged)
+        for option in reversed(one.options):
+            names = [other.name for other in merged]
+            if option.name in names:
+                place = names.index(option.name)
+                every = dict.fromkeys((*merged[place].choices, *option.choices))
+                merged[place] = merged[place]._replace(choices=tuple(every))
+            else:
+                merged.insert(place, option)
+    return merged
+
+
+def _group(command: click.Command, below: Sequence[click.Command]) -> click.Group:
+    """A command that runs by itself, unless one of those below it follows."""
+
+    @click.pass_context
+    def run(context: click.Context, /, **values) -> None:
+        if context.invoked_subcommand is None:
+            assert command.callback is not None
+            command.callback(**values)
+            return
+        typed = click.core.ParameterSource.COMMANDLINE
+        if any(context.get_parameter_source(name) is typed for name in context.params):
+            raise click.UsageError(f"options go after '{context.invoked_subcommand}'")
+
+    how: Any = {"params": command.params, "callback": run, "help": command.help}
+    return click.Group(commands=list(below), invoke_without_command=True, **how)
 
 
 def _explain(context: click.Context, name: str) -> NoReturn:
@@ -88,16 +122,26 @@ def _click_option(one: Option) -> click.Option:
 
 
 def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
-    """The first analysis that takes every option that was typed; ValueError where none does."""
+    """The first analysis that takes every option that was typed; ValueError where none does.
+
+    Beside an analysis of one image, those of many are chosen by `--n`, a flag, a choice or a path:
+    a number alone, as `--seed`, chooses none.
+    """
     context = click.get_current_context()
     typed = click.core.ParameterSource.COMMANDLINE
-    own = {option.name for one in analyses for option in one.options} | {"n", *ONE}
-    names = [n for n in values if n in own and context.get_parameter_source(n) is typed]
+    own = {option.name: option for one in analyses for option in one.options}
+    names = [
+        n for n in values if n in {*own, "n", *ONE} and context.get_parameter_source(n) is typed
+    ]
     refused = [[n for n in names if not _takes(one, n, values[n])] for one in analyses]
     best = min(range(len(analyses)), key=lambda k: len(refused[k]))
-    if not refused[best]:
-        return analyses[best]
     flags = {p.name: p.opts[0] for p in context.command.params}
+    if not refused[best]:
+        many = analyses[0].of_one_image and not analyses[best].of_one_image and "n" not in names
+        if not many or any(own[name].kind not in (int, float) for name in refused[0]):
+            return analyses[best]
+        wrong = ", ".join(flags[name] for name in refused[0])
+        raise ValueError(f"one image is shown: drop {wrong}, or add --n N")
     wrong = ", ".join(flags[name] for name in refused[best])
     if "n" in names and set(refused[best]) & set(ONE):
         raise ValueError(f"--n measures many test images, not one image: drop {wrong}")
@@ -117,7 +161,7 @@ def _takes(analysis: Analysis, name: str, value) -> bool:
             return not option.choices or value in option.choices
     if name == "n":
         return "images" in analysis.given or "n" in analysis.given
-    return name in ONE and analysis.of_one_image
+    return name in ONE and (analysis.of_one_image or name in analysis.given)
 
 
 def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
@@ -138,6 +182,7 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             raise ValueError("--task splits several training runs: add --seeds-of 'GLOB'")
         if len(seeds) > 1:
             _require_statistic(analysis)
+        named = _with_checkpoint(named, analysis.checkpoint(**own))
         if analysis.dataset is not None and not named.get("checkpoint") and not named["dataset"]:
             named = {**named, "dataset": analysis.dataset}
         empty = task is not None and tasks.is_empty(task, len(seeds))
@@ -146,12 +191,14 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
         writing.prepare(name, figure)
         opened = _open(analysis, named)
         shown = options.open_picture(opened[0], picture) if analysis.of_one_image else None
+        digit = options.chosen_class(opened[0].dataset, picture["digit"]) if picture else None
         runs = [opened, *_replicates(opened, seeds)]
 
         def measured(number: int) -> tuple[str, Any]:
             return context.measure_with(
-                analysis, runs[number], own, n=n, picture=shown, progress=writing.progress
-            )
+                analysis, runs[number], own, n=n, picture=shown, digit=digit,
+                progress=writing.progress,
+            )  # fmt: skip
 
         for stem, result, about in _joined(name, measured, runs, figure, task):
             paths = writing.save(stem, name, result, opened, figure, about)
@@ -161,6 +208,16 @@ def _body(name: str, analyses: Sequence[Analysis]) -> Callable:
             writing.report(result, "\n".join(findings), paths, as_json)
 
     return body
+
+
+def _with_checkpoint(named: dict, checkpoint: str | None) -> dict:
+    """The network that an analysis names by its options; ValueError beside another one."""
+    if checkpoint is None:
+        return named
+    others = [f"--{key}" for key in ("checkpoint", "network", "weights") if named.get(key)]
+    if others:
+        raise ValueError(f"the options name a network already: drop {', '.join(others)}")
+    return {**named, "checkpoint": checkpoint}
 
 
 def _open(analysis: Analysis, named: dict) -> list[Any]:

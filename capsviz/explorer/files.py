@@ -88,7 +88,7 @@ def save_routing(
 
 def save_pose(networks: Networks, sample: Sample, warp: Warp, capsule: int) -> list[Path]:
     """The sheet of `capsviz perturb`: the pose of a class, each dimension changed in turn."""
-    result = perturb.compute(
+    result = perturb.change_each(
         networks.model,
         warped(sample.image, warp),
         sample.label,

@@ -7,6 +7,8 @@ fields, by class attributes:
                                                               a field that holds them, or the names;
                                                               "sets[1:]": without the first,
                                                               "networks, states": in pairs
+                                                              "dim {}": numbered from 0,
+                                                              "iteration {1}": from 1
     formats = {"accuracy": ".1%"}                             how its numbers are written
     titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
 """
@@ -74,13 +76,18 @@ def rows(result: NamedTuple, names: Sequence[str] | None = None, most: int = LAR
 
     Parameters
     ----------
-    names  of the estimates; None: all.
+    names  of the estimates; None: all. Of a longer one that is named, the first along its first
+           axis are shown: of several networks, the first.
     """
     found = []
     for name, key, one in _estimates(result):
-        if (names is None or name in names) and one.value.size <= most:
-            labels = _labels(result, name, one.value.shape)
-            for place in np.ndindex(one.value.shape):
+        shape = one.value.shape
+        places = list(np.ndindex(shape)) if one.value.size <= most else []
+        if names and not places and one.value.ndim > 1 and one.value[0].size <= most:
+            places = [(0, *rest) for rest in np.ndindex(shape[1:])]
+        if places and (names is None or name in names):
+            labels = _labels(result, name, shape)
+            for place in places:
                 where = [key, *(labels[axis][k] for axis, k in enumerate(place))]
                 found.append(_row(result, name, ", ".join(filter(None, where)), one[place]))
     return found
@@ -92,7 +99,7 @@ def left_out(result: NamedTuple) -> list[str]:
 
 
 def lines(result: NamedTuple, names: Sequence[str] | None = None) -> list[str]:
-    """Return the numbers as aligned lines of text, one for each."""
+    """Return the numbers as aligned lines of text, one for each; none for no names."""
     table = rows(result, names, LARGEST if names else PRINTED)
     width = max((len(row.label) for row in table), default=0)
     return [
@@ -163,7 +170,10 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     fields = result._asdict()
     axes = getattr(result, "axes", {}).get(name)
     if axes is not None and len(axes) == len(shape):
-        named = [_named(fields, axis) if isinstance(axis, str) else axis for axis in axes]
+        named = [
+            _named(fields, axis, size) if isinstance(axis, str) else axis
+            for axis, size in zip(axes, shape, strict=True)
+        ]
     else:
         lists = [v for key, v in fields.items() if key != "classes" and _are_names(v)]
         fitting = [[v for v in lists if len(v) == size] for size in shape]
@@ -179,8 +189,10 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     ]
 
 
-def _named(fields: dict, axis: str) -> list[str]:
-    """Return the names in a field; by "sets[1:]" without the first, by "one, two" in pairs."""
+def _named(fields: dict, axis: str, size: int) -> list[str]:
+    """Return names along an axis: see above."""
+    if "{" in axis:
+        return [axis.format(k, k + 1) for k in range(size)]
     if axis.endswith("[1:]"):
         return fields[axis.removesuffix("[1:]")][1:]
     several = [fields[name] for name in axis.split(", ")]

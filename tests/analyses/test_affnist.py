@@ -165,7 +165,7 @@ def test_every_row_is_drawn_and_survives_the_disk(series, tmp_path, width):
     np.testing.assert_array_equal(again.affine.difference.value, table.affine.difference.value)
     drawn = results.draw("affnist", again, width)
     left = drawn.axes[0]
-    assert [t.get_text() for t in left.get_yticklabels()] == [
+    assert [t.get_text().replace("\n", " ") for t in left.get_yticklabels()] == [
         "CapsNet, 3 iterations",
         "ConvNet, average pooling",
     ]

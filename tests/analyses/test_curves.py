@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import numpy as np
 import pytest
@@ -169,17 +168,6 @@ def test_the_command_writes_what_redraw_draws_again(tmp_path):
     assert (out / "curves-a-b.png").read_bytes() == b"kept"
     assert CliRunner().invoke(main, [*words, "--force"]).exit_code == 0
     assert (out / "curves-a-b.png").read_bytes() == picture
-
-
-def test_the_command_prints_json_that_every_reader_takes(blank, tmp_path):
-    run = make(tmp_path / "a", sse=False)
-    result = command(run, "--output", tmp_path / "out", "--format", "png", "--json")
-
-    def refuse(word):
-        raise AssertionError(word)
-
-    found = json.loads(result.stdout, parse_constant=refuse)
-    assert found["validation_sse"] == [[None] * 3] and found["best"] == [2]
 
 
 def test_many_or_long_names_make_a_short_file_name():

@@ -111,12 +111,6 @@ def test_errors_are_means_per_true_class_with_students_intervals(result, sample,
     assert result.mean_sse.ci95 == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_network_in_training_stays_in_training(sample):
-    model = Foreign().train()
-    measured(model, sample[0][:4], sample[1][:4])
-    assert model.training
-
-
 def test_the_result_does_not_depend_on_the_chunk(model, sample, result, monkeypatch):
     monkeypatch.setattr("capsviz.tracing.CHUNK_IMAGES", 7)
     again = measured(model, *sample, failures=5)
@@ -159,14 +153,6 @@ def test_images_may_be_on_another_device(model, sample, result):
 def test_one_image_gives_no_interval(model, sample):
     with pytest.raises(ValueError, match="at least 2 images, got 1"):
         measured(model, sample[0][:1], sample[1][:1], dataset="x")
-
-
-def test_a_result_survives_the_disk(result, tmp_path):
-    *_, path = results.write_result(
-        tmp_path / "x", result, {"analysis": "reconstruct", "kind": "Result", "width": "double"}
-    )
-    again, _ = results.read_result(path)
-    assert same(result, again)
 
 
 def test_a_double_network_measures_alike(sample, result):

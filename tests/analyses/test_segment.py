@@ -9,7 +9,6 @@ import torch
 from click.testing import CliRunner
 from conftest import build_tiny
 from helpers.figure_checks import NARROWEST, assert_fits
-from helpers.other_devices import same
 from helpers.plain_capsnet import Foreign
 from scipy import stats
 
@@ -220,12 +219,6 @@ def test_without_misclassified_images_none_are_shown(model, part):
     assert_fits(results.draw("segment", found, "single"))
 
 
-def test_a_network_in_training_stays_in_training(part):
-    model = Foreign((1, 36, 36)).train()
-    measured(model, part.first(4), count=1)
-    assert model.training
-
-
 def test_colours_are_told_apart_in_grey_too():
     alone = np.zeros((3, 2, 1, 1, 1), np.uint8)
     alone[[0, 1, 2, 2], [0, 1, 0, 1]] = 255
@@ -238,13 +231,6 @@ def test_every_number_of_images_is_drawn_at_every_width(model, part, shown, fail
     found = measured(model, part, count=shown, failures=failures)
     for part_name, width in product(results.parts("segment", found), NARROWEST):
         assert_fits(results.draw("segment", found, width, part_name))
-
-
-def test_a_result_survives_the_disk(result, tmp_path):
-    about = {"analysis": "segment", "kind": "Result", "width": "double"}
-    *_, path = results.write_result(tmp_path / "x", result, about)
-    again, _ = results.read_result(path)
-    assert same(again, result)
 
 
 def test_images_of_one_thing_few_classes_and_one_image_are_refused(model, part):

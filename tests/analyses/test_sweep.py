@@ -255,7 +255,7 @@ def test_images_with_the_same_warp_as_before_are_computed_once(tiny, tiny_images
     monkeypatch.setattr(tiny, "look", lambda x, **o: looked.append(len(x)) or look(x, **o))
     angles = {"start": -20.0, "stop": 20.0, "step": 20.0}
     with tracing.remember():
-        rotate.evaluate(tiny, tiny_images, LABELS, **angles, dataset="x")
+        rotate.RotateMany().measure(tiny, tiny_images, LABELS, **angles, dataset="x")
         before = len(looked)
         for angle in (-20, 0, 20):
             by = family_matrix("rotation", angle, tiny_images.shape[2:])

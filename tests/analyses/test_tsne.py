@@ -194,10 +194,6 @@ def test_many_classes_of_colour_images_are_drawn(generator):
         assert_fits(results.draw("tsne", found, width))
 
 
-def test_a_map_with_trajectories_is_drawn(mapped):
-    assert_fits(results.draw("tsne", mapped, 3.5))
-
-
 def test_misclassified_images_are_in_the_key_only_where_there_are_some(mapped):
     def key(result):
         figure = results.draw("tsne", result)
@@ -228,12 +224,6 @@ def test_images_that_another_analysis_traced_are_not_traced_again(sample):
         before = len(looked)
         measured(model, *sample, method="pca")
     assert before > 0 and len(looked) == before
-
-
-def test_a_result_survives_the_disk(mapped, tmp_path):
-    *_, path = results.write_result(tmp_path / "x", mapped, ABOUT)
-    again, _ = results.read_result(path)
-    assert same(mapped, again)
 
 
 def test_a_double_network_measures_alike(model, sample):

@@ -136,7 +136,7 @@ def test_several_runs_are_refused_where_no_statistic_is_made(runs):
     both = ["--seeds-of", "runs/x-*"]
     refused(invoke("transplant", *both), "one image is shown: add --n N")
     refused(invoke("view", *both), "no statistic with an interval: expected one training run")
-    refused(invoke("perturb", *both, "--evaluate", 20), "in another order in each training run")
+    refused(invoke("perturb", *both, "--n", 20), "differs between training runs")
     refused(transplant(*both, "--network", "mine.py:build"), "--seeds-of and --network")
 
 

@@ -420,7 +420,7 @@ def test_the_figure_of_the_routing_says_what_was_changed(networks, tmp_path, mon
 
 def test_the_sheet_of_a_pose_and_its_words_come_from_perturb(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_folder", lambda: tmp_path)
-    monkeypatch.setattr("capsviz.analyses.perturb.N", 10)
+    monkeypatch.setattr("capsviz.analyses.perturb.measure.N", 10)
     opened = choice.open_choice("digits", "digits").pair("digits", "digits")
     texts = files.explain(opened, 3)
     assert len(texts) == 16 and all(text.startswith("+0.1 in class 3: ") for text in texts)

@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from capsviz.analyses.equivariance import choice
-from capsviz.analyses.equivariance.measure import affine, ridge
+from capsviz.analyses.equivariance import vectors as vectors_of
+from capsviz.analyses.equivariance.fits import affine, ridge
 from capsviz.statistics.comparison import compare_explained
 from capsviz.statistics.estimate import stack
 from capsviz.statistics.runs import fields_over_draws
 from capsviz.tracing import features
 from capsviz.transforms.warps import family_matrix, warp
 
-PIXELS = None  # in the place of a network
+PIXELS = None  # instead of a network
 NOTHING = 1e-8  # of the squares of all changes: about their mean so little is rounding
 WHOLE_DOWN, HALF_DOWN, HALF_UP, WHOLE_UP = range(1, 5)  # in vectors by size
 
@@ -42,9 +42,9 @@ class Errors(NamedTuple):
 
 
 def gather(images, labels, fit_images, fit_labels, fit: int, fit_of: str) -> Data:
-    """Which images are measured and which are fitted on; ValueError for too few."""
+    """Return which images are measured and which are fitted on; ValueError for too few."""
     images, labels = images.cpu(), labels.cpu().numpy()
-    groups, fit, notes = choice.groups(labels, fit_images, fit_labels, fit, fit_of)
+    groups, fit, notes = vectors_of.groups(labels, fit_images, fit_labels, fit, fit_of)
     if fit_images is None:
         sides = [
             np.sort(np.concatenate([places[side::2] for _, places, _ in groups])) for side in (0, 1)
@@ -67,7 +67,7 @@ def errors(kinds, data: Data, warps, sizes, progress=iter) -> list[list[list[Err
 
     Parameters
     ----------
-    kinds     S lists of networks, `PIXELS` in the place of one.
+    kinds     S lists of networks, `PIXELS` instead of one.
     warps     F names, `sizes` (F, 5) of each, the unwarped image's first.
     progress  wraps the networks of each warp.
     """
@@ -87,7 +87,7 @@ def errors(kinds, data: Data, warps, sizes, progress=iter) -> list[list[list[Err
 
 
 def vectors(model, images: Tensor, labels: np.ndarray) -> np.ndarray:
-    """Of the true class, (X, E)."""
+    """Return vectors of the true class (X, E)."""
     if model is PIXELS:
         return images.flatten(1).numpy().astype(np.float32)
     return features(model, images, torch.from_numpy(labels)).numpy()
