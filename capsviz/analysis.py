@@ -54,12 +54,12 @@ class Option(NamedTuple):
     """One option of an analysis, as the signature of its `measure` says it."""
 
     name: str  # of the parameter
-    kind: type  # int, float, str, bool or Path
+    kind: type  # int, float, str, bool, Path, or tuple[int, float] for two values
     default: Any
     help: str
     range: Range
     choices: tuple[str, ...]  # of a Literal; (): any
-    several: bool  # may be given several times: tuple[str, ...]
+    several: bool  # may be given several times: tuple[str, ...], tuple[tuple[int, float], ...]
     default_text: str | None
     flag: Flag
 

@@ -87,7 +87,7 @@ def _examples_of(package: str, name: str, module) -> str:
 
 def _examples(text: str) -> str | None:
     """Lines "command  # time" of a module's EXAMPLES as the end of its help."""
-    lines = [line.partition("#") for line in text.strip().splitlines()]
+    lines = [line.partition("#") for line in text.splitlines() if line.strip()]
     if not lines:
         return None
     rows = [f"  {command.strip():52}  {time.strip()}".rstrip() for command, _, time in lines]

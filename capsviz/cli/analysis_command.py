@@ -6,6 +6,7 @@ analyses, the options that are typed choose one: `--n N` asks for many images in
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -102,6 +103,8 @@ def _click_option(one: Option) -> click.Option:
         kind = click.FloatRange(*one.range)
     elif one.kind is Path:
         kind = click.Path(path_type=Path)
+    elif typing.get_origin(one.kind) is tuple:
+        kind = typing.get_args(one.kind)
     text = one.help
     shown = one.default_text
     if shown is not None:
@@ -145,7 +148,7 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
     wrong = ", ".join(flags[name] for name in refused[best])
     if "n" in names and set(refused[best]) & set(ONE):
         raise ValueError(f"--n measures many test images, not one image: drop {wrong}")
-    if "n" not in names and any(_takes(one, "n", None) for one in analyses):
+    if "n" not in names and analyses[best].of_one_image:
         others = [one for one in analyses if _takes(one, "n", None)]
         if all(any(_takes(one, name, values[name]) for one in others) for name in refused[best]):
             raise ValueError(f"one image is shown: drop {wrong}, or add --n N")

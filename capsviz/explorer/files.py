@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from capsviz import results
 from capsviz.analyses import perturb, rotate, routing, view
@@ -74,14 +75,15 @@ def save_routing(
             f"couplings {how.couplings}: this figure is of what routing does; expected it as "
             'trained or of one iteration. "Make a figure of this view" has replaced couplings, too'
         )
-    result = routing.compute(
+    result: Any = routing.OneImage().measure(
         look.without_type(networks.model, how.off),
         warped(sample.image, warp),
         sample.label,
         classes=networks.classes,
         iterations=how.iterations,
-        changed=None if how == look.AS_TRAINED else how.words,
     )
+    if how != look.AS_TRAINED:
+        result = result._replace(changed=how.words)
     options = {**warp._asdict(), "off": how.off, "iterations": how.iterations}
     return _save("routing", result, networks, sample, options)
 

@@ -4,11 +4,11 @@ A result is a NamedTuple. What its estimates are called and how they are written
 fields, by class attributes:
 
     axes = {"accuracy": ("networks", ("clean", "shifted"))}   names along each axis of an estimate:
-                                                              a field that holds them, or the names;
+                                                              a field or property, or the names;
                                                               "sets[1:]": without the first,
-                                                              "networks, states": in pairs
+                                                              "networks, states": in pairs,
                                                               "dim {}": numbered from 0,
-                                                              "iteration {1}": from 1
+                                                              "iteration {1}": numbered from 1
     formats = {"accuracy": ".1%"}                             how its numbers are written
     titles = {"gain": "AUROC less control's"}                 what it is called; else as the field
 """
@@ -171,7 +171,7 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     axes = getattr(result, "axes", {}).get(name)
     if axes is not None and len(axes) == len(shape):
         named = [
-            _named(fields, axis, size) if isinstance(axis, str) else axis
+            _named(result, axis, size) if isinstance(axis, str) else axis
             for axis, size in zip(axes, shape, strict=True)
         ]
     else:
@@ -189,13 +189,13 @@ def _labels(result: NamedTuple, name: str, shape: tuple[int, ...]) -> list[list[
     ]
 
 
-def _named(fields: dict, axis: str, size: int) -> list[str]:
-    """Return names along an axis: see above."""
+def _named(result: NamedTuple, axis: str, size: int) -> Sequence[str]:
+    """Return the names that an axis of a result stands for, as the top of this file says."""
     if "{" in axis:
         return [axis.format(k, k + 1) for k in range(size)]
     if axis.endswith("[1:]"):
-        return fields[axis.removesuffix("[1:]")][1:]
-    several = [fields[name] for name in axis.split(", ")]
+        return getattr(result, axis.removesuffix("[1:]"))[1:]
+    several = [getattr(result, name) for name in axis.split(", ")]
     if len(several) == 1:
         return several[0]
     return [", ".join(pair) for pair in zip(*several, strict=True)]

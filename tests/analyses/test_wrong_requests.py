@@ -53,7 +53,7 @@ OWN = {
         ("--donor-index", "999"),
         ("--n", "9", "--donor", "1"),
         ("--n", "1"),
-        ("--parts",),
+        ("--of", "children", "--digit", "1"),
     ],
 }  # further wrong requests, by their messages, are in the tests of single analyses
 
