@@ -137,7 +137,7 @@ def chosen(analyses: Sequence[Analysis], values: dict[str, Any]) -> Analysis:
         n for n in values if n in {*own, "n", *ONE} and context.get_parameter_source(n) is typed
     ]
     refused = [[n for n in names if not _takes(one, n, values[n])] for one in analyses]
-    best = min(range(len(analyses)), key=lambda k: len(refused[k]))
+    best = min(range(len(analyses)), key=lambda k: (len(refused[k]), "n" in refused[k]))
     flags = {p.name: p.opts[0] for p in context.command.params}
     if not refused[best]:
         many = analyses[0].of_one_image and not analyses[best].of_one_image and "n" not in names

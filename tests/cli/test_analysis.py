@@ -126,7 +126,8 @@ def test_an_option_of_one_kind_alone_chooses_that_kind(bright, tmp_path):
     [
         (("--n", 5, "--digit", 1), "--n measures many test images, not one image: drop --digit"),
         (("--from", 2), "'--from': 2.0 is not in the range 0<=x<=1"),
-        (("--from", 1), "--from 1 leaves out every image"),
+        (("--n", 5, "--from", 1), "--from 1 leaves out every image"),
+        (("--from", 0.5), "one image is shown: drop --from, or add --n N"),
         (("--by", "mode"), "'mode' is not one of 'mean', 'median'"),
         (("--n", 5, "--format", "jpg"), "unknown format 'jpg'"),
     ],

@@ -49,7 +49,11 @@ WRONG = {
     "no draw": ("def draw", "def plots", FAILS + r"NotImplementedError.*\)"),
     "an error inside": ("= Result(1)", "= {}['inside']", FAILS + r"KeyError: 'inside', line 27\)"),
     "an error later": ('"Found."', "result.found", FAILS + r"AttributeError: .*, line 24\)"),
-    "nothing drawn": ("        return figure", "", "`draw` of {} gives a NoneType, expected a Figure"),
+    "nothing drawn": (
+        "        return figure",
+        "",
+        "`draw` of {} gives a NoneType, expected a Figure",
+    ),
     "a dict": ("= Result(1)", "= {'n': 1}", "'mine' .* a dict, expected a .*"),
 }
 
