@@ -251,7 +251,7 @@ def _replicates(opened: list, seeds: Sequence[str]) -> list[list]:
 def _require_statistic(analysis: Analysis) -> None:
     """ValueError for several training runs where one image, or no number, is shown."""
     name = analysis.name.replace("_", "-")
-    if analysis.of_one_image:
+    if analysis.of_one_image and any(_takes(one, "n", None) for one in contract.of(analysis.name)):
         raise ValueError(
             "several training runs are for statistics, and one image is shown: add --n N"
         )

@@ -165,7 +165,7 @@ def test_tasks_share_out_the_runs_and_the_last_one_joins_them(runs, monkeypatch)
     joined, about = results.read_result("out/transplant-x-digits-40-images-3-runs.json")
     assert json.loads(results.to_json(joined)) == json.loads(whole.stdout)
     assert about["runs"]["seeds"] == [0, 1, 2]
-    monkeypatch.setattr(OverPairs, "measure", None)  # nothing is measured again
+    monkeypatch.setattr("capsviz.inputs.context.measure_with", None)  # nothing is measured again
     again = transplant("--seeds-of", "runs/x-*", "--task", "1/2")
     assert again.exit_code == 0 and "is there already" in again.stderr
     assert transplant("--seeds-of", "runs/x-*", "--task", "1/2", "--force").exit_code == 0
