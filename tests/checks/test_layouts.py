@@ -147,15 +147,6 @@ def test_what_is_split_off_is_not_traced(images):
     assert float(traced.couplings[-1].sum(2).max()) < 0.99
 
 
-def test_children_that_are_summed_in_parts_are_refused():
-    class InParts(planted.Correct):
-        def summed(self, c, votes):
-            return (c.unsqueeze(-1) * votes).view(-1, 2, I // 2, J, E).sum(2).sum(1)
-
-    with pytest.raises(ValueError, match="weighs none"):
-        capsviz.wrap(InParts(), **SIZE)
-
-
 class Named(planted.LabelTaken):
     """The label among keywords of any name."""
 
